@@ -1,0 +1,257 @@
+"""What an estimate says: every number with its unit in its name, every prediction with its interval.
+
+`None` means "not asked or not known", never zero. Exact counts are Python integers.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from service.estimator.question import Question
+
+Basis = Literal["exact", "analytic", "calibrated", "measured"]
+Verdict = Literal["fits", "at_risk", "out_of_memory"]
+Phase = Literal["forward", "backward", "optimizer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A predicted quantity: the value, the ends of its 80 % interval, and what it rests on."""
+
+    low: float
+    """Lower end of the 80 % interval."""
+    value: float
+    """The prediction."""
+    high: float
+    """Upper end of the 80 % interval."""
+    basis: Basis
+    """exact, analytic (formulas and published constants), calibrated, or measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveParameters:
+    """Parameters that one token uses, by each of the definitions that vendors use."""
+
+    total: int
+    """All but the experts a token does not visit (DeepSeek, Qwen, Mixtral)."""
+    without_input_embedding: int
+    """The same without token and position embedding, unless tied (gpt-oss)."""
+    non_embedding: int
+    """The same without embedding and head (MiniMax, Kaplan)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageParameters:
+    """Parameters of one pipeline stage."""
+
+    stage: int
+    """Stage, from 0."""
+    total: int
+    """Parameters of the stage, all its ranks together; a tied head on the last stage is a copy of its own."""
+    per_rank: int
+    """Parameters of one rank of the stage before any data-parallel sharding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Parameter counts of the model, exact."""
+
+    total: int
+    """Every trained number once; tied weights once; multi-token-prediction depths not counted."""
+    active: int
+    """Parameters that one token uses: `active_by_definition.total`."""
+    active_by_definition: ActiveParameters
+    """The vendors' three definitions of active."""
+    non_embedding: int
+    """Total without token embedding, position embedding and an untied head."""
+    input_embedding: int
+    """Token embedding."""
+    position_embedding: int
+    """Learned position table."""
+    lm_head: int
+    """Head matrix; 0 where tied."""
+    routed_experts: int
+    """All routed experts."""
+    shared_experts: int
+    """All shared experts."""
+    multi_token_prediction: int
+    """Own weights of the multi-token-prediction depths."""
+    total_with_multi_token_prediction: int
+    """Total and those."""
+    stages: tuple[StageParameters, ...]
+    """Each pipeline stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLine:
+    """One kind of tensor on one rank of a stage, at that stage's peak."""
+
+    kind: str
+    """What the bytes are, e.g. weights, gradients, optimizer_states, activations, logits."""
+    bytes: float
+    """Bytes on one rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Memory of one rank of one pipeline stage at its peak."""
+
+    stage: int
+    """Stage, from 0."""
+    layers: int
+    """Transformer layers it holds."""
+    micro_batches_in_flight: float
+    """Micro-batches whose activations it keeps at once."""
+    peak_phase: Phase
+    """Phase at which the peak falls."""
+    allocated_peak_bytes: float
+    """Sum of the lines."""
+    lines: tuple[MemoryLine, ...]
+    """Each kind of tensor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Memory of the fullest GPU, and of every stage."""
+
+    allocated_peak_bytes: Interval
+    """Live tensors at the peak (torch.cuda.max_memory_allocated)."""
+    reserved_peak_bytes: Interval
+    """With the allocator's slack (torch.cuda.max_memory_reserved)."""
+    device_peak_bytes: Interval
+    """With context and communicators (what nvidia-smi shows)."""
+    usable_bytes: float
+    """Memory a job can use on this GPU."""
+    headroom_bytes: float
+    """usable_bytes - device_peak_bytes; negative when bytes are missing."""
+    host_bytes: float
+    """Bytes one rank keeps in host memory (offload)."""
+    oom_probability_fraction: float
+    """Probability that the device peak exceeds the usable memory."""
+    peak_stage: int
+    """Fullest stage."""
+    peak_phase: Phase
+    """Phase at which its peak falls."""
+    biggest_line: str
+    """Largest line of the fullest stage."""
+    suggestions: tuple[str, ...]
+    """What to change when it does not fit, most useful first."""
+    stages: tuple[StageMemory, ...]
+    """Every pipeline stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conventions:
+    """FLOP of one trained token, forward and backward, as different people count it."""
+
+    causal: float
+    """Matrix products and attention over visible keys only (Megatron-Core); the headline."""
+    full: float
+    """The same without the causal mask (Megatron 2021, llm-foundry, torchtitan but for embeddings)."""
+    palm: float
+    """6 N + 12 L a d s, every parameter but the position table counted (PaLM appendix B)."""
+    six_n: float
+    """6 N, every active parameter counted, attention left out; `6n` on the wire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flop:
+    """Floating-point operations, a multiply-add counted as two."""
+
+    per_token_flop: float
+    """One trained token, forward and backward, causal convention."""
+    forward_per_step_flop: int
+    """Forward passes of one optimizer step."""
+    backward_per_step_flop: int
+    """Backward passes of one optimizer step."""
+    per_step_flop: int
+    """Model FLOP of one optimizer step: forward and backward."""
+    recompute_per_step_flop: int
+    """Activations computed again in one optimizer step."""
+    hardware_per_step_flop: int
+    """Model FLOP and recompute of one optimizer step."""
+    total_flop: int | None
+    """Model FLOP of the whole run."""
+    total_pflop_days: float | None
+    """The same in PFLOP-days: 1e15 FLOP/s for one day."""
+    recompute_fraction: float
+    """Recompute over model FLOP, causal convention, each product counted once."""
+    recompute_full_fraction: float
+    """The same with both counted without the causal mask."""
+    recompute_korthikanti_fraction: float
+    """The cost of selective recompute by the formula of arXiv:2205.05198, s / (6 h + s)."""
+    conventions: Conventions
+    """FLOP of one trained token by named convention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPart:
+    """One share of a step."""
+
+    kind: str
+    """What the time goes to, e.g. gemm, attention, exposed_tensor, bubble, optimizer."""
+    seconds: float
+    """Seconds of one step on the slowest stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One optimizer step."""
+
+    step_seconds: Interval
+    """Wall time."""
+    tokens_per_s_per_gpu: Interval
+    """Trained tokens a second on one GPU."""
+    mfu_fraction: Interval
+    """Model FLOP over what the GPUs could do at the dense peak of the compute format."""
+    hfu_fraction: Interval
+    """The same with recompute counted."""
+    peak_flop_per_s: float
+    """The peak that mfu and hfu divide by, one GPU."""
+    parts: tuple[StepPart, ...]
+    """Where the time goes; the parts sum to step_seconds.value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The whole run."""
+
+    steps: int
+    """Optimizer steps."""
+    gpu_hours: Interval
+    """GPUs x hours, goodput counted."""
+    days: Interval
+    """Wall time in days, goodput counted."""
+    goodput_fraction: float
+    """Useful share of the wall time once failures and checkpoints are counted."""
+    gpu_hours_at_peak: float
+    """GPU-hours if every model FLOP ran at the dense peak."""
+    cost_usd: Interval | None
+    """GPU-hours x price; null without a price."""
+    energy_kwh: Interval
+    """Energy of GPUs and their share of the hosts and the building."""
+    carbon_kg_co2e: Interval | None
+    """Energy x grid intensity; null where no region is given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The whole answer to one question."""
+
+    resolved: Question
+    """The question with every default filled."""
+    verdict: Verdict
+    """Does it fit?"""
+    parameters: Parameters
+    """Parameter counts."""
+    memory: Memory
+    """Bytes."""
+    flop: Flop
+    """Operations."""
+    step: Step
+    """Seconds."""
+    totals: Totals | None
+    """The whole run; null without training_tokens."""
+    assumptions: tuple[str, ...]
+    """What was assumed."""
+    warnings: tuple[str, ...]
+    """What to look at."""
