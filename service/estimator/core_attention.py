@@ -1,0 +1,96 @@
+"""What does the attention kernel itself do: scores, softmax, weighted values, and what of it is kept?"""
+
+from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.question import LayerType, Model, RecomputeModule
+from service.estimator.setting import Setting
+
+
+def visible_pairs_twice(tokens: int, layer_type: LayerType, window: int | None, chunk: int | None) -> int:
+    """Twice the query-key pairs that a causal mask lets through in one sequence.
+
+    Twice, so that the half of a causal square stays a whole number.
+
+    Formula:
+        full: s^2        sliding, w < s: 2 w s - w^2        chunked, c < s: (s // c) c^2 + (s mod c)^2
+
+    Args:
+        tokens: tokens of the sequence, s [token]
+        layer_type: full, sliding or chunked
+        window: keys that a sliding layer sees, w [token]
+        chunk: length of a block, c [token]
+
+    Returns:
+        twice the visible pairs [1]
+
+    Source:
+        definition; the diagonal counts half, as in Megatron-LM's causal FLOP count (training/training.py)
+
+    >>> visible_pairs_twice(8, "full_attention", None, None)
+    64
+    >>> visible_pairs_twice(8, "sliding_attention", 2, None)
+    28
+    >>> visible_pairs_twice(8, "chunked_attention", None, 4)
+    32
+    """
+    if layer_type == "sliding_attention" and window is not None and window < tokens:
+        return 2 * window * tokens - window**2
+    if layer_type == "chunked_attention" and chunk is not None and chunk < tokens:
+        return (tokens // chunk) * chunk**2 + (tokens % chunk) ** 2
+    return tokens**2
+
+
+def core_attention_ops(
+    model: Model,
+    layer_type: LayerType,
+    setting: Setting,
+    *,
+    query_width: int,
+    value_width: int,
+    input_modules: tuple[RecomputeModule, ...] = (),
+) -> Ops:
+    """Scores, softmax and weighted values of one layer.
+
+    Flash attention keeps one fp32 number a query (the log-sum-exp) and computes the scores again in
+    its backward pass; eager attention keeps the scores: once, or with dropout before it, its mask, and after.
+
+    Args:
+        model: the model
+        layer_type: full, sliding or chunked
+        setting: how operations are carried out
+        query_width: width of a query and key head [1]
+        value_width: width of a value head [1]
+        input_modules: selective recompute of these drops queries, keys and values too
+
+    Returns:
+        one operation; its scores go under selective recompute of core_attn, its inputs stay
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s^2 b, 4 of 11 s b h for q, k, v);
+        Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass)
+    """
+    heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
+    pairs_twice = visible_pairs_twice(tokens, layer_type, model.sliding_window, model.attention_chunk_size)
+    repeated = setting.repeats_key_values or model.kv_lora_rank is not None
+    key_heads = heads if repeated else model.key_value_heads
+    queries = element * tokens * heads * query_width
+    keys_values = element * tokens * key_heads * (query_width + value_width)
+    score_bytes = (2 * element + 1 if setting.drops_out else element) * heads * tokens**2
+    kept = score_bytes if setting.keeps_scores else 4 * heads * tokens
+    streamed = 4 * element * heads * tokens**2 if setting.keeps_scores else 0
+    op = Op(
+        name="attention.core",
+        kind="attention",
+        split=Split.TENSOR,
+        weights=(Weight(1, heads, Split.TENSOR, role="vector"),) if model.attention_sinks else (),
+        flop=heads * (query_width + value_width) * pairs_twice,
+        full_flop=2 * heads * (query_width + value_width) * tokens**2,
+        kernel_rerun_flop=0 if setting.keeps_scores else heads * query_width * pairs_twice,
+        saved=(
+            Saved(queries, Split.TENSOR, input_modules),
+            Saved(keys_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),
+            Saved(kept, Split.TENSOR, ("core_attn",)),
+        ),
+        moved_bytes=queries + keys_values + element * tokens * heads * value_width + streamed,
+        modules=("core_attn",),
+    )
+    return (op,)

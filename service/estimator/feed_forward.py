@@ -1,0 +1,67 @@
+"""What does a dense MLP do, gated (three matrices) or plain (two)?"""
+
+from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.question import Model, RecomputeModule
+from service.estimator.setting import Setting
+
+
+def feed_forward_ops(
+    model: Model,
+    setting: Setting,
+    *,
+    width: int,
+    name: str = "mlp",
+    modules: tuple[RecomputeModule, ...] = ("mlp",),
+) -> Ops:
+    """Up-projection, activation and down-projection of one layer.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        width: inner width, f [1]
+        name: prefix of the operations' names
+        modules: selective recompute of these drops what it keeps
+
+    Returns:
+        the operations
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
+        gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form
+    """
+    hidden, tokens, element = model.hidden_size, setting.tokens, setting.element_bytes
+    inner = (2 if model.gated_mlp else 1) * width
+    bias_in = (Weight(1, inner, Split.TENSOR, role="vector"),) if model.mlp_bias else ()
+    bias_out = (Weight(1, hidden, role="vector"),) if model.mlp_bias else ()
+    unfused = width if model.gated_mlp and not setting.fused_activation else 0
+    kept = element * tokens
+    up = Op(
+        name=f"{name}.up",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(hidden, inner, Split.TENSOR), *bias_in),
+        flop=2 * tokens * hidden * inner,
+        moved_bytes=kept * inner,
+        whole_bytes=kept * hidden,
+        modules=modules,
+    )
+    activation = Op(
+        name=f"{name}.activation",
+        kind="elementwise",
+        split=Split.TENSOR,
+        saved=(Saved(kept * (inner + unfused), Split.TENSOR, modules),),
+        moved_bytes=kept * (inner + width + 2 * unfused),
+        modules=modules,
+    )
+    down = Op(
+        name=f"{name}.down",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(width, hidden, Split.TENSOR), *bias_out),
+        flop=2 * tokens * width * hidden,
+        saved=(Saved(kept * width, Split.TENSOR, modules),),
+        moved_bytes=kept * width,
+        whole_bytes=kept * hidden,
+        modules=modules,
+    )
+    return (up, activation, down)

@@ -1,0 +1,83 @@
+"""What does attention with separate key and value heads do (multi-head, grouped-query, multi-query)?"""
+
+from service.estimator.core_attention import core_attention_ops
+from service.estimator.norm import norm_weights
+from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.question import LayerType, Model
+from service.estimator.setting import Setting
+
+
+def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Projections and core attention of one layer.
+
+    Args:
+        model: the model
+        layer_type: full, sliding or chunked
+        setting: how operations are carried out
+
+    Returns:
+        query/key/value projection, norms on them, core attention, output projection
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245
+    """
+    width = model.head_width
+    core = core_attention_ops(model, layer_type, setting, query_width=width, value_width=width)
+    return (_projection(model, setting), *_query_key_norm(model, setting), *core, _output(model, setting))
+
+
+def _projection(model: Model, setting: Setting) -> Op:
+    hidden, queries = model.hidden_size, model.num_attention_heads * model.head_width
+    key_values = 2 * model.key_value_heads * model.head_width
+    weights = [Weight(hidden, queries, Split.TENSOR), Weight(hidden, key_values, Split.KEY_VALUE)]
+    if model.attention_bias:
+        weights += [Weight(1, queries, Split.TENSOR, role="vector")]
+        weights += [Weight(1, key_values, Split.KEY_VALUE, role="vector")]
+    tokens, element = setting.tokens, setting.element_bytes
+    return Op(
+        name="attention.qkv",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=tuple(weights),
+        flop=2 * tokens * hidden * (queries + key_values),
+        moved_bytes=element * tokens * (queries + key_values),
+        whole_bytes=element * tokens * hidden,
+    )
+
+
+def _query_key_norm(model: Model, setting: Setting) -> Ops:
+    if model.qk_norm == "none":
+        return ()
+    widths = (model.num_attention_heads * model.head_width, model.key_value_heads * model.head_width)
+    weights: tuple[Weight, ...] = ()
+    if model.qk_norm == "per_head_dim":
+        weights = 2 * norm_weights("rmsnorm", model.head_width)
+    elif model.qk_norm == "full":
+        weights = tuple(Weight(1, width, Split.TENSOR, role="vector") for width in widths)
+    kept = setting.element_bytes * setting.tokens
+    saved = (Saved(kept * widths[0], Split.TENSOR), Saved(kept * widths[1], Split.KEY_VALUE))
+    op = Op(
+        name="attention.qk_norm",
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=weights,
+        saved=saved,
+        moved_bytes=2 * kept * sum(widths),
+    )
+    return (op,)
+
+
+def _output(model: Model, setting: Setting) -> Op:
+    hidden, inputs = model.hidden_size, model.num_attention_heads * model.head_width
+    bias = (Weight(1, hidden, role="vector"),) if model.out_bias else ()
+    kept = setting.element_bytes * setting.tokens
+    return Op(
+        name="attention.out",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
+        flop=2 * setting.tokens * inputs * hidden,
+        saved=(Saved(kept * inputs, Split.TENSOR),),
+        moved_bytes=kept * inputs,
+        whole_bytes=kept * hidden,
+    )

@@ -1,0 +1,52 @@
+"""What stands before the first layer: token embedding, learned positions, their norm?"""
+
+from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.norm import norm_op
+from service.estimator.question import Model
+from service.estimator.setting import Setting
+
+
+def embedding_ops(model: Model, setting: Setting) -> Ops:
+    """Look-up of tokens and positions, and what some models do with it before the first layer.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+
+    Returns:
+        the operations
+
+    Source:
+        Vaswani et al. 2017, arXiv:1706.03762, section 3.4; projected embedding: transformers modeling_opt.OPTDecoder;
+        norm after it: BLOOM, arXiv:2211.05100, section 3.2
+    """
+    width, numbers = model.embedding_width, setting.tokens * model.hidden_size
+    positions = (Weight(model.position_embedding_rows, model.hidden_size, role="embedding"),)
+    lookup = Op(
+        name="embedding.lookup",
+        kind="elementwise",
+        split=Split.SEQUENCE,
+        weights=(
+            Weight(model.vocab_size, width, Split.VOCABULARY, role="embedding"),
+            *(positions if model.position_embedding_rows else ()),
+        ),
+        saved=(Saved(numbers, Split.SEQUENCE),) if setting.drops_out else (),
+        moved_bytes=2 * setting.element_bytes * numbers,
+    )
+    projection = _projection(model, setting) if model.word_embed_proj_dim else ()
+    norm = (norm_op("embedding.norm", model, setting),) if model.embedding_norm else ()
+    return (lookup, *projection, *norm)
+
+
+def _projection(model: Model, setting: Setting) -> Ops:
+    width, hidden = model.embedding_width, model.hidden_size
+    op = Op(
+        name="embedding.projection",
+        kind="gemm",
+        split=Split.WHOLE,
+        weights=(Weight(width, hidden),),
+        flop=2 * setting.tokens * width * hidden,
+        saved=(Saved(setting.element_bytes * setting.tokens * width, Split.SEQUENCE),),
+        moved_bytes=setting.element_bytes * setting.tokens * (width + hidden),
+    )
+    return (op,)

@@ -1,0 +1,85 @@
+"""What stands after the last layer: final norm, head, and the multi-token-prediction depths' own parts?"""
+
+from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.norm import norm_op
+from service.estimator.question import Model
+from service.estimator.setting import Setting
+
+
+def head_ops(model: Model, setting: Setting) -> Ops:
+    """Final norm and the projection to logits; the loss over the logits is counted by `logits`.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+
+    Returns:
+        the operations
+
+    Source:
+        Vaswani et al. 2017, arXiv:1706.03762, section 3.4; projected embedding: transformers modeling_opt.OPTDecoder
+    """
+    norm = (norm_op("head.norm", model, setting),) if model.final_norm else ()
+    width, hidden = model.embedding_width, model.hidden_size
+    projection = Op(
+        name="head.projection",
+        kind="gemm",
+        split=Split.WHOLE,
+        weights=(Weight(hidden, width),),
+        flop=2 * setting.tokens * hidden * width,
+        saved=(Saved(setting.element_bytes * setting.tokens * width, Split.SEQUENCE),),
+        moved_bytes=setting.element_bytes * setting.tokens * (width + hidden),
+    )
+    projected = (projection,) if model.word_embed_proj_dim else ()
+    return (*norm, *projected, _logits(model, setting))
+
+
+def _logits(model: Model, setting: Setting) -> Op:
+    width, vocabulary = model.embedding_width, model.vocab_size
+    matrix = Weight(width, vocabulary, Split.VOCABULARY, role="head", tied=model.tie_word_embeddings)
+    bias = (Weight(1, vocabulary, Split.VOCABULARY, role="vector"),) if model.lm_head_bias else ()
+    return Op(
+        name="head.logits",
+        kind="gemm",
+        split=Split.VOCABULARY,
+        weights=(matrix, *bias),
+        flop=2 * setting.tokens * width * vocabulary,
+        moved_bytes=setting.element_bytes * setting.tokens * vocabulary,
+        whole_bytes=setting.element_bytes * setting.tokens * width,
+    )
+
+
+def multi_token_ops(model: Model, setting: Setting, layer: Ops) -> Ops:
+    """One multi-token-prediction depth: two norms, their joint projection, one layer, a norm, and the shared head.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        layer: operations of the transformer layer inside the depth
+
+    Returns:
+        the operations; embedding and head are shared with the main model
+
+    Source:
+        DeepSeek-V3, arXiv:2412.19437, section 2.2
+    """
+    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    joint = Op(
+        name="mtp.projection",
+        kind="gemm",
+        split=Split.SEQUENCE,
+        weights=(Weight(2 * hidden, hidden),),
+        flop=4 * setting.tokens * hidden**2,
+        moved_bytes=3 * kept * hidden,
+    )
+    shared_head = _logits(model, setting)
+    logits = Op(
+        name="mtp.logits",
+        kind="gemm",
+        split=Split.VOCABULARY,
+        flop=shared_head.flop,
+        moved_bytes=shared_head.moved_bytes,
+        whole_bytes=shared_head.whole_bytes,
+    )
+    norms = tuple(norm_op(f"mtp.{name}", model, setting) for name in ("token_norm", "hidden_norm", "head_norm"))
+    return (*norms, joint, *layer, logits)

@@ -1,0 +1,95 @@
+"""What does latent attention do (MLA: DeepSeek-V2, DeepSeek-V3, Kimi-K2)?"""
+
+from service.estimator.core_attention import core_attention_ops
+from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.norm import norm_weights
+from service.estimator.question import LayerType, Model
+from service.estimator.setting import Setting
+
+
+def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Down- and up-projections of queries and keys/values, core attention and output projection of one layer.
+
+    The down-projections and the norms of the latents are held whole by every tensor rank.
+
+    Args:
+        model: the model; its kv_lora_rank and head widths are given
+        layer_type: full, sliding or chunked
+        setting: how operations are carried out
+
+    Returns:
+        the operations
+
+    Source:
+        DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py for who holds what
+    """
+    rope, nope, value = (model.qk_rope_head_dim or 0, model.qk_nope_head_dim or 0, model.v_head_dim or 0)
+    core = core_attention_ops(
+        model,
+        layer_type,
+        setting,
+        query_width=nope + rope,
+        value_width=value,
+        input_modules=("mla_up_proj",),
+    )
+    latents = (*_query(model, setting, nope + rope), *_key_value(model, setting))
+    return (*latents, *core, _output(model, setting, value))
+
+
+def _down(name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
+    """A down-projection to a latent (and rotary keys) with its norm: keeps the latent before and after the norm."""
+    tokens, element, hidden = setting.tokens, setting.element_bytes, model.hidden_size
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.SEQUENCE,
+        weights=(Weight(hidden, latent + rotary), *norm_weights("rmsnorm", latent)),
+        flop=2 * tokens * hidden * (latent + rotary),
+        saved=(Saved(element * tokens * (2 * latent + rotary), Split.SEQUENCE),),
+        moved_bytes=element * tokens * (hidden + 3 * latent + rotary),
+    )
+
+
+def _up(name: str, setting: Setting, latent: int, outputs: int) -> Op:
+    tokens, element = setting.tokens, setting.element_bytes
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(latent, outputs, Split.TENSOR),),
+        flop=2 * tokens * latent * outputs,
+        moved_bytes=element * tokens * outputs,
+        whole_bytes=element * tokens * latent,
+        modules=("mla_up_proj",),
+    )
+
+
+def _query(model: Model, setting: Setting, width: int) -> Ops:
+    queries = model.num_attention_heads * width
+    if model.q_lora_rank is None:
+        direct = _up("attention.query", setting, model.hidden_size, queries)
+        return (direct,)
+    down = _down("attention.query_down", model, setting, model.q_lora_rank, 0)
+    return (down, _up("attention.query_up", setting, model.q_lora_rank, queries))
+
+
+def _key_value(model: Model, setting: Setting) -> Ops:
+    latent = model.kv_lora_rank or 0
+    outputs = model.num_attention_heads * ((model.qk_nope_head_dim or 0) + (model.v_head_dim or 0))
+    down = _down("attention.key_value_down", model, setting, latent, model.qk_rope_head_dim or 0)
+    return (down, _up("attention.key_value_up", setting, latent, outputs))
+
+
+def _output(model: Model, setting: Setting, value_width: int) -> Op:
+    hidden, inputs = model.hidden_size, model.num_attention_heads * value_width
+    kept = setting.element_bytes * setting.tokens
+    return Op(
+        name="attention.out",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(inputs, hidden, Split.TENSOR),),
+        flop=2 * setting.tokens * inputs * hidden,
+        saved=(Saved(kept * inputs, Split.TENSOR),),
+        moved_bytes=kept * inputs,
+        whole_bytes=kept * hidden,
+    )

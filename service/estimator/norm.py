@@ -1,0 +1,79 @@
+"""What does a norm hold, keep and move?"""
+
+from service.estimator.ledger import Op, Saved, Split, Weight
+from service.estimator.question import Model, Normalization
+from service.estimator.setting import Setting
+
+_VECTORS: dict[Normalization, int] = {"rmsnorm": 1, "layernorm": 2, "layernorm_no_bias": 1, "nonparametric": 0}
+
+
+def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]:
+    """Trained vectors of one norm: a scale, a shift, both or none.
+
+    Args:
+        normalization: kind of norm
+        width: numbers it normalises [1]
+
+    Returns:
+        its weights, held whole by every rank
+    """
+    return tuple(Weight(1, width, role="vector") for _ in range(_VECTORS[normalization]))
+
+
+def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = True) -> Op:
+    """One norm over the residual stream of one sequence.
+
+    It keeps its input; what it feeds to a matrix product is kept too, and selective recompute of
+    `layernorm` drops it. Unfused, the input is kept in fp32 and a normalised copy stays beside it.
+
+    Args:
+        name: what the norm stands before or after
+        model: the model
+        setting: how operations are carried out
+        feeds_matrix: whether its output is the input of a matrix product, which keeps it
+
+    Returns:
+        the operation
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (4 s b h for two norms' inputs);
+        transformers modeling_llama.LlamaRMSNorm for the unfused form
+    """
+    numbers = setting.tokens * model.hidden_size
+    kept = setting.element_bytes * numbers
+    unfused = () if setting.fused_norm else (Saved(4 * numbers, Split.SEQUENCE),)
+    output = (Saved(kept, Split.SEQUENCE, ("layernorm",)),) if feeds_matrix else ()
+    return Op(
+        name=name,
+        kind="elementwise",
+        split=Split.SEQUENCE,
+        weights=norm_weights(model.normalization, model.hidden_size),
+        saved=(Saved(kept, Split.SEQUENCE), *unfused, *output),
+        moved_bytes=2 * kept,
+        modules=("layernorm",),
+    )
+
+
+def residual_op(name: str, model: Model, setting: Setting) -> Op:
+    """The addition of a branch to the residual stream, with the branch's dropout.
+
+    Args:
+        name: which branch
+        model: the model
+        setting: how operations are carried out
+
+    Returns:
+        the operation; it keeps only a one-byte dropout mask
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (s b h for each dropout mask)
+    """
+    numbers = setting.tokens * model.hidden_size
+    mask = (Saved(numbers, Split.SEQUENCE),) if setting.drops_out else ()
+    return Op(
+        name=name,
+        kind="elementwise",
+        split=Split.SEQUENCE,
+        saved=mask,
+        moved_bytes=3 * setting.element_bytes * numbers,
+    )

@@ -1,0 +1,116 @@
+"""How can one formula serve a single estimate and columns of layouts? The only functions that look at types.
+
+An `Amount` is one plain number, or one float64 value per layout in a NumPy column. Formulas use
+arithmetic operators and these helpers, so the single path never touches NumPy: it is imported
+only once a column is seen.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Amount: TypeAlias = "float | NDArray[np.float64]"
+Condition: TypeAlias = "bool | np.bool_ | NDArray[np.bool_]"
+
+_NUMBERS = (int, float)
+
+
+def _numpy() -> Any:
+    import numpy
+
+    return numpy
+
+
+def maximum(a: Amount, b: Amount) -> Amount:
+    """The larger of two amounts, element by element.
+
+    >>> maximum(2, 3)
+    3
+    """
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+        return a if a >= b else b
+    larger: Amount = _numpy().maximum(a, b)
+    return larger
+
+
+def minimum(a: Amount, b: Amount) -> Amount:
+    """The smaller of two amounts, element by element.
+
+    >>> minimum(2, 3)
+    2
+    """
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+        return a if a <= b else b
+    smaller: Amount = _numpy().minimum(a, b)
+    return smaller
+
+
+def where(condition: Condition, yes: Amount, no: Amount) -> Amount:
+    """`yes` where the condition holds, else `no`; both are evaluated.
+
+    >>> where(2 > 1, 10, 20)
+    10
+    """
+    if isinstance(condition, bool) and isinstance(yes, _NUMBERS) and isinstance(no, _NUMBERS):
+        return yes if condition else no
+    chosen: Amount = _numpy().where(condition, yes, no)
+    return chosen
+
+
+def both(a: Condition, b: Condition) -> Condition:
+    """Whether both conditions hold, element by element.
+
+    >>> both(2 > 1, 1 > 2)
+    False
+    """
+    if isinstance(a, bool) and isinstance(b, bool):
+        return a and b
+    held: Condition = _numpy().logical_and(a, b)
+    return held
+
+
+def ceil_div(a: Amount, b: Amount) -> Amount:
+    """a / b rounded up; exact for integers, and for columns below 2^53.
+
+    >>> ceil_div(7, 2)
+    4
+    """
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+        return -(-a // b)
+    rounded: Amount = _numpy().ceil(a / b)
+    return rounded
+
+
+def divides(divisor: Amount, amount: Amount) -> Condition:
+    """Whether the amount is a whole multiple of the divisor.
+
+    >>> divides(4, 28), divides(8, 28)
+    (True, False)
+    """
+    whole: Condition = amount % divisor == 0
+    return whole
+
+
+def take(table: tuple[float, ...], index: Amount) -> Amount:
+    """The entry of a table at an index, or one entry for each index of a column.
+
+    >>> take((10, 20, 30), 1)
+    20
+    """
+    if isinstance(index, _NUMBERS):
+        return table[int(index)]
+    numpy = _numpy()
+    entries: Amount = numpy.asarray(table, dtype=numpy.float64)[index.astype(numpy.int64)]
+    return entries
+
+
+def power(base: Amount, exponent: float) -> Amount:
+    """base to a fixed exponent.
+
+    >>> power(9, 0.5)
+    3.0
+    """
+    raised: Amount = base**exponent
+    return raised
