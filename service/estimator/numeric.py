@@ -114,3 +114,15 @@ def power(base: Amount, exponent: float) -> Amount:
     """
     raised: Amount = base**exponent
     return raised
+
+
+def floor_div(a: Amount, b: Amount) -> Amount:
+    """a / b rounded down; exact for integers, and for columns below 2^53.
+
+    >>> floor_div(7, 2)
+    3
+    """
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+        return a // b
+    rounded: Amount = _numpy().floor(a / b)
+    return rounded

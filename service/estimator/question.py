@@ -27,6 +27,7 @@ StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotr
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
 OffloadName = Literal["none", "optimizer"]
+MethodName = Literal["full"]
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
 
 Width = Annotated[int, Interval(ge=1, le=1 << 24)]
@@ -196,6 +197,8 @@ class Recipe:
     """Activations computed again in the backward pass."""
     attention: AttentionName = "flash"
     """Attention kernel: eager keeps the scores, flash does not."""
+    method: MethodName = "full"
+    """What is trained: all parameters."""
     stack: StackName = "megatron-core"
     """Training software: it decides buffers, defaults and what can be expressed."""
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0

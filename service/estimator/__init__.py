@@ -1,0 +1,26 @@
+"""What does it take to train a model: bytes, FLOP, seconds, GPU-hours and money? Pure: no file, no clock, no network."""
+
+from service.estimator.answer import Estimate
+from service.estimator.choices import choices
+from service.estimator.estimate import estimate
+from service.estimator.parameters import count_parameters
+from service.estimator.question import Cluster, Gpu, Layout, Model, Price, Question, Recipe, Recompute
+
+FORMULAS_VERSION = "2026.11"
+"""Changes whenever an answer to the same question may change."""
+
+__all__ = [
+    "FORMULAS_VERSION",
+    "Cluster",
+    "Estimate",
+    "Gpu",
+    "Layout",
+    "Model",
+    "Price",
+    "Question",
+    "Recipe",
+    "Recompute",
+    "choices",
+    "count_parameters",
+    "estimate",
+]

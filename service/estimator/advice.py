@@ -1,0 +1,125 @@
+"""What should the reader of an answer know: what was assumed, what looks odd, what to change when it does not fit?"""
+
+from service.estimator.answer import Parameters
+from service.estimator.efficiency import UNMEASURED, efficiency_of
+from service.estimator.resolve import Resolved
+
+SENSIBLE_BATCH_TOKENS = (4e6, 60e6)
+"""Tokens in one step of recent large runs. Source: Ultrascale Playbook, batch size."""
+
+LEAST_TRAINING_TOKENS = 200e9
+"""Fewer tokens are not recommended for a language model. Source: lecture notes, memory and compute requirements."""
+
+TOKENS_FOR_EACH_PARAMETER = 20
+"""Compute-optimal training tokens for each parameter. Source: Hoffmann et al. 2022, arXiv:2203.15556."""
+
+
+def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
+    """What the estimate takes for granted.
+
+    Args:
+        resolved: the question
+
+    Returns:
+        one sentence each
+    """
+    job, layout = resolved.job, resolved.question.layout
+    said = [f"software as {job.stack.meaning}", "every rank has the same load; ranks are numbered tensor, context, data, pipeline"]
+    if efficiency_of(job.gpu) is UNMEASURED:
+        said.append(f"no measurement of {job.gpu.architecture} matrix products: the median of other generations is used")
+    if job.model.num_experts:
+        said.append("tokens are spread evenly over the experts")
+    if job.model.num_nextn_predict_layers:
+        said.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
+    if layout.schedule == "dualpipe" and layout.pipeline > 1:
+        said.append("each rank holds two copies of its stage's weights (DualPipe)")
+    if resolved.question.recipe.training_tokens is not None:
+        said.append("one interruption for 50,700 GPU-hours, 10 minutes to restart, 30 seconds for a checkpoint")
+    return tuple(said)
+
+
+def warnings_of(resolved: Resolved, parameters: Parameters) -> tuple[str, ...]:
+    """What the asker should look at.
+
+    Args:
+        resolved: the question
+        parameters: parameters of the model
+
+    Returns:
+        one sentence each
+    """
+    return (*_missing(resolved), *_tokens(resolved, parameters), *_batch(resolved), *_layout(resolved))
+
+
+def _missing(resolved: Resolved) -> list[str]:
+    said = []
+    if resolved.question.recipe.training_tokens is None:
+        said.append("totals is null: give recipe.training_tokens")
+    if resolved.question.price is None:
+        said.append("cost_usd is null: give price.usd_per_gpu_hour")
+    return said
+
+
+def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
+    recipe, model = resolved.question.recipe, resolved.question.model
+    said = []
+    limit = model.max_position_embeddings
+    if limit is not None and recipe.sequence_length > limit:
+        said.append(f"sequence_length {recipe.sequence_length} is longer than the {limit} tokens the model was built for")
+    if recipe.training_tokens is None:
+        return said
+    optimal = TOKENS_FOR_EACH_PARAMETER * parameters.active
+    if recipe.training_tokens < LEAST_TRAINING_TOKENS:
+        said.append("fewer than 200 billion training tokens are not recommended for a language model")
+    if recipe.training_tokens < optimal:
+        said.append(f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {parameters.active:.4g} parameters)")
+    return said
+
+
+def _batch(resolved: Resolved) -> list[str]:
+    tokens, asked = resolved.question.recipe.global_batch_tokens or 0, resolved.question.recipe.training_tokens
+    low, high = SENSIBLE_BATCH_TOKENS
+    if asked is None or low <= tokens <= high:
+        return []
+    return [f"a batch of {tokens:.3g} tokens is outside the 4 to 60 million of recent large runs"]
+
+
+def _layout(resolved: Resolved) -> list[str]:
+    layout, domain = resolved.question.layout, resolved.question.cluster.scale_up_gpus or 1
+    said = []
+    if layout.tensor > domain:
+        said.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")
+    if layout.pipeline > resolved.degrees.accumulation:
+        said.append(f"{resolved.degrees.accumulation} micro-batches cannot fill {layout.pipeline} stages")
+    return said
+
+
+def suggestions_of(resolved: Resolved, biggest: str) -> tuple[str, ...]:
+    """What to change when the job does not surely fit, those that shrink the biggest line first.
+
+    Args:
+        resolved: the question
+        biggest: kind of the largest line of the fullest stage
+
+    Returns:
+        one sentence each
+    """
+    recipe, layout, granularity = resolved.question.recipe, resolved.question.layout, resolved.job.recompute.granularity
+    replicas = (layout.data or 1) * layout.context
+    for_activations = [
+        (recipe.micro_batch > 1, "lower micro_batch to 1"),
+        (granularity == "none", "recompute selective or full"),
+        (granularity == "selective", "recompute full"),
+        (recipe.attention == "eager", "attention flash"),
+        (True, "raise context or tensor to split each sequence"),
+    ]
+    for_states = [
+        (layout.zero_stage == 0 and replicas > 1, "zero_stage 1: shard the optimizer over the replicas"),
+        (layout.zero_stage in (1, 2) and replicas > 1, "zero_stage 3: shard weights and gradients too"),
+        (True, "more GPUs, or raise tensor or pipeline"),
+        (layout.offload == "none", "offload optimizer"),
+        (recipe.optimizer == "adamw", "optimizer adamw-8bit"),
+    ]
+    moving = biggest in ("activations", "logits", "recomputed_activations")
+    ordered = [*for_activations, *for_states] if moving else [*for_states, *for_activations]
+    return tuple(words for applies, words in ordered if applies)

@@ -1,0 +1,104 @@
+"""Which names may a field take, what do they mean, and who says so?"""
+
+from dataclasses import dataclass
+
+from service.estimator.optimizers import OPTIMIZERS
+from service.estimator.precision import PRECISIONS
+from service.estimator.stacks import STACKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One name that a field may take."""
+
+    name: str
+    """The name, as written in a question."""
+    meaning: str
+    """What it stands for."""
+    source: str
+    """Who says so."""
+
+
+_KORTHIKANTI = "Korthikanti et al. 2022, arXiv:2205.05198"
+_MEGATRON = "NVIDIA/Megatron-LM@d98e8a64 arguments"
+
+_FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "recipe.gradient_dtype": (
+        ("fp32", "gradients accumulate in single precision", "Ultrascale Playbook, mixed precision"),
+        ("bf16", "gradients accumulate in bfloat16", "Ultrascale Playbook, mixed precision"),
+        ("fp16", "gradients accumulate in half precision", "Micikevicius et al. 2018, arXiv:1710.03740"),
+    ),
+    "recipe.recompute": (
+        ("none", "every activation is kept", _KORTHIKANTI),
+        ("selective", "named modules are computed again, core attention unless told otherwise", _KORTHIKANTI),
+        ("full", "whole layers are computed again", "Chen et al. 2016, arXiv:1604.06174"),
+    ),
+    "recipe.recompute.modules": tuple(
+        (name, meaning, _MEGATRON + " recompute-modules")
+        for name, meaning in (
+            ("core_attn", "scores, softmax and weighted values"),
+            ("layernorm", "outputs of norms"),
+            ("mlp", "dense MLP"),
+            ("moe", "router, experts and shared experts"),
+            ("moe_act", "activation of routed experts"),
+            ("shared_experts", "shared experts"),
+            ("mla_up_proj", "up-projections of latent attention"),
+        )
+    ),
+    "recipe.recompute.method": (
+        ("uniform", "groups of `layers` layers, one residual stream kept for each", _MEGATRON + " recompute-method"),
+        ("block", "the first `layers` layers of a stage recompute, the others keep all", _MEGATRON + " recompute-method"),
+    ),
+    "recipe.attention": (
+        ("eager", "scores are written to memory and kept", _KORTHIKANTI),
+        ("flash", "fused kernel that keeps no scores", "Dao 2023, arXiv:2307.08691"),
+    ),
+    "recipe.method": (("full", "every parameter is trained", "definition"),),
+    "layout.zero_stage": tuple(
+        (name, meaning, "Rajbhandari et al. 2020, arXiv:1910.02054")
+        for name, meaning in (
+            ("0", "nothing is sharded over the replicas"),
+            ("1", "optimizer states and master weights are sharded"),
+            ("2", "gradients too"),
+            ("3", "weights too (FSDP)"),
+        )
+    ),
+    "layout.schedule": (
+        ("gpipe", "all forward passes, then all backward passes", "Huang et al. 2019, arXiv:1811.06965"),
+        ("1f1b", "one forward, one backward pass in turn", "Narayanan et al. 2021, arXiv:2104.04473"),
+        ("interleaved-1f1b", "several model chunks on each stage", "Narayanan et al. 2021, arXiv:2104.04473"),
+        ("zero-bubble", "weight gradients fill the bubble (ZB-H1)", "Qi et al. 2024, arXiv:2401.10241"),
+        ("dualpipe", "micro-batches from both ends", "DeepSeek-V3, arXiv:2412.19437"),
+    ),
+    "layout.context_method": (
+        ("ring", "keys and values travel around the ring", "Liu et al. 2023, arXiv:2310.01889"),
+        ("all-gather", "keys and values are gathered first", "Llama 3, arXiv:2407.21783"),
+        ("ulysses", "heads are exchanged for tokens", "Jacobs et al. 2023, arXiv:2309.14509"),
+    ),
+    "layout.offload": (
+        ("none", "everything lives on the GPU", "definition"),
+        ("optimizer", "optimizer states and master weights live in host memory", "Ren et al. 2021, arXiv:2101.06840"),
+    ),
+}
+
+
+def choices() -> dict[str, tuple[Choice, ...]]:
+    """Every enumeration of a question, by field.
+
+    Returns:
+        the names a field may take, each with its meaning and source
+    """
+    fixed = {
+        field: tuple(Choice(name=name, meaning=meaning, source=source) for name, meaning, source in rows)
+        for field, rows in _FIXED.items()
+    }
+    return {
+        "recipe.precision": tuple(
+            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in PRECISIONS.items()
+        ),
+        "recipe.optimizer": tuple(
+            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in OPTIMIZERS.items()
+        ),
+        "recipe.stack": tuple(Choice(name=name, meaning=row.meaning, source=row.source) for name, row in STACKS.items()),
+        **fixed,
+    }

@@ -1,0 +1,111 @@
+"""What does the run take in GPU-hours, days, dollars and energy?"""
+
+from math import ceil
+
+from service.estimator.answer import Interval
+
+HOST_SHARE = 10_200 / (8 * 700)
+"""Rated power of a whole DGX H100 over that of its eight GPUs: hosts, network, fans.
+Source: NVIDIA DGX H100 data sheet, 10.2 kW."""
+
+LOAD_FRACTION = 0.76
+"""Power of a busy node over its rating. Source: measured heavy AI load, 0.76 of rating."""
+
+POWER_USAGE_EFFECTIVENESS = 1.1
+"""Data-centre overhead. Source: LLaMA, arXiv:2302.13971, table 15; Patterson et al. 2021, arXiv:2104.10350, table 4."""
+
+
+def steps_of(training_tokens: float, global_batch: int, tokens: int) -> int:
+    """Optimizer steps of a run.
+
+    Formula:
+        ceil(D / (B s))
+
+    Args:
+        training_tokens: tokens of the run, D [token]
+        global_batch: sequences in one step, B [1]
+        tokens: tokens of one sequence, s [token]
+
+    Returns:
+        steps [1]
+
+    Source:
+        definition
+
+    >>> steps_of(1.4e12, 2048, 2048)
+    333787
+    """
+    return ceil(training_tokens / (global_batch * tokens))
+
+
+def gpu_hours(steps: int, step_seconds: float, gpus: int, goodput: float) -> float:
+    """GPU-hours of a run.
+
+    Formula:
+        steps x t_step x GPUs / 3600 / goodput
+
+    Args:
+        steps: optimizer steps [1]
+        step_seconds: seconds of one step [s]
+        gpus: GPUs in all [1]
+        goodput: useful share of the wall time [1]
+
+    Returns:
+        GPU-hours [h]
+
+    Source:
+        definition
+
+    >>> gpu_hours(3600, 2.0, 8, 1.0)
+    16.0
+    """
+    return steps * step_seconds * gpus / 3600 / goodput
+
+
+def energy_kwh(gpu_hours_used: float, board_watts: float) -> float:
+    """Energy of GPUs, their share of hosts and network, and the building.
+
+    Formula:
+        GPU-hours x board power x host share x load x PUE / 1000
+
+    Args:
+        gpu_hours_used: GPU-hours of the run [h]
+        board_watts: rated power of one GPU [W]
+
+    Returns:
+        energy of the run [kWh]
+
+    Source:
+        constants above
+
+    >>> round(energy_kwh(1000.0, 700.0), 1)
+    1065.9
+    """
+    watts = board_watts * HOST_SHARE * LOAD_FRACTION * POWER_USAGE_EFFECTIVENESS
+    return gpu_hours_used * watts / 1000
+
+
+def scaled(interval: Interval, factor: float) -> Interval:
+    """An interval times a positive number.
+
+    Args:
+        interval: the interval
+        factor: the number [1]
+
+    Returns:
+        the scaled interval
+    """
+    return Interval(interval.low * factor, interval.value * factor, interval.high * factor, interval.basis)
+
+
+def inverted(interval: Interval, numerator: float) -> Interval:
+    """A positive number over an interval: its ends change places.
+
+    Args:
+        interval: the interval
+        numerator: the number [1]
+
+    Returns:
+        the inverted interval
+    """
+    return Interval(numerator / interval.high, numerator / interval.value, numerator / interval.low, interval.basis)

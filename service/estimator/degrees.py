@@ -1,0 +1,131 @@
+"""What does a formula read of a layout? One number for each degree, or one column of numbers for many layouts."""
+
+from dataclasses import dataclass
+
+from service.estimator.ledger import Split
+from service.estimator.numeric import Amount, ceil_div, minimum, where
+from service.estimator.question import Layout, Model, Recipe
+
+
+@dataclass(slots=True, kw_only=True)
+class Degrees:
+    """The degrees of one layout and its batch, or of a column of them; every one is filled."""
+
+    data: Amount
+    tensor: Amount
+    context: Amount
+    pipeline: Amount
+    virtual_pipeline: Amount
+    expert: Amount
+    expert_tensor: Amount
+    zero_stage: Amount
+    shard_group: Amount
+    reshard_after_forward: Amount
+    """1 where gathered weights are freed after the forward pass."""
+    sequence_parallel: Amount
+    """1 where norms are split along the sequence."""
+    micro_batch: Amount
+    accumulation: Amount
+    """Micro-batches that one replica runs in one step, m."""
+
+    @property
+    def gpus(self) -> Amount:
+        """GPUs in all [1]."""
+        return self.data * self.tensor * self.context * self.pipeline
+
+    @property
+    def expert_data(self) -> Amount:
+        """Ranks that hold the same experts [1]."""
+        return self.data * self.context * self.tensor / (self.expert * self.expert_tensor)
+
+
+def degrees_of(recipe: Recipe, layout: Layout) -> Degrees:
+    """The degrees of one resolved layout as plain numbers.
+
+    Args:
+        recipe: the recipe, resolved
+        layout: the layout, resolved
+
+    Returns:
+        its degrees
+    """
+    data = layout.data or 1
+    return Degrees(
+        data=data,
+        tensor=layout.tensor,
+        context=layout.context,
+        pipeline=layout.pipeline,
+        virtual_pipeline=layout.virtual_pipeline,
+        expert=layout.expert,
+        expert_tensor=layout.expert_tensor or 1,
+        zero_stage=layout.zero_stage or 0,
+        shard_group=layout.shard_group or data * layout.context,
+        reshard_after_forward=1 if layout.reshard_after_forward else 0,
+        sequence_parallel=1 if layout.sequence_parallel else 0,
+        micro_batch=recipe.micro_batch,
+        accumulation=(recipe.global_batch or data * recipe.micro_batch) // (recipe.micro_batch * data),
+    )
+
+
+def padded_vocabulary(model: Model, multiple: int, tensor: Amount) -> Amount:
+    """Rows of the vocabulary on all tensor ranks together, padded so that each gets the same whole number.
+
+    Formula:
+        ceil(V / (multiple t)) multiple t
+
+    Args:
+        model: the model, V its vocabulary
+        multiple: what the stack pads to on each rank [1]
+        tensor: tensor degree, t [1]
+
+    Returns:
+        padded rows [1]
+
+    Source:
+        Megatron-LM vocab_size_with_padding (make-vocab-size-divisible-by x tensor)
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> padded_vocabulary(LLAMA_3_8B, 128, 8)
+    129024
+    """
+    return ceil_div(model.vocab_size, multiple * tensor) * multiple * tensor
+
+
+def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...]:
+    """By how much each `Split` divides an amount, in the order of `Split`.
+
+    Formula:
+        1, t, min(t, g), t or 1, t V / V_padded, e e_t, t / e_t
+
+    Args:
+        degrees: the layout
+        model: the model
+        multiple: padding of the vocabulary [1]
+
+    Returns:
+        one divisor a split [1]
+
+    Source:
+        Shoeybi et al. 2019, arXiv:1909.08053 (tensor); Korthikanti et al. 2022, arXiv:2205.05198 (sequence);
+        Megatron-Core moe README (expert)
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> from service.estimator.question import Layout, Recipe
+    >>> split = divisors(degrees_of(Recipe(sequence_length=8), Layout(tensor=4, data=2)), LLAMA_3_8B, 1)
+    >>> split[Split.TENSOR], split[Split.SEQUENCE]
+    (4, 1)
+    """
+    tensor = degrees.tensor
+    padding = padded_vocabulary(model, multiple, tensor) / model.vocab_size
+    by_split = {
+        Split.WHOLE: 1,
+        Split.TENSOR: tensor,
+        Split.KEY_VALUE: minimum(tensor, model.key_value_heads),
+        Split.SEQUENCE: where(degrees.sequence_parallel == 1, tensor, 1),
+        Split.VOCABULARY: tensor / padding,
+        Split.EXPERT: degrees.expert * degrees.expert_tensor,
+        Split.EXPERT_TOKENS: tensor / degrees.expert_tensor,
+    }
+    return tuple(by_split[split] for split in Split)
+
+

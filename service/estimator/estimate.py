@@ -1,0 +1,161 @@
+"""What does it take to train this model this way? One question in, the whole answer out."""
+
+from dataclasses import fields
+
+from service.estimator.advice import assumptions_of, suggestions_of, warnings_of
+from service.estimator.answer import Estimate, Interval, Memory, Parameters, Step, StepPart, Totals
+from service.estimator.cost import energy_kwh, gpu_hours, inverted, scaled, steps_of
+from service.estimator.device import (
+    allocated_interval,
+    device_interval,
+    oom_probability_fraction,
+    reserved_interval,
+    verdict_of,
+)
+from service.estimator.goodput import goodput_fraction
+from service.estimator.parameters import parameter_counts
+from service.estimator.precision import peak_flop_per_s
+from service.estimator.question import Question
+from service.estimator.recompute import recomputed_layers
+from service.estimator.resolve import Resolved, resolve
+from service.estimator.spread import step_spread
+from service.estimator.stage_answers import (
+    number,
+    slowest_step,
+    stage_memory,
+    stage_parameters,
+    stages_of,
+    total_seconds,
+)
+from service.estimator.stages import Stage
+from service.estimator.step_time import StepSeconds
+from service.estimator.work import Flop, flop_of
+
+
+def estimate(question: Question) -> Estimate:
+    """The whole answer to one question.
+
+    Args:
+        question: the question, names already looked up
+
+    Returns:
+        parameters, memory, FLOP, step time and totals, with intervals
+
+    Raises:
+        Refused: the question breaks a rule
+    """
+    resolved = resolve(question)
+    job, degrees, full = resolved.job, resolved.degrees, resolved.question
+    stages = stages_of(job, degrees, full.layout)
+    parameters = _parameters(resolved, stages)
+    memory = _memory(resolved, stages)
+    flop = _flop(resolved, stages)
+    step = _step(resolved, stages, flop)
+    return Estimate(
+        resolved=full,
+        verdict=verdict_of(memory.oom_probability_fraction),
+        parameters=parameters,
+        memory=memory,
+        flop=flop,
+        step=step,
+        totals=_totals(resolved, step, flop),
+        assumptions=assumptions_of(resolved),
+        warnings=warnings_of(resolved, parameters),
+    )
+
+
+def _parameters(resolved: Resolved, stages: list[Stage]) -> Parameters:
+    counts = parameter_counts(resolved.job.model, resolved.job.ledger)
+    return Parameters(
+        total=counts.total,
+        active=counts.active.total,
+        active_by_definition=counts.active,
+        non_embedding=counts.non_embedding,
+        input_embedding=counts.input_embedding,
+        position_embedding=counts.position_embedding,
+        lm_head=counts.lm_head,
+        routed_experts=counts.routed_experts,
+        shared_experts=counts.shared_experts,
+        multi_token_prediction=counts.multi_token_prediction,
+        total_with_multi_token_prediction=counts.total + counts.multi_token_prediction,
+        stages=stage_parameters(resolved.job, resolved.degrees, stages),
+    )
+
+
+def _memory(resolved: Resolved, stages: list[Stage]) -> Memory:
+    job, layout = resolved.job, resolved.question.layout
+    answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
+    fullest, host_bytes = max(answers, key=lambda answer: answer[0].allocated_peak_bytes)
+    allocated = allocated_interval(fullest.allocated_peak_bytes)
+    reserved = reserved_interval(allocated)
+    device = device_interval(reserved, job.cluster.gpus)
+    usable = job.gpu.usable_bytes
+    probability = oom_probability_fraction(device, usable)
+    biggest = max(fullest.lines, key=lambda line: line.bytes).kind
+    return Memory(
+        allocated_peak_bytes=allocated,
+        reserved_peak_bytes=reserved,
+        device_peak_bytes=device,
+        usable_bytes=usable,
+        headroom_bytes=usable - device.value,
+        host_bytes=host_bytes,
+        oom_probability_fraction=probability,
+        peak_stage=fullest.stage,
+        peak_phase=fullest.peak_phase,
+        biggest_line=biggest,
+        suggestions=() if verdict_of(probability) == "fits" else suggestions_of(resolved, biggest),
+        stages=tuple(stage for stage, _ in answers),
+    )
+
+
+def _flop(resolved: Resolved, stages: list[Stage]) -> Flop:
+    job = resolved.job
+    counts = parameter_counts(job.model, job.ledger)
+    again = sum(number(recomputed_layers(job.recompute, stage.layers)) for stage in stages)
+    share = again / job.model.num_hidden_layers if job.recompute.granularity == "full" else 1.0
+    return flop_of(job, counts, _steps(resolved), share)
+
+
+def _steps(resolved: Resolved) -> int | None:
+    recipe = resolved.question.recipe
+    if recipe.training_tokens is None:
+        return None
+    return steps_of(recipe.training_tokens, recipe.global_batch or 1, recipe.sequence_length)
+
+
+def _step(resolved: Resolved, stages: list[Stage], flop: Flop) -> Step:
+    job, recipe, gpus = resolved.job, resolved.question.recipe, resolved.question.cluster.gpus
+    parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages)
+    low, high = step_spread(job.model)
+    value = total_seconds(parts)
+    seconds = Interval(value * low, value, value * high, "analytic")
+    peak = peak_flop_per_s(job.gpu, job.precision.matrix_format) or 1.0
+    every = peak * gpus
+    return Step(
+        step_seconds=seconds,
+        tokens_per_s_per_gpu=inverted(seconds, (recipe.global_batch_tokens or 1) / gpus),
+        mfu_fraction=inverted(seconds, flop.per_step_flop / every),
+        hfu_fraction=inverted(seconds, flop.hardware_per_step_flop / every),
+        peak_flop_per_s=peak,
+        parts=tuple(
+            StepPart(kind=field.name, seconds=number(getattr(parts, field.name))) for field in fields(StepSeconds)
+        ),
+    )
+
+
+def _totals(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
+    steps, gpus, price = _steps(resolved), resolved.question.cluster.gpus, resolved.question.price
+    if steps is None or flop.total_flop is None:
+        return None
+    goodput = goodput_fraction(gpus)
+    hours = scaled(step.step_seconds, gpu_hours(steps, 1.0, gpus, goodput))
+    return Totals(
+        steps=steps,
+        gpu_hours=hours,
+        days=scaled(hours, 1 / (24 * gpus)),
+        goodput_fraction=goodput,
+        gpu_hours_at_peak=flop.total_flop / step.peak_flop_per_s / 3600,
+        cost_usd=None if price is None else scaled(hours, price.usd_per_gpu_hour),
+        energy_kwh=scaled(hours, energy_kwh(1.0, resolved.job.gpu.board_watts)),
+        carbon_kg_co2e=None,
+    )

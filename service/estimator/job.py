@@ -1,0 +1,91 @@
+"""Which facts of a question stay the same whatever the layout? Rows looked up once, and the ledger."""
+
+from dataclasses import dataclass
+
+from service.estimator.build import build_ledger
+from service.estimator.ledger import Ledger
+from service.estimator.optimizers import OPTIMIZERS, Optimizer
+from service.estimator.precision import PRECISIONS, Precision
+from service.estimator.question import Cluster, Gpu, Model, Question, Recipe, Recompute
+from service.estimator.setting import Setting
+from service.estimator.stacks import STACKS, Stack
+from service.estimator.state import StateBytes, state_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A model under a recipe on a cluster, before any layout divides it."""
+
+    model: Model
+    recipe: Recipe
+    cluster: Cluster
+    gpu: Gpu
+    precision: Precision
+    optimizer: Optimizer
+    stack: Stack
+    recompute: Recompute
+    state: StateBytes
+    ledger: Ledger
+    vocabulary_multiple: int
+
+
+def setting_of(recipe: Recipe) -> Setting:
+    """How a recipe and its stack carry out the operations of one sequence.
+
+    Args:
+        recipe: the recipe
+
+    Returns:
+        the setting of its ledger
+    """
+    stack = STACKS[recipe.stack]
+    return Setting(
+        tokens=recipe.sequence_length,
+        element_bytes=PRECISIONS[recipe.precision].element_bytes,
+        keeps_scores=recipe.attention == "eager",
+        drops_out=recipe.dropout_fraction > 0,
+        fused_norm=stack.fused_norm,
+        fused_activation=stack.fused_activation,
+        repeats_key_values=stack.repeats_key_values,
+    )
+
+
+def recompute_of(recipe: Recipe) -> Recompute:
+    """The recompute rule of a recipe in its full form.
+
+    Args:
+        recipe: the recipe
+
+    Returns:
+        the rule; selective recompute without modules means core_attn
+    """
+    asked = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
+    if asked.granularity == "selective" and not asked.modules:
+        return Recompute(granularity="selective", modules=("core_attn",))
+    return asked
+
+
+def job_of(question: Question) -> Job:
+    """The rows and the ledger that a question names.
+
+    Args:
+        question: the question
+
+    Returns:
+        the job
+    """
+    recipe = question.recipe
+    stack, precision = STACKS[recipe.stack], PRECISIONS[recipe.precision]
+    return Job(
+        model=question.model,
+        recipe=recipe,
+        cluster=question.cluster,
+        gpu=question.gpu,
+        precision=precision,
+        optimizer=OPTIMIZERS[recipe.optimizer],
+        stack=stack,
+        recompute=recompute_of(recipe),
+        state=state_bytes(precision, recipe.gradient_dtype, stack),
+        ledger=build_ledger(question.model, setting_of(recipe)),
+        vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
+    )

@@ -1,0 +1,163 @@
+"""How long does one rank compute for one micro-batch? A roofline for each operation of the ledger."""
+
+from dataclasses import dataclass
+
+from service.estimator.degrees import Degrees, divisors
+from service.estimator.efficiency import LAUNCH_SECONDS, MEMORY_FRACTION, efficiency_of, matrix_fraction
+from service.estimator.job import Job
+from service.estimator.ledger import Op, OpKind, Ops
+from service.estimator.numeric import Amount, maximum
+from service.estimator.precision import peak_flop_per_s
+from service.estimator.recompute import is_rerun
+
+
+@dataclass(slots=True, kw_only=True)
+class Compute:
+    """Seconds of computing by kind of kernel."""
+
+    gemm: Amount = 0.0
+    attention: Amount = 0.0
+    elementwise: Amount = 0.0
+    recompute: Amount = 0.0
+    """Forward passes run a second time, whatever their kind."""
+    forward: Amount = 0.0
+    """The forward passes' share of the first three."""
+
+    @property
+    def total(self) -> Amount:
+        """All of it [s]."""
+        return self.gemm + self.attention + self.elementwise + self.recompute
+
+    def plus(self, other: "Compute", count: Amount) -> "Compute":
+        """This and `count` times another."""
+        return Compute(
+            gemm=self.gemm + count * other.gemm,
+            attention=self.attention + count * other.attention,
+            elementwise=self.elementwise + count * other.elementwise,
+            recompute=self.recompute + count * other.recompute,
+            forward=self.forward + count * other.forward,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What one GPU reaches inside a step."""
+
+    flop_per_s: dict[OpKind, float]
+    """Arithmetic by kind of kernel."""
+    bytes_per_s: float
+    """Memory traffic."""
+
+
+def rates_of(job: Job) -> Rates:
+    """The rates that a job's kernels reach on its GPU.
+
+    Args:
+        job: the job; its GPU has the formats of its precision
+
+    Returns:
+        the rates
+    """
+    gpu, precision = job.gpu, job.precision
+    matrix = peak_flop_per_s(gpu, precision.matrix_format) or 1.0
+    attention = peak_flop_per_s(gpu, precision.attention_format) or 1.0
+    share = matrix_fraction(gpu, precision.attention_format) if job.recipe.attention == "eager" else None
+    reached = efficiency_of(gpu).attention_fraction if share is None else share
+    return Rates(
+        flop_per_s={
+            "gemm": matrix * matrix_fraction(gpu, precision.matrix_format),
+            "attention": attention * reached,
+            "elementwise": attention,
+        },
+        bytes_per_s=gpu.memory_bytes_per_s * MEMORY_FRACTION,
+    )
+
+
+def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: float, bytes_per_s: float) -> Amount:
+    """Seconds of one kernel on one GPU: the slower of arithmetic and memory traffic, and its launch.
+
+    Formula:
+        max(F / R, B / W) + t_launch
+
+    Args:
+        flop: arithmetic of one rank, F [FLOP]
+        moved_bytes: memory traffic of one rank, B [byte]
+        flop_per_s: arithmetic rate reached, R [FLOP/s]
+        bytes_per_s: memory rate reached, W [byte/s]
+
+    Returns:
+        seconds of one kernel [s]
+
+    Source:
+        Williams et al. 2009, doi:10.1145/1498765.1498785; launch: efficiency.LAUNCH_SECONDS
+
+    >>> kernel_seconds(1e12, 1e9, 5e14, 2e12)
+    0.002005
+    """
+    return maximum(flop / flop_per_s, moved_bytes / bytes_per_s) + LAUNCH_SECONDS
+
+
+def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> tuple[Amount, Amount]:
+    """Seconds of one operation on one rank for one micro-batch.
+
+    Formula:
+        forward: roofline of its FLOP and bytes; backward: of twice both, and what the kernel repeats by itself
+
+    Args:
+        op: the operation
+        job: the job
+        degrees: the layout
+        split: divisor of each split [1]
+        rates: rates of the GPU
+
+    Returns:
+        forward and backward seconds [s]
+
+    Source:
+        definition; backward products: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+
+    """
+    scale = degrees.micro_batch / degrees.context
+    divisor = split[op.split]
+    flop = op.flop / divisor * scale
+    moved = (op.moved_bytes / divisor + op.whole_bytes) * scale
+    for weight in op.weights:
+        moved = moved + weight.parameters / split[weight.split] * job.precision.weight_bytes
+    rate = rates.flop_per_s[op.kind]
+    forward = kernel_seconds(flop, moved, rate, rates.bytes_per_s)
+    repeated = op.kernel_rerun_flop / divisor * scale
+    backward = kernel_seconds(2 * flop + repeated, 2 * moved, rate, rates.bytes_per_s)
+    return forward, backward
+
+
+def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> Compute:
+    """Seconds that one rank computes for some operations on one micro-batch, forward and backward.
+
+    Args:
+        ops: the operations
+        job: the job
+        degrees: the layout
+        rates: rates of the GPU
+
+    Returns:
+        seconds by kind of kernel [s]
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    sums: dict[OpKind, Amount] = {"gemm": 0.0, "attention": 0.0, "elementwise": 0.0}
+    again: Amount = 0.0
+    ahead: Amount = 0.0
+    for op in ops:
+        if not (op.flop or op.moved_bytes):
+            continue
+        forward, backward = op_seconds(op, job, degrees, split, rates)
+        sums[op.kind] = sums[op.kind] + forward + backward
+        ahead = ahead + forward
+        if is_rerun(op, job.recompute):
+            again = again + forward
+    return Compute(
+        gemm=sums["gemm"],
+        attention=sums["attention"],
+        elementwise=sums["elementwise"],
+        recompute=again,
+        forward=ahead,
+    )

@@ -1,0 +1,170 @@
+"""Data parallelism: what does ZeRO or FSDP shard over the replicas, and what do they send each other?"""
+
+from service.estimator.collectives import Transfer
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.numeric import Amount, Condition, divides, minimum, where
+from service.estimator.rules import Rule, divisors_of
+from service.estimator.stages import RankParameters
+from service.estimator.state import DTYPE_BYTES
+
+OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
+"""ZeRO stage from which each kind of tensor is sharded."""
+
+
+def _resharding_fits(job: Job, degrees: Degrees) -> Condition:
+    sharded = where(degrees.zero_stage == WEIGHTS, degrees.pipeline, 1)
+    return where(sharded > 1, degrees.reshard_after_forward, 0) == 0
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "degrees_fill_cluster",
+        "layout.data",
+        lambda job, d: d.gpus == job.cluster.gpus,
+        lambda job, d: (
+            f"data {d.data} x tensor {d.tensor} x context {d.context} x pipeline {d.pipeline} = {d.gpus}, "
+            f"and the cluster has {job.cluster.gpus} GPUs",
+            f"leave data out, or make the product {job.cluster.gpus}",
+        ),
+    ),
+    Rule(
+        "shard_group_divides_data",
+        "layout.shard_group",
+        lambda _, d: divides(d.shard_group, d.data * d.context),
+        lambda _, d: (
+            f"a shard group of {d.shard_group} does not divide data {d.data} x context {d.context}",
+            f"use {divisors_of(int(d.data * d.context))}",
+        ),
+    ),
+    Rule(
+        "sharded_weights_stay_gathered_in_a_pipeline",
+        "layout.reshard_after_forward",
+        _resharding_fits,
+        lambda _, d: (
+            "with a pipeline, weights freed after each forward pass would be gathered again for every micro-batch",
+            "leave reshard_after_forward out or set it to false, or use zero_stage 1",
+        ),
+    ),
+)
+
+
+def shards(degrees: Degrees, kind: int) -> Amount:
+    """Ranks over which the data group spreads one kind of tensor of the dense part.
+
+    Formula:
+        the shard group where zero_stage reaches the kind, else 1
+
+    Args:
+        degrees: the layout
+        kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
+
+    Returns:
+        ranks [1]
+
+    Source:
+        Rajbhandari et al. 2020, arXiv:1910.02054, figure 1; context ranks join the data group (Megatron-Core, torchtitan)
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> shards(sample_degrees(data=8, zero_stage=1), OPTIMIZER_STATES), shards(sample_degrees(data=8, zero_stage=1), WEIGHTS)
+    (8, 1)
+    """
+    return where(degrees.zero_stage >= kind, degrees.shard_group, 1)
+
+
+def expert_shards(degrees: Degrees, kind: int) -> Amount:
+    """Ranks over which the data group spreads one kind of tensor of the experts.
+
+    Formula:
+        min(shard group, d c t / (e e_t)) where zero_stage reaches the kind, else 1
+
+    Args:
+        degrees: the layout
+        kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
+
+    Returns:
+        ranks [1]
+
+    Source:
+        Megatron-Core moe README (expert data parallelism)
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> expert_shards(sample_degrees(data=8, expert=4, zero_stage=1), OPTIMIZER_STATES)
+    2.0
+    """
+    return where(degrees.zero_stage >= kind, minimum(degrees.shard_group, degrees.expert_data), 1)
+
+
+def _groups(degrees: Degrees, held: RankParameters) -> tuple[tuple[Amount, Amount, Amount, Amount], ...]:
+    """Parameters, shard ranks, all ranks and stride of the dense part and of the experts."""
+    ranks = degrees.data * degrees.context
+    expert_ranks = degrees.expert_data
+    expert_stride = degrees.expert * degrees.expert_tensor
+    return (
+        (held.dense, minimum(degrees.shard_group, ranks), ranks, degrees.tensor),
+        (held.expert, minimum(degrees.shard_group, expert_ranks), expert_ranks, expert_stride),
+    )
+
+
+def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Transfer, ...]:
+    """What one rank sends for every micro-batch: only where weights or gradients are sharded.
+
+    Formula:
+        zero 3: gather weights forward, and backward where resharded; zero 2 and 3: reduce-scatter gradients
+
+    Args:
+        job: the job
+        degrees: the layout
+        held: parameters of the rank before sharding
+
+    Returns:
+        the transfers
+
+    Source:
+        Rajbhandari et al. 2020, arXiv:1910.02054, section 7
+    """
+    transfers: list[Transfer] = []
+    kept = where(degrees.reshard_after_forward == 1, 1, 0)
+    gathers = where(degrees.zero_stage >= WEIGHTS, 2 * kept, 0)
+    reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, kept, 1), 0)
+    for parameters, group, _, stride in _groups(degrees, held):
+        weights, gradients = parameters * job.state.gathered_bytes, parameters * _reduced_bytes(job)
+        transfers.append(Transfer("all_gather", weights, gathers, group, stride))
+        transfers.append(Transfer("reduce_scatter", gradients, reduces, group, stride))
+    return tuple(transfers)
+
+
+def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Transfer, ...]:
+    """What one rank sends once a step: gradients, updated weights, and between the replicas of a shard group.
+
+    Formula:
+        zero 0: all-reduce gradients; zero 1: reduce-scatter gradients, all-gather weights; zero 2: all-gather
+        weights; zero 3 kept gathered: reduce-scatter gradients, all-gather weights; replicas: all-reduce of a shard
+
+    Args:
+        job: the job
+        degrees: the layout
+        held: parameters of the rank before sharding
+
+    Returns:
+        the transfers
+
+    Source:
+        Rajbhandari et al. 2020, arXiv:1910.02054, section 7; replicas: Zhao et al. 2023, arXiv:2304.11277, section 3.2
+    """
+    transfers: list[Transfer] = []
+    whole = where(degrees.zero_stage >= WEIGHTS, 1 - degrees.reshard_after_forward, 0)
+    stage_one = where(degrees.zero_stage == OPTIMIZER_STATES, 1, 0)
+    stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
+    for parameters, group, ranks, stride in _groups(degrees, held):
+        gradients, weights = parameters * _reduced_bytes(job), parameters * job.state.gathered_bytes
+        sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group, 1)
+        transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group, stride))
+        transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group, stride))
+        transfers.append(Transfer("all_reduce", gradients / sharded, 1, ranks / sharded, stride * sharded))
+    return tuple(transfers)
+
+
+def _reduced_bytes(job: Job) -> float:
+    """Bytes of one gradient on the wire: the accumulated format, without a half-precision copy beside it."""
+    return min(job.state.gradient_bytes, DTYPE_BYTES["fp32"])

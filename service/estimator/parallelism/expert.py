@@ -1,0 +1,95 @@
+"""Expert parallelism: over how many ranks are the experts dealt, and what do they exchange?"""
+
+from service.estimator.collectives import Transfer
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.numeric import Condition, divides, where
+from service.estimator.rules import Rule, divisors_of
+from service.estimator.stream import stream_bytes
+
+
+def _grid_fits(job: Job, degrees: Degrees) -> Condition:
+    grid = degrees.data * degrees.context * degrees.tensor
+    return divides(degrees.expert * degrees.expert_tensor, grid)
+
+
+def _sequence_parallel_on(job: Job, degrees: Degrees) -> Condition:
+    needed = where(degrees.expert > 1, degrees.tensor, 1)
+    return where(needed > 1, degrees.sequence_parallel, 1) == 1
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "expert_needs_experts",
+        "layout.expert",
+        lambda job, d: where(d.expert > 1, job.model.num_experts, 1) > 0,
+        lambda _, d: (
+            f"expert degree {d.expert} splits experts, and the model has none",
+            "set expert to 1",
+        ),
+    ),
+    Rule(
+        "expert_divides_experts",
+        "layout.expert",
+        lambda job, d: divides(d.expert, job.model.num_experts),
+        lambda job, d: (
+            f"expert degree {d.expert} does not divide {job.model.num_experts} experts",
+            f"use {divisors_of(job.model.num_experts or 1)}",
+        ),
+    ),
+    Rule(
+        "expert_tensor_divides_expert",
+        "layout.expert_tensor",
+        lambda job, d: divides(d.expert_tensor, job.model.expert_width),
+        lambda job, d: (
+            f"expert_tensor {d.expert_tensor} does not divide the expert width {job.model.expert_width}",
+            f"use {divisors_of(job.model.expert_width or 1)}",
+        ),
+    ),
+    Rule(
+        "expert_grid_fits",
+        "layout.expert",
+        _grid_fits,
+        lambda _, d: (
+            f"expert {d.expert} x expert_tensor {d.expert_tensor} does not divide data {d.data} x context {d.context} "
+            f"x tensor {d.tensor}, the ranks that experts are dealt to",
+            f"use expert x expert_tensor of {divisors_of(int(d.data * d.context * d.tensor))}",
+        ),
+    ),
+    Rule(
+        "expert_with_tensor_needs_sequence_parallel",
+        "layout.sequence_parallel",
+        _sequence_parallel_on,
+        lambda _, d: (
+            f"tensor ranks would send the same tokens to the experts {d.tensor} times",
+            "leave sequence_parallel out or set it to true",
+        ),
+    ),
+)
+
+
+def layer_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
+    """What one rank sends for one sparse layer and micro-batch: dispatch and combine, forward and backward.
+
+    Formula:
+        4 all-to-alls of k s b h / c elements, over t where sequence parallelism is on; expert-tensor ranks
+        gather and reduce the same tokens
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        the transfers
+
+    Source:
+        Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core moe README
+    """
+    shared = where(degrees.sequence_parallel == 1, degrees.tensor, 1)
+    visits = job.model.num_experts_per_tok * stream_bytes(job, degrees) / shared
+    split = where(degrees.expert > 1, degrees.expert_tensor, 1)
+    return (
+        Transfer("all_to_all", visits, 4, degrees.expert, degrees.expert_tensor),
+        Transfer("all_gather", visits * split, 2, split, 1),
+        Transfer("reduce_scatter", visits * split, 2, split, 1),
+    )

@@ -1,0 +1,172 @@
+"""Pipeline parallelism: how many layers and micro-batches does a stage hold, what does it send, how long does it idle?"""
+
+from service.estimator.collectives import Transfer
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.numeric import Amount, Condition, divides, maximum, minimum, where
+from service.estimator.question import ScheduleName
+from service.estimator.rules import Rule, divisors_of
+from service.estimator.stream import stream_bytes
+
+
+def _virtual_fits(job: Job, degrees: Degrees) -> Condition:
+    return where(degrees.virtual_pipeline > 1, degrees.pipeline, 2) > 1
+
+
+def _accumulation_fits(job: Job, degrees: Degrees) -> Condition:
+    return divides(where(degrees.virtual_pipeline > 1, degrees.pipeline, 1), degrees.accumulation)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "virtual_pipeline_needs_pipeline",
+        "layout.virtual_pipeline",
+        _virtual_fits,
+        lambda _, d: (
+            f"{d.virtual_pipeline} virtual stages need a pipeline, and pipeline is 1",
+            "set pipeline above 1, or virtual_pipeline to 1",
+        ),
+    ),
+    Rule(
+        "interleaving_divides_micro_batches",
+        "layout.virtual_pipeline",
+        _accumulation_fits,
+        lambda _, d: (
+            f"the interleaved schedule runs micro-batches in groups of {d.pipeline}, and there are {d.accumulation} in a step",
+            f"choose global_batch so that a step has a multiple of {d.pipeline} micro-batches",
+        ),
+    ),
+)
+
+EVEN_RULES: tuple[Rule, ...] = (
+    Rule(
+        "pipeline_divides_layers",
+        "layout.pipeline",
+        lambda job, d: divides(d.pipeline * d.virtual_pipeline, job.model.num_hidden_layers),
+        lambda job, d: (
+            f"{job.model.num_hidden_layers} layers cannot be dealt evenly to {d.pipeline} stages x {d.virtual_pipeline} chunks",
+            f"use pipeline x virtual_pipeline of {divisors_of(job.model.num_hidden_layers)}, or give stage_layers",
+        ),
+    ),
+)
+"""Rules of a layout without stage_layers."""
+
+DUALPIPE_RULES: tuple[Rule, ...] = (
+    Rule(
+        "dualpipe_needs_even_stages",
+        "layout.pipeline",
+        lambda _, d: divides(2, d.pipeline),
+        lambda _, d: (
+            f"DualPipe feeds micro-batches from both ends, which needs an even number of stages, not {d.pipeline}",
+            "use an even pipeline degree, or schedule 1f1b",
+        ),
+    ),
+)
+"""Rules of the dualpipe schedule."""
+
+
+def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount) -> Amount:
+    """Micro-batches whose activations one rank of a stage keeps at once.
+
+    Formula:
+        gpipe: m        1f1b, zero-bubble: min(m, p - i)        dualpipe: min(m, p + 1)
+        interleaved-1f1b: min(m v, 2 (p - i - 1) + (v - 1) p + 1) / v
+
+    Args:
+        schedule: the schedule
+        degrees: the layout: p stages, v chunks, m micro-batches
+        stage: stage, i, from 0 [1]
+
+    Returns:
+        micro-batches [1]
+
+    Source:
+        Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM schedules.py (warm-up count);
+        Qi et al. 2024, arXiv:2401.10241 (ZB-H1); DeepSeek-V3, arXiv:2412.19437, table 2
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> in_flight("1f1b", sample_degrees(pipeline=4, accumulation=16), 0)
+    4
+    """
+    micro_batches, stages, chunks = degrees.accumulation, degrees.pipeline, degrees.virtual_pipeline
+    if schedule == "gpipe":
+        return micro_batches
+    if schedule == "dualpipe":
+        return where(stages > 1, minimum(micro_batches, stages + 1), 1)
+    plain = minimum(micro_batches, stages - stage)
+    warm_up = minimum(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * stages + 1) / chunks
+    return where(chunks > 1, warm_up, plain)
+
+
+def weight_copies(schedule: ScheduleName, degrees: Degrees) -> Amount:
+    """Copies of a stage's weights on one rank.
+
+    Formula:
+        2 for dualpipe with p > 1, else 1
+
+    Args:
+        schedule: the schedule
+        degrees: the layout
+
+    Returns:
+        copies [1]
+
+    Source:
+        DeepSeek-V3, arXiv:2412.19437, table 2 (parameters: 2 x)
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> weight_copies("dualpipe", sample_degrees(pipeline=4))
+    2
+    """
+    return where(degrees.pipeline > 1, 2, 1) if schedule == "dualpipe" else 1
+
+
+def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:
+    """Idle time of a stage in one step, in units of one micro-batch's forward and backward pass.
+
+    Formula:
+        gpipe, 1f1b: p - 1        interleaved-1f1b: (p - 1) / v        zero-bubble: (p - 1) / 3
+        dualpipe: 2/3 (p/2 - 1),  with backward = input gradient + weight gradient = 2 forward
+
+    Args:
+        schedule: the schedule
+        degrees: the layout: p stages, v chunks
+
+    Returns:
+        micro-batches [1]
+
+    Source:
+        Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Qi et al. 2024, arXiv:2401.10241, table 2 (ZB-H1);
+        DeepSeek-V3, arXiv:2412.19437, table 2
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> bubble_micro_batches("1f1b", sample_degrees(pipeline=4)), bubble_micro_batches("zero-bubble", sample_degrees(pipeline=4))
+    (3.0, 1.0)
+    """
+    stages, chunks = degrees.pipeline, degrees.virtual_pipeline
+    if schedule == "dualpipe":
+        return 2 / 3 * maximum(0, stages / 2 - 1)
+    if schedule == "zero-bubble":
+        return (stages - 1) / 3
+    return (stages - 1) / chunks
+
+
+def micro_batch_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
+    """What one stage sends for one micro-batch: activations forward, their gradients backward.
+
+    Formula:
+        2 v sends of s b h / c elements, over t where sequence parallelism is on
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        the transfers
+
+    Source:
+        Narayanan et al. 2021, arXiv:2104.04473, section 4.1
+    """
+    stream = stream_bytes(job, degrees) / where(degrees.sequence_parallel == 1, degrees.tensor, 1)
+    stride = degrees.tensor * degrees.context * degrees.data
+    return (Transfer("send", stream, 2 * degrees.virtual_pipeline, degrees.pipeline, stride),)

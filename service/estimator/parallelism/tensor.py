@@ -1,0 +1,112 @@
+"""Tensor parallelism: what may be split by t ranks, and what they send each other?"""
+
+from service.estimator.collectives import Transfer
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.numeric import Condition, both, divides, where
+from service.estimator.rules import Rule, divisors_of
+from service.estimator.stream import stream_bytes
+
+
+def _kv_heads_fit(job: Job, degrees: Degrees) -> Condition:
+    heads = job.model.key_value_heads
+    shared = where(divides(heads, degrees.tensor), 1, 0)
+    split = where(divides(degrees.tensor, heads), 1, 0)
+    return shared + split >= 1
+
+
+def _widths(job: Job) -> tuple[int, ...]:
+    model = job.model
+    dense = model.intermediate_size if model.first_k_dense_replace or not model.num_experts else None
+    dense = model.intermediate_size if "dense" in model.mlp_layer_types else dense
+    return tuple(width for width in (dense, model.shared_expert_intermediate_size) if width)
+
+
+def _widths_fit(job: Job, degrees: Degrees) -> Condition:
+    fits: Condition = divides(degrees.tensor, 0)
+    for width in _widths(job):
+        fits = both(fits, divides(degrees.tensor, width))
+    return fits
+
+
+def _sequence_fits(job: Job, degrees: Degrees) -> Condition:
+    ranks = where(degrees.sequence_parallel == 1, degrees.tensor, 1)
+    return divides(ranks * degrees.context, job.recipe.sequence_length)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "tensor_divides_heads",
+        "layout.tensor",
+        lambda job, d: divides(d.tensor, job.model.num_attention_heads),
+        lambda job, d: (
+            f"tensor degree {d.tensor} does not divide {job.model.num_attention_heads} attention heads, "
+            "and a head lives on one GPU",
+            f"use {divisors_of(job.model.num_attention_heads)}",
+        ),
+    ),
+    Rule(
+        "tensor_divides_key_value_heads",
+        "layout.tensor",
+        _kv_heads_fit,
+        lambda job, d: (
+            f"tensor degree {d.tensor} and {job.model.key_value_heads} key-value heads do not divide each other, "
+            "so the heads cannot be shared out evenly",
+            f"use {divisors_of(job.model.key_value_heads)}, or a multiple of {job.model.key_value_heads}",
+        ),
+    ),
+    Rule(
+        "tensor_divides_mlp",
+        "layout.tensor",
+        _widths_fit,
+        lambda job, d: (
+            f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(job)))}",
+            f"use {divisors_of(_widths(job)[0])}",
+        ),
+    ),
+    Rule(
+        "sequence_parallel_needs_tensor",
+        "layout.sequence_parallel",
+        lambda _, d: where(d.sequence_parallel == 1, d.tensor, 2) > 1,
+        lambda _, d: (
+            f"sequence parallelism splits norms over the tensor group, which has {d.tensor} GPU",
+            "set tensor above 1, or leave sequence_parallel out",
+        ),
+    ),
+    Rule(
+        "sequence_parallel_divides_sequence",
+        "recipe.sequence_length",
+        _sequence_fits,
+        lambda job, d: (
+            f"{job.recipe.sequence_length} tokens cannot be split over {d.tensor} tensor ranks x {d.context} context ranks",
+            f"use a multiple of {d.tensor * d.context}, or sequence_parallel false",
+        ),
+    ),
+)
+
+
+def layer_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
+    """What one tensor rank sends for one layer and micro-batch, forward and backward.
+
+    Formula:
+        4 all-reduces of s b h / c elements; with sequence parallelism the same bytes as 4 all-gathers and
+        4 reduce-scatters, and 2 more all-gathers for the weight gradients
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        the transfers
+
+    Source:
+        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+    """
+    stream = stream_bytes(job, degrees)
+    gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
+    reduced = stream - gathered
+    return (
+        Transfer("all_reduce", reduced, 4, degrees.tensor, 1),
+        Transfer("all_gather", gathered, 6, degrees.tensor, 1),
+        Transfer("reduce_scatter", gathered, 4, degrees.tensor, 1),
+    )

@@ -1,0 +1,128 @@
+"""What stays in memory of a layer until its backward pass, and what is computed again?"""
+
+from functools import reduce
+
+from service.estimator.degrees import Degrees, divisors
+from service.estimator.job import Job
+from service.estimator.ledger import Op, Ops, Saved, Split
+from service.estimator.numeric import Amount, ceil_div, maximum, minimum
+from service.estimator.question import Recompute
+from service.estimator.stages import Stage
+
+
+def is_dropped(saved: Saved, rule: Recompute) -> bool:
+    """Whether selective recompute drops a saved tensor.
+
+    Args:
+        saved: the tensor
+        rule: the recompute rule
+
+    Returns:
+        True where one of its modules is selected
+    """
+    return rule.granularity == "selective" and any(module in rule.modules for module in saved.modules)
+
+
+def is_rerun(op: Op, rule: Recompute) -> bool:
+    """Whether an operation of a recomputing layer runs its forward pass a second time.
+
+    Args:
+        op: the operation
+        rule: the recompute rule
+
+    Returns:
+        True under full recompute, and under selective recompute of one of its modules
+    """
+    if rule.granularity == "selective":
+        return any(module in rule.modules for module in op.modules)
+    return rule.granularity == "full"
+
+
+def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
+    """Bytes of one sequence that one rank keeps of some operations, context ranks not yet counted.
+
+    Formula:
+        sum over saved tensors that the rule does not drop of bytes / divisor
+
+    Args:
+        ops: the operations
+        rule: the recompute rule; only its selective form drops tensors here
+        split: divisor of each split [1]
+
+    Returns:
+        bytes of one sequence [byte]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, sections 4 and 5
+
+    >>> norm = Op(name="n", kind="elementwise", split=Split.WHOLE, saved=(Saved(8, Split.WHOLE),))
+    >>> kept_bytes((norm,), Recompute(granularity="none"), (1,) * 7)
+    8.0
+    """
+    kept: Amount = 0.0
+    for op in ops:
+        for saved in op.saved:
+            if not is_dropped(saved, rule):
+                kept = kept + saved.bytes / split[saved.split]
+    return kept
+
+
+def recomputed_layers(rule: Recompute, layers: Amount) -> Amount:
+    """Layers of a stage that run their forward pass again under full recompute.
+
+    Formula:
+        block: min(n, layers); uniform: all
+
+    Args:
+        rule: the recompute rule
+        layers: layers of the stage [1]
+
+    Returns:
+        layers [1]
+
+    Source:
+        Megatron-LM arguments recompute-method, recompute-num-layers
+
+    >>> recomputed_layers(Recompute(granularity="full", method="block", layers=5), 8)
+    5
+    """
+    if rule.granularity != "full":
+        return 0
+    return minimum(rule.layers, layers) if rule.method == "block" and rule.layers is not None else layers
+
+
+def stage_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amount, Amount]:
+    """Activations that one rank keeps of one micro-batch, and those of the layers being computed again.
+
+    Formula:
+        none, selective: sum of what each layer keeps; nothing computed again at once
+        full: one residual stream for each group of layers; one group's activations live while it is run again
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        bytes kept for each micro-batch in flight, bytes live once during recompute [byte]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, table 2; Megatron-LM recompute-method uniform and block
+
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    layer_bytes = [kept_bytes(ops, job.recompute, split) for ops in job.ledger.kinds]
+    total: Amount = 0.0
+    for count, one in zip(stage.kind_counts, layer_bytes, strict=True):
+        total = total + count * one
+    if job.recompute.granularity != "full":
+        return total * scale, 0.0
+    layers = stage.layers
+    again = recomputed_layers(job.recompute, layers)
+    group = 1 if job.recompute.method == "block" else job.recompute.layers or 1
+    stream = job.recipe.sequence_length * job.model.hidden_size * job.precision.element_bytes / split[Split.SEQUENCE]
+    largest = reduce(maximum, layer_bytes)
+    mean = total / maximum(layers, 1)
+    kept = ceil_div(again, group) * stream + (layers - again) * mean
+    return kept * scale, minimum(group, layers) * largest * scale

@@ -1,0 +1,143 @@
+"""Which defaults does a question take? Every field filled, every assumption said, every rule checked."""
+
+from dataclasses import dataclass, replace
+
+from service.errors import Problem, Refused
+from service.estimator import abilities, consistency
+from service.estimator.batch import resolve_batch
+from service.estimator.degrees import Degrees, degrees_of
+from service.estimator.job import Job, job_of
+from service.estimator.parallelism import context, data, expert, pipeline, tensor
+from service.estimator.precision import PRECISIONS
+from service.estimator.question import Cluster, Gpu, Layout, Model, Question, Recipe
+from service.estimator.rules import Rule, broken, unmet
+from service.estimator.stacks import STACKS
+from service.estimator.state import default_gradient_dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A question that can be answered."""
+
+    question: Question
+    """Every default filled."""
+    job: Job
+    """Its rows and ledger."""
+    degrees: Degrees
+    """Its degrees as plain numbers."""
+
+
+def resolve(question: Question) -> Resolved:
+    """Fill every default of a question and check every rule.
+
+    Args:
+        question: the question as asked, names already looked up
+
+    Returns:
+        the question that can be answered
+
+    Raises:
+        Refused: one problem for each rule that it breaks
+    """
+    cluster = _fill_cluster(question.cluster, question.gpu)
+    layout = _fill_layout(question.layout, question.recipe, cluster)
+    model = _fill_model(question.model)
+    early = replace(question, model=model, layout=layout, cluster=cluster)
+    problems = unmet(consistency.DEMANDS, job_of(early), layout)
+    if problems:
+        raise Refused(*problems)
+    recipe = _fill_recipe(resolve_batch(question.recipe, layout.data or 1))
+    full = replace(early, recipe=recipe)
+    job, degrees = job_of(full), degrees_of(recipe, layout)
+    problems = (*unmet(abilities.DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
+    if problems:
+        raise Refused(*problems)
+    return Resolved(question=full, job=job, degrees=degrees)
+
+
+def rules_of(layout: Layout) -> tuple[Rule, ...]:
+    """The rules that a layout's choices bring with them.
+
+    Args:
+        layout: the layout, resolved
+
+    Returns:
+        the rules of every axis
+    """
+    return (
+        *data.RULES,
+        *tensor.RULES,
+        *context.RULES,
+        *(context.HEAD_RULES if layout.context_method == "ulysses" else ()),
+        *pipeline.RULES,
+        *(pipeline.EVEN_RULES if layout.stage_layers is None else ()),
+        *(pipeline.DUALPIPE_RULES if layout.schedule == "dualpipe" and layout.pipeline > 1 else ()),
+        *expert.RULES,
+    )
+
+
+LARGEST_NODE = 16
+"""GPUs in the largest single node sold; a larger fast-link domain spans a rack. Source: NVIDIA HGX-2, 16 V100."""
+
+
+def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
+    node = min(cluster.gpus_per_node, cluster.gpus)
+    domain = gpu.scale_up_gpus if gpu.scale_up_gpus > LARGEST_NODE else min(gpu.scale_up_gpus, node)
+    return replace(
+        cluster,
+        gpus_per_node=node,
+        scale_up_gpus=cluster.scale_up_gpus or min(domain, cluster.gpus),
+        inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
+    )
+
+
+def _fill_model(model: Model) -> Model:
+    return replace(
+        model,
+        num_key_value_heads=model.key_value_heads,
+        head_dim=model.head_dim or (model.head_width or None),
+        attention_out_bias=model.out_bias,
+    )
+
+
+def _fill_recipe(recipe: Recipe) -> Recipe:
+    stack, precision = STACKS[recipe.stack], PRECISIONS[recipe.precision]
+    return replace(
+        recipe,
+        gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(precision, stack),
+        vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
+    )
+
+
+def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
+    stack = STACKS[recipe.stack]
+    replica = layout.tensor * layout.context * layout.pipeline
+    if layout.data is None and cluster.gpus % replica:
+        raise Refused(_indivisible(layout, cluster.gpus))
+    replicas = layout.data or cluster.gpus // replica
+    zero_stage = stack.zero_stages[0] if layout.zero_stage is None else layout.zero_stage
+    reshard = layout.reshard_after_forward
+    if reshard is None:
+        reshard = zero_stage == 3 and layout.pipeline == 1
+    parallel = layout.tensor > 1 if layout.sequence_parallel is None else layout.sequence_parallel
+    return replace(
+        layout,
+        data=replicas,
+        expert_tensor=layout.expert_tensor or (1 if layout.expert > 1 else layout.tensor),
+        zero_stage=zero_stage,
+        shard_group=layout.shard_group or replicas * layout.context,
+        reshard_after_forward=reshard,
+        sequence_parallel=parallel,
+        schedule=layout.schedule or ("interleaved-1f1b" if layout.virtual_pipeline > 1 else "1f1b"),
+    )
+
+
+def _indivisible(layout: Layout, gpus: int) -> Problem:
+    replica = layout.tensor * layout.context * layout.pipeline
+    return Problem(
+        field="layout",
+        code="replica_divides_cluster",
+        message=f"one replica takes tensor {layout.tensor} x context {layout.context} x pipeline {layout.pipeline} = "
+        f"{replica} GPUs, which does not divide {gpus}",
+        fix="choose degrees whose product divides the number of GPUs",
+    )

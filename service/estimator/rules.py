@@ -1,0 +1,98 @@
+"""When is a layout legal? The shape of a named rule: a condition that broadcasts, and words for one layout."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from service.errors import Problem
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.numeric import Condition
+from service.estimator.question import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One condition that every legal layout meets."""
+
+    name: str
+    """Code of the refusal."""
+    field: str
+    """Field to blame."""
+    holds: Callable[[Job, Degrees], Condition]
+    """The condition, for one layout or a column of them."""
+    words: Callable[[Job, Degrees], tuple[str, str]]
+    """What is wrong with the numbers and why it matters; what to do."""
+
+
+def broken(rules: tuple[Rule, ...], job: Job, degrees: Degrees) -> tuple[Problem, ...]:
+    """The rules that one layout breaks, as problems.
+
+    Args:
+        rules: rules to check, in order
+        job: the job
+        degrees: the layout, plain numbers
+
+    Returns:
+        one problem for each broken rule
+    """
+    problems = []
+    for rule in rules:
+        if not rule.holds(job, degrees):
+            message, fix = rule.words(job, degrees)
+            problems.append(Problem(field=rule.field, code=rule.name, message=message, fix=fix))
+    return tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One condition on the nouns themselves, whatever the degrees."""
+
+    name: str
+    """Code of the refusal."""
+    field: str
+    """Field to blame."""
+    holds: Callable[[Job, Layout], bool]
+    """The condition."""
+    words: Callable[[Job, Layout], tuple[str, str]]
+    """What is wrong and why it matters; what to do."""
+
+
+def unmet(demands: tuple[Demand, ...], job: Job, layout: Layout) -> tuple[Problem, ...]:
+    """The demands that a question does not meet, as problems.
+
+    Args:
+        demands: demands to check, in order
+        job: the job
+        layout: the layout as asked
+
+    Returns:
+        one problem for each unmet demand
+    """
+    problems = []
+    for demand in demands:
+        if not demand.holds(job, layout):
+            message, fix = demand.words(job, layout)
+            problems.append(Problem(field=demand.field, code=demand.name, message=message, fix=fix))
+    return tuple(problems)
+
+
+def divisors_of(number: int, limit: int = 12) -> str:
+    """The divisors of a number for a sentence, at most `limit` of them.
+
+    Args:
+        number: a positive number [1]
+        limit: how many to name [1]
+
+    Returns:
+        them, e.g. `1, 2, 4, 7, 14 or 28`
+
+    >>> divisors_of(28)
+    '1, 2, 4, 7, 14 or 28'
+    """
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    every = sorted({*small, *(number // d for d in small)})
+    if len(every) > limit:
+        return ", ".join(str(d) for d in every[:limit]) + ", ..."
+    if len(every) == 1:
+        return str(every[0])
+    return ", ".join(str(d) for d in every[:-1]) + f" or {every[-1]}"

@@ -1,0 +1,69 @@
+"""Which small nouns do the worked examples use? A GPU and a model with their sources, for doctests and docs."""
+
+from dataclasses import fields
+
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job, job_of
+from service.estimator.question import Cluster, Gpu, Layout, Model, Question, Recipe
+
+H100 = Gpu(
+    slug="h100-sxm5-80gb",
+    architecture="Hopper",
+    memory_bytes=80 * 2**30,
+    usable_bytes=79.1 * 2**30,
+    memory_bytes_per_s=3.35e12,
+    fp32_flop_per_s=494.7e12,
+    bf16_flop_per_s=989.4e12,
+    fp16_flop_per_s=989.4e12,
+    fp8_flop_per_s=1978.9e12,
+    int8_flop_per_s=1978.9e12,
+    link_bytes_per_s=450e9,
+    scale_up_gpus=8,
+    inter_node_bytes_per_s=50e9,
+    host_bytes_per_s=63e9,
+    board_watts=700.0,
+)
+"""NVIDIA H100 SXM5 80 GB, data sheet, read 2026-08."""
+
+LLAMA_3_8B = Model(
+    vocab_size=128256,
+    hidden_size=4096,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    intermediate_size=14336,
+    max_position_embeddings=131072,
+)
+"""Llama 3.1 8B, config.json of the release."""
+
+
+def sample_degrees(**degrees: float) -> Degrees:
+    """One GPU, one micro-batch of one sequence, with the given degrees changed.
+
+    Args:
+        degrees: degrees by name [1]
+
+    Returns:
+        the degrees; shard_group follows data and context
+    """
+    ones = {field.name: 1 for field in fields(Degrees)}
+    filled = {**ones, "zero_stage": 0, "sequence_parallel": 0, "reshard_after_forward": 0, **degrees}
+    group = degrees.get("shard_group", filled["data"] * filled["context"])
+    return Degrees(**{**filled, "shard_group": group})
+
+
+def sample_job() -> Job:
+    """Llama 3.1 8B with 8,192-token sequences on one H100, every choice at its default.
+
+    Returns:
+        the job
+    """
+    return job_of(
+        Question(
+            model=LLAMA_3_8B,
+            recipe=Recipe(sequence_length=8192),
+            layout=Layout(),
+            cluster=Cluster(gpu=H100.slug, gpus=1),
+            gpu=H100,
+        )
+    )

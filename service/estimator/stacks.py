@@ -1,0 +1,167 @@
+"""What does the training software decide: buffers, defaults, kernels, and what it can express? One row a stack."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from service.estimator.question import GradientDtype, PrecisionName, ScheduleName, StackName
+
+WeightHome = Literal["compute", "fp32"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """One training framework."""
+
+    meaning: str
+    """What it is, in one line."""
+    mixed_weights: WeightHome
+    """Mixed precision keeps compute-format weights and a master copy, or fp32 weights cast on the fly."""
+    mixed_gradient: GradientDtype
+    """Format in which mixed precision accumulates gradients by default."""
+    keeps_half_gradients: bool
+    """The compute-format gradients stay beside fp32 accumulated ones."""
+    fp16_step_gradient_bytes: float
+    """fp32 gradients that fp16 mixed precision makes inside the optimizer step."""
+    loss_bytes_per_logit: float
+    """Live bytes for each logit when the loss starts its backward pass."""
+    fused_norm: bool
+    """Norms keep only input and output."""
+    fused_activation: bool
+    """The activation keeps only its inputs and output."""
+    repeats_key_values: bool
+    """Keys and values are copied to every query head before attention."""
+    vocabulary_multiple: int
+    """The vocabulary is padded to a multiple of this x tensor."""
+    zero_stages: tuple[int, ...]
+    """What the data group can shard; the first is the default."""
+    axes: tuple[str, ...]
+    """Axes it can use beside data."""
+    schedules: tuple[ScheduleName, ...]
+    """Pipeline schedules it can run; the first is the default."""
+    precisions: tuple[PrecisionName, ...]
+    """Precision recipes it can run."""
+    tensor_overlap_fraction: float
+    """Share of tensor-parallel communication that hides under compute."""
+    source: str
+    """Where these facts come from."""
+
+
+_PLAIN: tuple[PrecisionName, ...] = ("fp32", "fp16", "bf16", "int8")
+_MIXED: tuple[PrecisionName, ...] = ("fp16-mixed", "bf16-mixed")
+_FP8: tuple[PrecisionName, ...] = ("fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek")
+_EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
+
+STACKS: dict[StackName, Stack] = {
+    "megatron-core": Stack(
+        meaning="Megatron-Core with Transformer Engine",
+        mixed_weights="compute",
+        mixed_gradient="fp32",
+        keeps_half_gradients=False,
+        fp16_step_gradient_bytes=4.0,
+        loss_bytes_per_logit=6.0,
+        fused_norm=True,
+        fused_activation=True,
+        repeats_key_values=False,
+        vocabulary_multiple=128,
+        zero_stages=(1, 0, 2, 3),
+        axes=_EVERY_AXIS,
+        schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
+        precisions=_PLAIN + _MIXED + _FP8,
+        tensor_overlap_fraction=0.4,
+        source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
+        "cross_entropy.py (2-byte logits and 4-byte in-place softmax); overlap: hidden share of asynchronous tensor-parallel communication, fitted on published H100 runs by others",
+    ),
+    "torchtitan": Stack(
+        meaning="torchtitan: FSDP2, DTensor tensor parallelism",
+        mixed_weights="fp32",
+        mixed_gradient="fp32",
+        keeps_half_gradients=False,
+        fp16_step_gradient_bytes=0.0,
+        loss_bytes_per_logit=12.0,
+        fused_norm=True,
+        fused_activation=False,
+        repeats_key_values=True,
+        vocabulary_multiple=1,
+        zero_stages=(3, 0),
+        axes=_EVERY_AXIS,
+        schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
+        precisions=("fp32", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise", "mxfp8"),
+        tensor_overlap_fraction=0.0,
+        source="pytorch/torchtitan@b5bcd76 models/common, distributed; FSDP2 MixedPrecisionPolicy (fp32 shards, bf16 "
+        "gathered); loss: float logits, log-softmax and gradient in fp32",
+    ),
+    "fsdp1": Stack(
+        meaning="PyTorch FullyShardedDataParallel (llm-foundry)",
+        mixed_weights="fp32",
+        mixed_gradient="fp32",
+        keeps_half_gradients=False,
+        fp16_step_gradient_bytes=0.0,
+        loss_bytes_per_logit=12.0,
+        fused_norm=False,
+        fused_activation=False,
+        repeats_key_values=False,
+        vocabulary_multiple=1,
+        zero_stages=(3, 0, 2),
+        axes=(),
+        schedules=("1f1b",),
+        precisions=("fp32", "fp16", "bf16", *_MIXED, "fp8-tensorwise"),
+        tensor_overlap_fraction=0.0,
+        source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f",
+    ),
+    "deepspeed": Stack(
+        meaning="DeepSpeed ZeRO",
+        mixed_weights="compute",
+        mixed_gradient="fp32",
+        keeps_half_gradients=False,
+        fp16_step_gradient_bytes=0.0,
+        loss_bytes_per_logit=12.0,
+        fused_norm=False,
+        fused_activation=False,
+        repeats_key_values=True,
+        vocabulary_multiple=1,
+        zero_stages=(1, 0, 2, 3),
+        axes=("tensor", "pipeline", "context", "expert"),
+        schedules=("1f1b",),
+        precisions=("fp32", "fp16", "bf16", *_MIXED),
+        tensor_overlap_fraction=0.0,
+        source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
+        "runtime/zero/stage3.py estimators (18 bytes a parameter)",
+    ),
+    "nanotron": Stack(
+        meaning="nanotron",
+        mixed_weights="compute",
+        mixed_gradient="fp32",
+        keeps_half_gradients=True,
+        fp16_step_gradient_bytes=0.0,
+        loss_bytes_per_logit=8.0,
+        fused_norm=True,
+        fused_activation=False,
+        repeats_key_values=False,
+        vocabulary_multiple=1,
+        zero_stages=(1, 0),
+        axes=("tensor", "context", "pipeline", "expert"),
+        schedules=("1f1b", "gpipe"),
+        precisions=("fp32", "fp16", "bf16", "bf16-mixed"),
+        tensor_overlap_fraction=0.0,
+        source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 logits and "
+        "their gradient",
+    ),
+    "transformers": Stack(
+        meaning="Hugging Face Trainer: autocast, data parallelism, FSDP or DeepSpeed by plugin",
+        mixed_weights="fp32",
+        mixed_gradient="fp32",
+        keeps_half_gradients=False,
+        fp16_step_gradient_bytes=0.0,
+        loss_bytes_per_logit=12.0,
+        fused_norm=False,
+        fused_activation=False,
+        repeats_key_values=True,
+        vocabulary_multiple=1,
+        zero_stages=(0, 1, 2, 3),
+        axes=("tensor", "context"),
+        schedules=("1f1b",),
+        precisions=("fp32", "fp16", "bf16", *_MIXED),
+        tensor_overlap_fraction=0.0,
+        source="huggingface/transformers 5.23.0 Trainer and modeling_llama; loss: float logits, log-softmax and gradient",
+    ),
+}

@@ -1,0 +1,157 @@
+"""What does every stage hold and take? The answer's stages, and the slowest of them."""
+
+from dataclasses import fields
+
+from service.estimator.answer import MemoryLine, Phase, StageMemory, StageParameters
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.memory import StageBytes, stage_bytes
+from service.estimator.numeric import Amount
+from service.estimator.question import Layout
+from service.estimator.stages import Stage, rank_parameters, stage_at
+from service.estimator.step_time import StepSeconds, step_seconds
+
+BACKWARD_ONLY = ("gathered_weights", "activations", "recomputed_activations", "logits")
+"""Kinds that are gone by the optimizer step."""
+
+NOT_ON_DEVICE = ("in_flight", "host")
+"""Fields of StageBytes that are no bytes on the device."""
+
+
+def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[Stage]:
+    """Every stage of one layout.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        layout: the layout
+
+    Returns:
+        the stages, first to last
+    """
+    chunks = layout.virtual_pipeline
+    return [stage_at(job, degrees, index, layout.stage_layers, chunks) for index in range(layout.pipeline)]
+
+
+def stage_memory(job: Job, degrees: Degrees, layout: Layout, stage: Stage) -> tuple[StageMemory, float]:
+    """The memory of one rank of one stage as the answer tells it.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        layout: the layout
+        stage: the stage
+
+    Returns:
+        its lines at its peak, and the bytes it keeps on the host [byte]
+    """
+    held = stage_bytes(job, degrees, stage, layout.schedule or "1f1b", layout.offload)
+    in_backward = held.backward_peak >= held.optimizer_peak
+    phase: Phase = "backward" if in_backward else "optimizer"
+    lines = tuple(_lines(held, in_backward=bool(in_backward)))
+    return (
+        StageMemory(
+            stage=int(number(stage.index)),
+            layers=int(number(stage.layers)),
+            micro_batches_in_flight=number(held.in_flight),
+            peak_phase=phase,
+            allocated_peak_bytes=sum(line.bytes for line in lines),
+            lines=lines,
+        ),
+        number(held.host),
+    )
+
+
+def _lines(held: StageBytes, *, in_backward: bool) -> list[MemoryLine]:
+    """One line a kind that is live at the peak; of recompute and loss only the larger is."""
+    live = {field.name: number(getattr(held, field.name)) for field in fields(StageBytes)}
+    for name in NOT_ON_DEVICE:
+        del live[name]
+    if in_backward:
+        del live["step_gradients"]
+        smaller = min(("logits", "recomputed_activations"), key=lambda name: live[name])
+        del live[smaller]
+    else:
+        for name in BACKWARD_ONLY:
+            del live[name]
+    return [MemoryLine(kind=name, bytes=count) for name, count in live.items() if count]
+
+
+def stage_parameters(job: Job, degrees: Degrees, stages: list[Stage]) -> tuple[StageParameters, ...]:
+    """Parameters of each stage: of the whole stage, and of one rank before data-parallel sharding.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        stages: the stages
+
+    Returns:
+        the counts [1]
+    """
+    from service.estimator.samples import sample_degrees
+
+    whole = sample_degrees(pipeline=degrees.pipeline)
+    answers = []
+    for stage in stages:
+        one, every = rank_parameters(job, degrees, stage), rank_parameters(job, whole, stage)
+        answers.append(
+            StageParameters(
+                stage=int(number(stage.index)),
+                total=round(number(every.dense + every.expert)),
+                per_rank=round(number(one.dense + one.expert)),
+            )
+        )
+    return tuple(answers)
+
+
+def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[Stage]) -> StepSeconds:
+    """The step as the slowest stage lives it; first, second and last stage bound the others.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        layout: the layout
+        stages: the stages
+
+    Returns:
+        the seconds by kind [s]
+    """
+    candidates = stages if layout.stage_layers is not None else [*stages[:2], *stages[-1:]]
+    steps = [step_seconds(job, degrees, stage, layout) for stage in candidates]
+    return max(steps, key=total_seconds)
+
+
+def total_seconds(step: StepSeconds) -> float:
+    """Seconds of one step: the sum of its parts.
+
+    Formula:
+        sum of the fields
+
+    Args:
+        step: the seconds by kind
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        definition
+
+    >>> total_seconds(StepSeconds(*()) if False else _ONE_OF_EACH)
+    13.0
+    """
+    return sum(number(getattr(step, field.name)) for field in fields(StepSeconds))
+
+
+def number(amount: Amount) -> float:
+    """An amount of a single estimate as a plain number.
+
+    Args:
+        amount: one number [1]
+
+    Returns:
+        the number [1]
+    """
+    return float(amount)
+
+
+_ONE_OF_EACH = StepSeconds(**{field.name: 1.0 for field in fields(StepSeconds)})

@@ -1,0 +1,121 @@
+"""How many bytes does one parameter need for weights, gradients and master copy, under a recipe and a stack?"""
+
+from dataclasses import dataclass
+
+from service.estimator.precision import Precision
+from service.estimator.question import GradientDtype
+from service.estimator.stacks import Stack
+
+DTYPE_BYTES: dict[GradientDtype, float] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateBytes:
+    """Bytes of one parameter, unsharded; optimizer moments are counted by `optimizers`."""
+
+    weight_bytes: float
+    """Weights that are resident."""
+    gathered_bytes: float
+    """Weights as the forward pass reads them, where they are gathered or cast on the fly."""
+    copy_bytes: float
+    """Low-precision copies for the matrix products."""
+    gradient_bytes: float
+    """Gradients that live through the step."""
+    master_bytes: float
+    """fp32 master copy."""
+    step_bytes: float
+    """fp32 gradients made inside the optimizer step."""
+
+
+def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stack: Stack) -> float:
+    """Bytes of gradient that one parameter keeps through the step.
+
+    Formula:
+        own format, unless mixed precision accumulates in another: that format, plus the half-precision
+        gradient where the stack keeps it
+
+    Args:
+        precision: the precision's row
+        gradient_dtype: format of accumulation, the stack's default where None
+        stack: the stack's row
+
+    Returns:
+        bytes of one parameter [byte]
+
+    Source:
+        Ultrascale Playbook (2 bytes, or 2 + 4 with fp32 accumulation); Megatron-LM dist_optimizer (4)
+
+    >>> from service.estimator.precision import PRECISIONS
+    >>> from service.estimator.stacks import STACKS
+    >>> mixed = PRECISIONS["bf16-mixed"]
+    >>> gradient_bytes(mixed, "fp32", STACKS["nanotron"]), gradient_bytes(mixed, "fp32", STACKS["megatron-core"])
+    (6.0, 4.0)
+    """
+    accumulated = default_gradient_dtype(precision, stack) if gradient_dtype is None else gradient_dtype
+    if accumulated is None:
+        return precision.gradient_bytes
+    own = precision.gradient_bytes
+    beside = own if stack.keeps_half_gradients and DTYPE_BYTES[accumulated] > own else 0.0
+    return DTYPE_BYTES[accumulated] + beside
+
+
+def default_gradient_dtype(precision: Precision, stack: Stack) -> GradientDtype | None:
+    """Format in which a stack accumulates gradients under a precision recipe.
+
+    Args:
+        precision: the precision's row
+        stack: the stack's row
+
+    Returns:
+        the format, None for formats that a caller cannot name (int8)
+    """
+    if precision.is_mixed and precision.matrix_format not in ("fp16", "int8"):
+        return stack.mixed_gradient
+    if precision.is_mixed and precision.matrix_format == "fp16":
+        return "fp16" if stack.fp16_step_gradient_bytes else stack.mixed_gradient
+    named: dict[str, GradientDtype] = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
+    return named.get(precision.matrix_format)
+
+
+def state_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stack: Stack) -> StateBytes:
+    """Bytes of one parameter for weights, gradients and master copy.
+
+    Formula:
+        compute-format weights + gradients + master copy, or fp32 weights + fp32 gradients cast on the fly
+
+    Args:
+        precision: the precision's row
+        gradient_dtype: format of accumulation, the stack's default where None
+        stack: the stack's row
+
+    Returns:
+        the bytes of one parameter [byte]
+
+    Source:
+        Ultrascale Playbook (16 and 20 bytes with AdamW); Megatron-LM dist_optimizer (18, 6 + 12/d; fp16: 20, 4 + 16/d)
+
+    >>> from service.estimator.precision import PRECISIONS
+    >>> from service.estimator.stacks import STACKS
+    >>> b = state_bytes(PRECISIONS["bf16-mixed"], None, STACKS["megatron-core"])
+    >>> b.weight_bytes + b.gradient_bytes + b.master_bytes + 8
+    18.0
+    """
+    gradient = gradient_bytes(precision, gradient_dtype, stack)
+    if precision.is_mixed and stack.mixed_weights == "fp32":
+        return StateBytes(
+            weight_bytes=4.0,
+            gathered_bytes=precision.weight_bytes,
+            copy_bytes=precision.copy_bytes,
+            gradient_bytes=gradient,
+            master_bytes=0.0,
+            step_bytes=0.0,
+        )
+    half = precision.matrix_format == "fp16" and precision.is_mixed and gradient < DTYPE_BYTES["fp32"]
+    return StateBytes(
+        weight_bytes=float(precision.weight_bytes),
+        gathered_bytes=float(precision.weight_bytes),
+        copy_bytes=precision.copy_bytes,
+        gradient_bytes=gradient,
+        master_bytes=float(precision.master_bytes),
+        step_bytes=stack.fp16_step_gradient_bytes if half else 0.0,
+    )

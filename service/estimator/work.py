@@ -1,0 +1,185 @@
+"""How many FLOP does training take, by whose count? Sums over the ledger, exact integers."""
+
+from dataclasses import dataclass
+
+from service.estimator.answer import Conventions, Flop
+from service.estimator.job import Job
+from service.estimator.ledger import Ledger, Ops
+from service.estimator.parameters import ParameterCounts
+from service.estimator.question import Model, Recompute
+from service.estimator.recompute import is_rerun
+
+PFLOP_DAY_FLOP = 10**15 * 24 * 3600
+"""FLOP of one PFLOP/s for one day, 8.64e19. Source: definition (also lecture notes, compute units)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceFlop:
+    """Forward FLOP of one sequence through the whole model."""
+
+    causal: int
+    """Over visible keys."""
+    full: int
+    """Without any mask."""
+    rerun: int
+    """Run a second time for recompute, over visible keys."""
+    full_rerun: int
+    """The same without any mask."""
+
+
+def forward_flop(ops: Ops) -> int:
+    """Forward FLOP of some operations on one sequence, over visible keys.
+
+    Formula:
+        sum of the operations' FLOP
+
+    Args:
+        ops: the operations
+
+    Returns:
+        FLOP of one sequence [FLOP]
+
+    Source:
+        the ledger
+
+    >>> forward_flop(())
+    0
+    """
+    return sum(op.flop for op in ops)
+
+
+def full_flop(ops: Ops) -> int:
+    """Forward FLOP of some operations on one sequence, without any attention mask.
+
+    Formula:
+        sum of the operations' FLOP, core attention over all s^2 pairs
+
+    Args:
+        ops: the operations
+
+    Returns:
+        FLOP of one sequence [FLOP]
+
+    Source:
+        the ledger
+
+    >>> full_flop(())
+    0
+    """
+    return sum(op.flop if op.full_flop is None else op.full_flop for op in ops)
+
+
+def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
+    """Forward FLOP of one sequence through the whole model, and what recompute repeats of it.
+
+    Under block recompute only the block's layers repeat; the share is that of one stage's layers.
+
+    Args:
+        ledger: the ledger
+        rule: the recompute rule
+
+    Returns:
+        the sums [FLOP]
+    """
+    groups = ledger.weighted()
+    again = [
+        (times, tuple(op for op in ops if is_rerun(op, rule)))
+        for times, ops in zip(ledger.kind_counts(), ledger.kinds, strict=True)
+    ]
+    return SequenceFlop(
+        causal=sum(times * forward_flop(ops) for times, ops in groups),
+        full=sum(times * full_flop(ops) for times, ops in groups),
+        rerun=sum(times * forward_flop(ops) for times, ops in again),
+        full_rerun=sum(times * full_flop(ops) for times, ops in again),
+    )
+
+
+def palm_flop_per_token(model: Model, parameters: int, tokens: int) -> float:
+    """Training FLOP of one token as the PaLM paper counts it.
+
+    Formula:
+        6 N + 12 L a d s
+
+    Args:
+        model: the model
+        parameters: parameters that one token uses, N [1]
+        tokens: sequence length, s [token]
+
+    Returns:
+        FLOP of one token [FLOP]
+
+    Source:
+        Chowdhery et al. 2022, arXiv:2204.02311, appendix B
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> palm_flop_per_token(LLAMA_3_8B, 8030261248, 8192)
+    61066469376.0
+    """
+    width = model.head_width
+    if model.kv_lora_rank is not None:
+        width = ((model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0) + (model.v_head_dim or 0)) / 2
+    return 6.0 * parameters + 12.0 * model.num_hidden_layers * model.num_attention_heads * width * tokens
+
+
+def korthikanti_fraction(hidden_size: int, tokens: int) -> float:
+    """Extra FLOP of selective recompute over model FLOP, by the paper that proposed it.
+
+    It counts the attention of forward and backward once more; recomputing core attention really
+    repeats only the forward products, a third of that.
+
+    Formula:
+        (s / 6h) / (1 + s / 6h) = s / (6 h + s)
+
+    Args:
+        hidden_size: width of the residual stream, h [1]
+        tokens: sequence length, s [token]
+
+    Returns:
+        share of model FLOP [1]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 5 (2.7 % for GPT-3 175B)
+
+    >>> round(korthikanti_fraction(12288, 2048), 4)
+    0.027
+    """
+    return tokens / (6 * hidden_size + tokens)
+
+
+def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_share: float) -> Flop:
+    """The FLOP part of the answer.
+
+    Args:
+        job: the job, its batch resolved
+        counts: parameters of the model
+        steps: optimizer steps of the run, None where no tokens are given [1]
+        rerun_share: share of the layers that recompute reaches [1]
+
+    Returns:
+        FLOP of a token, a step and the run
+    """
+    one, tokens = sequence_flop(job.ledger, job.recompute), job.recipe.sequence_length
+    batch = job.recipe.global_batch or 1
+    forward, rerun = one.causal * batch, round(one.rerun * rerun_share) * batch
+    total = None if steps is None else 3 * forward * steps
+    return Flop(
+        per_token_flop=3 * one.causal / tokens,
+        forward_per_step_flop=forward,
+        backward_per_step_flop=2 * forward,
+        per_step_flop=3 * forward,
+        recompute_per_step_flop=rerun,
+        hardware_per_step_flop=3 * forward + rerun,
+        total_flop=total,
+        total_pflop_days=None if total is None else total / PFLOP_DAY_FLOP,
+        recompute_fraction=one.rerun * rerun_share / (3 * one.causal),
+        recompute_full_fraction=one.full_rerun * rerun_share / (3 * one.full),
+        recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, tokens)
+        if "core_attn" in job.recompute.modules
+        else one.rerun * rerun_share / (3 * one.causal),
+        conventions=Conventions(
+            causal=3 * one.causal / tokens,
+            full=3 * one.full / tokens,
+            palm=palm_flop_per_token(job.model, counts.active.total, tokens),
+            six_n=6.0 * counts.active.total,
+        ),
+    )
