@@ -1,4 +1,4 @@
-"""What does it take to train a model: bytes, FLOP, seconds, GPU-hours and money? Pure: no file, no clock, no network."""
+"""What does it take to train a model: bytes, FLOP, seconds, money? Pure: no file, no clock, no network."""
 
 from service.estimator.answer import Estimate
 from service.estimator.choices import choices

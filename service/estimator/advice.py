@@ -24,9 +24,14 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
         one sentence each
     """
     job, layout = resolved.job, resolved.question.layout
-    said = [f"software as {job.stack.meaning}", "every rank has the same load; ranks are numbered tensor, context, data, pipeline"]
+    said = [
+        f"software as {job.stack.meaning}",
+        "every rank has the same load; ranks are numbered tensor, context, data, pipeline",
+    ]
     if efficiency_of(job.gpu) is UNMEASURED:
-        said.append(f"no measurement of {job.gpu.architecture} matrix products: the median of other generations is used")
+        said.append(
+            f"no measurement of {job.gpu.architecture} matrix products: the median of other generations is used"
+        )
     if job.model.num_experts:
         said.append("tokens are spread evenly over the experts")
     if job.model.num_nextn_predict_layers:
@@ -65,14 +70,16 @@ def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
     said = []
     limit = model.max_position_embeddings
     if limit is not None and recipe.sequence_length > limit:
-        said.append(f"sequence_length {recipe.sequence_length} is longer than the {limit} tokens the model was built for")
+        said.append(f"sequence_length {recipe.sequence_length} exceeds the {limit} tokens the model was built for")
     if recipe.training_tokens is None:
         return said
     optimal = TOKENS_FOR_EACH_PARAMETER * parameters.active
     if recipe.training_tokens < LEAST_TRAINING_TOKENS:
         said.append("fewer than 200 billion training tokens are not recommended for a language model")
     if recipe.training_tokens < optimal:
-        said.append(f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {parameters.active:.4g} parameters)")
+        said.append(
+            f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {parameters.active:.4g} parameters)"
+        )
     return said
 
 

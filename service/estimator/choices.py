@@ -47,7 +47,11 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "recipe.recompute.method": (
         ("uniform", "groups of `layers` layers, one residual stream kept for each", _MEGATRON + " recompute-method"),
-        ("block", "the first `layers` layers of a stage recompute, the others keep all", _MEGATRON + " recompute-method"),
+        (
+            "block",
+            "the first `layers` layers of a stage recompute",
+            _MEGATRON + " recompute-method",
+        ),
     ),
     "recipe.attention": (
         ("eager", "scores are written to memory and kept", _KORTHIKANTI),
@@ -99,6 +103,8 @@ def choices() -> dict[str, tuple[Choice, ...]]:
         "recipe.optimizer": tuple(
             Choice(name=name, meaning=row.meaning, source=row.source) for name, row in OPTIMIZERS.items()
         ),
-        "recipe.stack": tuple(Choice(name=name, meaning=row.meaning, source=row.source) for name, row in STACKS.items()),
+        "recipe.stack": tuple(
+            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in STACKS.items()
+        ),
         **fixed,
     }

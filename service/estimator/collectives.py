@@ -1,4 +1,4 @@
-"""How long do ranks take to exchange bytes? Ring collectives on two levels: inside the fast link's domain, and between."""
+"""How long do ranks take to exchange bytes? Rings on two levels: inside the fast link's domain, and between."""
 
 from dataclasses import dataclass
 from typing import Literal

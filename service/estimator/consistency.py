@@ -1,7 +1,6 @@
 """Does the model make sense by itself: are its fields complete, and do they agree?"""
 
 from service.estimator.build import layer_type, mlp_type
-from service.estimator.job import Job
 from service.estimator.question import Model
 from service.estimator.rules import Demand, divisors_of
 
@@ -61,7 +60,7 @@ DEMANDS: tuple[Demand, ...] = (
         "model.num_key_value_heads",
         lambda job, _: job.model.num_attention_heads % job.model.key_value_heads == 0,
         lambda job, _: (
-            f"{job.model.key_value_heads} key-value heads cannot be shared evenly by {job.model.num_attention_heads} query heads",
+            f"{job.model.num_attention_heads} query heads cannot share {job.model.key_value_heads} key-value heads evenly",
             f"use {divisors_of(job.model.num_attention_heads)}",
         ),
     ),
@@ -84,7 +83,10 @@ DEMANDS: tuple[Demand, ...] = (
         "windows_have_a_length",
         "model.sliding_window",
         lambda job, _: job.model.sliding_window is not None or not _has_layer(job.model, "sliding_attention"),
-        lambda _, __: ("layer_types names sliding_attention, and the window's length is unknown", "give sliding_window"),
+        lambda _, __: (
+            "layer_types names sliding_attention, and the window is unknown",
+            "give sliding_window",
+        ),
     ),
     Demand(
         "chunks_have_a_length",
@@ -99,7 +101,10 @@ DEMANDS: tuple[Demand, ...] = (
         "window_is_used",
         "model.sliding_window",
         lambda job, _: job.model.sliding_window is None or _has_layer(job.model, "sliding_attention"),
-        lambda _, __: ("a sliding window is given, and no layer in layer_types uses it", "name sliding_attention layers"),
+        lambda _, __: (
+            "a sliding window is given, and no layer in layer_types uses it",
+            "name sliding_attention layers",
+        ),
     ),
     Demand(
         "experts_are_visited",
@@ -133,7 +138,7 @@ DEMANDS: tuple[Demand, ...] = (
         "model.first_k_dense_replace",
         lambda job, _: job.model.first_k_dense_replace <= job.model.num_hidden_layers,
         lambda job, _: (
-            f"{job.model.first_k_dense_replace} leading dense layers in a model of {job.model.num_hidden_layers} layers",
+            f"{job.model.first_k_dense_replace} leading dense layers, and {job.model.num_hidden_layers} layers in all",
             f"use at most {job.model.num_hidden_layers}",
         ),
     ),

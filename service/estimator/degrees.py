@@ -127,5 +127,3 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
         Split.EXPERT_TOKENS: tensor / degrees.expert_tensor,
     }
     return tuple(by_split[split] for split in Split)
-
-

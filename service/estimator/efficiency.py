@@ -14,7 +14,7 @@ LAUNCH_SECONDS = 5e-6
 Source: microsoft/vidur profiling data mlp.csv, fitted."""
 
 LINK_FRACTION = 0.8
-"""Share of the fast link that ring collectives reach at large messages: 229-248 of 300 GB/s (8 A100), 368 of 450 (8 H100).
+"""Share of the fast link that rings reach at large messages: 229-248 of 300 GB/s (8 A100), 368 of 450 (8 H100).
 Source: stas00/ml-engineering@744d01e network README."""
 
 NETWORK_FRACTION = 0.73
@@ -48,6 +48,7 @@ class Efficiency:
 
 _MAMF = "stas00/ml-engineering@744d01e compute/accelerator README, MAMF table"
 _AIC = "ai-dynamo/aiconfigurator@095f58a gemm_perf"
+_MAMF_AIC = f"{_MAMF}; fp4: {_AIC}"
 
 EFFICIENCIES: dict[str, Efficiency] = {
     "Ampere": Efficiency(
@@ -62,18 +63,18 @@ EFFICIENCIES: dict[str, Efficiency] = {
     "Hopper (Grace)": Efficiency(best_fractions={"bf16": 0.838, "fp8": 0.776}, attention_fraction=0.45, source=_MAMF),
     "Blackwell": Efficiency(
         best_fractions={"bf16": 0.776, "fp8": 0.763, "fp4": 0.505}, attention_fraction=0.37,
-        source=_MAMF + "; fp4: " + _AIC + "; attention: 834 of 2250 TFLOP/s (FlashAttention-4)",
+        source=f"{_MAMF_AIC}; attention: 834 of 2250 TFLOP/s (FlashAttention-4)",
     ),
     "Blackwell (Grace)": Efficiency(
-        best_fractions={"bf16": 0.729, "fp8": 0.723, "fp4": 0.520}, attention_fraction=0.37, source=_MAMF + "; fp4: " + _AIC
+        best_fractions={"bf16": 0.729, "fp8": 0.723, "fp4": 0.520}, attention_fraction=0.37, source=_MAMF_AIC
     ),
     "Blackwell Ultra": Efficiency(
-        best_fractions={"bf16": 0.786, "fp8": 0.745, "fp4": 0.444}, attention_fraction=0.37, source=_MAMF + "; fp4: " + _AIC
+        best_fractions={"bf16": 0.786, "fp8": 0.745, "fp4": 0.444}, attention_fraction=0.37, source=_MAMF_AIC
     ),
     "Blackwell Ultra (Grace)": Efficiency(
         best_fractions={"bf16": 0.843, "fp8": 0.750, "fp4": 0.431}, attention_fraction=0.37, source=_AIC
     ),
-    "CDNA3": Efficiency(best_fractions={"bf16": 0.556}, attention_fraction=0.30, source=_MAMF + " (MI300X 0.51, MI325X 0.60)"),
+    "CDNA3": Efficiency(best_fractions={"bf16": 0.556}, attention_fraction=0.30, source=f"{_MAMF}; mean of two"),
     "CDNA4": Efficiency(best_fractions={"bf16": 0.622}, attention_fraction=0.30, source=_MAMF),
     "Gaudi2": Efficiency(best_fractions={"bf16": 0.969, "fp8": 0.956}, attention_fraction=0.40, source=_MAMF),
     "Gaudi3": Efficiency(best_fractions={"bf16": 0.741, "fp8": 0.769}, attention_fraction=0.40, source=_MAMF),

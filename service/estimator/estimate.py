@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from service.estimator.advice import assumptions_of, suggestions_of, warnings_of
-from service.estimator.answer import Estimate, Interval, Memory, Parameters, Step, StepPart, Totals
+from service.estimator.answer import Estimate, Flop, Interval, Memory, Parameters, Step, StepPart, Totals
 from service.estimator.cost import energy_kwh, gpu_hours, inverted, scaled, steps_of
 from service.estimator.device import (
     allocated_interval,
@@ -29,7 +29,7 @@ from service.estimator.stage_answers import (
 )
 from service.estimator.stages import Stage
 from service.estimator.step_time import StepSeconds
-from service.estimator.work import Flop, flop_of
+from service.estimator.work import flop_of
 
 
 def estimate(question: Question) -> Estimate:

@@ -181,9 +181,7 @@ def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     return (where(stage.is_first, embedding, 0.0) + where(stage.is_last, head, 0.0)) * scale
 
 
-def stage_bytes(
-    job: Job, degrees: Degrees, stage: Stage, schedule: ScheduleName, offload: OffloadName
-) -> StageBytes:
+def stage_bytes(job: Job, degrees: Degrees, stage: Stage, schedule: ScheduleName, offload: OffloadName) -> StageBytes:
     """Bytes of one rank of one stage at its peak.
 
     Args:

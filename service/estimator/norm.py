@@ -24,7 +24,8 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
     """One norm over the residual stream of one sequence.
 
     It keeps its input; what it feeds to a matrix product is kept too, and selective recompute of
-    `layernorm` drops it. Unfused, the input is kept in fp32 and a normalised copy stays beside it.
+    `layernorm` drops it. Unfused, an fp32 copy of the input stays beside it, and six fp32 passes run:
+    cast, square, mean, scale, cast back, weigh.
 
     Args:
         name: what the norm stands before or after
@@ -42,6 +43,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
     numbers = setting.tokens * model.hidden_size
     kept = setting.element_bytes * numbers
     unfused = () if setting.fused_norm else (Saved(4 * numbers, Split.SEQUENCE),)
+    passes = 0 if setting.fused_norm else 6
     output = (Saved(kept, Split.SEQUENCE, ("layernorm",)),) if feeds_matrix else ()
     return Op(
         name=name,
@@ -49,7 +51,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
         split=Split.SEQUENCE,
         weights=norm_weights(model.normalization, model.hidden_size),
         saved=(Saved(kept, Split.SEQUENCE), *unfused, *output),
-        moved_bytes=2 * kept,
+        moved_bytes=2 * kept + passes * 4 * numbers,
         modules=("layernorm",),
     )
 

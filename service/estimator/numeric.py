@@ -30,7 +30,7 @@ def maximum(a: Amount, b: Amount) -> Amount:
     3
     """
     if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
-        return a if a >= b else b
+        return max(a, b)
     larger: Amount = _numpy().maximum(a, b)
     return larger
 
@@ -42,7 +42,7 @@ def minimum(a: Amount, b: Amount) -> Amount:
     2
     """
     if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
-        return a if a <= b else b
+        return min(a, b)
     smaller: Amount = _numpy().minimum(a, b)
     return smaller
 

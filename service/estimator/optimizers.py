@@ -53,7 +53,10 @@ OPTIMIZERS: dict[OptimizerName, Optimizer] = {
         source="Shazeer and Stern 2018, arXiv:1804.04235",
     ),
     "lion": Optimizer(
-        meaning="one full moment", first_moment="full", second_moment="none", source="Chen et al. 2023, arXiv:2302.06675"
+        meaning="one full moment",
+        first_moment="full",
+        second_moment="none",
+        source="Chen et al. 2023, arXiv:2302.06675",
     ),
     "muon": Optimizer(
         meaning="one full moment on hidden matrices; AdamW on embeddings, head and vectors",

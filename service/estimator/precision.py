@@ -44,58 +44,93 @@ _TE = "Transformer Engine user guide, FP8 primer; Megatron-LM docs, dist_optimiz
 _MIXED = "Micikevicius et al. 2018, arXiv:1710.03740"
 
 
-def _row(  # noqa: PLR0913 - one argument a column of the table
-    meaning: str,
-    weight: float,
-    gradient: float,
-    master: float,
-    moment: float,
-    copies: float,
-    formats: tuple[Format, Format],
-    source: str,
-) -> Precision:
+def _plain(meaning: str, number_format: Format, width: int, source: str) -> Precision:
+    """One format throughout."""
     return Precision(
         meaning=meaning,
-        weight_bytes=weight,
-        gradient_bytes=gradient,
-        master_bytes=master,
-        moment_bytes=moment,
+        weight_bytes=width,
+        gradient_bytes=width,
+        master_bytes=0,
+        moment_bytes=width,
+        copy_bytes=0,
+        element_bytes=width,
+        matrix_format=number_format,
+        attention_format=number_format,
+        source=source,
+    )
+
+
+def _mixed(meaning: str, matrix: Format, attention: Format, source: str, copies: float = 0) -> Precision:
+    """Half-precision weights with a master copy; matrix products in `matrix`, from `copies` bytes of weight copies."""
+    return Precision(
+        meaning=meaning,
+        weight_bytes=2,
+        gradient_bytes=2,
+        master_bytes=4,
+        moment_bytes=4,
         copy_bytes=copies,
-        element_bytes=4 if formats[1] == "fp32" else 2,
-        matrix_format=formats[0],
-        attention_format=formats[1],
+        element_bytes=2,
+        matrix_format=matrix,
+        attention_format=attention,
         source=source,
     )
 
 
 PRECISIONS: dict[PrecisionName, Precision] = {
-    "fp32": _row("single precision throughout", 4, 4, 0, 4, 0, ("fp32", "fp32"), _SEEDS),
-    "fp16": _row("half precision throughout", 2, 2, 0, 2, 0, ("fp16", "fp16"), _SEEDS),
-    "bf16": _row("bfloat16 throughout", 2, 2, 0, 2, 0, ("bf16", "bf16"), _SEEDS),
-    "int8": _row("8-bit integer weights and gradients, fp32 master copy", 1, 1, 4, 4, 0, ("int8", "bf16"), _SEEDS),
-    "fp16-mixed": _row("fp16 compute, fp32 master copy", 2, 2, 4, 4, 0, ("fp16", "fp16"), _MIXED),
-    "bf16-mixed": _row("bf16 compute, fp32 master copy", 2, 2, 4, 4, 0, ("bf16", "bf16"), _SEEDS),
-    "fp8-tensorwise": _row(
-        "bf16-mixed with fp8 matrix products, one scale a tensor; fp8 weight and its transpose cached",
-        2, 2, 4, 4, 2, ("fp8", "bf16"), _TE,
+    "fp32": _plain("single precision throughout", "fp32", 4, _SEEDS),
+    "fp16": _plain("half precision throughout", "fp16", 2, _SEEDS),
+    "bf16": _plain("bfloat16 throughout", "bf16", 2, _SEEDS),
+    "int8": Precision(
+        meaning="8-bit integer weights and gradients, fp32 master copy",
+        weight_bytes=1,
+        gradient_bytes=1,
+        master_bytes=4,
+        moment_bytes=4,
+        copy_bytes=0,
+        element_bytes=2,
+        matrix_format="int8",
+        attention_format="bf16",
+        source="lecture notes, memory and compute requirements (1 byte a parameter, 1 a gradient)",
     ),
-    "fp8-blockwise": _row(
-        "bf16-mixed with fp8 matrix products, one fp32 scale a 128 x 128 block; row- and column-wise copies",
-        2, 2, 4, 4, 2 * (1 + 4 / 128**2), ("fp8", "bf16"), _TE,
+    "fp16-mixed": _mixed("fp16 compute, fp32 master copy", "fp16", "fp16", _MIXED),
+    "bf16-mixed": _mixed("bf16 compute, fp32 master copy", "bf16", "bf16", _SEEDS),
+    "fp8-tensorwise": _mixed(
+        "bf16-mixed with fp8 products, one scale a tensor; fp8 weight and its transpose cached", "fp8", "bf16", _TE, 2
     ),
-    "mxfp8": _row(
-        "bf16-mixed with MXFP8 matrix products, one byte of scale for 32 numbers; row- and column-wise copies",
-        2, 2, 4, 4, 2 * (1 + 1 / 32), ("fp8", "bf16"), "OCP Microscaling Formats specification 1.0; " + _TE,
+    "fp8-blockwise": _mixed(
+        "bf16-mixed with fp8 products, one fp32 scale a 128 x 128 block; row- and column-wise copies",
+        "fp8",
+        "bf16",
+        _TE,
+        2 * (1 + 4 / 128**2),
     ),
-    "nvfp4": _row(
-        "bf16-mixed with NVFP4 matrix products, one byte of scale for 16 numbers; row- and column-wise copies",
-        2, 2, 4, 4, 2 * (1 / 2 + 1 / 16), ("fp4", "bf16"), "NVIDIA 2025, arXiv:2509.25149; " + _TE,
+    "mxfp8": _mixed(
+        "bf16-mixed with MXFP8 products, one byte of scale for 32 numbers; row- and column-wise copies",
+        "fp8",
+        "bf16",
+        "OCP Microscaling Formats specification 1.0; " + _TE,
+        2 * (1 + 1 / 32),
     ),
-    "fp8-deepseek": _row(
-        "fp8 weights, fp32 master copy and gradients, bf16 moments",
-        1, 4, 4, 2, 0, ("fp8", "bf16"), "DeepSeek-V3, arXiv:2412.19437, section 3.3",
+    "nvfp4": _mixed(
+        "bf16-mixed with NVFP4 products, one byte of scale for 16 numbers; row- and column-wise copies",
+        "fp4",
+        "bf16",
+        "NVIDIA 2025, arXiv:2509.25149; " + _TE,
+        2 * (1 / 2 + 1 / 16),
     ),
-}  # fmt: skip
+    "fp8-deepseek": Precision(
+        meaning="fp8 weights, fp32 master copy and gradients, bf16 moments",
+        weight_bytes=1,
+        gradient_bytes=4,
+        master_bytes=4,
+        moment_bytes=2,
+        copy_bytes=0,
+        element_bytes=2,
+        matrix_format="fp8",
+        attention_format="bf16",
+        source="DeepSeek-V3, arXiv:2412.19437, section 3.3",
+    ),
+}
 
 
 def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:

@@ -28,6 +28,7 @@ ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dual
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
 OffloadName = Literal["none", "optimizer"]
 MethodName = Literal["full"]
+ZeroStage = Literal[0, 1, 2, 3]
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
 
 Width = Annotated[int, Interval(ge=1, le=1 << 24)]
@@ -93,7 +94,7 @@ class Model:
     parallel_attention: bool = False
     """Attention and MLP read the same input and run side by side (GPT-J, NeoX, Falcon)."""
     layer_types: Annotated[tuple[LayerType, ...], Len(0, 2048)] = ()
-    """Attention of each layer; a list shorter than the model repeats. Empty: windowed if sliding_window is set, else full."""
+    """Attention of each layer; a shorter list repeats. Empty: windowed if sliding_window is set, else full."""
     sliding_window: Tokens | None = None
     """Keys that a sliding_attention layer sees, w."""
     attention_chunk_size: Tokens | None = None
@@ -227,8 +228,8 @@ class Layout:
     """GPUs that split the experts, e."""
     expert_tensor: Degree | None = None
     """GPUs that split each expert's matrices; 1 where experts are split, else tensor."""
-    zero_stage: Literal[0, 1, 2, 3] | None = None
-    """What the data group shards: 0 nothing, 1 optimizer, 2 and gradients, 3 and weights; the stack's own where absent."""
+    zero_stage: ZeroStage | None = None
+    """ZeRO: the data group shards 0 nothing, 1 optimizer, 2 and gradients, 3 and weights; the stack's own where absent."""
     shard_group: Degree | None = None
     """Ranks over which sharded tensors are spread (HSDP); data x context where absent."""
     reshard_after_forward: bool | None = None

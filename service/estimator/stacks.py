@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from service.estimator.question import GradientDtype, PrecisionName, ScheduleName, StackName
+from service.estimator.question import GradientDtype, PrecisionName, ScheduleName, StackName, ZeroStage
 
 WeightHome = Literal["compute", "fp32"]
 
@@ -32,7 +32,7 @@ class Stack:
     """Keys and values are copied to every query head before attention."""
     vocabulary_multiple: int
     """The vocabulary is padded to a multiple of this x tensor."""
-    zero_stages: tuple[int, ...]
+    zero_stages: tuple[ZeroStage, ...]
     """What the data group can shard; the first is the default."""
     axes: tuple[str, ...]
     """Axes it can use beside data."""
@@ -69,7 +69,8 @@ STACKS: dict[StackName, Stack] = {
         precisions=_PLAIN + _MIXED + _FP8,
         tensor_overlap_fraction=0.4,
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
-        "cross_entropy.py (2-byte logits and 4-byte in-place softmax); overlap: hidden share of asynchronous tensor-parallel communication, fitted on published H100 runs by others",
+        "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
+        "0.4-0.5 when fitted on published H100 runs",
     ),
     "torchtitan": Stack(
         meaning="torchtitan: FSDP2, DTensor tensor parallelism",
@@ -143,8 +144,8 @@ STACKS: dict[StackName, Stack] = {
         schedules=("1f1b", "gpipe"),
         precisions=("fp32", "fp16", "bf16", "bf16-mixed"),
         tensor_overlap_fraction=0.0,
-        source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 logits and "
-        "their gradient",
+        source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 "
+        "logits and their gradient",
     ),
     "transformers": Stack(
         meaning="Hugging Face Trainer: autocast, data parallelism, FSDP or DeepSpeed by plugin",
@@ -162,6 +163,6 @@ STACKS: dict[StackName, Stack] = {
         schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED),
         tensor_overlap_fraction=0.0,
-        source="huggingface/transformers 5.23.0 Trainer and modeling_llama; loss: float logits, log-softmax and gradient",
+        source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient",
     ),
 }

@@ -8,7 +8,7 @@ from service.estimator.job import Job
 from service.estimator.memory import StageBytes, stage_bytes
 from service.estimator.numeric import Amount
 from service.estimator.question import Layout
-from service.estimator.stages import Stage, rank_parameters, stage_at
+from service.estimator.stages import Stage, rank_parameters, stage_at, stage_total
 from service.estimator.step_time import StepSeconds, step_seconds
 
 BACKWARD_ONLY = ("gathered_weights", "activations", "recomputed_activations", "logits")
@@ -88,17 +88,14 @@ def stage_parameters(job: Job, degrees: Degrees, stages: list[Stage]) -> tuple[S
     Returns:
         the counts [1]
     """
-    from service.estimator.samples import sample_degrees
-
-    whole = sample_degrees(pipeline=degrees.pipeline)
     answers = []
     for stage in stages:
-        one, every = rank_parameters(job, degrees, stage), rank_parameters(job, whole, stage)
+        held = rank_parameters(job, degrees, stage)
         answers.append(
             StageParameters(
                 stage=int(number(stage.index)),
-                total=round(number(every.dense + every.expert)),
-                per_rank=round(number(one.dense + one.expert)),
+                total=stage_total(job, degrees, stage),
+                per_rank=round(number(held.dense + held.expert)),
             )
         )
     return tuple(answers)
@@ -136,7 +133,7 @@ def total_seconds(step: StepSeconds) -> float:
     Source:
         definition
 
-    >>> total_seconds(StepSeconds(*()) if False else _ONE_OF_EACH)
+    >>> total_seconds(StepSeconds(**{field.name: 1.0 for field in fields(StepSeconds)}))
     13.0
     """
     return sum(number(getattr(step, field.name)) for field in fields(StepSeconds))
@@ -152,6 +149,3 @@ def number(amount: Amount) -> float:
         the number [1]
     """
     return float(amount)
-
-
-_ONE_OF_EACH = StepSeconds(**{field.name: 1.0 for field in fields(StepSeconds)})

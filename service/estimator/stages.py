@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
-from service.estimator.ledger import Ops, Split
+from service.estimator.ledger import Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, take, where
 from service.estimator.optimizers import state_numbers
 
@@ -87,24 +87,19 @@ def stage_at(job: Job, degrees: Degrees, index: Amount, stage_layers: tuple[int,
     return Stage(index=index, kind_counts=counts, is_first=index == 0, is_last=index == degrees.pipeline - 1)
 
 
-def _sums(ops: Ops, job: Job, split: tuple[Amount, ...], *, with_tied: bool) -> tuple[Amount, Amount, Amount, Amount]:
-    dense: Amount = 0
-    expert: Amount = 0
-    dense_states: Amount = 0
-    expert_states: Amount = 0
-    for op in ops:
-        for weight in op.weights:
-            if weight.tied and not with_tied:
-                continue
-            divisor = split[weight.split]
-            parameters, states = weight.parameters / divisor, state_numbers(job.optimizer, weight) / divisor
-            if weight.split is Split.EXPERT:
-                expert = expert + parameters
-                expert_states = expert_states + states
-            else:
-                dense = dense + parameters
-                dense_states = dense_states + states
-    return dense, expert, dense_states, expert_states
+def _stage_ops(job: Job, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:
+    """The operations of a stage and how often each group occurs."""
+    ledger = job.ledger
+    return (
+        (where(stage.is_first, 1, 0), ledger.embedding),
+        *zip(stage.kind_counts, ledger.kinds, strict=True),
+        (where(stage.is_last, 1, 0), ledger.multi_token + ledger.head),
+    )
+
+
+def _held(weight: Weight, degrees: Degrees) -> Amount:
+    """How often a rank of the weight's stage holds it: a tied head only away from the embedding."""
+    return where(degrees.pipeline > 1, 1, 0) if weight.tied else 1
 
 
 def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
@@ -124,16 +119,41 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
         Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
-    ledger = job.ledger
-    groups = [
-        (where(stage.is_first, 1, 0), ledger.embedding, False),
-        *((count, ops, False) for count, ops in zip(stage.kind_counts, ledger.kinds, strict=True)),
-        (where(stage.is_last, 1, 0), ledger.multi_token, False),
-        (where(stage.is_last, where(degrees.pipeline > 1, 0, 1), 0), ledger.head, False),
-        (where(stage.is_last, where(degrees.pipeline > 1, 1, 0), 0), ledger.head, True),
-    ]
-    held: list[Amount] = [0, 0, 0, 0]
-    for times, ops, with_tied in groups:
-        sums = _sums(ops, job, split, with_tied=with_tied)
-        held = [total + times * part for total, part in zip(held, sums, strict=True)]
-    return RankParameters(dense=held[0], expert=held[1], dense_states=held[2], expert_states=held[3])
+    sums = RankParameters(dense=0, expert=0, dense_states=0, expert_states=0)
+    for times, ops in _stage_ops(job, stage):
+        for op in ops:
+            for weight in op.weights:
+                held = times * _held(weight, degrees) / split[weight.split]
+                parameters, states = weight.parameters * held, state_numbers(job.optimizer, weight) * held
+                if weight.split is Split.EXPERT:
+                    sums.expert = sums.expert + parameters
+                    sums.expert_states = sums.expert_states + states
+                else:
+                    sums.dense = sums.dense + parameters
+                    sums.dense_states = sums.dense_states + states
+    return sums
+
+
+def stage_total(job: Job, degrees: Degrees, stage: Stage) -> int:
+    """Parameters of one stage of a single layout, all its ranks together.
+
+    Formula:
+        sum of the stage's weights, a tied head away from the embedding counted again
+
+    Args:
+        job: the job
+        degrees: the layout, plain numbers
+        stage: the stage
+
+    Returns:
+        parameters [1]
+
+    Source:
+        the ledger
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage_total(sample_job(), sample_degrees(), stage_at(sample_job(), sample_degrees(), 0, None, 1))
+    8030261248
+    """
+    weights = [(times, weight) for times, ops in _stage_ops(job, stage) for op in ops for weight in op.weights]
+    return sum(int(times) * int(_held(weight, degrees)) * weight.parameters for times, weight in weights)

@@ -8,7 +8,7 @@ from service.estimator.efficiency import MEMORY_FRACTION
 from service.estimator.job import Job
 from service.estimator.kernels import Compute, ops_compute, rates_of
 from service.estimator.logits import logits_bytes
-from service.estimator.memory import state_number_bytes, sharded_bytes
+from service.estimator.memory import sharded_bytes, state_number_bytes
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism import context, data, expert, pipeline, tensor

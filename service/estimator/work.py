@@ -115,7 +115,7 @@ def palm_flop_per_token(model: Model, parameters: int, tokens: int) -> float:
     >>> palm_flop_per_token(LLAMA_3_8B, 8030261248, 8192)
     61066469376.0
     """
-    width = model.head_width
+    width: float = model.head_width
     if model.kv_lora_rank is not None:
         width = ((model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0) + (model.v_head_dim or 0)) / 2
     return 6.0 * parameters + 12.0 * model.num_hidden_layers * model.num_attention_heads * width * tokens

@@ -1,8 +1,8 @@
 """What does attention with separate key and value heads do (multi-head, grouped-query, multi-query)?"""
 
 from service.estimator.core_attention import core_attention_ops
-from service.estimator.norm import norm_weights
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.norm import norm_weights
 from service.estimator.question import LayerType, Model
 from service.estimator.setting import Setting
 

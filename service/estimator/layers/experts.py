@@ -18,7 +18,7 @@ def expert_ops(model: Model, setting: Setting) -> Ops:
 
     Source:
         Shazeer et al. 2017, arXiv:1701.06538 (top-k routing); DeepSeekMoE, arXiv:2401.06066 (shared experts);
-        Megatron-LM moe/token_dispatcher.py for what is kept: permuted input, both sides of the activation, expert output
+        Megatron-LM moe/token_dispatcher.py (kept: permuted input, both sides of the activation, output)
     """
     return (_router(model, setting), *_routed(model, setting), *_shared(model, setting))
 

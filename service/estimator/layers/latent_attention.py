@@ -21,7 +21,7 @@ def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) 
         the operations
 
     Source:
-        DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py for who holds what
+        DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py
     """
     rope, nope, value = (model.qk_rope_head_dim or 0, model.qk_nope_head_dim or 0, model.v_head_dim or 0)
     core = core_attention_ops(

@@ -41,7 +41,7 @@ RULES: tuple[Rule, ...] = (
         "sharded_weights_stay_gathered_in_a_pipeline",
         "layout.reshard_after_forward",
         _resharding_fits,
-        lambda _, d: (
+        lambda _, __: (
             "with a pipeline, weights freed after each forward pass would be gathered again for every micro-batch",
             "leave reshard_after_forward out or set it to false, or use zero_stage 1",
         ),
@@ -63,10 +63,11 @@ def shards(degrees: Degrees, kind: int) -> Amount:
         ranks [1]
 
     Source:
-        Rajbhandari et al. 2020, arXiv:1910.02054, figure 1; context ranks join the data group (Megatron-Core, torchtitan)
+        Rajbhandari et al. 2020, arXiv:1910.02054, figure 1; context ranks join the data group (Megatron-Core)
 
     >>> from service.estimator.samples import sample_degrees
-    >>> shards(sample_degrees(data=8, zero_stage=1), OPTIMIZER_STATES), shards(sample_degrees(data=8, zero_stage=1), WEIGHTS)
+    >>> zero = sample_degrees(data=8, zero_stage=1)
+    >>> shards(zero, OPTIMIZER_STATES), shards(zero, WEIGHTS)
     (8, 1)
     """
     return where(degrees.zero_stage >= kind, degrees.shard_group, 1)

@@ -1,4 +1,4 @@
-"""Pipeline parallelism: how many layers and micro-batches does a stage hold, what does it send, how long does it idle?"""
+"""Pipeline parallelism: how many micro-batches does a stage hold, what does it send, how long does it idle?"""
 
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
         "layout.virtual_pipeline",
         _accumulation_fits,
         lambda _, d: (
-            f"the interleaved schedule runs micro-batches in groups of {d.pipeline}, and there are {d.accumulation} in a step",
+            f"interleaving runs micro-batches in groups of {d.pipeline}, and a step has {d.accumulation}",
             f"choose global_batch so that a step has a multiple of {d.pipeline} micro-batches",
         ),
     ),
@@ -44,7 +44,7 @@ EVEN_RULES: tuple[Rule, ...] = (
         "layout.pipeline",
         lambda job, d: divides(d.pipeline * d.virtual_pipeline, job.model.num_hidden_layers),
         lambda job, d: (
-            f"{job.model.num_hidden_layers} layers cannot be dealt evenly to {d.pipeline} stages x {d.virtual_pipeline} chunks",
+            f"{job.model.num_hidden_layers} layers do not deal evenly to {d.pipeline} stages x {d.virtual_pipeline} chunks",
             f"use pipeline x virtual_pipeline of {divisors_of(job.model.num_hidden_layers)}, or give stage_layers",
         ),
     ),
@@ -140,7 +140,8 @@ def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:
         DeepSeek-V3, arXiv:2412.19437, table 2
 
     >>> from service.estimator.samples import sample_degrees
-    >>> bubble_micro_batches("1f1b", sample_degrees(pipeline=4)), bubble_micro_batches("zero-bubble", sample_degrees(pipeline=4))
+    >>> four = sample_degrees(pipeline=4)
+    >>> bubble_micro_batches("1f1b", four), bubble_micro_batches("zero-bubble", four)
     (3.0, 1.0)
     """
     stages, chunks = degrees.pipeline, degrees.virtual_pipeline

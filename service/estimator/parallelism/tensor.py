@@ -78,7 +78,7 @@ RULES: tuple[Rule, ...] = (
         "recipe.sequence_length",
         _sequence_fits,
         lambda job, d: (
-            f"{job.recipe.sequence_length} tokens cannot be split over {d.tensor} tensor ranks x {d.context} context ranks",
+            f"{job.recipe.sequence_length} tokens do not split over {d.tensor} tensor x {d.context} context ranks",
             f"use a multiple of {d.tensor * d.context}, or sequence_parallel false",
         ),
     ),
@@ -90,7 +90,7 @@ def layer_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
 
     Formula:
         4 all-reduces of s b h / c elements; with sequence parallelism the same bytes as 4 all-gathers and
-        4 reduce-scatters, and 2 more all-gathers for the weight gradients
+        4 reduce-scatters, and 2 more all-gathers for the weight gradients; half of all with parallel branches
 
     Args:
         job: the job
@@ -100,13 +100,15 @@ def layer_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
         the transfers
 
     Source:
-        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2;
+        parallel branches: Chowdhery et al. 2022, arXiv:2204.02311, section 2
     """
     stream = stream_bytes(job, degrees)
     gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
     reduced = stream - gathered
+    branches = 1 if job.model.parallel_attention else 2
     return (
-        Transfer("all_reduce", reduced, 4, degrees.tensor, 1),
-        Transfer("all_gather", gathered, 6, degrees.tensor, 1),
-        Transfer("reduce_scatter", gathered, 4, degrees.tensor, 1),
+        Transfer("all_reduce", reduced, 2 * branches, degrees.tensor, 1),
+        Transfer("all_gather", gathered, 3 * branches, degrees.tensor, 1),
+        Transfer("reduce_scatter", gathered, 2 * branches, degrees.tensor, 1),
     )
