@@ -1,0 +1,127 @@
+"""Does every formula say its equation, its units, its source, and an example that can be checked by hand?
+
+That every public name is documented at all is the linter's rule (ruff D); these rules are the house's own.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from service.estimator.docstring import Docstring, parse_docstring, unit_of
+from service.units import DIMENSIONS
+from tests.house.source import (
+    SERVICE,
+    arguments_of,
+    fields_of,
+    functions,
+    is_number,
+    public_classes,
+    public_functions,
+    python_files,
+    shown,
+    tree_of,
+)
+
+SYMBOLS = {
+    "1": None,
+    "FLOP": "flop",
+    "FLOP/s": "flop_per_s",
+    "PFLOP-day": "pflop_days",
+    "USD": "usd",
+    "W": "watts",
+    "byte": "bytes",
+    "byte/s": "bytes_per_s",
+    "d": "days",
+    "h": "gpu_hours",
+    "kWh": "kwh",
+    "kgCO2e": "kg_co2e",
+    "s": "seconds",
+    "token": "tokens",
+    "token/s": "tokens_per_s_per_gpu",
+}
+"""Units that a docstring may write, and the suffix that a name of that unit ends with."""
+
+ARITHMETIC = SERVICE / "estimator" / "numeric.py"
+"""Element-wise arithmetic: no quantity, so no unit, equation or source."""
+
+FILES = python_files("service")
+FORMULA_FILES = [path for path in python_files("service/estimator") if path != ARITHMETIC]
+FORMULAS = [
+    pytest.param(path, function, id=f"{path.stem}.{function.name}")
+    for path in FORMULA_FILES
+    for function in public_functions(path)
+    if is_number(function.returns)
+]
+
+
+def _docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Docstring:
+    return parse_docstring(ast.get_docstring(function) or "")
+
+
+def test_formulas_are_found() -> None:
+    assert len(FORMULAS) > 20
+
+
+def test_every_symbol_stands_for_a_suffix_of_the_units_table() -> None:
+    assert {suffix for suffix in SYMBOLS.values() if suffix} <= DIMENSIONS.keys()
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_module_opens_with_the_question_it_answers(path: Path) -> None:
+    if path.name == "__init__.py" and not tree_of(path).body:
+        return
+    assert ast.get_docstring(tree_of(path)), f"{shown(path)} opens without saying which question it answers"
+
+
+@pytest.mark.parametrize(("path", "function"), FORMULAS)
+def test_formula_is_documented_in_full(path: Path, function: ast.FunctionDef) -> None:
+    said = _docstring(function)
+    needed = {"Formula", "Returns", "Source"} | ({"Args"} if arguments_of(function) else set())
+    missing = sorted(name for name in needed if not said.sections.get(name))
+    assert not missing, f"{shown(path)}: {function.name} lacks {missing}"
+    assert said.has_example, f"{shown(path)}: {function.name} lacks an example to check by hand"
+
+
+@pytest.mark.parametrize(("path", "function"), FORMULAS)
+def test_formula_names_the_unit_of_every_number(path: Path, function: ast.FunctionDef) -> None:
+    said = _docstring(function)
+    units = {"what it returns": said.unit} | {
+        name: unit_of(said.arguments.get(name, ""))
+        for name, annotation in arguments_of(function).items()
+        if is_number(annotation)
+    }
+    wrong = {name: unit for name, unit in units.items() if unit not in SYMBOLS}
+    assert not wrong, f"{shown(path)}: {function.name} has no known unit for {wrong}; known are {sorted(SYMBOLS)}"
+
+
+@pytest.mark.parametrize(("path", "function"), FORMULAS)
+def test_units_in_names_are_the_units_in_docstrings(path: Path, function: ast.FunctionDef) -> None:
+    said = _docstring(function)
+    written = {function.name: said.unit} | {name: unit_of(text) for name, text in said.arguments.items()}
+    for name, unit in written.items():
+        suffix = next((s for s in DIMENSIONS if name == s or name.endswith(f"_{s}")), None)
+        if suffix in SYMBOLS.values() and unit is not None:
+            assert SYMBOLS.get(unit) == suffix, f"{shown(path)}: {function.name}: {name} is said to be in [{unit}]"
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_args_are_the_arguments(path: Path) -> None:
+    for function in functions(tree_of(path)):
+        said = list(_docstring(function).arguments)
+        if said:
+            spec = function.args
+            extra = [a.arg for a in (spec.vararg, spec.kwarg) if a]
+            assert sorted(said) == sorted([*arguments_of(function), *extra]), f"{shown(path)}: {function.name}"
+
+
+@pytest.mark.parametrize("path", [SERVICE / "estimator" / f"{noun}.py" for noun in ("question", "answer")], ids=shown)
+def test_every_field_of_the_nouns_is_documented(path: Path) -> None:
+    for kind in public_classes(path):
+        documented = {
+            field.target.id
+            for field, after in zip(kind.body, kind.body[1:], strict=False)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        }
+        assert fields_of(kind).keys() <= documented, f"{kind.name}: {sorted(fields_of(kind).keys() - documented)}"
