@@ -7,8 +7,9 @@ from service.estimator.layers.experts import expert_ops
 from service.estimator.layers.head import head_ops, multi_token_ops
 from service.estimator.layers.latent_attention import latent_attention_ops
 from service.estimator.ledger import Ledger, Ops
+from service.estimator.names import LayerType, MlpType
 from service.estimator.norm import norm_op, residual_op
-from service.estimator.question import LayerType, MlpType, Model
+from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 

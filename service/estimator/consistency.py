@@ -60,7 +60,7 @@ DEMANDS: tuple[Demand, ...] = (
         "model.num_key_value_heads",
         lambda job, _: job.model.num_attention_heads % job.model.key_value_heads == 0,
         lambda job, _: (
-            f"{job.model.num_attention_heads} query heads cannot share {job.model.key_value_heads} key-value heads evenly",
+            f"{job.model.num_attention_heads} query heads do not share {job.model.key_value_heads} key-value heads",
             f"use {divisors_of(job.model.num_attention_heads)}",
         ),
     ),

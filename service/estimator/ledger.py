@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
-from service.estimator.question import RecomputeModule
+from service.estimator.names import RecomputeModule
 
 
 class Split(IntEnum):

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
 from service.estimator.logits import logits_bytes
+from service.estimator.names import OffloadName, ScheduleName
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight, weight_copies
-from service.estimator.question import OffloadName, ScheduleName
 from service.estimator.recompute import kept_bytes, stage_activation_bytes
 from service.estimator.stages import RankParameters, Stage, rank_parameters
 

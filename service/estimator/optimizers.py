@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.estimator.ledger import Weight
+from service.estimator.names import OptimizerName
 from service.estimator.precision import Precision
-from service.estimator.question import OptimizerName
 
 Form = Literal["full", "rows_and_columns", "columns", "none"]
 

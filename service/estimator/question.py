@@ -9,26 +9,26 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Len, Lt
 
-LayerType = Literal["full_attention", "sliding_attention", "chunked_attention"]
-MlpType = Literal["dense", "sparse"]
-Normalization = Literal["rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric"]
-QkNorm = Literal["none", "per_head_dim", "full", "l2"]
-PrecisionName = Literal[
-    "fp32", "fp16", "bf16", "int8", "fp16-mixed", "bf16-mixed",
-    "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek",
-]  # fmt: skip
-GradientDtype = Literal["fp32", "bf16", "fp16"]
-OptimizerName = Literal["adamw", "adamw-8bit", "sgd-momentum", "adafactor", "lion", "muon", "adam-mini"]
-RecomputeName = Literal["none", "selective", "full"]
-RecomputeModule = Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj"]
-RecomputeMethod = Literal["uniform", "block"]
-AttentionName = Literal["eager", "flash"]
-StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron", "transformers"]
-ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
-ContextMethod = Literal["ring", "all-gather", "ulysses"]
-OffloadName = Literal["none", "optimizer"]
-MethodName = Literal["full"]
-ZeroStage = Literal[0, 1, 2, 3]
+from service.estimator.names import (
+    AttentionName,
+    ContextMethod,
+    GradientDtype,
+    LayerType,
+    MethodName,
+    MlpType,
+    Normalization,
+    OffloadName,
+    OptimizerName,
+    PrecisionName,
+    QkNorm,
+    RecomputeMethod,
+    RecomputeModule,
+    RecomputeName,
+    ScheduleName,
+    StackName,
+    ZeroStage,
+)
+
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
 
 Width = Annotated[int, Interval(ge=1, le=1 << 24)]
@@ -229,7 +229,7 @@ class Layout:
     expert_tensor: Degree | None = None
     """GPUs that split each expert's matrices; 1 where experts are split, else tensor."""
     zero_stage: ZeroStage | None = None
-    """ZeRO: the data group shards 0 nothing, 1 optimizer, 2 and gradients, 3 and weights; the stack's own where absent."""
+    """ZeRO: 0 shards nothing, 1 the optimizer, 2 gradients too, 3 weights too; the stack's own where absent."""
     shard_group: Degree | None = None
     """Ranks over which sharded tensors are spread (HSDP); data x context where absent."""
     reshard_after_forward: bool | None = None

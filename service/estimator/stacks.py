@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from service.estimator.question import GradientDtype, PrecisionName, ScheduleName, StackName, ZeroStage
+from service.estimator.names import GradientDtype, PrecisionName, ScheduleName, StackName, ZeroStage
 
 WeightHome = Literal["compute", "fp32"]
 

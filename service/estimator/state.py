@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from service.estimator.names import GradientDtype
 from service.estimator.precision import Precision
-from service.estimator.question import GradientDtype
 from service.estimator.stacks import Stack
 
 DTYPE_BYTES: dict[GradientDtype, float] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}

@@ -2,8 +2,9 @@
 
 from service.estimator.core_attention import core_attention_ops
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.names import LayerType
 from service.estimator.norm import norm_weights
-from service.estimator.question import LayerType, Model
+from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 

@@ -3,8 +3,8 @@
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
+from service.estimator.names import ContextMethod
 from service.estimator.numeric import Condition, divides, minimum, where
-from service.estimator.question import ContextMethod
 from service.estimator.rules import Rule, divisors_of
 
 

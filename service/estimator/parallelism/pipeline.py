@@ -3,8 +3,8 @@
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
+from service.estimator.names import ScheduleName
 from service.estimator.numeric import Amount, Condition, divides, maximum, minimum, where
-from service.estimator.question import ScheduleName
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
@@ -44,7 +44,7 @@ EVEN_RULES: tuple[Rule, ...] = (
         "layout.pipeline",
         lambda job, d: divides(d.pipeline * d.virtual_pipeline, job.model.num_hidden_layers),
         lambda job, d: (
-            f"{job.model.num_hidden_layers} layers do not deal evenly to {d.pipeline} stages x {d.virtual_pipeline} chunks",
+            f"{job.model.num_hidden_layers} layers do not fill {d.pipeline} stages x {d.virtual_pipeline} chunks",
             f"use pipeline x virtual_pipeline of {divisors_of(job.model.num_hidden_layers)}, or give stage_layers",
         ),
     ),

@@ -1,0 +1,24 @@
+"""Which names may a question use? Every enumeration of its nouns; `choices` says what each name means."""
+
+from typing import Literal
+
+LayerType = Literal["full_attention", "sliding_attention", "chunked_attention"]
+MlpType = Literal["dense", "sparse"]
+Normalization = Literal["rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric"]
+QkNorm = Literal["none", "per_head_dim", "full", "l2"]
+PrecisionName = Literal[
+    "fp32", "fp16", "bf16", "int8", "fp16-mixed", "bf16-mixed",
+    "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek",
+]  # fmt: skip
+GradientDtype = Literal["fp32", "bf16", "fp16"]
+OptimizerName = Literal["adamw", "adamw-8bit", "sgd-momentum", "adafactor", "lion", "muon", "adam-mini"]
+RecomputeName = Literal["none", "selective", "full"]
+RecomputeModule = Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj"]
+RecomputeMethod = Literal["uniform", "block"]
+AttentionName = Literal["eager", "flash"]
+StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron", "transformers"]
+ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
+ContextMethod = Literal["ring", "all-gather", "ulysses"]
+OffloadName = Literal["none", "optimizer"]
+MethodName = Literal["full"]
+ZeroStage = Literal[0, 1, 2, 3]
