@@ -9,8 +9,9 @@ from service.estimator.efficiency import (
     NETWORK_FRACTION,
     NETWORK_HOP_SECONDS,
 )
+from service.estimator.gpu import Gpu
 from service.estimator.numeric import Amount, ceil_div, floor_div, maximum, minimum, where
-from service.estimator.question import Cluster, Gpu
+from service.estimator.question import Cluster
 
 CollectiveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 

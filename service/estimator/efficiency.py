@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from service.estimator.gpu import Gpu
 from service.estimator.precision import Format
-from service.estimator.question import Gpu
 
 MEMORY_FRACTION = 0.87
 """Share of memory bandwidth that streaming kernels reach: best read rates of eight GPUs lie at 0.84-0.94.

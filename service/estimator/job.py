@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from service.estimator.build import build_ledger
+from service.estimator.gpu import Gpu
 from service.estimator.ledger import Ledger
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.precision import PRECISIONS, Precision
-from service.estimator.question import Cluster, Gpu, Model, Question, Recipe, Recompute
+from service.estimator.question import Cluster, Model, Question, Recipe, Recompute
 from service.estimator.setting import Setting
 from service.estimator.stacks import STACKS, Stack
 from service.estimator.state import StateBytes, state_bytes

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from service.estimator.gpu import Gpu
 from service.estimator.names import PrecisionName
-from service.estimator.question import Gpu
 
 Format = Literal["fp32", "fp16", "bf16", "fp8", "fp4", "int8"]
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Interval, Len, Lt
 
+from service.estimator.gpu import Gpu
 from service.estimator.names import (
     AttentionName,
     ContextMethod,
@@ -28,6 +29,7 @@ from service.estimator.names import (
     StackName,
     ZeroStage,
 )
+from service.estimator.noun import STRICT, Name
 
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
 
@@ -38,9 +40,6 @@ Count = Annotated[int, Interval(ge=0, le=1 << 20)]
 Degree = Annotated[int, Interval(ge=1, le=1 << 20)]
 Tokens = Annotated[int, Interval(ge=1, le=1 << 26)]
 Sequences = Annotated[int, Interval(ge=1, le=1 << 30)]
-Name = Annotated[str, Len(1, 200)]
-
-STRICT: dict[str, Any] = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,46 +271,6 @@ class Price:
 
     usd_per_gpu_hour: Annotated[float, Ge(0), Lt(1e6)]
     """US dollars for one GPU for one hour."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """One accelerator, from its data sheet and measurements; every rate is dense."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    slug: Name
-    """Catalogue name."""
-    architecture: Name
-    """Vendor's generation name; it selects measured efficiencies."""
-    memory_bytes: Annotated[float, Gt(0)]
-    """Memory that one device exposes."""
-    usable_bytes: Annotated[float, Gt(0)]
-    """Memory that a job can use."""
-    memory_bytes_per_s: Annotated[float, Gt(0)]
-    """Memory bandwidth."""
-    fp32_flop_per_s: Annotated[float, Gt(0)] | None = None
-    """Dense peak in fp32 (TF32 where the tensor cores have it)."""
-    bf16_flop_per_s: Annotated[float, Gt(0)] | None = None
-    """Dense peak in bf16."""
-    fp16_flop_per_s: Annotated[float, Gt(0)] | None = None
-    """Dense peak in fp16."""
-    fp8_flop_per_s: Annotated[float, Gt(0)] | None = None
-    """Dense peak in fp8."""
-    fp4_flop_per_s: Annotated[float, Gt(0)] | None = None
-    """Dense peak in fp4."""
-    int8_flop_per_s: Annotated[float, Gt(0)] | None = None
-    """Dense peak in int8."""
-    link_bytes_per_s: Annotated[float, Gt(0)]
-    """Fast link of one GPU, one direction."""
-    scale_up_gpus: Annotated[int, Interval(ge=1, le=1 << 16)]
-    """GPUs that share the fast link."""
-    inter_node_bytes_per_s: Annotated[float, Gt(0)]
-    """Usual network adapter of one GPU, one direction."""
-    host_bytes_per_s: Annotated[float, Gt(0)]
-    """Link to the host, one direction."""
-    board_watts: Annotated[float, Gt(0)]
-    """Rated power of the board."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

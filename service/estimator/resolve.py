@@ -6,10 +6,11 @@ from service.errors import Problem, Refused
 from service.estimator import abilities, consistency
 from service.estimator.batch import resolve_batch
 from service.estimator.degrees import Degrees, degrees_of
+from service.estimator.gpu import Gpu
 from service.estimator.job import Job, job_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.precision import PRECISIONS
-from service.estimator.question import Cluster, Gpu, Layout, Model, Question, Recipe
+from service.estimator.question import Cluster, Layout, Model, Question, Recipe
 from service.estimator.rules import Rule, broken, unmet
 from service.estimator.stacks import STACKS
 from service.estimator.state import default_gradient_dtype

@@ -3,8 +3,9 @@
 from dataclasses import fields
 
 from service.estimator.degrees import Degrees
+from service.estimator.gpu import Gpu
 from service.estimator.job import Job, job_of
-from service.estimator.question import Cluster, Gpu, Layout, Model, Question, Recipe
+from service.estimator.question import Cluster, Layout, Model, Question, Recipe
 
 H100 = Gpu(
     slug="h100-sxm5-80gb",
