@@ -1,0 +1,74 @@
+"""The application: which routes stand behind which guards, and what they share."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.staticfiles import StaticFiles
+
+from service import __version__
+from service.api import contract, problems
+from service.api.conditional import Conditional
+from service.api.envelope import Envelope, LastResort
+from service.api.limits import BodyLimit
+from service.api.routes import choices, estimates, health, pages
+from service.catalogue import Catalogue
+from service.errors import NotFound, Refused
+from service.settings import Settings
+
+EXPOSED_HEADERS = (
+    "ETag", "RateLimit", "RateLimit-Policy", "Retry-After", "Idempotency-Replayed", "Location", "X-Request-Id",
+)  # fmt: skip
+"""Headers that a page of another origin may read."""
+
+ROUTERS = (estimates.router, choices.router, health.router, pages.router)
+
+
+def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> FastAPI:
+    """The service as an ASGI application.
+
+    Args:
+        settings: how it is set up
+        catalogue: the facts it answers from, held in memory
+        engine: the database of the store; None where there is none to reach
+
+    Returns:
+        the application
+    """
+    app = FastAPI(
+        title="traincost",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        middleware=_guards(settings),
+    )
+    app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/web", StaticFiles(directory=pages.WEB))
+    app.add_exception_handler(problems.ApiError, problems.on_api_error)
+    app.add_exception_handler(Refused, problems.on_refused)
+    app.add_exception_handler(NotFound, problems.on_not_found)
+    app.add_exception_handler(RequestValidationError, problems.on_invalid_parameters)
+    app.add_exception_handler(HTTPException, problems.on_http_exception)
+    app.state.contract = contract.contract_bytes(app)
+    return app
+
+
+def _guards(settings: Settings) -> list[Middleware]:
+    """The middleware, outermost first."""
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_origins,
+        allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+        allow_headers=["Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
+        expose_headers=EXPOSED_HEADERS,
+        max_age=600,
+    )
+    allowed = [cors] if settings.cors_origins else []
+    return [Middleware(Envelope), *allowed, Middleware(LastResort), Middleware(BodyLimit), Middleware(Conditional)]

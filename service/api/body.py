@@ -1,0 +1,166 @@
+"""What JSON did the caller send? Stricter than the standard library: one meaning for every byte, and quickly refused.
+
+Refused as 400 is what is not JSON at all; refused as 422, with its place, is JSON whose meaning differs between
+readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, Infinity, 1e400, 5,000 digits).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from fastapi import Request
+
+from service.api.problems import ApiError
+from service.errors import Problem, Refused
+from service.workflows.questions import FIELD_NAMES
+
+MAXIMUM_DEPTH = 32
+"""Lists and objects inside each other."""
+MAXIMUM_VALUES = 100_000
+"""Values in one body; a batch of 1,000 questions has some 40,000."""
+MAXIMUM_ITEMS = 4_096
+"""Items of one list, fields of one object; a config.json has some 200."""
+MAXIMUM_DIGITS = 40
+"""Characters of one number; the longest double has 24."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusable:
+    """Stands in the parsed body for something that JSON's grammar lets through and we do not."""
+
+    code: str
+    message: str
+    fix: str
+
+
+NOT_FINITE = Refusable("not_finite", "the number is infinite or not a number", "give a finite number")
+TOO_MANY_DIGITS = Refusable("too_many_digits", "the number has more digits than any field can hold", "round the number")
+DUPLICATE_KEY = Refusable("duplicate_key", "an object names one field twice, so its meaning is unclear", "give it once")
+NOT_TEXT = Refusable(
+    "not_text", "the text holds a NUL or half of a surrogate pair, which cannot be stored", "remove that character"
+)
+TOO_DEEP = Refusable("too_deep", f"lists and objects nest deeper than {MAXIMUM_DEPTH}", "flatten the body")
+TOO_LONG = Refusable("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
+
+
+async def read_body(request: Request) -> Mapping[str, Any]:
+    """The JSON object in a request's body.
+
+    Args:
+        request: the request; its body is already bounded
+
+    Returns:
+        the object
+
+    Raises:
+        ApiError: the media type is not JSON, or the body is not JSON
+        Refused: a value is none that a field could hold
+    """
+    refuse_media_type(request)
+    body = parse(await request.body())
+    if not isinstance(body, dict):
+        raise ApiError("not_json", "the body is JSON, but not a JSON object")
+    return body
+
+
+def refuse_media_type(request: Request) -> None:
+    """Refuse a body that does not call itself JSON in UTF-8, uncompressed.
+
+    Args:
+        request: the request
+
+    Raises:
+        ApiError: content-type or content-encoding is another
+    """
+    media_type, _, parameters = request.headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().replace('"', "")
+    if media_type.strip().lower() != "application/json" or charset not in {"", "charset=utf-8"}:
+        raise ApiError("unsupported_media_type", "send the body as content-type: application/json, in UTF-8")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ApiError("unsupported_media_type", "send the body without content-encoding")
+
+
+def parse(body: bytes) -> Any:
+    """The value that a JSON text spells.
+
+    Args:
+        body: JSON text, UTF-8 without byte order mark
+
+    Returns:
+        dicts, lists, strings, finite numbers, booleans, None
+
+    Raises:
+        ApiError: the text is not JSON
+        Refused: a value is none that a field could hold
+    """
+    if body.count(b",") > MAXIMUM_VALUES:
+        raise Refused(Problem(field="", code="too_long", message="the body holds too many values", fix="send fewer"))
+    try:
+        value = json.loads(
+            body.decode("utf-8"),
+            parse_constant=lambda _: NOT_FINITE,
+            parse_float=_parse_float,
+            parse_int=lambda digits: int(digits) if len(digits) <= MAXIMUM_DIGITS else TOO_MANY_DIGITS,
+            object_pairs_hook=_object,
+        )
+    except RecursionError:
+        raise _refused("", TOO_DEEP) from None
+    except ValueError:
+        raise ApiError("not_json", "the body is not a JSON text in UTF-8") from None
+    for path, fault in _faults(value):
+        raise _refused(path, fault)
+    return value
+
+
+def _parse_float(digits: str) -> float | Refusable:
+    if len(digits) > MAXIMUM_DIGITS:
+        return TOO_MANY_DIGITS
+    number = float(digits)
+    return number if isfinite(number) else NOT_FINITE
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) == len(pairs):
+        return value
+    return {"": DUPLICATE_KEY}
+
+
+def _faults(root: object) -> Iterator[tuple[str, Refusable]]:
+    """What the body holds that no field can, each with the nearest place that has a known name."""
+    level: list[tuple[str, object]] = [("", root)]
+    for _ in range(MAXIMUM_DEPTH + 1):
+        deeper: list[tuple[str, object]] = []
+        for path, value in level:
+            if isinstance(value, Refusable):
+                yield path, value
+            elif isinstance(value, str):
+                yield from [] if _is_text(value) else [(path, NOT_TEXT)]
+            elif len(value) > MAXIMUM_ITEMS:  # type: ignore[arg-type]
+                yield path, TOO_LONG
+            elif isinstance(value, list):
+                deeper += [(path, item) for item in value if isinstance(item, _LOOKED_INTO)]
+            elif isinstance(value, dict):
+                deeper += [(path, name) for name in value if not _is_text(name)]
+                deeper += [(_below(path, name), item) for name, item in value.items() if isinstance(item, _LOOKED_INTO)]
+        level = deeper
+    if level:
+        yield "", TOO_DEEP
+
+
+_LOOKED_INTO = (str, list, dict, Refusable)
+
+
+def _below(path: str, name: str) -> str:
+    """A caller's own words are never repeated: an unknown name does not lengthen the path."""
+    return f"{path}.{name}".lstrip(".") if name in FIELD_NAMES else path
+
+
+def _is_text(text: str) -> bool:
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+
+
+def _refused(path: str, fault: Refusable) -> Refused:
+    return Refused(Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix))

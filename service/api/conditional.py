@@ -1,0 +1,79 @@
+"""Does the caller hold this answer already? HEAD, strong ETags and 304 for every GET.
+
+HEAD runs as GET and loses its body. A handler that wants a cheaper HEAD asks `is_head(request)`.
+"""
+
+from hashlib import sha256
+
+from fastapi import Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEAD = "traincost.head"
+
+
+def is_head(request: Request) -> bool:
+    """Whether the caller asked for the headers only.
+
+    Args:
+        request: the request
+
+    Returns:
+        true for HEAD
+    """
+    return bool(request.scope.get(HEAD))
+
+
+class Conditional:
+    """ASGI middleware that answers HEAD and If-None-Match for every GET route.
+
+    Args:
+        app: the application behind it
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run a GET or HEAD with its validators; hand on anything else untouched."""
+        if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
+            await self.app(scope, receive, send)
+            return
+        head = scope["method"] == "HEAD"
+        known = Headers(scope=scope).get("if-none-match", "")
+        sender = _Sender(send, known, head)
+        await self.app({**scope, "method": "GET", HEAD: head}, receive, sender)
+
+
+class _Sender:
+    """Holds the start of a response back until its first bytes tell the ETag."""
+
+    def __init__(self, send: Send, known: str, head: bool) -> None:  # noqa: FBT001
+        self.send = send
+        self.known = known
+        self.head = head
+        self.start: Message | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.start = message
+            return
+        if self.start is not None:
+            start, self.start = self.start, None
+            message = await self._begin(start, message)
+        await self.send({**message, "body": b""} if self.head else message)
+
+    async def _begin(self, start: Message, message: Message) -> Message:
+        headers = MutableHeaders(scope=start)
+        whole = start["status"] == 200 and not message.get("more_body", False)
+        if whole and "etag" not in headers:
+            headers["ETag"] = f'"{sha256(message.get("body", b"")).hexdigest()[:32]}"'
+        if whole and self._is_known(headers["etag"]):
+            start = {**start, "status": 304}
+            del headers["content-length"], headers["content-type"]
+            message = {**message, "body": b""}
+        await self.send({**start, "headers": headers.raw})
+        return message
+
+    def _is_known(self, etag: str) -> bool:
+        return self.known.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in self.known.split(",")}

@@ -1,0 +1,81 @@
+"""What may callers rely on? The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
+
+import json
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.api.parameters import component_parameters
+from service.api.schemas import component_schemas
+
+DESCRIPTION = """What it takes to train a model: bytes per GPU, FLOP, seconds per step, GPU-hours, money and energy.
+
+Ask with four nouns (model, recipe, layout, cluster) and get one answer. Units are suffixes of the names; null means
+"not asked or not known", never zero. Errors are RFC 9457 problem documents that name the field and the fix."""
+
+TAGS = {
+    "estimates": "One configuration: everything, or memory, FLOP, GPU-hours alone.",
+    "choices": "Every name a field takes.",
+    "catalogue": "Models, GPUs, clusters and prices.",
+    "cells": "One number a spreadsheet cell.",
+    "checks": "Admission of jobs by a scheduler.",
+    "health": "Is the service alive and ready?",
+}
+
+REFUSALS = {"get": ("422", "default"), "post": ("400", "413", "415", "422", "default")}
+"""Responses of every operation of a method that are problem documents."""
+
+PROBLEM_RESPONSE = {
+    "description": "What is wrong, field by field, and what to do about it.",
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
+FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
+"""FastAPI's own error form, which this service never sends."""
+
+
+def contract_bytes(app: FastAPI) -> bytes:
+    """The contract of an application, byte for byte.
+
+    Args:
+        app: the application
+
+    Returns:
+        OpenAPI 3.1 as UTF-8 JSON, ending in a newline
+    """
+    return (json.dumps(contract(app), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def contract(app: FastAPI) -> dict[str, Any]:
+    """The contract of an application.
+
+    Args:
+        app: the application
+
+    Returns:
+        OpenAPI 3.1 document
+    """
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary="What it takes to train a large language model.",
+        description=DESCRIPTION,
+        routes=app.routes,
+        tags=[{"name": name, "description": meaning} for name, meaning in TAGS.items()],
+        servers=[{"url": "/", "description": "This service."}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    schemas = document.get("components", {}).get("schemas", {})
+    own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
+    document["components"] = {
+        "schemas": dict(sorted((own | component_schemas()).items())),
+        "parameters": component_parameters(),
+        "responses": {"Problem": PROBLEM_RESPONSE},
+    }
+    document["security"] = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            statuses = (*REFUSALS[method], *(("404",) if "{" in path else ()))
+            operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in statuses}
+    return document

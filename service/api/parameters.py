@@ -1,0 +1,45 @@
+"""The query parameters of the contract: the flat form, in which each field of the nouns is one parameter."""
+
+from typing import Any
+
+from service.workflows.flat import FlatField, flat_fields
+
+Schema = dict[str, Any]
+
+TYPES: dict[str, Schema] = {
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "truth": {"type": "boolean"},
+    "text": {"type": "string"},
+}
+
+EXPLAIN: Schema = {
+    "name": "explain",
+    "in": "query",
+    "description": "Add the equation, the inputs and the source of each headline number.",
+    "schema": {"type": "boolean", "default": False},
+}
+
+
+def component_parameters() -> dict[str, Schema]:
+    """Every query parameter of the estimating routes.
+
+    Returns:
+        OpenAPI parameters by component name
+    """
+    return {"explain": EXPLAIN} | {name: _parameter(field) for name, field in flat_fields().items()}
+
+
+def flat_references() -> list[Schema]:
+    """References to the parameters of the flat form, for one operation.
+
+    Returns:
+        OpenAPI references
+    """
+    return [{"$ref": f"#/components/parameters/{name}"} for name in component_parameters()]
+
+
+def _parameter(field: FlatField) -> Schema:
+    one = TYPES[field.form] | ({"enum": list(field.choices)} if field.choices else {})
+    schema = {"type": "array", "items": one} if field.is_list else one
+    return {"name": field.name, "in": "query", "description": field.meaning, "schema": schema}

@@ -1,0 +1,199 @@
+"""How the API says no: every error is a small RFC 9457 problem document that names the field and the fix.
+
+A problem document never repeats what the caller sent, holds at most 20 errors and at most 16 KiB.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+
+from service.errors import NotFound, Problem, Refused, TraincostError
+from service.workflows.flat import flat_name
+
+MEDIA_TYPE = "application/problem+json"
+MOST_ERRORS = 20
+MOST_BYTES = 16 * 1024
+LONGEST_TEXT = 1_000
+"""Characters kept of one message or fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of problem: its HTTP status and what it is called."""
+
+    status: int
+    title: str
+
+
+KINDS: Mapping[str, Kind] = {
+    "not_json": Kind(400, "The body is not a JSON object"),
+    "not_found": Kind(404, "There is nothing at this path"),
+    "method_not_allowed": Kind(405, "This path does not take this method"),
+    "body_timeout": Kind(408, "The body did not arrive in time"),
+    "body_too_large": Kind(413, "The body is too large"),
+    "unsupported_media_type": Kind(415, "The body is of an unsupported media type"),
+    "refused": Kind(422, "The question cannot be answered as asked"),
+    "internal_error": Kind(500, "The service failed to answer"),
+    "not_ready": Kind(503, "The service cannot reach its database"),
+}
+"""Every kind by its stable code; `type` of a document is `/docs#` and the code."""
+
+CODE_OF_STATUS = {kind.status: code for code, kind in KINDS.items()}
+
+
+class ApiError(TraincostError):
+    """A request fails for a reason of HTTP's, not of the question's."""
+
+    def __init__(self, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+        self.headers = headers or {}
+
+
+class WrongParameter(Refused):
+    """A query parameter is wrong, whatever the method."""
+
+
+def problem_response(
+    scope: Mapping[str, Any], code: str, detail: str, *, errors: Sequence[dict[str, str]] = (), headers: Any = None
+) -> Response:
+    """The problem document of one failed request.
+
+    Args:
+        scope: ASGI scope of the request; it holds the request's id
+        code: one of KINDS
+        detail: what went wrong this time
+        errors: one entry for each thing to mend
+        headers: headers to add, e.g. Allow
+
+    Returns:
+        the response
+    """
+    kind = KINDS[code]
+    document = {
+        "type": f"/docs#{code}",
+        "title": kind.title,
+        "status": kind.status,
+        "code": code,
+        "detail": detail[:LONGEST_TEXT],
+        "request_id": scope.get("state", {}).get("request_id", ""),
+        "errors": list(errors[:MOST_ERRORS]),
+    }
+    while len(content := to_json(document)) > MOST_BYTES:
+        document["errors"].pop()
+    return Response(content, status_code=kind.status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def on_api_error(request: Request, error: ApiError) -> Response:
+    """Problem document of a request that HTTP itself refuses.
+
+    Args:
+        request: the request
+        error: why
+
+    Returns:
+        the response
+    """
+    return problem_response(request.scope, error.code, error.detail, headers=error.headers)
+
+
+def on_refused(request: Request, error: Refused) -> Response:
+    """Problem document of a question that cannot be answered as asked.
+
+    Args:
+        request: the request
+        error: the things to mend
+
+    Returns:
+        the response, status 422
+    """
+    first, *others = error.problems
+    detail = f"{first.message}; {first.fix}" + (f" (and {len(others)} more)" if others else "")
+    place = _parameter if request.method == "GET" or isinstance(error, WrongParameter) else _pointer
+    return problem_response(request.scope, "refused", detail, errors=[place(p) | _said(p) for p in error.problems])
+
+
+def on_not_found(request: Request, error: NotFound) -> Response:
+    """Problem document of a resource that does not exist.
+
+    Args:
+        request: the request
+        error: which resource
+
+    Returns:
+        the response, status 404
+    """
+    return problem_response(request.scope, "not_found", str(error))
+
+
+def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
+    """Problem document of path or query parameters that FastAPI refuses.
+
+    Args:
+        request: the request
+        error: FastAPI's findings
+
+    Returns:
+        the response, status 422
+    """
+    problems = [
+        Problem(
+            field="" if finding["type"] == "extra_forbidden" else ".".join(map(str, finding["loc"][1:])),
+            code=finding["type"],
+            message=finding["msg"],
+            fix="see the parameter's schema in /openapi.json",
+        )
+        for finding in error.errors()
+    ]
+    return on_refused(request, WrongParameter(*problems))
+
+
+def on_http_exception(request: Request, error: HTTPException) -> Response:
+    """Problem document of what the router refuses: an unknown path, a method the path does not take.
+
+    Args:
+        request: the request
+        error: the router's refusal
+
+    Returns:
+        the response; an OPTIONS request gets 204 and the methods instead
+    """
+    if error.status_code != 405:
+        code = CODE_OF_STATUS.get(error.status_code, "internal_error")
+        return problem_response(request.scope, code, KINDS[code].title, headers=error.headers)
+    allow = {"Allow": ", ".join(_allowed_methods(request))}
+    if request.method == "OPTIONS":
+        return Response(status_code=204, headers=allow)
+    return problem_response(request.scope, "method_not_allowed", f"use {allow['Allow']}", headers=allow)
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    routes = request.app.router.routes
+    taken = {
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if any(route.matches({**request.scope, "method": method})[0].name == "FULL" for route in routes)
+    }
+    return sorted(taken | {"OPTIONS"} | ({"HEAD"} if "GET" in taken else set()))
+
+
+def _pointer(problem: Problem) -> dict[str, str]:
+    """RFC 6901 pointer of a dotted path; the whole body is the empty pointer."""
+    steps = problem.field.split(".") if problem.field else []
+    return {"pointer": "".join(f"/{step}" for step in steps)}
+
+
+def _parameter(problem: Problem) -> dict[str, str]:
+    """Query parameter of a field, which the flat form calls by a name of its own."""
+    return {"parameter": flat_name(problem.field)} if problem.field else {}
+
+
+def _said(problem: Problem) -> dict[str, str]:
+    return {"code": problem.code, "message": problem.message[:LONGEST_TEXT], "fix": problem.fix[:LONGEST_TEXT]}

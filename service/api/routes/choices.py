@@ -1,0 +1,15 @@
+"""GET /v1/choices: every name that a field takes, what it means, and where that comes from."""
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from service.estimator import choices
+from service.workflows.wire import to_bytes
+
+router = APIRouter(tags=["choices"])
+
+
+@router.get("/v1/choices", operation_id="listChoices", summary="Every enumeration, with its source")
+async def list_choices() -> Response:
+    """The names that each field takes."""
+    return Response(to_bytes(choices()), media_type="application/json")

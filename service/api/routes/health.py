@@ -1,0 +1,23 @@
+"""Is the process alive, and can it do its work?"""
+
+from fastapi import APIRouter, Request
+
+from service.api.problems import ApiError
+from service.store.engine import is_reachable
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", operation_id="getHealth", summary="The process is alive")
+async def health() -> dict[str, str]:
+    """Answer as long as the process can answer anything."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", operation_id="getReadiness", summary="The database can be reached")
+def readiness(request: Request) -> dict[str, str]:
+    """Answer once the database answers; 503 until then."""
+    engine = request.app.state.engine
+    if engine is None or not is_reachable(engine):
+        raise ApiError("not_ready", "the database does not answer", {"Retry-After": "5"})
+    return {"status": "ready"}

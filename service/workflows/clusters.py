@@ -1,0 +1,81 @@
+"""Which GPUs are meant: a cluster preset, a preset with changes, or a number of GPUs of one type?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Interval
+
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused
+from service.estimator.gpu import Gpu
+from service.estimator.noun import STRICT
+from service.estimator.question import Cluster
+from service.workflows.nouns import not_an_object, read_name, read_noun, spelled
+from service.workflows.reading import Read, assumed
+
+CLUSTER_FIELDS = tuple(f.name for f in fields(Cluster))
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A cluster with the facts of its GPU."""
+
+    cluster: Cluster
+    """How many GPUs, and how they are wired."""
+    gpu: Gpu
+    """What one of them can do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """The size of a cluster preset, counted in nodes."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    nodes: Annotated[int, Interval(ge=1, le=1 << 20)]
+    """Nodes in all; gpus is nodes x gpus_per_node."""
+
+
+def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
+    """The cluster that a request means, with the facts of its GPU.
+
+    Args:
+        value: preset name, {"preset": ..., "nodes": ..., changes}, or an inline Cluster
+        catalogue: the presets and the GPUs
+
+    Returns:
+        cluster and GPU, and what was assumed
+
+    Raises:
+        Refused: an unknown name or a wrong value
+    """
+    if isinstance(value, str):
+        found = catalogue.find_cluster(value, "cluster")
+        return _with_gpu(found.row.cluster, catalogue, assumed(found))
+    if not isinstance(value, Mapping):
+        raise Refused(not_an_object("cluster", ["preset", "nodes", *CLUSTER_FIELDS]))
+    if "preset" not in value:
+        return _with_gpu(read_noun(Cluster, value, "cluster"), catalogue, ())
+    found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
+    changes = {name: item for name, item in value.items() if name not in {"preset", "nodes"}}
+    cluster = read_noun(Cluster, {**spelled(found.row.cluster), **changes}, "cluster", beside=("preset", "nodes"))
+    if "nodes" in value:
+        cluster = _of_nodes(cluster, value)
+    return _with_gpu(cluster, catalogue, assumed(found))
+
+
+def _of_nodes(cluster: Cluster, value: Mapping[str, Any]) -> Cluster:
+    nodes = read_noun(Nodes, {"nodes": value["nodes"]}, "cluster").nodes
+    gpus = nodes * cluster.gpus_per_node
+    if "gpus" in value and gpus != cluster.gpus:
+        message = f"{nodes} nodes of {cluster.gpus_per_node} GPUs are {gpus} GPUs, but gpus says {cluster.gpus}"
+        fix = "leave nodes or gpus out"
+        raise Refused(Problem(field="cluster.nodes", code="nodes_contradict_gpus", message=message, fix=fix))
+    return read_noun(Cluster, {**spelled(cluster), "gpus": gpus}, "cluster")
+
+
+def _with_gpu(cluster: Cluster, catalogue: Catalogue, assumptions: tuple[str, ...]) -> Read[Machine]:
+    found = catalogue.find_gpu(cluster.gpu, "cluster.gpu")
+    machine = Machine(replace(cluster, gpu=found.row.slug), found.row.gpu)
+    return Read(machine, (*assumptions, *assumed(found)))

@@ -1,0 +1,176 @@
+"""What does this training job take? The answer to a question, whole or in part, with what it rests on."""
+
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from typing import Any, ClassVar, TypeVar
+
+from service.catalogue import Catalogue
+from service.estimator import FORMULAS_VERSION, estimate
+from service.estimator.answer import Flop, Memory, Parameters, Step, Totals, Verdict
+from service.estimator.explain import Explanation, explanations
+from service.estimator.question import Question
+from service.workflows.questions import Asked
+from service.workflows.wire import to_bytes
+
+DIGEST_CHARACTERS = 32
+
+SPOKEN: dict[str, Any] = {"use_attribute_docstrings": True}
+"""pydantic takes the contract's descriptions from the docstrings below each field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What an answer rests on: the same question under the same versions is the same answer."""
+
+    formulas: str
+    """Version of the formulas."""
+    catalogue: str
+    """Digest of the catalogue's facts."""
+    calibration: str | None
+    """Calibration that corrected the predictions; null where none did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What every answer says beside its numbers."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """est_ and a digest of the resolved question and the versions."""
+    resolved: Question
+    """The question with names looked up and every default filled."""
+    assumptions: tuple[str, ...]
+    """What was assumed."""
+    warnings: tuple[str, ...]
+    """What to look at."""
+    versions: Versions
+    """What the answer rests on."""
+    explain: tuple[Explanation, ...] | None
+    """Equation, inputs and source of each headline number; null unless asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAnswer(Grounds):
+    """Whether one configuration fits, and what its bytes are."""
+
+    verdict: Verdict
+    """Does it fit?"""
+    memory: Memory
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlopAnswer(Grounds):
+    """The operations of one configuration."""
+
+    parameters: Parameters
+    """Parameter counts, which the conventions multiply."""
+    flop: Flop
+    """Operations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHoursAnswer(Grounds):
+    """How long one configuration takes and what that costs."""
+
+    verdict: Verdict
+    """Does it fit? Hours of a job that does not are hypothetical."""
+    step: Step
+    """Seconds of one optimizer step."""
+    totals: Totals | None
+    """The whole run; null without training_tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Grounds):
+    """Everything about one configuration."""
+
+    verdict: Verdict
+    """Does it fit?"""
+    parameters: Parameters
+    """Parameter counts."""
+    memory: Memory
+    """Bytes."""
+    flop: Flop
+    """Operations."""
+    step: Step
+    """Seconds of one optimizer step."""
+    totals: Totals | None
+    """The whole run; null without training_tokens."""
+
+
+Part = TypeVar("Part", MemoryAnswer, FlopAnswer, GpuHoursAnswer)
+
+
+def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answer:
+    """Everything about one configuration.
+
+    Args:
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+        explain: add the equation, the inputs and the source of each headline number
+
+    Returns:
+        the answer
+
+    Raises:
+        Refused: the estimator's rules refuse the question
+    """
+    found = estimate(asked.question)
+    versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
+    digest = sha256(to_bytes([found.resolved, versions])).hexdigest()[:DIGEST_CHARACTERS]
+    return Answer(
+        id=f"est_{digest}",
+        resolved=found.resolved,
+        verdict=found.verdict,
+        parameters=found.parameters,
+        memory=found.memory,
+        flop=found.flop,
+        step=found.step,
+        totals=found.totals,
+        assumptions=(*asked.assumptions, *found.assumptions),
+        warnings=(*asked.warnings, *found.warnings),
+        versions=versions,
+        explain=explanations(asked.question, found) if explain else None,
+    )
+
+
+def memory_part(whole: Answer) -> MemoryAnswer:
+    """Whether a configuration fits, and what its bytes are.
+
+    Args:
+        whole: everything about it
+
+    Returns:
+        that part
+    """
+    return _part(MemoryAnswer, whole)
+
+
+def flop_part(whole: Answer) -> FlopAnswer:
+    """The operations of a configuration.
+
+    Args:
+        whole: everything about it
+
+    Returns:
+        that part
+    """
+    return _part(FlopAnswer, whole)
+
+
+def gpu_hours_part(whole: Answer) -> GpuHoursAnswer:
+    """How long a configuration takes and what that costs.
+
+    Args:
+        whole: everything about it
+
+    Returns:
+        that part
+    """
+    return _part(GpuHoursAnswer, whole)
+
+
+def _part(kind: type[Part], whole: Answer) -> Part:
+    return kind(**{f.name: getattr(whole, f.name) for f in fields(kind)})

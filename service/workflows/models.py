@@ -1,0 +1,65 @@
+"""Which model is meant: a name of the catalogue, a preset with changes, a Hugging Face config, or the model itself?"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from service.catalogue import Catalogue
+from service.catalogue.huggingface import import_config
+from service.errors import Problem, Refused
+from service.estimator.question import Model
+from service.workflows.nouns import not_an_object, read_name, read_noun, spelled, unknown_field
+from service.workflows.reading import Read, assumed
+
+MODEL_FIELDS = tuple(f.name for f in fields(Model))
+
+
+def read_model(value: object, catalogue: Catalogue) -> Read[Model]:
+    """The model that a request means.
+
+    Args:
+        value: preset name, {"preset": ..., changes}, {"hf_config": {...}}, or an inline Model
+        catalogue: the presets
+
+    Returns:
+        the model and what was assumed
+
+    Raises:
+        Refused: an unknown name, a preset that cannot be estimated, or a wrong value
+    """
+    if isinstance(value, str):
+        return _preset(value, catalogue, "model")
+    if not isinstance(value, Mapping):
+        raise Refused(not_an_object("model", ["preset", "hf_config", *MODEL_FIELDS]))
+    if "hf_config" in value:
+        return _imported(value)
+    if "preset" in value:
+        return _changed_preset(value, catalogue)
+    return Read(read_noun(Model, value, "model"))
+
+
+def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
+    found = catalogue.find_model(name, field)
+    if found.row.model is None:
+        message = f"this model cannot be estimated: {found.row.not_estimated}"
+        fix = "choose another preset (GET /v1/models), or give the model inline"
+        raise Refused(Problem(field=field, code="not_estimable", message=message, fix=fix))
+    return Read(found.row.model, assumed(found))
+
+
+def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Read[Model]:
+    preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
+    changes = {name: item for name, item in value.items() if name != "preset"}
+    return Read(read_noun(Model, {**spelled(preset.noun), **changes}, "model"), preset.assumptions)
+
+
+def _imported(value: Mapping[str, Any]) -> Read[Model]:
+    if len(value) > 1:
+        beside = next(name for name in value if name != "hf_config")
+        raise Refused(unknown_field("model", beside, {"hf_config"}))
+    config = value["hf_config"]
+    if not isinstance(config, Mapping):
+        raise Refused(not_an_object("model.hf_config", ["model_type", "hidden_size", "num_hidden_layers"]))
+    imported = import_config(config)
+    checked = read_noun(Model, spelled(imported.model), "model.hf_config")
+    return Read(checked, imported.assumptions, imported.warnings)

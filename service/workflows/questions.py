@@ -1,0 +1,107 @@
+"""What exactly is asked: a request body, with names and presets, becomes a Question of plain facts.
+
+Every part of the body is read before anything is refused, so one answer names all that is to be mended.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused
+from service.estimator.question import Cluster, Layout, Model, Price, Question, Recipe, Recompute
+from service.workflows.clusters import Nodes, read_cluster
+from service.workflows.models import read_model
+from service.workflows.nouns import not_an_object, read_noun, unknown_field
+from service.workflows.prices import CataloguePrice, read_price
+from service.workflows.reading import Read
+
+PARTS = ("model", "recipe", "layout", "cluster", "price")
+
+EXAMPLES = {
+    "model": '"llama-3.1-8b"',
+    "cluster": '{"gpu": "h100-sxm5-80gb", "gpus": 8}',
+}
+"""What the parts without a default may look like."""
+
+NOUNS = (Model, Recipe, Recompute, Layout, Cluster, Nodes, Price, CataloguePrice)
+
+FIELD_NAMES = frozenset((*PARTS, "preset", "hf_config", *(f.name for noun in NOUNS for f in fields(noun))))
+"""Every name that a request body may hold, at any depth."""
+
+Noun = TypeVar("Noun")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as understood, and what had to be assumed to understand it."""
+
+    question: Question
+    """The question, names replaced by facts; defaults that depend on other fields are still open."""
+    assumptions: tuple[str, ...]
+    """What was assumed while reading it."""
+    warnings: tuple[str, ...]
+    """What the caller should look at."""
+
+
+def read_question(body: Mapping[str, Any], catalogue: Catalogue) -> Asked:
+    """The question that a request body asks.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: models, GPUs, clusters and prices that names refer to
+
+    Returns:
+        the question with what was assumed
+
+    Raises:
+        Refused: every unknown field, wrong value and unknown name of the body
+    """
+    if not isinstance(body, Mapping):
+        raise Refused(not_an_object("", list(PARTS)))
+    collected = _Collected([unknown_field("", name, set(PARTS)) for name in body if name not in PARTS])
+    model = collected.read(lambda: read_model(_needed(body, "model"), catalogue))
+    recipe = collected.read(lambda: Read(read_noun(Recipe, _or_empty(body.get("recipe")), "recipe")))
+    layout = collected.read(lambda: Read(read_noun(Layout, _or_empty(body.get("layout")), "layout")))
+    machine = collected.read(lambda: read_cluster(_needed(body, "cluster"), catalogue))
+    gpu = None if machine is None else machine.gpu.slug
+    price = collected.read(lambda: read_price(body.get("price"), gpu, catalogue))
+    if model is None or recipe is None or layout is None or machine is None or collected.problems:
+        raise Refused(*collected.problems)
+    return Asked(
+        Question(model=model, recipe=recipe, layout=layout, cluster=machine.cluster, gpu=machine.gpu, price=price),
+        tuple(collected.assumptions),
+        tuple(collected.warnings),
+    )
+
+
+class _Collected:
+    """What the parts of a body yield while they are read one after another."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+        self.assumptions: list[str] = []
+        self.warnings: list[str] = []
+
+    def read(self, part: Callable[[], Read[Noun]]) -> Noun | None:
+        """The noun of one part, or None where it is refused."""
+        try:
+            found = part()
+        except Refused as refused:
+            self.problems.extend(refused.problems)
+            return None
+        self.assumptions.extend(found.assumptions)
+        self.warnings.extend(found.warnings)
+        return found.noun
+
+
+def _or_empty(part: object) -> object:
+    """An absent recipe or layout is one without fields: the refusal then names the field that is missing."""
+    return {} if part is None else part
+
+
+def _needed(body: Mapping[str, Any], name: str) -> object:
+    if body.get(name) is not None:
+        return body[name]
+    message = f"{name} is missing; it has no default, because every number depends on it"
+    raise Refused(Problem(field=name, code="required", message=message, fix=f"give {name}, e.g. {EXAMPLES[name]}"))
