@@ -1,0 +1,142 @@
+"""Which unit does a name carry, which other units say the same, and how does a person read the number?
+
+The suffix of a name is its unit, in base units: `step_seconds`, `usable_bytes`, `total_flop`. This
+table is the one place that knows the suffixes, and the units a caller may ask for instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+GB = 1e9
+"""Bytes of a decimal gigabyte."""
+GIB = 2.0**30
+"""Bytes of a binary gibibyte."""
+SECONDS_PER_HOUR = 3_600.0
+SECONDS_PER_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """What a quantity measures: the unit of its name, and the units that measure the same."""
+
+    base: str
+    """Unit of the suffix."""
+    scales: Mapping[str, float]
+    """Base units in one of each unit."""
+    ladder: tuple[str, ...] = ()
+    """Units that a person reads, smallest first; the base alone where empty."""
+
+
+def _prefixed(symbol: str, prefixes: str) -> dict[str, float]:
+    """A symbol under decimal prefixes; the first step is 1e3."""
+    return {prefix + symbol: 1e3**power for power, prefix in enumerate(prefixes, start=1)}
+
+
+_BINARY = {f"{prefix}iB": 2.0 ** (10 * power) for power, prefix in enumerate("KMGTP", start=1)}
+
+BYTES = Dimension("B", {"B": 1.0, **_prefixed("B", "kMGTP"), **_BINARY}, ("B", "KiB", "MiB", "GiB", "TiB"))
+BYTE_RATE = Dimension("B/s", {f"{name}/s": scale for name, scale in BYTES.scales.items()}, ("B/s", "MB/s", "GB/s"))
+FLOP = Dimension(
+    "FLOP",
+    {"FLOP": 1.0, **_prefixed("FLOP", "kMGTPEZY"), "PFLOP-day": 1e15 * SECONDS_PER_DAY},
+    ("FLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP", "YFLOP"),
+)
+FLOP_RATE = Dimension(
+    "FLOP/s", {"FLOP/s": 1.0, **_prefixed("FLOP/s", "kMGTPE")}, ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s")
+)
+SECONDS = Dimension(
+    "s",
+    {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": SECONDS_PER_HOUR, "d": SECONDS_PER_DAY},
+    ("us", "ms", "s", "min", "h", "d"),
+)
+DAYS = Dimension("d", {name: scale / SECONDS_PER_DAY for name, scale in SECONDS.scales.items()})
+GPU_HOURS = Dimension("GPU-h", {"GPU-h": 1.0, "GPU-d": 24.0, "h": 1.0, "d": 24.0})
+PFLOP_DAYS = Dimension("PFLOP-day", {name: scale / FLOP.scales["PFLOP-day"] for name, scale in FLOP.scales.items()})
+COUNT = Dimension("1", {"1": 1.0, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12})
+TOKENS = Dimension("tokens", {"tokens": 1.0, **{k: v for k, v in COUNT.scales.items() if k != "1"}})
+TOKEN_RATE = Dimension("tokens/s", {"tokens/s": 1.0, "tokens/h": 1 / SECONDS_PER_HOUR, "tokens/d": 1 / SECONDS_PER_DAY})
+USD = Dimension("USD", {"USD": 1.0, **_prefixed("USD", "kM")})
+USD_RATE = Dimension("USD/GPU-h", {"USD/GPU-h": 1.0, "USD/GPU-d": 1 / 24.0})
+FRACTION = Dimension("1", {"1": 1.0, "%": 0.01, "percent": 0.01})
+WATTS = Dimension("W", {"W": 1.0, **_prefixed("W", "kM")}, ("W", "kW", "MW"))
+ENERGY = Dimension("kWh", {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6, "J": 1 / 3.6e6, "MJ": 1 / 3.6}, ("kWh", "MWh", "GWh"))
+CARBON = Dimension("kg", {"kg": 1.0, "t": 1e3}, ("kg", "t"))
+
+DIMENSIONS: Mapping[str, Dimension] = {
+    "tokens_per_s_per_gpu": TOKEN_RATE,
+    "usd_per_gpu_hour": USD_RATE,
+    "bytes_per_s": BYTE_RATE,
+    "flop_per_s": FLOP_RATE,
+    "pflop_days": PFLOP_DAYS,
+    "gpu_hours": GPU_HOURS,
+    "kg_co2e": CARBON,
+    "fraction": FRACTION,
+    "seconds": SECONDS,
+    "tokens": TOKENS,
+    "bytes": BYTES,
+    "watts": WATTS,
+    "days": DAYS,
+    "flop": FLOP,
+    "usd": USD,
+    "kwh": ENERGY,
+}
+"""Dimension of each suffix; a suffix that ends another stands after it."""
+
+UNITS = frozenset(unit for dimension in (COUNT, *DIMENSIONS.values()) for unit in dimension.scales)
+"""Every unit that anything can be asked in."""
+
+
+def dimension_of(path: Sequence[str]) -> Dimension:
+    """What a value measures, by the nearest name on its path that ends in a unit.
+
+    >>> dimension_of(["totals", "gpu_hours", "low"]).base
+    'GPU-h'
+
+    Args:
+        path: names that lead to the value, outermost first
+
+    Returns:
+        its dimension; a plain count where no name carries a unit
+    """
+    for name in reversed(path):
+        for suffix, dimension in DIMENSIONS.items():
+            if name == suffix or name.endswith(f"_{suffix}"):
+                return dimension
+    return COUNT
+
+
+def said(value: float, dimension: Dimension) -> str:
+    """A quantity as a person reads it: four digits, in the largest unit that leaves a whole part.
+
+    >>> said(61.25 * 2**30, BYTES), said(0.0021, SECONDS), said(7.2e23, FLOP)
+    ('61.25 GiB', '2.1 ms', '720 ZFLOP')
+
+    Args:
+        value: amount [base unit of the dimension]
+        dimension: what it measures
+
+    Returns:
+        number and unit
+    """
+    ladder = dimension.ladder or (dimension.base,)
+    reached = [unit for unit in ladder if abs(value) >= dimension.scales[unit]]
+    unit = reached[-1] if reached else ladder[0] if value else dimension.base
+    text = readable(value / dimension.scales[unit])
+    return text if unit == "1" else f"{text} {unit}"
+
+
+def readable(value: float) -> str:
+    """A number as a person reads it: at least four digits, thousands set apart.
+
+    >>> readable(1234567.8), readable(0.42371), readable(80)
+    ('1,234,568', '0.4237', '80')
+
+    Args:
+        value: any finite number
+
+    Returns:
+        its digits; powers of ten only beyond 1e15 and below 1e-4
+    """
+    if value and not 1e-4 <= abs(value) < 1e15:
+        return f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

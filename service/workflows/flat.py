@@ -1,0 +1,211 @@
+"""How does a query string or a command line ask a question? In its flat form: each field of the nouns by its own name.
+
+The fields are read off the dataclasses themselves, so a new field of a noun is a new parameter of
+every GET route, every cell and the command line. `model` and `cluster` name presets; fields of a
+model or a cluster given beside them change the preset.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from service.errors import Problem, Refused
+from service.estimator.question import Cluster, Layout, Model, Price, Recipe
+from service.workflows.clusters import Nodes
+from service.workflows.flat_values import DecimalMark, Form, read_value
+from service.workflows.nouns import adapter_of, unknown_field
+from service.workflows.prices import CataloguePrice
+
+NOUNS: Sequence[tuple[str, type]] = (
+    ("model", Model),
+    ("recipe", Recipe),
+    ("layout", Layout),
+    ("cluster", Cluster),
+    ("cluster", Nodes),
+    ("price", Price),
+    ("price", CataloguePrice),
+)
+"""Each noun, and the part of the nested body that its fields go to."""
+
+PRESETS = {
+    "model": "Name of the model; model fields given beside it change the preset.",
+    "cluster": "Name of a cluster preset; cluster fields given beside it change the preset.",
+}
+"""Parts that a name alone can stand for."""
+
+ALIASES = {
+    "tp": "tensor",
+    "pp": "pipeline",
+    "cp": "context",
+    "ep": "expert",
+    "dp": "data",
+    "mbs": "micro_batch",
+    "gbs": "global_batch",
+    "seq": "sequence_length",
+}
+"""Short names that people type, and the fields they stand for."""
+
+FORMS: Mapping[type, Form] = {int: "integer", float: "number", bool: "truth", str: "text"}
+
+NAMING = {"preset", "granularity"}
+"""Fields that name the whole of which they are a part."""
+
+LIST_MARK = ";"
+MOST_PARAMETERS = 4_096
+"""A question has some hundred; a list of 2,048 layers may be given as repeated keys."""
+
+TOO_MANY = Problem(
+    field="", code="too_many", message=f"more than {MOST_PARAMETERS} parameters are given", fix="give each field once"
+)
+NODES_OF_WHAT = Problem(
+    field="nodes",
+    code="nodes_without_cluster",
+    message="nodes counts the nodes of a cluster preset, and no cluster is named",
+    fix="give cluster, or give gpus (nodes x GPUs of one node) instead of nodes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatField:
+    """One parameter of the flat form."""
+
+    name: str
+    """Name of the parameter."""
+    path: tuple[str, ...]
+    """Where its value goes in the nested body."""
+    meaning: str
+    """What it says."""
+    form: Form = "text"
+    """How one value is spelled."""
+    choices: tuple[str, ...] = ()
+    """The values it takes; empty where they are not a closed list."""
+    is_list: bool = False
+    """Takes several values: the key repeated, or semicolons between them."""
+
+
+def body_of_flat(parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".") -> dict[str, Any]:
+    """The nested body that a flat question stands for.
+
+    Args:
+        parameters: names and texts as they were given, in order
+        decimal_mark: what stands before the decimals of a number
+
+    Returns:
+        body for `read_question`, which checks names and ranges
+
+    Raises:
+        Refused: an unknown or repeated parameter, or a text that does not spell a value of its field
+    """
+    texts, problems = _collected(parameters)
+    body: dict[str, Any] = {"recipe": {}}
+    for name, given in texts.items():
+        field = flat_fields()[name]
+        try:
+            _put(body, field.path, _value(field, given, decimal_mark))
+        except Refused as refused:
+            problems.extend(refused.problems)
+    if "nodes" in texts and "cluster" not in texts:
+        problems.append(NODES_OF_WHAT)
+    if problems:
+        raise Refused(*problems)
+    return {part: _shortest(value) for part, value in body.items()}
+
+
+@cache
+def flat_fields() -> Mapping[str, FlatField]:
+    """Every parameter of the flat form.
+
+    Returns:
+        the parameters by name, in the order of the nouns
+    """
+    presets = [FlatField(name=part, path=(part, "preset"), meaning=meaning) for part, meaning in PRESETS.items()]
+    found = presets + [field for part, noun in NOUNS for field in _fields_of(noun, (part,))]
+    return {field.name: field for field in found}
+
+
+def flat_name(path: str) -> str:
+    """The parameter that a field of the nested body has in the flat form.
+
+    Args:
+        path: dotted path of the field, e.g. `recipe.recompute.layers`
+
+    Returns:
+        its parameter, e.g. `recompute_layers`; the path itself where it has none
+    """
+    steps = tuple(step for step in path.split(".") if not step.isdigit())
+    return next((field.name for field in flat_fields().values() if field.path == steps), path)
+
+
+def _fields_of(noun: type, path: tuple[str, ...]) -> list[FlatField]:
+    hints, described = get_type_hints(noun), adapter_of(noun).json_schema()["properties"]
+    found: list[FlatField] = []
+    for field in fields(noun):
+        meaning = described[field.name].get("description", "")
+        plain, inner = _alternatives(hints[field.name])
+        own = _field(field.name, (*path, field.name), meaning, plain)
+        found.extend([own] if inner is None else _with_noun(own, inner))
+    return found
+
+
+def _with_noun(own: FlatField, inner: type) -> list[FlatField]:
+    """A field that takes a name or a noun: the name is the noun's first field, the others follow with a prefix."""
+    first, *others = _fields_of(inner, own.path)
+    return [replace(own, path=first.path), *(replace(other, name=f"{own.name}_{other.name}") for other in others)]
+
+
+def _alternatives(hint: Any) -> tuple[Any, type | None]:
+    """The plain type that a field takes, and the noun that it takes instead."""
+    is_union = get_origin(hint) in {Union, UnionType}
+    options = [option for option in get_args(hint) if option is not NoneType] if is_union else [hint]
+    inner = next((option for option in options if isinstance(option, type) and is_dataclass(option)), None)
+    return next(option for option in options if option is not inner), inner
+
+
+def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatField:
+    is_list = get_origin(hint) is tuple
+    value = get_args(hint)[0] if is_list else hint
+    choices = get_args(value) if get_origin(value) is Literal else ()
+    form = FORMS[type(choices[0]) if choices else value]
+    return FlatField(
+        name=name, path=path, meaning=meaning, form=form, choices=tuple(map(str, choices)), is_list=is_list
+    )
+
+
+def _collected(parameters: Sequence[tuple[str, str]]) -> tuple[dict[str, list[str]], list[Problem]]:
+    """The texts of each known parameter, and what is wrong with the names."""
+    texts: dict[str, list[str]] = {}
+    problems = [TOO_MANY] if len(parameters) > MOST_PARAMETERS else []
+    for name, text in parameters[:MOST_PARAMETERS]:
+        known = ALIASES.get(name, name)
+        if known in flat_fields():
+            texts.setdefault(known, []).append(text)
+        else:
+            problems.append(unknown_field("", name, {*flat_fields(), *ALIASES}))
+    return texts, problems
+
+
+def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:
+    if field.is_list:
+        return [read_value(field.name, field.form, item, mark) for text in texts for item in text.split(LIST_MARK)]
+    if len(texts) > 1:
+        message = f"{field.name} is given {len(texts)} times, and takes one value"
+        raise Refused(Problem(field=field.name, code="repeated", message=message, fix="give it once"))
+    return read_value(field.name, field.form, texts[0], mark)
+
+
+def _put(body: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    *outer, last = path
+    for step in outer:
+        body = body.setdefault(step, {})
+    body[last] = value
+
+
+def _shortest(value: Any) -> Any:
+    """A name alone instead of an object that holds nothing else."""
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1 and (name := next(iter(value))) in NAMING:
+        return value[name]
+    return {name: _shortest(item) for name, item in value.items()}

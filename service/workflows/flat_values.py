@@ -1,0 +1,109 @@
+"""Does this text spell a whole number, a number, a truth or a name? Values of the flat form, strictly read.
+
+A spreadsheet joins a cell to a URL in its own locale, so `1.5` may arrive as `1,5`: a comma is refused
+with a hint, never guessed at, unless the caller said that commas stand before the decimals.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from math import isfinite
+from typing import Literal
+
+from service.errors import Problem, Refused
+
+Form = Literal["integer", "number", "truth", "text"]
+DecimalMark = Literal[".", ","]
+Value = int | float | bool | str
+
+NUMBER = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+ -]?[0-9]{1,4})?")
+"""A decimal number; a plus sign after the e may be a space, which is what `+` means in a query string."""
+
+LONGEST_NUMBER = 40
+"""Characters of one number; the longest double has 24."""
+
+LARGEST_EXPONENT = 40
+"""Powers of ten in a whole number, far beyond the bounds of any field."""
+
+TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+"""1 and 0 because a spreadsheet writes TRUE in the language of its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a form takes, in words, and the code of a text that is none."""
+
+    words: str
+    code: str
+    example: str = ""
+
+
+EXPECTED: Mapping[Form, Expected] = {
+    "integer": Expected("a whole number", "not_a_whole_number", ", e.g. 8 or 2e6"),
+    "number": Expected("a number", "not_a_number", ", e.g. 2.5 or 15e12"),
+    "truth": Expected("true or false", "not_true_or_false"),
+    "text": Expected("a name", "not_text"),
+}
+
+
+def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
+    """The value that a text of the flat form spells.
+
+    Args:
+        name: parameter, for the problem
+        form: what the parameter takes
+        text: what was given
+        mark: what stands before the decimals of a number
+
+    Returns:
+        the value, of the type that JSON would give it
+
+    Raises:
+        Refused: the text spells nothing of that form
+    """
+    expected = EXPECTED[form]
+    if not text:
+        raise Refused(_problem(name, "empty", f"{name} is empty", f"give {expected.words}, or leave {name} out"))
+    if form == "text":
+        return text
+    value = TRUTHS.get(text.lower()) if form == "truth" else _number(name, form, text, mark)
+    if value is None:
+        fix = f"give {expected.words}{expected.example}"
+        raise Refused(_problem(name, expected.code, f"{name} is not {expected.words}", fix))
+    return value
+
+
+def _number(name: str, form: Form, text: str, mark: DecimalMark) -> int | float | None:
+    other = "," if mark == "." else "."
+    if other in text:
+        raise Refused(_wrong_mark(name, mark))
+    plain = text.replace(",", ".")
+    if len(plain) > LONGEST_NUMBER or not NUMBER.fullmatch(plain):
+        return None
+    plain = plain.replace(" ", "+")
+    if form == "integer":
+        return _whole(plain)
+    number = float(plain)
+    return number if isfinite(number) else None
+
+
+def _whole(text: str) -> int | None:
+    """The whole number that a decimal number equals, if it equals one and is not absurdly large."""
+    number = Decimal(text)
+    if number.adjusted() > LARGEST_EXPONENT or number != number.to_integral_value():
+        return None
+    return int(number)
+
+
+def _wrong_mark(name: str, mark: DecimalMark) -> Problem:
+    if mark == ",":
+        message = f"{name} holds a point, but dec=, says that a comma stands before the decimals"
+        return _problem(name, "decimal_point", message, "write the number with a comma, or leave dec out")
+    message = f"{name} holds a comma; read as a mark between thousands it would be another number, so it is refused"
+    fix = "write decimals with a point and lists with ; between the values (under /v1/cell, dec=, takes decimal commas)"
+    return _problem(name, "decimal_comma", message, fix)
+
+
+def _problem(name: str, code: str, message: str, fix: str) -> Problem:
+    return Problem(field=name, code=code, message=message, fix=fix)

@@ -1,0 +1,165 @@
+"""A flat question is the nested one: every field by its own name, strictly typed, nothing ignored."""
+
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import Refused
+from service.estimator.question import Recompute
+from service.workflows.flat import ALIASES, NOUNS, PRESETS, body_of_flat, flat_fields, flat_name
+
+FIELD_NAMES = [field.name for _, noun in NOUNS for field in fields(noun)]
+EXAMPLE = {"integer": ("8", 8), "number": ("2.5", 2.5), "truth": ("true", True), "text": ("a-name", "a-name")}
+
+
+def codes(*parameters, **given_mark):
+    with pytest.raises(Refused) as refused:
+        body_of_flat(parameters, **given_mark)
+    return [(problem.field, problem.code) for problem in refused.value.problems]
+
+
+def test_field_names_are_unique_over_the_nouns():
+    every = [*FIELD_NAMES, *PRESETS, *ALIASES]
+    assert len(set(every)) == len(every)
+
+
+def test_every_field_of_every_noun_is_a_parameter():
+    inner = [f"recompute_{field.name}" for field in fields(Recompute) if field.name != "granularity"]
+    assert list(flat_fields()) == list(dict.fromkeys([*PRESETS, *flat_fields()]))
+    assert set(flat_fields()) == {*PRESETS, *FIELD_NAMES, *inner}
+    assert all(field.meaning for field in flat_fields().values())
+
+
+def test_aliases_stand_for_fields():
+    assert set(ALIASES.values()) <= set(FIELD_NAMES)
+
+
+@pytest.mark.parametrize("field", flat_fields().values(), ids=lambda field: field.name)
+def test_every_parameter_lands_at_its_path(field):
+    text, value = EXAMPLE[field.form]
+    beside = [("cluster", "dgx-h100")] if field.name == "nodes" else []
+    place = body_of_flat([(field.name, text), *beside])
+    for step in field.path:
+        place = place[step] if isinstance(place, dict) else place
+    assert place == ([value] if field.is_list else value)
+    assert flat_name(".".join(field.path)) == field.name
+
+
+def test_a_whole_question():
+    flat = [
+        ("model", "llama-3.1-70b"), ("num_hidden_layers", "12"), ("seq", "8192"), ("training_tokens", "15e12"),
+        ("tp", "8"), ("stage_layers", "3"), ("stage_layers", "4;5"), ("cluster", "dgx-h100"), ("nodes", "16"),
+        ("recompute", "full"), ("recompute_layers", "2"), ("sequence_parallel", "TRUE"), ("usd_per_gpu_hour", "2.5"),
+    ]  # fmt: skip
+    assert body_of_flat(flat) == {
+        "model": {"preset": "llama-3.1-70b", "num_hidden_layers": 12},
+        "recipe": {
+            "sequence_length": 8192,
+            "training_tokens": 15e12,
+            "recompute": {"granularity": "full", "layers": 2},
+        },
+        "layout": {"tensor": 8, "stage_layers": [3, 4, 5], "sequence_parallel": True},
+        "cluster": {"preset": "dgx-h100", "nodes": 16},
+        "price": {"usd_per_gpu_hour": 2.5},
+    }
+
+
+def test_a_name_alone_stays_a_name():
+    body = body_of_flat([("model", "gpt2-124m"), ("cluster", "dgx-h100"), ("recompute", "selective"), ("seq", "1024")])
+    assert body["model"] == "gpt2-124m"
+    assert body["cluster"] == "dgx-h100"
+    assert body["recipe"]["recompute"] == "selective"
+
+
+def test_a_missing_sequence_length_is_asked_for_by_its_own_name():
+    assert body_of_flat([("model", "gpt2-124m")]) == {"model": "gpt2-124m", "recipe": {}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("gpus", "1024", 1024), ("gpus", "1e3", 1000), ("gpus", "8.0", 8), ("global_batch_tokens", "4E 6", 4_000_000),
+        ("training_tokens", "15e12", 15e12), ("training_tokens", "1.5E+13", 15e12), ("usd_per_gpu_hour", ".5", 0.5),
+        ("usd_per_gpu_hour", "-1", -1.0), ("gated_mlp", "0", False), ("gated_mlp", "True", True),
+    ],
+)  # fmt: skip
+def test_values_are_read_by_their_fields_type(name, text, value):
+    part, key = flat_fields()[name].path
+    read = body_of_flat([(name, text)])[part][key]
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code"),
+    [
+        ("gpus", "8.5", "not_a_whole_number"), ("gpus", "1e-3", "not_a_whole_number"), ("gpus", "", "empty"),
+        ("gpus", "1e9999", "not_a_whole_number"), ("gpus", "8" * 41, "not_a_whole_number"),
+        ("gpus", "1_000", "not_a_whole_number"), ("gpus", " 8", "not_a_whole_number"),
+        ("gpus", "٨", "not_a_whole_number"),
+        ("gpus", "8\n", "not_a_whole_number"), ("gpus", "0x8", "not_a_whole_number"),
+        ("gpus", "NaN", "not_a_whole_number"),
+        ("training_tokens", "nan", "not_a_number"), ("training_tokens", "inf", "not_a_number"),
+        ("training_tokens", "1e999", "not_a_number"), ("usd_per_gpu_hour", "1,5", "decimal_comma"),
+        ("usd_per_gpu_hour", "1.234,5", "decimal_comma"), ("stage_layers", "8,8", "decimal_comma"),
+        ("stage_layers", "8;;8", "empty"), ("gated_mlp", "yes", "not_true_or_false"), ("model", "", "empty"),
+    ],
+)  # fmt: skip
+def test_what_spells_no_value_is_refused_by_name(name, text, code):
+    assert codes((name, text)) == [(name, code)]
+
+
+def test_a_decimal_comma_is_read_only_where_it_is_announced():
+    assert body_of_flat([("usd_per_gpu_hour", "1,5")], decimal_mark=",")["price"] == {"usd_per_gpu_hour": 1.5}
+    assert codes(("usd_per_gpu_hour", "1.5"), decimal_mark=",") == [("usd_per_gpu_hour", "decimal_point")]
+
+
+def test_a_field_given_twice_is_refused_under_any_of_its_names():
+    assert codes(("tp", "2"), ("tensor", "2")) == [("tensor", "repeated")]
+
+
+def test_an_unknown_parameter_names_the_nearest_and_is_not_repeated():
+    with pytest.raises(Refused) as refused:
+        body_of_flat([("sequence_lenght", "8192")])
+    (problem,) = refused.value.problems
+    assert problem.code == "unknown_field"
+    assert "sequence_length" in problem.fix
+    assert "lenght" not in str(problem)
+
+
+def test_nodes_need_a_cluster():
+    assert codes(("gpu", "h100"), ("nodes", "2")) == [("nodes", "nodes_without_cluster")]
+
+
+def test_all_problems_are_named_at_once():
+    assert codes(("tp", "x"), ("gpus", "1,5"), ("seq", "")) == [
+        ("tensor", "not_a_whole_number"), ("gpus", "decimal_comma"), ("sequence_length", "empty"),
+    ]  # fmt: skip
+
+
+def test_a_flood_of_parameters_is_refused():
+    assert ("", "too_many") in codes(*[("stage_layers", "1")] * 5_000)
+
+
+@given(st.integers(-(10**18), 10**18))
+def test_whole_numbers_round_trip(number):
+    assert body_of_flat([("gpus", str(number))])["cluster"]["gpus"] == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_round_trip_in_either_locale(number):
+    text = repr(number)
+    assert body_of_flat([("training_tokens", text)])["recipe"]["training_tokens"] == number
+    with_comma = body_of_flat([("training_tokens", text.replace(".", ","))], decimal_mark=",")
+    assert with_comma["recipe"]["training_tokens"] == number
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_the_reading_of_numbers(text):
+    try:
+        value = body_of_flat([("gpus", text)])["cluster"]["gpus"]
+    except Refused:
+        return
+    assert isinstance(value, int)
