@@ -1,0 +1,158 @@
+"""One formula serves plain numbers and columns: both give the same numbers, over random legal layouts."""
+
+from dataclasses import fields, replace
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+
+from service.errors import Refused
+from service.estimator.degrees import Degrees, degrees_of
+from service.estimator.job import job_of
+from service.estimator.memory import StageBytes, stage_bytes
+from service.estimator.parallelism.pipeline import in_flight
+from service.estimator.question import Cluster, Layout, Model, Question, Recipe
+from service.estimator.resolve import resolve, rules_of
+from service.estimator.samples import H100, LLAMA_3_8B
+from service.estimator.stages import stage_at
+from service.estimator.step_time import StepSeconds, step_seconds
+
+SPARSE = Model(
+    vocab_size=32000,
+    hidden_size=4096,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    intermediate_size=14336,
+    num_experts=16,
+    num_experts_per_tok=2,
+    moe_intermediate_size=2048,
+    shared_expert_intermediate_size=2048,
+    first_k_dense_replace=2,
+    mlp_layer_types=("dense", "sparse"),
+    layer_types=("sliding_attention", "sliding_attention", "full_attention"),
+    sliding_window=1024,
+)
+LATENT = Model(
+    vocab_size=129280,
+    hidden_size=2048,
+    num_hidden_layers=16,
+    num_attention_heads=16,
+    intermediate_size=8192,
+    kv_lora_rank=512,
+    qk_nope_head_dim=128,
+    qk_rope_head_dim=64,
+    v_head_dim=128,
+    tie_word_embeddings=True,
+)
+RECIPES = {
+    "plain": Recipe(sequence_length=4096, global_batch=256),
+    "selective": Recipe(sequence_length=4096, global_batch=256, recompute="selective", attention="eager"),
+    "full, factored": Recipe(sequence_length=8192, global_batch=256, recompute="full", optimizer="adafactor"),
+}
+GPUS = 64
+SIZES = (1, 2, 4, 8, 16)
+
+
+def legal_layouts(model: Model, recipe: Recipe, wanted: int) -> list[Question]:
+    """Random questions that break no rule, every axis and ZeRO stage among them."""
+    random = Random(11)  # noqa: S311 - the same layouts every time
+    axes = list(product(SIZES, SIZES, SIZES, (1, 2), (1, 2, 4), (0, 1, 2, 3), (1, 2, 4)))
+    found: list[Question] = []
+    for tensor, context, pipeline, virtual, expert, zero, micro in random.sample(axes, len(axes)):
+        layout = Layout(
+            tensor=tensor,
+            context=context,
+            pipeline=pipeline,
+            virtual_pipeline=virtual,
+            expert=expert,
+            zero_stage=zero,  # type: ignore[arg-type]
+        )
+        asked = Question(
+            model=model,
+            recipe=replace(recipe, micro_batch=micro),
+            layout=layout,
+            cluster=Cluster(gpu=H100.slug, gpus=GPUS),
+            gpu=H100,
+        )
+        try:
+            found.append(resolve(asked).question)
+        except Refused:
+            continue
+        if len(found) == wanted:
+            break
+    return found
+
+
+def columns_of(questions: list[Question]) -> Degrees:
+    """The degrees of many layouts, one float64 column a field."""
+    rows = [degrees_of(question.recipe, question.layout) for question in questions]
+    return Degrees(
+        **{field.name: np.array([float(getattr(row, field.name)) for row in rows]) for field in fields(Degrees)}
+    )
+
+
+def same(column: object, index: int, one: object) -> bool:
+    """Whether a column's entry is the number that the single path gave, to the last bit."""
+    entry = column[index] if isinstance(column, np.ndarray) else column
+    return float(entry) == float(one)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+@pytest.mark.parametrize("model", [LLAMA_3_8B, SPARSE, LATENT], ids=["dense", "sparse", "latent"])
+def test_single_and_columns_agree_to_the_last_bit(model: Model, recipe: Recipe) -> None:
+    plain = [q for q in legal_layouts(model, recipe, 150) if q.layout.virtual_pipeline == 1]
+    interleaved = [q for q in legal_layouts(model, recipe, 150) if q.layout.virtual_pipeline > 1]
+    for questions in (plain, interleaved):
+        if questions:
+            compare(questions)
+    assert len(plain) > 30
+
+
+def compare(questions: list[Question]) -> None:
+    degrees = columns_of(questions)
+    job = job_of(questions[0])
+    layout = questions[0].layout
+    chunks = int(max(q.layout.virtual_pipeline for q in questions))
+    with np.errstate(all="raise"):
+        for last in (False, True):
+            index = degrees.pipeline - 1 if last else degrees.pipeline * 0
+            stage = stage_at(job, degrees, index, None, chunks)
+            held = stage_bytes(job, degrees, stage, layout.schedule or "1f1b", "none")
+            step = step_seconds(job, degrees, stage, layout)
+            for row, question in enumerate(questions):
+                one = degrees_of(question.recipe, question.layout)
+                position = question.layout.pipeline - 1 if last else 0
+                single = stage_at(job, one, position, None, question.layout.virtual_pipeline)
+                alone = stage_bytes(job, one, single, layout.schedule or "1f1b", "none")
+                took = step_seconds(job, one, single, layout)
+                for field in fields(StageBytes):
+                    assert same(getattr(held, field.name), row, getattr(alone, field.name)), field.name
+                for field in fields(StepSeconds):
+                    assert same(getattr(step, field.name), row, getattr(took, field.name)), field.name
+
+
+def test_rules_agree_on_columns() -> None:
+    questions = legal_layouts(SPARSE, RECIPES["plain"], 60)
+    broken = [replace(q, layout=replace(q.layout, tensor=3, data=7)) for q in questions[:20]]
+    every = questions + broken
+    degrees, job = columns_of(every), job_of(every[0])
+    for rule in rules_of(every[0].layout):
+        held = np.broadcast_to(rule.holds(job, degrees), (len(every),))
+        alone = [bool(rule.holds(job, degrees_of(q.recipe, q.layout))) for q in every]
+        assert held.tolist() == alone, rule.name
+
+
+def test_every_degree_is_a_field_of_layout_or_batch() -> None:
+    batch = {"micro_batch", "accumulation"}
+    named = {field.name for field in fields(Layout)}
+    choices = {"schedule", "context_method", "stage_layers", "offload"}
+    assert {field.name for field in fields(Degrees)} - batch == named - choices
+
+
+def test_dualpipe_and_gpipe_columns() -> None:
+    degrees = columns_of(legal_layouts(LLAMA_3_8B, RECIPES["plain"], 40))
+    gpipe = in_flight("gpipe", degrees, 0)
+    assert np.array_equal(np.asarray(gpipe), np.asarray(degrees.accumulation))
+    assert bool(np.all(np.asarray(in_flight("dualpipe", degrees, 0)) <= np.asarray(degrees.pipeline) + 1))
