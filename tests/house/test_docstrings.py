@@ -101,7 +101,7 @@ def test_units_in_names_are_the_units_in_docstrings(path: Path, function: ast.Fu
     written = {function.name: said.unit} | {name: unit_of(text) for name, text in said.arguments.items()}
     for name, unit in written.items():
         suffix = next((s for s in DIMENSIONS if name == s or name.endswith(f"_{s}")), None)
-        if suffix in SYMBOLS.values() and unit is not None:
+        if suffix and unit:
             assert SYMBOLS.get(unit) == suffix, f"{shown(path)}: {function.name}: {name} is said to be in [{unit}]"
 
 

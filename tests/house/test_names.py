@@ -1,0 +1,126 @@
+"""Does every name carry its unit, and none of the words that hide one?
+
+A float or an Amount ends in a suffix of the units table. What has no unit is a count (listed here,
+with the classes that hold nothing else) or a table of one unit, which its class says (`StepSeconds`).
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from service.units import DIMENSIONS
+from tests.house.source import (
+    SERVICE,
+    arguments_of,
+    fields_of,
+    functions,
+    public_classes,
+    python_files,
+    shown,
+    tree_of,
+    type_names,
+)
+
+FILES = python_files("service")
+MEASURED = frozenset({"float", "Amount", "Interval"})
+BANNED = re.compile(r"(?:^|_)(?:flops|tflops|mem|util|utils|helper|helpers|manager|misc|num)(?:_|$)|^time$")
+TABLE_OF_ONE_UNIT = re.compile(r"(Bytes|Seconds|Flop|Tokens|Usd)$")
+
+HUGGING_FACE = re.compile(
+    r"num_(hidden_layers|attention_heads|key_value_heads|experts|experts_per_tok|nextn_predict_layers)"
+)
+"""Fields of config.json that users paste, the only names that may begin with num_."""
+
+CLASSES_OF_COUNTS = frozenset({
+    "Degrees", "RankParameters", "Stage", "bubble_micro_batches", "ceil_div", "count", "divisors",
+    "expert_data", "expert_shards", "floor_div", "gpus", "in_flight", "layers", "local_ranks", "maximum",
+    "micro_batches_in_flight", "minimum", "padded_vocabulary", "power", "ranks", "recomputed_layers", "shards",
+    "stride", "take", "weight_copies", "where",
+})  # fmt: skip
+"""Counts of things and plain arithmetic."""
+
+UNIT_STANDS_BESIDE = {
+    "Conventions": "FLOP of one trained token, keyed by the name of the convention",
+    "Dimension": "scales between units",
+    "Interval": "its field carries the unit",
+}
+"""Classes whose fields are read under a name that carries the unit."""
+
+
+def _has_unit(name: str) -> bool:
+    return any(name == suffix or name.endswith(f"_{suffix}") for suffix in DIMENSIONS)
+
+
+def _measured(annotation: ast.expr | None) -> bool:
+    return bool(type_names(annotation) & MEASURED)
+
+
+def _is_measure(annotation: ast.expr | None) -> bool:
+    names = type_names(annotation) - {"None"}
+    return bool(names) and names <= MEASURED - {"Interval"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_measured_fields_carry_their_unit(path: Path) -> None:
+    bare = [
+        f"{kind.name}.{name}"
+        for kind in public_classes(path)
+        if kind.name not in CLASSES_OF_COUNTS and kind.name not in UNIT_STANDS_BESIDE
+        for name, annotation in fields_of(kind).items()
+        if _measured(annotation) and not _has_unit(name)
+        if name not in COUNTS and not TABLE_OF_ONE_UNIT.search(kind.name)
+    ]
+    assert not bare, f"{shown(path)}: {bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_measuring_functions_carry_their_unit(path: Path) -> None:
+    tables = {
+        method
+        for kind in public_classes(path)
+        if TABLE_OF_ONE_UNIT.search(kind.name) or kind.name in CLASSES_OF_COUNTS
+        for method in functions(kind)
+    }
+    bare = [
+        function.name
+        for function in functions(tree_of(path))
+        if not function.name.startswith("_") and function not in tables
+        if _is_measure(function.returns) and not _has_unit(function.name)
+        if function.name not in COUNTS
+    ]
+    assert not bare, f"{shown(path)}: {bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=shown)
+def test_no_name_hides_its_unit_or_its_purpose(path: Path) -> None:
+    tree = tree_of(path)
+    defined = {path.stem} | {
+        name
+        for node in ast.walk(tree)
+        for name in (
+            [node.name, *(arguments_of(node) if not isinstance(node, ast.ClassDef) else fields_of(node))]
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            else [node.id]
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            else []
+        )
+    }
+    banned = sorted(name for name in defined if BANNED.search(name.lower()) and not HUGGING_FACE.fullmatch(name))
+    assert not banned, f"{shown(path)}: {banned}"
+
+
+def test_exceptions_are_still_needed() -> None:
+    known = {
+        name
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        for name in (
+            [node.name, *(fields_of(node) if isinstance(node, ast.ClassDef) else [])]
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            else []
+        )
+    }
+    gone = (COUNTS | CLASSES_OF_COUNTS | UNIT_STANDS_BESIDE.keys()) - known
+    assert not gone, f"remove {sorted(gone)} from the lists above: nothing in {SERVICE.name}/ has that name"
