@@ -2,8 +2,6 @@
 
 from math import ceil
 
-from service.estimator.answer import Interval
-
 HOST_SHARE = 10_200 / (8 * 700)
 """Rated power of a whole DGX H100 over that of its eight GPUs: hosts, network, fans.
 Source: NVIDIA DGX H100 data sheet, 10.2 kW."""
@@ -85,27 +83,67 @@ def energy_kwh(gpu_hours_used: float, board_watts: float) -> float:
     return gpu_hours_used * watts / 1000
 
 
-def scaled(interval: Interval, factor: float) -> Interval:
-    """An interval times a positive number.
+def run_days(gpu_hours_used: float, gpus: int) -> float:
+    """Wall time of a run.
+
+    Formula:
+        GPU-hours / (24 GPUs)
 
     Args:
-        interval: the interval
-        factor: the number [1]
+        gpu_hours_used: GPU-hours of the run [h]
+        gpus: GPUs in all [1]
 
     Returns:
-        the scaled interval
+        days [d]
+
+    Source:
+        definition
+
+    >>> run_days(384.0, 8)
+    2.0
     """
-    return Interval(interval.low * factor, interval.value * factor, interval.high * factor, interval.basis)
+    return gpu_hours_used / (24 * gpus)
 
 
-def inverted(interval: Interval, numerator: float) -> Interval:
-    """A positive number over an interval: its ends change places.
+def cost_usd(gpu_hours_used: float, usd_per_gpu_hour: float) -> float:
+    """Rent of the GPUs for a run.
+
+    Formula:
+        GPU-hours x price
 
     Args:
-        interval: the interval
-        numerator: the number [1]
+        gpu_hours_used: GPU-hours of the run [h]
+        usd_per_gpu_hour: price of one GPU for one hour [USD/h]
 
     Returns:
-        the inverted interval
+        the rent [USD]
+
+    Source:
+        definition
+
+    >>> cost_usd(1000.0, 2.5)
+    2500.0
     """
-    return Interval(numerator / interval.high, numerator / interval.value, numerator / interval.low, interval.basis)
+    return gpu_hours_used * usd_per_gpu_hour
+
+
+def gpu_hours_at_peak(flop: int, peak_flop_per_s: float) -> float:
+    """GPU-hours of some FLOP if every one ran at a stated rate.
+
+    Formula:
+        F / R / 3600
+
+    Args:
+        flop: the FLOP, F [FLOP]
+        peak_flop_per_s: the rate, R [FLOP/s]
+
+    Returns:
+        GPU-hours [h]
+
+    Source:
+        definition
+
+    >>> gpu_hours_at_peak(36 * 10**17, 1e15)
+    1.0
+    """
+    return flop / peak_flop_per_s / 3600

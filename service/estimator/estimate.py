@@ -1,10 +1,11 @@
 """What does it take to train this model this way? One question in, the whole answer out."""
 
 from dataclasses import fields
+from functools import partial
 
 from service.estimator.advice import assumptions_of, suggestions_of, warnings_of
 from service.estimator.answer import Estimate, Flop, Interval, Memory, Parameters, Step, StepPart, Totals
-from service.estimator.cost import energy_kwh, gpu_hours, inverted, scaled, steps_of
+from service.estimator.cost import cost_usd, energy_kwh, gpu_hours, gpu_hours_at_peak, run_days, steps_of
 from service.estimator.device import (
     allocated_interval,
     device_interval,
@@ -29,6 +30,7 @@ from service.estimator.stage_answers import (
 )
 from service.estimator.stages import Stage
 from service.estimator.step_time import StepSeconds
+from service.estimator.throughput import falling, rising, tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.work import flop_of
 
 
@@ -130,12 +132,11 @@ def _step(resolved: Resolved, stages: list[Stage], flop: Flop) -> Step:
     value = total_seconds(parts)
     seconds = Interval(value * low, value, value * high, "analytic")
     peak = peak_flop_per_s(job.gpu, job.precision.matrix_format) or 1.0
-    every = peak * gpus
     return Step(
         step_seconds=seconds,
-        tokens_per_s_per_gpu=inverted(seconds, (recipe.global_batch_tokens or 1) / gpus),
-        mfu_fraction=inverted(seconds, flop.per_step_flop / every),
-        hfu_fraction=inverted(seconds, flop.hardware_per_step_flop / every),
+        tokens_per_s_per_gpu=falling(seconds, partial(tokens_per_s_per_gpu, recipe.global_batch_tokens or 1, gpus)),
+        mfu_fraction=falling(seconds, partial(utilisation_fraction, flop.per_step_flop, gpus, peak)),
+        hfu_fraction=falling(seconds, partial(utilisation_fraction, flop.hardware_per_step_flop, gpus, peak)),
         peak_flop_per_s=peak,
         parts=tuple(
             StepPart(kind=field.name, seconds=number(getattr(parts, field.name))) for field in fields(StepSeconds)
@@ -148,14 +149,15 @@ def _totals(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
     if steps is None or flop.total_flop is None:
         return None
     goodput = goodput_fraction(gpus)
-    hours = scaled(step.step_seconds, gpu_hours(steps, 1.0, gpus, goodput))
+    hours = rising(step.step_seconds, lambda seconds: gpu_hours(steps, seconds, gpus, goodput))
+    cost = None if price is None else rising(hours, partial(cost_usd, usd_per_gpu_hour=price.usd_per_gpu_hour))
     return Totals(
         steps=steps,
         gpu_hours=hours,
-        days=scaled(hours, 1 / (24 * gpus)),
+        days=rising(hours, partial(run_days, gpus=gpus)),
         goodput_fraction=goodput,
-        gpu_hours_at_peak=flop.total_flop / step.peak_flop_per_s / 3600,
-        cost_usd=None if price is None else scaled(hours, price.usd_per_gpu_hour),
-        energy_kwh=scaled(hours, energy_kwh(1.0, resolved.job.gpu.board_watts)),
+        gpu_hours_at_peak=gpu_hours_at_peak(flop.total_flop, step.peak_flop_per_s),
+        cost_usd=cost,
+        energy_kwh=rising(hours, partial(energy_kwh, board_watts=resolved.job.gpu.board_watts)),
         carbon_kg_co2e=None,
     )

@@ -146,36 +146,104 @@ def korthikanti_fraction(hidden_size: int, tokens: int) -> float:
     return tokens / (6 * hidden_size + tokens)
 
 
-def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_share: float) -> Flop:
+def step_flop(forward_flop_of_sequence: int, global_batch: int) -> int:
+    """Model FLOP of one optimizer step: a backward pass costs twice a forward pass.
+
+    Formula:
+        3 F B
+
+    Args:
+        forward_flop_of_sequence: forward FLOP of one sequence, F [FLOP]
+        global_batch: sequences in one step, B [1]
+
+    Returns:
+        FLOP of one step [FLOP]
+
+    Source:
+        Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_forward = 2 P D, C_backward = 4 P D)
+
+    >>> step_flop(10, 4)
+    120
+    """
+    return 3 * forward_flop_of_sequence * global_batch
+
+
+def run_flop(one_step_flop: int, steps: int) -> int:
+    """Model FLOP of a whole run.
+
+    Formula:
+        F_step x steps
+
+    Args:
+        one_step_flop: model FLOP of one step, F_step [FLOP]
+        steps: optimizer steps [1]
+
+    Returns:
+        FLOP of the run [FLOP]
+
+    Source:
+        definition
+
+    >>> run_flop(120, 10)
+    1200
+    """
+    return one_step_flop * steps
+
+
+def recompute_flop(rerun_flop_of_sequence: int, global_batch: int, rerun_fraction: float) -> int:
+    """FLOP of forward passes that one optimizer step runs a second time.
+
+    Formula:
+        round(F_rerun x share) B
+
+    Args:
+        rerun_flop_of_sequence: forward FLOP that recompute repeats for one sequence, F_rerun [FLOP]
+        global_batch: sequences in one step, B [1]
+        rerun_fraction: share of the layers that recompute reaches [1]
+
+    Returns:
+        FLOP of one step [FLOP]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 5
+
+    >>> recompute_flop(10, 4, 0.5)
+    20
+    """
+    return round(rerun_flop_of_sequence * rerun_fraction) * global_batch
+
+
+def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction: float) -> Flop:
     """The FLOP part of the answer.
 
     Args:
         job: the job, its batch resolved
         counts: parameters of the model
         steps: optimizer steps of the run, None where no tokens are given [1]
-        rerun_share: share of the layers that recompute reaches [1]
+        rerun_fraction: share of the layers that recompute reaches [1]
 
     Returns:
         FLOP of a token, a step and the run
     """
     one, tokens = sequence_flop(job.ledger, job.recompute), job.recipe.sequence_length
     batch = job.recipe.global_batch or 1
-    forward, rerun = one.causal * batch, round(one.rerun * rerun_share) * batch
-    total = None if steps is None else 3 * forward * steps
+    forward, model = one.causal * batch, step_flop(one.causal, batch)
+    rerun = recompute_flop(one.rerun, batch, rerun_fraction)
+    total = None if steps is None else run_flop(model, steps)
     return Flop(
         per_token_flop=3 * one.causal / tokens,
         forward_per_step_flop=forward,
-        backward_per_step_flop=2 * forward,
-        per_step_flop=3 * forward,
+        backward_per_step_flop=model - forward,
+        per_step_flop=model,
         recompute_per_step_flop=rerun,
-        hardware_per_step_flop=3 * forward + rerun,
+        hardware_per_step_flop=model + rerun,
         total_flop=total,
         total_pflop_days=None if total is None else total / PFLOP_DAY_FLOP,
-        recompute_fraction=one.rerun * rerun_share / (3 * one.causal),
-        recompute_full_fraction=one.full_rerun * rerun_share / (3 * one.full),
+        recompute_fraction=one.rerun * rerun_fraction / (3 * one.causal),
+        recompute_full_fraction=one.full_rerun * rerun_fraction / (3 * one.full),
         recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, tokens)
         if "core_attn" in job.recompute.modules
-        else one.rerun * rerun_share / (3 * one.causal),
+        else one.rerun * rerun_fraction / (3 * one.causal),
         conventions=Conventions(
             causal=3 * one.causal / tokens,
             full=3 * one.full / tokens,
