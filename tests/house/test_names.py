@@ -33,11 +33,13 @@ HUGGING_FACE = re.compile(
 )
 """Fields of config.json that users paste, the only names that may begin with num_."""
 
-CLASSES_OF_COUNTS = frozenset({
-    "Degrees", "RankParameters", "Stage", "bubble_micro_batches", "ceil_div", "count", "divisors",
-    "expert_data", "expert_shards", "floor_div", "gpus", "in_flight", "layers", "local_ranks", "maximum",
-    "micro_batches_in_flight", "minimum", "padded_vocabulary", "power", "ranks", "recomputed_layers", "shards",
-    "stride", "take", "weight_copies", "where",
+CLASSES_OF_COUNTS = frozenset({"Degrees", "RankParameters", "Stage"})
+"""How many, or which: every field is a plain number."""
+
+COUNTS = frozenset({
+    "bubble_micro_batches", "ceil_div", "count", "divisors", "expert_data", "expert_shards", "floor_div", "gpus",
+    "in_flight", "layers", "local_ranks", "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary",
+    "power", "ranks", "recomputed_layers", "shards", "stride", "take", "weight_copies", "where",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 

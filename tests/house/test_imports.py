@@ -1,0 +1,100 @@
+"""Does every room know only the rooms below it, and the core only itself?"""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import ROOT, SERVICE, python_files, shown, tree_of
+
+CORE_MAY_IMPORT = sys.stdlib_module_names | {"annotated_types", "service"}
+
+LOADED = """
+import sys
+sys.path.insert(0, {root!r})
+opened = []
+def listen(event, arguments):
+    if event == "open":
+        opened.append(str(arguments[0]))
+known = set(sys.modules)
+sys.addaudithook(listen)
+import {module}
+for name in sorted(set(sys.modules) - known):
+    print("module", name.partition(".")[0])
+for path in opened:
+    print("open", path)
+"""
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    """Top-level names of everything that a file imports."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+def _import_in_a_fresh_process(module: str) -> tuple[set[str], list[str]]:
+    """Packages that an import loads, and the files that it opens."""
+    script = LOADED.format(root=str(ROOT), module=module)
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    lines = [line.split(" ", 1) for line in said.splitlines()]
+    return {name for kind, name in lines if kind == "module"}, [path for kind, path in lines if kind == "open"]
+
+
+def test_import_contracts_hold() -> None:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def test_every_room_stands_in_the_layers() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract for contract in contracts if contract["type"] == "layers")["layers"]
+    placed = {room.strip() for layer in layers for room in layer.split("|")}
+    rooms = {path.relative_to(SERVICE).parts[0].removesuffix(".py") for path in python_files("service")} - {"__init__"}
+    assert placed == rooms
+
+
+@pytest.mark.parametrize(
+    "path", [*python_files("service/estimator"), SERVICE / "errors.py", SERVICE / "units.py"], ids=shown
+)
+def test_core_imports_the_standard_library_only(path: Path) -> None:
+    tree = tree_of(path)
+    foreign = _imported(tree) - CORE_MAY_IMPORT
+    at_module_level = {name for node in tree.body for name in _imported(node) if not _is_type_checking(node)}
+    assert foreign <= {"numpy"}, f"{shown(path)} imports {sorted(foreign)}"
+    assert "numpy" not in at_module_level, f"{shown(path)}: import numpy where a column is seen, not before"
+
+
+def _is_type_checking(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.ClassDef) or (
+        isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+
+
+def test_importing_the_core_loads_nothing_else() -> None:
+    packages, _ = _import_in_a_fresh_process("service.estimator")
+    taken_by_annotated_types_where_installed = {"typing_extensions"}
+    foreign = packages - sys.stdlib_module_names - {"service"}
+    assert foreign - taken_by_annotated_types_where_installed == {"annotated_types"}
+
+
+def test_importing_the_core_opens_no_file_but_its_code() -> None:
+    _, opened = _import_in_a_fresh_process("service.estimator")
+    assert [path for path in opened if Path(path).suffix not in {".py", ".pyc"} and ".pyc." not in path] == []
+
+
+def test_importing_the_core_loads_no_other_room() -> None:
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import service.estimator; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("service.")}
+    assert rooms <= {"estimator", "errors", "units"}
