@@ -223,7 +223,7 @@ class Totals:
     """Wall time in days, goodput counted."""
     goodput_fraction: float
     """Useful share of the wall time once failures and checkpoints are counted."""
-    gpu_hours_at_peak: float
+    at_peak_gpu_hours: float
     """GPU-hours if every model FLOP ran at the dense peak."""
     cost_usd: Interval | None
     """GPU-hours x price; null without a price."""

@@ -127,7 +127,7 @@ def cost_usd(gpu_hours_used: float, usd_per_gpu_hour: float) -> float:
     return gpu_hours_used * usd_per_gpu_hour
 
 
-def gpu_hours_at_peak(flop: int, peak_flop_per_s: float) -> float:
+def at_peak_gpu_hours(flop: int, peak_flop_per_s: float) -> float:
     """GPU-hours of some FLOP if every one ran at a stated rate.
 
     Formula:
@@ -143,7 +143,7 @@ def gpu_hours_at_peak(flop: int, peak_flop_per_s: float) -> float:
     Source:
         definition
 
-    >>> gpu_hours_at_peak(36 * 10**17, 1e15)
+    >>> at_peak_gpu_hours(36 * 10**17, 1e15)
     1.0
     """
     return flop / peak_flop_per_s / 3600

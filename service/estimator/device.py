@@ -19,7 +19,8 @@ COMMUNICATOR_BYTES = (0.5 * 2**30, 1.0 * 2**30, 1.5 * 2**30)
 """What torch.distributed adds at its first collective. Source: stas00/ml-engineering@744d01e training/performance."""
 
 _NORMAL_80 = 1.2816
-"""Standard deviations from the middle to either end of a central 80 % interval of a normal distribution."""
+"""Standard deviations from the middle to either end of a central 80 % interval of a normal distribution.
+Source: definition."""
 
 
 def allocated_interval(peak_bytes: float) -> Interval:

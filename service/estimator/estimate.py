@@ -5,7 +5,7 @@ from functools import partial
 
 from service.estimator.advice import assumptions_of, suggestions_of, warnings_of
 from service.estimator.answer import Estimate, Flop, Interval, Memory, Parameters, Step, StepPart, Totals
-from service.estimator.cost import cost_usd, energy_kwh, gpu_hours, gpu_hours_at_peak, run_days, steps_of
+from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
 from service.estimator.device import (
     allocated_interval,
     device_interval,
@@ -19,9 +19,8 @@ from service.estimator.precision import peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers
 from service.estimator.resolve import Resolved, resolve
-from service.estimator.spread import step_spread
+from service.estimator.spread import step_interval_fractions
 from service.estimator.stage_answers import (
-    number,
     slowest_step,
     stage_memory,
     stage_parameters,
@@ -113,7 +112,7 @@ def _memory(resolved: Resolved, stages: list[Stage]) -> Memory:
 def _flop(resolved: Resolved, stages: list[Stage]) -> Flop:
     job = resolved.job
     counts = parameter_counts(job.model, job.ledger)
-    again = sum(number(recomputed_layers(job.recompute, stage.layers)) for stage in stages)
+    again = sum(float(recomputed_layers(job.recompute, stage.layers)) for stage in stages)
     share = again / job.model.num_hidden_layers if job.recompute.granularity == "full" else 1.0
     return flop_of(job, counts, _steps(resolved), share)
 
@@ -128,7 +127,7 @@ def _steps(resolved: Resolved) -> int | None:
 def _step(resolved: Resolved, stages: list[Stage], flop: Flop) -> Step:
     job, recipe, gpus = resolved.job, resolved.question.recipe, resolved.question.cluster.gpus
     parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages)
-    low, high = step_spread(job.model)
+    low, high = step_interval_fractions(job.model)
     value = total_seconds(parts)
     seconds = Interval(value * low, value, value * high, "analytic")
     peak = peak_flop_per_s(job.gpu, job.precision.matrix_format) or 1.0
@@ -139,7 +138,7 @@ def _step(resolved: Resolved, stages: list[Stage], flop: Flop) -> Step:
         hfu_fraction=falling(seconds, partial(utilisation_fraction, flop.hardware_per_step_flop, gpus, peak)),
         peak_flop_per_s=peak,
         parts=tuple(
-            StepPart(kind=field.name, seconds=number(getattr(parts, field.name))) for field in fields(StepSeconds)
+            StepPart(kind=field.name, seconds=float(getattr(parts, field.name))) for field in fields(StepSeconds)
         ),
     )
 
@@ -156,7 +155,7 @@ def _totals(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
         gpu_hours=hours,
         days=rising(hours, partial(run_days, gpus=gpus)),
         goodput_fraction=goodput,
-        gpu_hours_at_peak=gpu_hours_at_peak(flop.total_flop, step.peak_flop_per_s),
+        at_peak_gpu_hours=at_peak_gpu_hours(flop.total_flop, step.peak_flop_per_s),
         cost_usd=cost,
         energy_kwh=rising(hours, partial(energy_kwh, board_watts=resolved.job.gpu.board_watts)),
         carbon_kg_co2e=None,

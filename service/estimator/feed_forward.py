@@ -5,6 +5,8 @@ from service.estimator.names import RecomputeModule
 from service.estimator.question import Model
 from service.estimator.setting import Setting
 
+Modules = tuple[RecomputeModule, ...]
+
 
 def feed_forward_ops(
     model: Model,
@@ -12,7 +14,7 @@ def feed_forward_ops(
     *,
     width: int,
     name: str = "mlp",
-    modules: tuple[RecomputeModule, ...] = ("mlp",),
+    modules: Modules = ("mlp",),
 ) -> Ops:
     """Up-projection, activation and down-projection of one layer.
 
@@ -30,23 +32,36 @@ def feed_forward_ops(
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
         gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form
     """
-    hidden, tokens, element = model.hidden_size, setting.tokens, setting.element_bytes
-    inner = (2 if model.gated_mlp else 1) * width
-    bias_in = (Weight(1, inner, Split.TENSOR, role="vector"),) if model.mlp_bias else ()
-    bias_out = (Weight(1, hidden, role="vector"),) if model.mlp_bias else ()
-    unfused = width if model.gated_mlp and not setting.fused_activation else 0
-    kept = element * tokens
-    up = Op(
+    return (
+        _up(model, setting, width, name, modules),
+        _activation(model, setting, width, name, modules),
+        _down(model, setting, width, name, modules),
+    )
+
+
+def _inner(model: Model, width: int) -> int:
+    return (2 if model.gated_mlp else 1) * width
+
+
+def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
+    hidden, inner, kept = model.hidden_size, _inner(model, width), setting.element_bytes * setting.tokens
+    bias = (Weight(1, inner, Split.TENSOR, role="vector"),) if model.mlp_bias else ()
+    return Op(
         name=f"{name}.up",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(hidden, inner, Split.TENSOR), *bias_in),
-        flop=2 * tokens * hidden * inner,
+        weights=(Weight(hidden, inner, Split.TENSOR), *bias),
+        flop=2 * setting.tokens * hidden * inner,
         moved_bytes=kept * inner,
         whole_bytes=kept * hidden,
         modules=modules,
     )
-    activation = Op(
+
+
+def _activation(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
+    inner, kept = _inner(model, width), setting.element_bytes * setting.tokens
+    unfused = width if model.gated_mlp and not setting.fused_activation else 0
+    return Op(
         name=f"{name}.activation",
         kind="elementwise",
         split=Split.TENSOR,
@@ -54,15 +69,19 @@ def feed_forward_ops(
         moved_bytes=kept * (inner + width + 2 * unfused),
         modules=modules,
     )
-    down = Op(
+
+
+def _down(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
+    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    bias = (Weight(1, hidden, role="vector"),) if model.mlp_bias else ()
+    return Op(
         name=f"{name}.down",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(width, hidden, Split.TENSOR), *bias_out),
-        flop=2 * tokens * width * hidden,
+        weights=(Weight(width, hidden, Split.TENSOR), *bias),
+        flop=2 * setting.tokens * width * hidden,
         saved=(Saved(kept * width, Split.TENSOR, modules),),
         moved_bytes=kept * width,
         whole_bytes=kept * hidden,
         modules=modules,
     )
-    return (up, activation, down)

@@ -12,28 +12,30 @@ from service.estimator.recompute import is_rerun
 
 
 @dataclass(slots=True, kw_only=True)
-class Compute:
+class ComputeSeconds:
     """Seconds of computing by kind of kernel."""
 
     gemm: Amount = 0.0
     attention: Amount = 0.0
     elementwise: Amount = 0.0
+    loss: Amount = 0.0
     recompute: Amount = 0.0
     """Forward passes run a second time, whatever their kind."""
     forward: Amount = 0.0
     """The forward passes' share of the first three."""
 
     @property
-    def total(self) -> Amount:
+    def total_seconds(self) -> Amount:
         """All of it [s]."""
-        return self.gemm + self.attention + self.elementwise + self.recompute
+        return self.gemm + self.attention + self.elementwise + self.loss + self.recompute
 
-    def plus(self, other: "Compute", count: Amount) -> "Compute":
+    def plus(self, other: "ComputeSeconds", count: Amount) -> "ComputeSeconds":
         """This and `count` times another."""
-        return Compute(
+        return ComputeSeconds(
             gemm=self.gemm + count * other.gemm,
             attention=self.attention + count * other.attention,
             elementwise=self.elementwise + count * other.elementwise,
+            loss=self.loss + count * other.loss,
             recompute=self.recompute + count * other.recompute,
             forward=self.forward + count * other.forward,
         )
@@ -130,7 +132,7 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
     return forward, backward
 
 
-def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> Compute:
+def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSeconds:
     """Seconds that one rank computes for some operations on one micro-batch, forward and backward.
 
     Args:
@@ -154,7 +156,7 @@ def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> Compute:
         ahead = ahead + forward
         if is_rerun(op, job.recompute):
             again = again + forward
-    return Compute(
+    return ComputeSeconds(
         gemm=sums["gemm"],
         attention=sums["attention"],
         elementwise=sums["elementwise"],

@@ -28,4 +28,4 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
     """
     vocabulary = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
     tokens = job.recipe.sequence_length * degrees.micro_batch / degrees.context
-    return tokens * vocabulary * job.stack.loss_bytes_per_logit
+    return tokens * vocabulary * job.stack.logit_bytes

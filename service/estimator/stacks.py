@@ -22,7 +22,7 @@ class Stack:
     """The compute-format gradients stay beside fp32 accumulated ones."""
     fp16_step_gradient_bytes: float
     """fp32 gradients that fp16 mixed precision makes inside the optimizer step."""
-    loss_bytes_per_logit: float
+    logit_bytes: float
     """Live bytes for each logit when the loss starts its backward pass."""
     fused_norm: bool
     """Norms keep only input and output."""
@@ -58,7 +58,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=4.0,
-        loss_bytes_per_logit=6.0,
+        logit_bytes=6.0,
         fused_norm=True,
         fused_activation=True,
         repeats_key_values=False,
@@ -78,7 +78,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=0.0,
-        loss_bytes_per_logit=12.0,
+        logit_bytes=12.0,
         fused_norm=True,
         fused_activation=False,
         repeats_key_values=True,
@@ -97,7 +97,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=0.0,
-        loss_bytes_per_logit=12.0,
+        logit_bytes=12.0,
         fused_norm=False,
         fused_activation=False,
         repeats_key_values=False,
@@ -115,7 +115,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=0.0,
-        loss_bytes_per_logit=12.0,
+        logit_bytes=12.0,
         fused_norm=False,
         fused_activation=False,
         repeats_key_values=True,
@@ -134,7 +134,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=True,
         fp16_step_gradient_bytes=0.0,
-        loss_bytes_per_logit=8.0,
+        logit_bytes=8.0,
         fused_norm=True,
         fused_activation=False,
         repeats_key_values=False,
@@ -153,7 +153,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=0.0,
-        loss_bytes_per_logit=12.0,
+        logit_bytes=12.0,
         fused_norm=False,
         fused_activation=False,
         repeats_key_values=True,

@@ -6,7 +6,6 @@ from service.estimator.answer import MemoryLine, Phase, StageMemory, StageParame
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.memory import StageBytes, stage_bytes
-from service.estimator.numeric import Amount
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, rank_parameters, stage_at, stage_total
 from service.estimator.step_time import StepSeconds, step_seconds
@@ -51,20 +50,20 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, stage: Stage) -> tu
     lines = tuple(_lines(held, in_backward=bool(in_backward)))
     return (
         StageMemory(
-            stage=int(number(stage.index)),
-            layers=int(number(stage.layers)),
-            micro_batches_in_flight=number(held.in_flight),
+            stage=int(float(stage.index)),
+            layers=int(float(stage.layers)),
+            micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=sum(line.bytes for line in lines),
             lines=lines,
         ),
-        number(held.host),
+        float(held.host),
     )
 
 
 def _lines(held: StageBytes, *, in_backward: bool) -> list[MemoryLine]:
     """One line a kind that is live at the peak; of recompute and loss only the larger is."""
-    live = {field.name: number(getattr(held, field.name)) for field in fields(StageBytes)}
+    live = {field.name: float(getattr(held, field.name)) for field in fields(StageBytes)}
     for name in NOT_ON_DEVICE:
         del live[name]
     if in_backward:
@@ -93,9 +92,9 @@ def stage_parameters(job: Job, degrees: Degrees, stages: list[Stage]) -> tuple[S
         held = rank_parameters(job, degrees, stage)
         answers.append(
             StageParameters(
-                stage=int(number(stage.index)),
+                stage=int(float(stage.index)),
                 total=stage_total(job, degrees, stage),
-                per_rank=round(number(held.dense + held.expert)),
+                per_rank=round(float(held.dense + held.expert)),
             )
         )
     return tuple(answers)
@@ -136,16 +135,4 @@ def total_seconds(step: StepSeconds) -> float:
     >>> total_seconds(StepSeconds(**{field.name: 1.0 for field in fields(StepSeconds)}))
     13.0
     """
-    return sum(number(getattr(step, field.name)) for field in fields(StepSeconds))
-
-
-def number(amount: Amount) -> float:
-    """An amount of a single estimate as a plain number.
-
-    Args:
-        amount: one number [1]
-
-    Returns:
-        the number [1]
-    """
-    return float(amount)
+    return sum(float(getattr(step, field.name)) for field in fields(StepSeconds))

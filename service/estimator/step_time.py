@@ -6,10 +6,10 @@ from service.estimator.collectives import Transfer, Wires, transfer_seconds, wir
 from service.estimator.degrees import Degrees
 from service.estimator.efficiency import MEMORY_FRACTION
 from service.estimator.job import Job
-from service.estimator.kernels import Compute, ops_compute, rates_of
+from service.estimator.kernels import ComputeSeconds, ops_compute, rates_of
 from service.estimator.logits import logits_bytes
 from service.estimator.memory import sharded_bytes, state_number_bytes
-from service.estimator.numeric import Amount, maximum, where
+from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.data import OPTIMIZER_STATES
@@ -107,10 +107,10 @@ def optimizer_seconds(job: Job, degrees: Degrees, held: RankParameters, *, offlo
     return (updated + read) / (rate * MEMORY_FRACTION)
 
 
-def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> Compute:
+def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
     """Seconds that one rank of a stage computes for one micro-batch."""
     rates = rates_of(job)
-    total = Compute()
+    total = ComputeSeconds()
     for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True):
         total = total.plus(ops_compute(ops, job, degrees, rates), count)
     share = recomputed_layers(job.recompute, stage.layers) / maximum(stage.layers, 1)
@@ -118,6 +118,7 @@ def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> Compute:
     first = ops_compute(job.ledger.embedding, job, degrees, rates)
     last = ops_compute(job.ledger.multi_token + job.ledger.head, job, degrees, rates)
     first.recompute = last.recompute = 0.0
+    last.loss = loss_seconds(job, degrees)
     return total.plus(first, where(stage.is_first, 1, 0)).plus(last, where(stage.is_last, 1, 0))
 
 
@@ -127,6 +128,90 @@ def _sparse_layers(job: Job, stage: Stage) -> Amount:
         if any(op.name == "moe.router" for op in ops):
             sparse = sparse + count
     return sparse
+
+
+@dataclass(slots=True, kw_only=True)
+class ExposedSeconds:
+    """Communication of one micro-batch that nothing hides, by axis."""
+
+    tensor: Amount
+    context: Amount
+    expert: Amount
+    data: Amount
+    pipeline: Amount
+    hidden_pipeline: Amount
+    """Sends between stages that hide under compute, except in the bubble."""
+
+    @property
+    def total_seconds(self) -> Amount:
+        """All that is exposed [s]."""
+        return self.tensor + self.context + self.expert + self.data + self.pipeline
+
+
+def exposed_seconds(
+    job: Job, degrees: Degrees, stage: Stage, layout: Layout, compute: ComputeSeconds
+) -> ExposedSeconds:
+    """Communication of one micro-batch that nothing hides.
+
+    Tensor ranks wait but for the stack's overlapped share; context ranks hide their exchange under attention;
+    sharded weights and gradients travel beside compute and slow it; sends hide but for interleaved chunks.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        stage: the stage
+        layout: the layout's choices
+        compute: seconds that the stage computes for one micro-batch
+
+    Returns:
+        the seconds by axis [s]
+
+    Source:
+        Narayanan et al. 2021, arXiv:2104.04473, section 3; constants above
+    """
+    wires = wires_of(job.cluster, job.gpu)
+    visible = 1 - job.stack.tensor_overlap_fraction
+    in_context = stage.layers * _seconds(context.layer_transfers(job, degrees, layout.context_method), wires)
+    sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
+    hidden = where(degrees.virtual_pipeline > 1, 0.0, sends)
+    held = rank_parameters(job, degrees, stage)
+    sharded, computing = _seconds(data.micro_batch_transfers(job, degrees, held), wires), compute.total_seconds
+    return ExposedSeconds(
+        tensor=stage.layers * _seconds(tensor.layer_transfers(job, degrees), wires) * visible,
+        context=maximum(0.0, in_context - compute.attention),
+        expert=_sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees), wires),
+        data=maximum(0.0, sharded - computing) + CONTENTION_FRACTION * minimum(sharded, computing),
+        pipeline=sends - hidden,
+        hidden_pipeline=hidden,
+    )
+
+
+def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backward_seconds: Amount) -> Amount:
+    """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
+
+    Formula:
+        x T + max(0, (1 - x) T - t_backward),  x = 0.25
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        held: parameters of the rank before sharding
+        backward_seconds: the last micro-batch's backward pass, t_backward [s]
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        EXPOSED_GRADIENT_SHARE
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> held = RankParameters(dense=1e9, expert=0, dense_states=0, expert_states=0)
+    >>> once_a_step_seconds(sample_job(), sample_degrees(), held, 1.0)
+    0.0
+    """
+    once = _seconds(data.step_transfers(job, degrees, held), wires_of(job.cluster, job.gpu))
+    seen = EXPOSED_GRADIENT_SHARE
+    return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)
 
 
 def step_seconds(job: Job, degrees: Degrees, stage: Stage, layout: Layout) -> StepSeconds:
@@ -147,28 +232,12 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, layout: Layout) -> St
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
-    schedule = layout.schedule or "1f1b"
-    wires, held = wires_of(job.cluster, job.gpu), rank_parameters(job, degrees, stage)
-    compute = _stage_compute(job, degrees, stage)
-    loss = where(stage.is_last, loss_seconds(job, degrees), 0.0)
-    computing = compute.total + loss
-
-    visible = 1 - job.stack.tensor_overlap_fraction
-    in_tensor = stage.layers * _seconds(tensor.layer_transfers(job, degrees), wires) * visible
-    in_context = stage.layers * _seconds(context.layer_transfers(job, degrees, layout.context_method), wires)
-    in_context = maximum(0.0, in_context - compute.attention)
-    in_expert = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees), wires)
-    in_pipeline = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
-    hidden = where(degrees.virtual_pipeline > 1, 0.0, in_pipeline)
-    sharded = _seconds(data.micro_batch_transfers(job, degrees, held), wires)
-    overlapped = where(sharded < computing, sharded, computing)
-    in_data = maximum(0.0, sharded - computing) + CONTENTION_FRACTION * overlapped
-
-    micro_batch = computing + in_tensor + in_context + in_expert + in_data + (in_pipeline - hidden)
-    once = _seconds(data.step_transfers(job, degrees, held), wires)
-    backward = computing - compute.forward
-    once = EXPOSED_GRADIENT_SHARE * once + maximum(0.0, (1 - EXPOSED_GRADIENT_SHARE) * once - backward)
-    bubble = pipeline.bubble_micro_batches(schedule, degrees) * (micro_batch + in_pipeline)
+    held, compute = rank_parameters(job, degrees, stage), _stage_compute(job, degrees, stage)
+    exposed = exposed_seconds(job, degrees, stage, layout, compute)
+    once = once_a_step_seconds(job, degrees, held, compute.total_seconds - compute.forward)
+    micro_batch = compute.total_seconds + exposed.total_seconds
+    idle = pipeline.bubble_micro_batches(layout.schedule or "1f1b", degrees)
+    bubble = idle * (micro_batch + exposed.hidden_pipeline)
     update = optimizer_seconds(job, degrees, held, offloaded=layout.offload == "optimizer")
     m = degrees.accumulation
     busy = m * micro_batch + bubble + once + update
@@ -177,12 +246,12 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, layout: Layout) -> St
         attention=m * compute.attention,
         elementwise=m * compute.elementwise,
         recompute=m * compute.recompute,
-        loss=m * loss,
-        exposed_tensor=m * in_tensor,
-        exposed_context=m * in_context,
-        exposed_expert=m * in_expert,
-        exposed_data=m * in_data + once,
-        exposed_pipeline=m * (in_pipeline - hidden),
+        loss=m * compute.loss,
+        exposed_tensor=m * exposed.tensor,
+        exposed_context=m * exposed.context,
+        exposed_expert=m * exposed.expert,
+        exposed_data=m * exposed.data + once,
+        exposed_pipeline=m * exposed.pipeline,
         bubble=bubble,
         optimizer=update,
         other=busy * OTHER_FRACTION / (1 - OTHER_FRACTION),

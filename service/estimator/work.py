@@ -94,7 +94,7 @@ def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
     )
 
 
-def palm_flop_per_token(model: Model, parameters: int, tokens: int) -> float:
+def palm_flop(model: Model, parameters: int, tokens: int) -> float:
     """Training FLOP of one token as the PaLM paper counts it.
 
     Formula:
@@ -112,7 +112,7 @@ def palm_flop_per_token(model: Model, parameters: int, tokens: int) -> float:
         Chowdhery et al. 2022, arXiv:2204.02311, appendix B
 
     >>> from service.estimator.samples import LLAMA_3_8B
-    >>> palm_flop_per_token(LLAMA_3_8B, 8030261248, 8192)
+    >>> palm_flop(LLAMA_3_8B, 8030261248, 8192)
     61066469376.0
     """
     width: float = model.head_width
@@ -247,7 +247,7 @@ def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction
         conventions=Conventions(
             causal=3 * one.causal / tokens,
             full=3 * one.full / tokens,
-            palm=palm_flop_per_token(job.model, counts.active.total, tokens),
+            palm=palm_flop(job.model, counts.active.total, tokens),
             six_n=6.0 * counts.active.total,
         ),
     )

@@ -38,56 +38,53 @@ def _router(model: Model, setting: Setting) -> Op:
 
 
 def _routed(model: Model, setting: Setting) -> Ops:
-    hidden, width, experts = model.hidden_size, model.expert_width, model.num_experts
-    inner = (2 if model.gated_mlp else 1) * width
-    visits = setting.tokens * model.num_experts_per_tok
-    kept = setting.element_bytes * visits
-    bias_in = (Weight(1, inner, Split.EXPERT, experts, "vector"),) if model.mlp_bias else ()
-    bias_out = (Weight(1, hidden, Split.EXPERT, experts, "vector"),) if model.mlp_bias else ()
-    dispatch = Op(
-        name="moe.dispatch",
-        kind="elementwise",
-        split=Split.EXPERT_TOKENS,
-        saved=(Saved(kept * hidden, Split.EXPERT_TOKENS, ("moe",)),),
-        moved_bytes=2 * kept * hidden,
-        modules=("moe",),
-    )
-    up = Op(
-        name="moe.up",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(hidden, inner, Split.EXPERT, experts), *bias_in),
-        flop=2 * visits * hidden * inner,
-        moved_bytes=kept * (hidden + inner),
-        modules=("moe",),
-    )
+    kept = setting.element_bytes * setting.tokens * model.num_experts_per_tok
+    inner = (2 if model.gated_mlp else 1) * model.expert_width
     activation = Op(
         name="moe.activation",
         kind="elementwise",
         split=Split.TENSOR,
         saved=(Saved(kept * inner, Split.TENSOR, ("moe",)),),
-        moved_bytes=kept * (inner + width),
+        moved_bytes=kept * (inner + model.expert_width),
         modules=("moe", "moe_act"),
     )
-    down = Op(
-        name="moe.down",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(width, hidden, Split.EXPERT, experts), *bias_out),
-        flop=2 * visits * width * hidden,
-        saved=(Saved(kept * width, Split.TENSOR, ("moe", "moe_act")),),
-        moved_bytes=kept * (width + hidden),
-        modules=("moe",),
+    activated = (Saved(kept * model.expert_width, Split.TENSOR, ("moe", "moe_act")),)
+    return (
+        _exchange("moe.dispatch", kept * model.hidden_size),
+        _product("moe.up", model, setting, (model.hidden_size, inner), ()),
+        activation,
+        _product("moe.down", model, setting, (model.expert_width, model.hidden_size), activated),
+        _exchange("moe.combine", kept * model.hidden_size),
     )
-    combine = Op(
-        name="moe.combine",
+
+
+def _exchange(name: str, kept_bytes: int) -> Op:
+    """Permutation of tokens to or from their experts: what it reads and writes; its result is kept."""
+    return Op(
+        name=name,
         kind="elementwise",
         split=Split.EXPERT_TOKENS,
-        saved=(Saved(kept * hidden, Split.EXPERT_TOKENS, ("moe",)),),
-        moved_bytes=2 * kept * hidden,
+        saved=(Saved(kept_bytes, Split.EXPERT_TOKENS, ("moe",)),),
+        moved_bytes=2 * kept_bytes,
         modules=("moe",),
     )
-    return (dispatch, up, activation, down, combine)
+
+
+def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], saved: tuple[Saved, ...]) -> Op:
+    """One matrix product of every routed expert over the tokens that visit it."""
+    rows, columns = shape
+    visits = setting.tokens * model.num_experts_per_tok
+    bias = (Weight(1, columns, Split.EXPERT, model.num_experts, "vector"),) if model.mlp_bias else ()
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(rows, columns, Split.EXPERT, model.num_experts), *bias),
+        flop=2 * visits * rows * columns,
+        saved=saved,
+        moved_bytes=setting.element_bytes * visits * (rows + columns),
+        modules=("moe",),
+    )
 
 
 def _shared(model: Model, setting: Setting) -> Ops:
