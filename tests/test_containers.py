@@ -61,7 +61,7 @@ def _answering(status: int) -> Iterator[int]:
             self.send_response(status if self.path == "/healthz" else 404)
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name the base class gives
+        def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
@@ -109,7 +109,7 @@ def test_container_command_is_one_that_the_command_line_accepts() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # a group of commands
     parsed = commands[name].make_context(name, options)
     assert parsed.params["host"] == "0.0.0.0"  # noqa: S104 - inside its own network
-    assert parsed.params["port"] == int(*_arguments("EXPOSE"))
+    assert [parsed.params["port"]] == _arguments("EXPOSE")
 
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
