@@ -4,8 +4,9 @@ from service.estimator.answer import Parameters
 from service.estimator.efficiency import UNMEASURED, efficiency_of
 from service.estimator.resolve import Resolved
 
-SENSIBLE_BATCH_TOKENS = (4e6, 60e6)
-"""Tokens in one step of recent large runs. Source: Ultrascale Playbook, batch size."""
+SENSIBLE_BATCH_TOKENS = (4e6, 64e6)
+"""Tokens in one step of recent large runs; DeepSeek-V3's 62.9 million are the "60 million" of the source.
+Source: Ultrascale Playbook, batch size."""
 
 LEAST_TRAINING_TOKENS = 200e9
 """Fewer tokens are not recommended for a language model. Source: lecture notes, memory and compute requirements."""

@@ -4,7 +4,7 @@ from dataclasses import fields
 from functools import partial
 
 from service.estimator.advice import assumptions_of, suggestions_of, warnings_of
-from service.estimator.answer import Estimate, Flop, Interval, Memory, Parameters, Step, StepPart, Totals
+from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, StepPart, Totals
 from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
 from service.estimator.device import (
     allocated_interval,
@@ -19,7 +19,7 @@ from service.estimator.precision import peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers
 from service.estimator.resolve import Resolved, resolve
-from service.estimator.spread import step_interval_fractions
+from service.estimator.spread import step_interval
 from service.estimator.stage_answers import (
     slowest_step,
     stage_memory,
@@ -127,9 +127,7 @@ def _steps(resolved: Resolved) -> int | None:
 def _step(resolved: Resolved, stages: list[Stage], flop: Flop) -> Step:
     job, recipe, gpus = resolved.job, resolved.question.recipe, resolved.question.cluster.gpus
     parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages)
-    low, high = step_interval_fractions(job.model)
-    value = total_seconds(parts)
-    seconds = Interval(value * low, value, value * high, "analytic")
+    seconds = step_interval(job.model, total_seconds(parts))
     peak = peak_flop_per_s(job.gpu, job.precision.matrix_format) or 1.0
     return Step(
         step_seconds=seconds,

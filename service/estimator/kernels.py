@@ -41,7 +41,7 @@ class ComputeSeconds:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rates:
     """What one GPU reaches inside a step."""
 
@@ -118,6 +118,11 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
     Source:
         definition; backward products: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
 
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> from service.estimator.ledger import Split
+    >>> op, rates = Op(name="o", kind="gemm", split=Split.WHOLE, flop=10**12), Rates({"gemm": 1e15}, 1e12)
+    >>> [round(seconds, 6) for seconds in op_seconds(op, sample_job(), sample_degrees(), (1,) * 7, rates)]
+    [0.001005, 0.002005]
     """
     scale = degrees.micro_batch / degrees.context
     divisor = split[op.split]

@@ -145,6 +145,11 @@ def gathered_bytes(job: Job, degrees: Degrees, held: RankParameters, layers: Amo
         Zhao et al. 2023, arXiv:2304.11277, section 3.3 (one layer ahead); torchtitan with a pipeline: weights and
         gradients stay unsharded between micro-batches
 
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> held = RankParameters(dense=32e9, expert=0, dense_states=0, expert_states=0)
+    >>> zero = sample_degrees(data=8, zero_stage=3, reshard_after_forward=1)
+    >>> gathered_bytes(sample_job(), zero, held, 32)
+    10000000000.0
     """
     every = held.dense + held.expert
     one = every / maximum(layers, 1)
@@ -173,6 +178,10 @@ def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
 
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=0, kind_counts=(32,), is_first=True, is_last=True)
+    >>> end_activation_bytes(sample_job(), sample_degrees(), stage) == 2 * (2 * 8192 * 4096)
+    True
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context

@@ -1,5 +1,6 @@
 """How wide is the interval of an analytic step time? Shares of the value within which measured steps lie."""
 
+from service.estimator.answer import Interval
 from service.estimator.question import Model
 
 DENSE_FRACTIONS = (0.95, 1.70)
@@ -12,13 +13,15 @@ SPARSE_FRACTIONS = (0.80, 2.10)
 Source: 32 published steps on H100, B200 and GB200: 0.83 at 10 %, 2.0 at 90 %."""
 
 
-def step_interval_fractions(model: Model) -> tuple[float, float]:
-    """Shares of the predicted step time between which the measured one lies in 80 % of cases.
+def step_interval(model: Model, step_seconds: float) -> Interval:
+    """The 80 % interval of one step around its predicted time.
 
     Args:
         model: the model
+        step_seconds: predicted seconds of one step [s]
 
     Returns:
-        low and high share [1]
+        the interval [s]
     """
-    return SPARSE_FRACTIONS if model.num_experts else DENSE_FRACTIONS
+    low, high = SPARSE_FRACTIONS if model.num_experts else DENSE_FRACTIONS
+    return Interval(low * step_seconds, step_seconds, high * step_seconds, "analytic")

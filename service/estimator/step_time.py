@@ -97,6 +97,10 @@ def optimizer_seconds(job: Job, degrees: Degrees, held: RankParameters, *, offlo
     Source:
         definition; efficiency.MEMORY_FRACTION
 
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> held = RankParameters(dense=1e9, expert=0, dense_states=2e9, expert_states=0)
+    >>> round(optimizer_seconds(sample_job(), sample_degrees(), held, offloaded=False), 5)
+    0.01029
     """
     state = job.state
     states = state_number_bytes(held, degrees, moment_bytes(job.optimizer, job.precision))
