@@ -1,0 +1,31 @@
+"""Brings a database to a revision: on the caller's connection, else on the database of the settings."""
+
+from alembic import context
+from sqlalchemy import Connection
+
+from service.settings import read_settings
+from service.store.engine import alone, open_engine, writing
+from service.store.tables import METADATA
+
+
+def migrate(connection: Connection) -> None:
+    """Run the revisions inside the connection's transaction; whoever comes second finds nothing left to do."""
+    alone(connection)
+    context.configure(
+        connection=connection,
+        target_metadata=METADATA,
+        render_as_batch=connection.dialect.name == "sqlite",
+        compare_type=True,
+        compare_server_default=True,
+        transactional_ddl=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given = context.config.attributes.get("connection")
+if given is None:
+    with writing(open_engine(read_settings().database_url)) as own:
+        migrate(own)
+else:
+    migrate(given)

@@ -1,0 +1,130 @@
+"""What does the database hold? The rows of the catalogue, column for field: the shipped ones and a team's own.
+
+A column bears the name of its field, so a name is the same in Python, SQL, JSON and CSV. GPUs and clusters are spread
+over columns; a model's architecture, which grows with every layer kind, is one JSON value.
+"""
+
+from sqlalchemy import JSON, Column, DateTime, Double, Integer, MetaData, String, Table
+from sqlalchemy.dialects.postgresql import JSONB
+
+SHIPPED = "catalogue"
+"""Owner of the rows that come with the service; the rows of any other owner are a team's own and never overwritten."""
+
+METADATA = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    }
+)
+
+JSON_VALUE = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+def _key(name: str) -> Column[str]:
+    return Column(name, String, primary_key=True)
+
+
+def _held_by() -> list[Column[str] | Column[int]]:
+    """Whose row it is, and how often it was changed: a change names the revision that it starts from."""
+    return [_key("owner"), Column("revision", Integer, nullable=False, server_default="1")]
+
+
+def _provenance(*, dates_the_row: bool = False) -> list[Column[str]]:
+    """Where the numbers were read, when, and how well that was checked; a price of another date is another row."""
+    dated = _key("as_of") if dates_the_row else Column("as_of", String, nullable=False)
+    return [
+        Column("source", String, nullable=False),
+        dated,
+        Column("verified", String, nullable=False),
+        Column("note", String, nullable=False),
+    ]
+
+
+MODELS = Table(
+    "models",
+    METADATA,
+    *_held_by(),
+    _key("slug"),
+    Column("name", String, nullable=False),
+    Column("family", String, nullable=False),
+    Column("aliases", JSON_VALUE, nullable=False),
+    Column("hugging_face_id", String),
+    Column("release", String),
+    Column("model", JSON_VALUE),
+    Column("not_estimated", String),
+    Column("published", JSON_VALUE),
+    Column("exact", JSON_VALUE),
+    *_provenance(),
+)
+
+GPUS = Table(
+    "gpus",
+    METADATA,
+    *_held_by(),
+    _key("slug"),
+    Column("name", String, nullable=False),
+    Column("vendor", String, nullable=False),
+    Column("architecture", String, nullable=False),
+    Column("release_year", Integer, nullable=False),
+    Column("aliases", JSON_VALUE, nullable=False),
+    Column("default_for", JSON_VALUE, nullable=False),
+    Column("memory_bytes", Double, nullable=False),
+    Column("usable_bytes", Double, nullable=False),
+    Column("usable_basis", String, nullable=False),
+    Column("memory_bytes_per_s", Double, nullable=False),
+    Column("fp32_flop_per_s", Double),
+    Column("bf16_flop_per_s", Double),
+    Column("fp16_flop_per_s", Double),
+    Column("fp8_flop_per_s", Double),
+    Column("fp4_flop_per_s", Double),
+    Column("int8_flop_per_s", Double),
+    Column("link_name", String, nullable=False),
+    Column("link_bytes_per_s", Double, nullable=False),
+    Column("scale_up_gpus", Integer, nullable=False),
+    Column("inter_node_bytes_per_s", Double, nullable=False),
+    Column("host_bytes_per_s", Double, nullable=False),
+    Column("board_watts", Double, nullable=False),
+    *_provenance(),
+)
+
+CLUSTERS = Table(
+    "clusters",
+    METADATA,
+    *_held_by(),
+    _key("slug"),
+    Column("name", String, nullable=False),
+    Column("aliases", JSON_VALUE, nullable=False),
+    Column("gpu", String, nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("gpus_per_node", Integer, nullable=False),
+    Column("scale_up_gpus", Integer),
+    Column("inter_node_bytes_per_s", Double),
+    *_provenance(),
+)
+
+PRICES = Table(
+    "prices",
+    METADATA,
+    *_held_by(),
+    _key("provider"),
+    _key("instance_type"),
+    _key("gpu"),
+    Column("gpu_count", Integer, nullable=False),
+    _key("region"),
+    _key("price_model"),
+    _key("stat"),
+    Column("usd_per_gpu_hour", Double, nullable=False),
+    Column("usd_per_instance_hour", Double, nullable=False),
+    *_provenance(dates_the_row=True),
+)
+
+SEEDINGS = Table(
+    "seedings",
+    METADATA,
+    Column("catalogue_revision", String, primary_key=True),
+    Column("seeded_at", DateTime(timezone=True), nullable=False),
+)
+"""Which shipped catalogue the rows of `SHIPPED` are: one row."""
