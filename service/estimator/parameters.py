@@ -36,6 +36,10 @@ class ParameterCounts:
 def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     """Parameters of a model, exact, from its ledger.
 
+    Formula:
+        total: sum of rows x columns x copies over every weight once; active: total - routed (1 - k/E);
+        non-embedding: total - token table - positions - untied head
+
     Args:
         model: the model
         ledger: its ledger under any setting

@@ -1,0 +1,152 @@
+"""Why is each number of an answer what it is? One explanation a number, computed again from its inputs."""
+
+from service.estimator.answer import Estimate
+from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
+from service.estimator.explain_memory import memory_explanations
+from service.estimator.explanation import Explanation, applied, explained
+from service.estimator.goodput import goodput_fraction
+from service.estimator.job import Job
+from service.estimator.ledger import Ops
+from service.estimator.parameters import parameter_counts
+from service.estimator.question import Question
+from service.estimator.resolve import resolve
+from service.estimator.stage_answers import stages_of, total_seconds
+from service.estimator.throughput import tokens_per_s_per_gpu, utilisation_fraction
+from service.estimator.work import forward_flop, full_flop, palm_flop, run_flop, sequence_flop, step_flop
+
+
+def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, ...]:
+    """Every explained number of an answer.
+
+    Args:
+        question: the question as asked
+        estimate: its answer
+
+    Returns:
+        explanations, in the order of the answer
+    """
+    resolved = resolve(question)
+    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    return (
+        *_parameters(resolved.job),
+        *memory_explanations(resolved, stages, estimate.memory),
+        *_flop(resolved.job, estimate),
+        *_step(estimate),
+        *_totals(estimate),
+    )
+
+
+def _parameters_of(ops: Ops) -> int:
+    return sum(weight.parameters for op in ops for weight in op.weights if not weight.tied)
+
+
+def _parameters(job: Job) -> list[Explanation]:
+    counts, ledger = parameter_counts(job.model, job.ledger), job.ledger
+    layers = {
+        f"layer_kind_{kind}": _parameters_of(ops) * count
+        for kind, (count, ops) in enumerate(zip(ledger.kind_counts(), ledger.kinds, strict=True))
+    }
+    parts = {"embedding": _parameters_of(ledger.embedding), **layers, "head": _parameters_of(ledger.head)}
+    experts = {
+        "total": counts.total,
+        "routed_experts": counts.routed_experts,
+        "num_experts": job.model.num_experts,
+        "num_experts_per_tok": job.model.num_experts_per_tok,
+    }
+    outside = {
+        "total": counts.total,
+        "input_embedding": counts.input_embedding,
+        "position_embedding": counts.position_embedding,
+        "lm_head": counts.lm_head,
+    }
+    return [
+        explained("parameters.total", counts.total, parameter_counts, {**parts}),
+        explained("parameters.active", counts.active.total, parameter_counts, {**experts}),
+        explained("parameters.non_embedding", counts.non_embedding, parameter_counts, {**outside}),
+    ]
+
+
+def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
+    recipe = estimate.resolved.recipe
+    batch, tokens = recipe.global_batch or 1, recipe.sequence_length
+    one = sequence_flop(job.ledger, job.recompute)
+    layers = zip(job.ledger.kind_counts(), job.ledger.kinds, strict=True)
+    parts = {f"layer_kind_{kind}": count * forward_flop(ops) for kind, (count, ops) in enumerate(layers)}
+    parts |= {"head": forward_flop(job.ledger.head), "multi_token": forward_flop(job.ledger.multi_token)}
+    unmasked = {"forward_full_flop_of_sequence": one.full, "sequence_length": tokens}
+    said = [
+        explained("flop.forward_per_step_flop", one.causal * batch, forward_flop, {**parts, "global_batch": batch}),
+        applied("flop.per_step_flop", step_flop, forward_flop_of_sequence=one.causal, global_batch=batch),
+        explained("flop.conventions.full", 3 * one.full / tokens, full_flop, {**unmasked}),
+        explained(
+            "flop.conventions.palm",
+            palm_flop(job.model, estimate.parameters.active, tokens),
+            palm_flop,
+            {"parameters": estimate.parameters.active, "tokens": tokens},
+        ),
+    ]
+    if estimate.totals is not None:
+        said.append(
+            applied("flop.total_flop", run_flop, one_step_flop=estimate.flop.per_step_flop, steps=estimate.totals.steps)
+        )
+    return said
+
+
+def _step(estimate: Estimate) -> list[Explanation]:
+    step, recipe, gpus = estimate.step, estimate.resolved.recipe, estimate.resolved.cluster.gpus
+    seconds, peak = step.step_seconds.value, step.peak_flop_per_s
+    parts = {part.kind: part.seconds for part in step.parts}
+    return [
+        explained("step.step_seconds.value", sum(parts.values()), total_seconds, {**parts}),
+        applied(
+            "step.tokens_per_s_per_gpu.value",
+            tokens_per_s_per_gpu,
+            batch_tokens=recipe.global_batch_tokens,
+            gpus=gpus,
+            step_seconds=seconds,
+        ),
+        *(
+            applied(path, utilisation_fraction, flop=flop, gpus=gpus, peak_flop_per_s=peak, step_seconds=seconds)
+            for path, flop in (
+                ("step.mfu_fraction.value", estimate.flop.per_step_flop),
+                ("step.hfu_fraction.value", estimate.flop.hardware_per_step_flop),
+            )
+        ),
+    ]
+
+
+def _totals(estimate: Estimate) -> list[Explanation]:
+    totals, full = estimate.totals, estimate.resolved
+    if totals is None:
+        return []
+    gpus, hours = full.cluster.gpus, totals.gpu_hours.value
+    price = None if full.price is None else full.price.usd_per_gpu_hour
+    said = [
+        applied(
+            "totals.steps",
+            steps_of,
+            training_tokens=full.recipe.training_tokens,
+            global_batch=full.recipe.global_batch,
+            tokens=full.recipe.sequence_length,
+        ),
+        applied("totals.goodput_fraction", goodput_fraction, gpus=gpus),
+        applied(
+            "totals.gpu_hours.value",
+            gpu_hours,
+            steps=totals.steps,
+            step_seconds=estimate.step.step_seconds.value,
+            gpus=gpus,
+            goodput=totals.goodput_fraction,
+        ),
+        applied("totals.days.value", run_days, gpu_hours_used=hours, gpus=gpus),
+        applied(
+            "totals.at_peak_gpu_hours",
+            at_peak_gpu_hours,
+            flop=estimate.flop.total_flop,
+            peak_flop_per_s=estimate.step.peak_flop_per_s,
+        ),
+        applied("totals.energy_kwh.value", energy_kwh, gpu_hours_used=hours, board_watts=full.gpu.board_watts),
+    ]
+    if price is not None:
+        said.append(applied("totals.cost_usd.value", cost_usd, gpu_hours_used=hours, usd_per_gpu_hour=price))
+    return said

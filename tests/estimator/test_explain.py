@@ -1,0 +1,71 @@
+"""Every explained number is the number of the answer, with an equation and a source."""
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from service.estimator.estimate import estimate
+from service.estimator.explain import explanations
+from service.estimator.question import Cluster, Layout, Price, Question, Recipe
+from service.estimator.samples import H100, LLAMA_3_8B
+
+PLAIN = Question(
+    model=LLAMA_3_8B,
+    recipe=Recipe(sequence_length=8192, global_batch=1024, training_tokens=15e12),
+    layout=Layout(),
+    cluster=Cluster(gpu=H100.slug, gpus=64),
+    gpu=H100,
+    price=Price(usd_per_gpu_hour=2.5),
+)
+QUESTIONS = {
+    "plain": PLAIN,
+    "without totals": replace(PLAIN, recipe=Recipe(sequence_length=8192), price=None),
+    "sharded": replace(PLAIN, recipe=replace(PLAIN.recipe, stack="torchtitan", optimizer="adamw-8bit")),
+    "split": replace(
+        PLAIN,
+        recipe=replace(PLAIN.recipe, precision="fp8-tensorwise", recompute="full"),
+        layout=Layout(tensor=4, pipeline=4, virtual_pipeline=2),
+    ),
+    "optimizer peak": replace(PLAIN, recipe=Recipe(sequence_length=64, precision="fp16-mixed"), layout=Layout()),
+}
+
+
+def leaf(answer: Any, path: str) -> Any:
+    """The number at a path such as memory.stages[0].lines[2].bytes."""
+    for name, index in re.findall(r"(\w+)|\[(\d+)\]", path):
+        answer = getattr(answer, name) if name else answer[int(index)]
+    return answer
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_explanations_give_the_answers_numbers(question: Question) -> None:
+    answer = estimate(question)
+    said = explanations(question, answer)
+    for one in said:
+        assert one.value == pytest.approx(leaf(answer, one.path), rel=1e-12), one.path
+        assert Decimal(one.exact) == Decimal(one.value)
+        assert one.equation, one.path
+        assert one.source, one.path
+        assert one.inputs, one.path
+    paths = [one.path for one in said]
+    assert len(paths) == len(set(paths))
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_every_line_of_every_stage_is_explained(question: Question) -> None:
+    answer = estimate(question)
+    paths = {one.path for one in explanations(question, answer)}
+    for stage in answer.memory.stages:
+        for index, line in enumerate(stage.lines):
+            path = f"memory.stages[{stage.stage}].lines[{index}].bytes"
+            assert line.kind == "workspace" or path in paths
+
+
+def test_exact_strings_keep_what_a_double_cannot() -> None:
+    said = {one.path: one for one in explanations(PLAIN, estimate(PLAIN))}
+    total = said["flop.total_flop"]
+    assert int(total.exact) == estimate(PLAIN).flop.total_flop
+    assert int(total.exact) > 2**53
