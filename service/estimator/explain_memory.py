@@ -33,10 +33,9 @@ def memory_explanations(resolved: Resolved, stages: list[Stage], memory: Memory)
     """
     said: list[Explanation] = []
     for position, stage in enumerate(stages):
-        told = {
-            line.kind: f"memory.stages[{position}].lines[{i}].bytes" for i, line in enumerate(_lines(memory, position))
-        }
-        said += [_line(resolved, stage, kind, path) for kind, path in told.items() if kind != "workspace"]
+        for index, line in enumerate(memory.stages[position].lines):
+            if line.kind in _FORMULAS:
+                said.append(_line(resolved, stage, line.kind, f"memory.stages[{position}].lines[{index}].bytes"))
     return [*said, *_peaks(resolved, memory)]
 
 
