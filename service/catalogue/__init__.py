@@ -1,0 +1,21 @@
+"""What facts does an estimate rest on? Models, GPUs, clusters and prices, each with its source and its date."""
+
+from service.catalogue.catalogue import Catalogue
+from service.catalogue.names import Found
+from service.catalogue.prices import PriceQuery
+from service.catalogue.rows import ClusterRow, ExactCounts, GpuRow, ModelRow, PriceRow, PublishedCounts, UnsoundFact
+from service.catalogue.shipped import shipped_catalogue
+
+__all__ = [
+    "Catalogue",
+    "ClusterRow",
+    "ExactCounts",
+    "Found",
+    "GpuRow",
+    "ModelRow",
+    "PriceQuery",
+    "PriceRow",
+    "PublishedCounts",
+    "UnsoundFact",
+    "shipped_catalogue",
+]

@@ -1,0 +1,167 @@
+"""Which row does a name mean? Slugs, aliases and Hugging Face ids, however they are capitalised and separated."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Generic, NamedTuple, TypeVar
+
+from service.catalogue.rows import UnsoundFact
+from service.errors import Problem, UnknownName
+
+LONGEST_COMPARED = 64
+"""Characters of an unknown name that are compared with the known ones."""
+
+PROVIDERS = ("aws", "azure", "coreweave", "crusoe", "gcp", "lambda", "nebius", "oci", "runpod")
+"""Words that people put before a machine type; they carry no meaning of their own."""
+
+SEPARATORS = re.compile(r"[^a-z0-9.+]+")
+"""What stands between the words of a name."""
+
+Row = TypeVar("Row")
+
+
+class Found(NamedTuple, Generic[Row]):
+    """A row, and what had to be assumed to choose it."""
+
+    row: Row
+    assumption: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(Generic[Row]):
+    """A row under its names."""
+
+    slug: str
+    """Its own name."""
+    aliases: tuple[str, ...]
+    """Its other names."""
+    default_for: tuple[str, ...] = ()
+    """Names shared with other rows that mean this one when nothing more is said."""
+    row: Row
+    """The row."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameIndex(Generic[Row]):
+    """Every name of one kind of row."""
+
+    kind: str
+    """model, gpu or cluster: what the errors speak of."""
+    rows: Mapping[str, Row]
+    """Rows by slug."""
+    slugs: Mapping[str, tuple[str, ...]]
+    """Slugs by normal form of a name; several where a name is shared."""
+    run_together: Mapping[str, tuple[str, ...]]
+    """The same for those who write no separator at all: llama27b, but not llama-27b, is Llama 2 7B."""
+    defaults: Mapping[str, tuple[str, str]]
+    """The shared name as people write it and the slug that it means, by its normal form."""
+
+    @classmethod
+    def of(cls, kind: str, entries: Iterable[Entry[Row]]) -> "NameIndex[Row]":
+        """The index of some rows.
+
+        Args:
+            kind: what the rows are
+            entries: the rows with their names
+
+        Returns:
+            the index
+
+        Raises:
+            UnsoundFact: two rows share a slug, an alias is another row's slug, or two rows claim one shared alias
+        """
+        rows: dict[str, Row] = {}
+        named: dict[str, list[str]] = {}
+        defaults: dict[str, tuple[str, str]] = {}
+        for entry in entries:
+            if entry.slug in rows:
+                raise UnsoundFact(f"two rows are called {kind} {entry.slug}")
+            rows[entry.slug] = entry.row
+            for form in dict.fromkeys(normal(name) for name in (entry.slug, *entry.aliases)):
+                named.setdefault(form, []).append(entry.slug)
+            for name in entry.default_for:
+                _, winner = defaults.setdefault(normal(name), (name, entry.slug))
+                if winner != entry.slug:
+                    raise UnsoundFact(f"{kind} {entry.slug} and {winner} both claim the alias {name}")
+        shadowed = next((named[normal(slug)] for slug in rows if len(named[normal(slug)]) > 1), None)
+        if shadowed:
+            raise UnsoundFact(f"a name of one of the {kind} rows {', '.join(shadowed)} is the slug of another")
+        return cls(kind, rows, {form: tuple(slugs) for form, slugs in named.items()}, _run_together(named), defaults)
+
+    def find(self, name: str, field: str) -> Found[Row]:
+        """The row that a name means.
+
+        Args:
+            name: slug, alias or id in any spelling
+            field: dotted path of the name in the question, for the error
+
+        Returns:
+            the row, and the assumption made where the name is shared
+
+        Raises:
+            UnknownName: no row has the name, or several have it and none is the default
+        """
+        form = normal(name)
+        slugs = self.slugs.get(form, ())
+        if not slugs and not SEPARATORS.search(name.casefold()):
+            slugs = self.run_together.get(form, ())
+        if len(slugs) == 1:
+            return Found(self.rows[slugs[0]], None)
+        if form in self.defaults:
+            spelled, slug = self.defaults[form]
+            others = " or ".join(other for other in slugs if other != slug)
+            return Found(self.rows[slug], f"{self.kind} {spelled} is taken as {slug}; it could also mean {others}")
+        raise UnknownName(self._unknown(name, field, slugs))
+
+    def _unknown(self, name: str, field: str, candidates: tuple[str, ...]) -> Problem:
+        if candidates:
+            message = f"this name means {len(candidates)} different {self.kind} rows of the catalogue"
+        else:
+            message = f"the catalogue holds no {self.kind} of this name"
+        near = list(candidates) or self.nearest(name)
+        fix = f"did you mean {' or '.join(near)}?" if near else f"known are, for example, {self._examples()}"
+        return Problem(field=field, code=f"unknown_{self.kind}", message=message, fix=fix)
+
+    def nearest(self, name: str) -> list[str]:
+        """Slugs whose names look most like a name.
+
+        Args:
+            name: any text
+
+        Returns:
+            at most three slugs
+        """
+        forms = get_close_matches(normal(name[:LONGEST_COMPARED]), list(self.slugs), n=6, cutoff=0.6)
+        return list(dict.fromkeys(slug for form in forms for slug in self.slugs[form]))[:3]
+
+    def _examples(self) -> str:
+        return ", ".join(list(self.rows)[:: max(1, len(self.rows) // 5)][:5])
+
+
+def normal(name: str) -> str:
+    """A name in the one form in which names are compared.
+
+    Capitals and separators do not count, but a separator between two digits does: 2-7b is not 27b.
+
+    Args:
+        name: any text
+
+    Returns:
+        lower-case letters, digits and dots
+
+    >>> normal("meta-llama/Llama-2-7b-hf"), normal("AWS p5.48xlarge")
+    ('metallamallama2-7bhf', 'p5.48xlarge')
+    """
+    words = SEPARATORS.sub("-", name.casefold()).strip("-")
+    for provider in PROVIDERS:
+        words = words.removeprefix(f"{provider}-")
+    return re.sub(r"(?<!\d)-|-(?!\d)", "", words)
+
+
+def _run_together(named: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    forms: dict[str, tuple[str, ...]] = {}
+    for form, slugs in named.items():
+        bare = form.replace("-", "")
+        forms[bare] = tuple(dict.fromkeys((*forms.get(bare, ()), *slugs)))
+    return forms
