@@ -31,8 +31,6 @@ from service.estimator.names import (
 )
 from service.estimator.noun import STRICT, Name
 
-PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
-
 Width = Annotated[int, Interval(ge=1, le=1 << 24)]
 Layers = Annotated[int, Interval(ge=1, le=2048)]
 Heads = Annotated[int, Interval(ge=1, le=1 << 16)]
