@@ -126,11 +126,12 @@ def state_number_bytes(held: RankParameters, degrees: Degrees, bytes_each: float
 
 
 def gathered_bytes(job: Job, degrees: Degrees, held: RankParameters, layers: Amount) -> Amount:
-    """Bytes of weights and gradients that ZeRO-3 holds gathered on one rank.
+    """Bytes of weights and gradients in the compute format that one rank holds beside its own shard or copy.
 
     Formula:
-        freed after use: two layers' weights, one layer's gradient and its fp32 reduction
-        kept: every weight in the compute format and its fp32 gradient
+        ZeRO-3, freed after use: two layers' weights, one layer's gradient and its fp32 reduction
+        ZeRO-3, kept: every weight and its fp32 gradient
+        below ZeRO-3: every weight, where fp32 weights are cast on the fly; else nothing
 
     Args:
         job: the job
@@ -139,11 +140,11 @@ def gathered_bytes(job: Job, degrees: Degrees, held: RankParameters, layers: Amo
         layers: layers of the stage [1]
 
     Returns:
-        bytes of one rank, 0 below ZeRO-3 [byte]
+        bytes of one rank [byte]
 
     Source:
         Zhao et al. 2023, arXiv:2304.11277, section 3.3 (one layer ahead); torchtitan with a pipeline: weights and
-        gradients stay unsharded between micro-batches
+        gradients stay unsharded between micro-batches; torch.amp: autocast keeps each weight's cast until it ends
 
     >>> from service.estimator.samples import sample_degrees, sample_job
     >>> held = RankParameters(dense=32e9, expert=0, dense_states=0, expert_states=0)
@@ -157,8 +158,9 @@ def gathered_bytes(job: Job, degrees: Degrees, held: RankParameters, layers: Amo
     freed = one * (2 * weight + weight + reduced)
     kept = every * (weight + reduced)
     live = where(degrees.reshard_after_forward == 1, freed, kept)
-    spread = where(degrees.shard_group > 1, live, 0.0)
-    return where(degrees.zero_stage >= WEIGHTS, spread, 0.0)
+    cast = every * weight if job.state.casts_weights else 0.0
+    sharded = where(degrees.shard_group > 1, live, cast)
+    return where(degrees.zero_stage >= WEIGHTS, sharded, cast)
 
 
 def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:

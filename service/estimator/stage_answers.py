@@ -112,7 +112,7 @@ def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[Stage]
     Returns:
         the seconds by kind [s]
     """
-    candidates = stages if layout.stage_layers is not None else [*stages[:2], *stages[-1:]]
+    candidates = stages if layout.stage_layers is not None else [*stages[:-1][:2], stages[-1]]
     steps = [step_seconds(job, degrees, stage, layout) for stage in candidates]
     return max(steps, key=total_seconds)
 

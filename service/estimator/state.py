@@ -26,6 +26,11 @@ class StateBytes:
     step_bytes: float
     """fp32 gradients made inside the optimizer step."""
 
+    @property
+    def casts_weights(self) -> bool:
+        """Whether the forward pass reads another format than the one that is kept."""
+        return self.gathered_bytes != self.weight_bytes
+
 
 def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stack: Stack) -> float:
     """Bytes of gradient that one parameter keeps through the step.
