@@ -1,6 +1,7 @@
 """A flat question is the nested one: every field by its own name, strictly typed, nothing ignored."""
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,46 +9,47 @@ from hypothesis import strategies as st
 
 from service.errors import Refused
 from service.estimator.question import Recompute
-from service.workflows.flat import ALIASES, NOUNS, PRESETS, body_of_flat, flat_fields, flat_name
+from service.workflows.flat import ALIASES, NOUNS, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
+from service.workflows.flat_values import DecimalMark
 
 FIELD_NAMES = [field.name for _, noun in NOUNS for field in fields(noun)]
 EXAMPLE = {"integer": ("8", 8), "number": ("2.5", 2.5), "truth": ("true", True), "text": ("a-name", "a-name")}
 
 
-def codes(*parameters, **given_mark):
+def codes(*parameters: tuple[str, str], decimal_mark: DecimalMark = ".") -> list[tuple[str, str]]:
     with pytest.raises(Refused) as refused:
-        body_of_flat(parameters, **given_mark)
+        body_of_flat(parameters, decimal_mark=decimal_mark)
     return [(problem.field, problem.code) for problem in refused.value.problems]
 
 
-def test_field_names_are_unique_over_the_nouns():
+def test_field_names_are_unique_over_the_nouns() -> None:
     every = [*FIELD_NAMES, *PRESETS, *ALIASES]
     assert len(set(every)) == len(every)
 
 
-def test_every_field_of_every_noun_is_a_parameter():
+def test_every_field_of_every_noun_is_a_parameter() -> None:
     inner = [f"recompute_{field.name}" for field in fields(Recompute) if field.name != "granularity"]
     assert list(flat_fields()) == list(dict.fromkeys([*PRESETS, *flat_fields()]))
     assert set(flat_fields()) == {*PRESETS, *FIELD_NAMES, *inner}
     assert all(field.meaning for field in flat_fields().values())
 
 
-def test_aliases_stand_for_fields():
+def test_aliases_stand_for_fields() -> None:
     assert set(ALIASES.values()) <= set(FIELD_NAMES)
 
 
 @pytest.mark.parametrize("field", flat_fields().values(), ids=lambda field: field.name)
-def test_every_parameter_lands_at_its_path(field):
+def test_every_parameter_lands_at_its_path(field: FlatField) -> None:
     text, value = EXAMPLE[field.form]
     beside = [("cluster", "dgx-h100")] if field.name == "nodes" else []
-    place = body_of_flat([(field.name, text), *beside])
+    place: Any = body_of_flat([(field.name, text), *beside])
     for step in field.path:
         place = place[step] if isinstance(place, dict) else place
     assert place == ([value] if field.is_list else value)
     assert flat_name(".".join(field.path)) == field.name
 
 
-def test_a_whole_question():
+def test_a_whole_question() -> None:
     flat = [
         ("model", "llama-3.1-70b"), ("num_hidden_layers", "12"), ("seq", "8192"), ("training_tokens", "15e12"),
         ("tp", "8"), ("stage_layers", "3"), ("stage_layers", "4;5"), ("cluster", "dgx-h100"), ("nodes", "16"),
@@ -66,14 +68,14 @@ def test_a_whole_question():
     }
 
 
-def test_a_name_alone_stays_a_name():
+def test_a_name_alone_stays_a_name() -> None:
     body = body_of_flat([("model", "gpt2-124m"), ("cluster", "dgx-h100"), ("recompute", "selective"), ("seq", "1024")])
     assert body["model"] == "gpt2-124m"
     assert body["cluster"] == "dgx-h100"
     assert body["recipe"]["recompute"] == "selective"
 
 
-def test_a_missing_sequence_length_is_asked_for_by_its_own_name():
+def test_a_missing_sequence_length_is_asked_for_by_its_own_name() -> None:
     assert body_of_flat([("model", "gpt2-124m")]) == {"model": "gpt2-124m", "recipe": {}}
 
 
@@ -85,7 +87,7 @@ def test_a_missing_sequence_length_is_asked_for_by_its_own_name():
         ("usd_per_gpu_hour", "-1", -1.0), ("gated_mlp", "0", False), ("gated_mlp", "True", True),
     ],
 )  # fmt: skip
-def test_values_are_read_by_their_fields_type(name, text, value):
+def test_values_are_read_by_their_fields_type(name: str, text: str, value: object) -> None:
     part, key = flat_fields()[name].path
     read = body_of_flat([(name, text)])[part][key]
     assert read == value
@@ -107,20 +109,20 @@ def test_values_are_read_by_their_fields_type(name, text, value):
         ("stage_layers", "8;;8", "empty"), ("gated_mlp", "yes", "not_true_or_false"), ("model", "", "empty"),
     ],
 )  # fmt: skip
-def test_what_spells_no_value_is_refused_by_name(name, text, code):
+def test_what_spells_no_value_is_refused_by_name(name: str, text: str, code: str) -> None:
     assert codes((name, text)) == [(name, code)]
 
 
-def test_a_decimal_comma_is_read_only_where_it_is_announced():
+def test_a_decimal_comma_is_read_only_where_it_is_announced() -> None:
     assert body_of_flat([("usd_per_gpu_hour", "1,5")], decimal_mark=",")["price"] == {"usd_per_gpu_hour": 1.5}
     assert codes(("usd_per_gpu_hour", "1.5"), decimal_mark=",") == [("usd_per_gpu_hour", "decimal_point")]
 
 
-def test_a_field_given_twice_is_refused_under_any_of_its_names():
+def test_a_field_given_twice_is_refused_under_any_of_its_names() -> None:
     assert codes(("tp", "2"), ("tensor", "2")) == [("tensor", "repeated")]
 
 
-def test_an_unknown_parameter_names_the_nearest_and_is_not_repeated():
+def test_an_unknown_parameter_names_the_nearest_and_is_not_repeated() -> None:
     with pytest.raises(Refused) as refused:
         body_of_flat([("sequence_lenght", "8192")])
     (problem,) = refused.value.problems
@@ -129,27 +131,27 @@ def test_an_unknown_parameter_names_the_nearest_and_is_not_repeated():
     assert "lenght" not in str(problem)
 
 
-def test_nodes_need_a_cluster():
+def test_nodes_need_a_cluster() -> None:
     assert codes(("gpu", "h100"), ("nodes", "2")) == [("nodes", "nodes_without_cluster")]
 
 
-def test_all_problems_are_named_at_once():
+def test_all_problems_are_named_at_once() -> None:
     assert codes(("tp", "x"), ("gpus", "1,5"), ("seq", "")) == [
         ("tensor", "not_a_whole_number"), ("gpus", "decimal_comma"), ("sequence_length", "empty"),
     ]  # fmt: skip
 
 
-def test_a_flood_of_parameters_is_refused():
+def test_a_flood_of_parameters_is_refused() -> None:
     assert ("", "too_many") in codes(*[("stage_layers", "1")] * 5_000)
 
 
 @given(st.integers(-(10**18), 10**18))
-def test_whole_numbers_round_trip(number):
+def test_whole_numbers_round_trip(number: int) -> None:
     assert body_of_flat([("gpus", str(number))])["cluster"]["gpus"] == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_numbers_round_trip_in_either_locale(number):
+def test_numbers_round_trip_in_either_locale(number: float) -> None:
     text = repr(number)
     assert body_of_flat([("training_tokens", text)])["recipe"]["training_tokens"] == number
     with_comma = body_of_flat([("training_tokens", text.replace(".", ","))], decimal_mark=",")
@@ -157,7 +159,7 @@ def test_numbers_round_trip_in_either_locale(number):
 
 
 @given(st.text(max_size=60))
-def test_no_text_breaks_the_reading_of_numbers(text):
+def test_no_text_breaks_the_reading_of_numbers(text: str) -> None:
     try:
         value = body_of_flat([("gpus", text)])["cluster"]["gpus"]
     except Refused:

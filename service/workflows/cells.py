@@ -1,0 +1,204 @@
+"""What stands in one spreadsheet cell: one number of an answer, in the unit and the spelling that the sheet asks for.
+
+The question comes in its flat form; beside its fields stand the options of the cell: `num` (e, . or ,),
+`unit`, `dec` (the decimal mark of the inputs), `on_error` (problem, text or blank) and `r`, which
+changes nothing but the URL, so that a sheet can ask anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from service.catalogue import Catalogue
+from service.errors import NotFound, Problem, Refused
+from service.units import UNITS, Dimension, dimension_of
+from service.workflows.estimates import Answer, answer
+from service.workflows.flat import body_of_flat, flat_name
+from service.workflows.flat_values import DecimalMark
+from service.workflows.metrics import metric_named
+from service.workflows.number_text import NumberStyle, number_text
+from service.workflows.questions import read_question
+
+OnError = Literal["problem", "text", "blank"]
+Pairs = Sequence[tuple[str, str]]
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "num": get_args(NumberStyle),
+    "dec": get_args(DecimalMark),
+    "on_error": get_args(OnError),
+    "unit": tuple(sorted(UNITS)),
+}
+"""Values that each option of a cell takes."""
+
+REFRESH = "r"
+"""Option that changes nothing but the URL."""
+
+LONGEST_ERROR = 255
+"""Characters of an error text: what every spreadsheet shows in one cell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellOptions:
+    """How a sheet wants its number."""
+
+    num: NumberStyle = "e"
+    """How what is not a whole number is written."""
+    dec: DecimalMark = "."
+    """Decimal mark of the inputs."""
+    on_error: OnError = "problem"
+    """What becomes of an error: an HTTP problem, a text in the cell, or an empty cell."""
+    unit: str | None = None
+    """Unit of the number; the metric's own where absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One number as a cell shows it."""
+
+    text: str
+    """The number, nothing else."""
+    unit: str
+    """Its unit."""
+
+
+def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:
+    """The options of a cell, and the flat question beside them.
+
+    Args:
+        parameters: the query, in order
+
+    Returns:
+        options, question
+    """
+    options = [pair for pair in parameters if pair[0] in CHOICES]
+    return options, [pair for pair in parameters if pair[0] not in {*CHOICES, REFRESH}]
+
+
+def read_options(given: Pairs) -> CellOptions:
+    """How a sheet wants its number.
+
+    Args:
+        given: the options among the query's parameters
+
+    Returns:
+        the options
+
+    Raises:
+        Refused: an option has no such value, or is given twice
+    """
+    problems = [_no_such_value(name) for name, value in given if value not in CHOICES[name]]
+    names = [name for name, _ in given]
+    problems += [_repeated(name) for name in CHOICES if names.count(name) > 1]
+    if problems:
+        raise Refused(*problems)
+    chosen: dict[str, Any] = dict(given)
+    return CellOptions(**chosen)
+
+
+def on_error_of(given: Pairs) -> OnError:
+    """What becomes of an error, even where another option is the error.
+
+    Args:
+        given: the options among the query's parameters
+
+    Returns:
+        the value of on_error; problem where it has none that exists
+    """
+    wanted = dict(given).get("on_error")
+    return next((choice for choice in get_args(OnError) if choice == wanted), "problem")
+
+
+def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogue) -> Cell:
+    """One number of an answer as a cell shows it.
+
+    Args:
+        metric: name of the number
+        question: the flat question
+        options: how the sheet wants it
+        catalogue: the facts
+
+    Returns:
+        number and unit
+
+    Raises:
+        NotFound: the metric is unknown
+        Refused: the question is refused, the number is null, or the unit measures something else
+    """
+    wanted = metric_named(metric)
+    dimension = dimension_of(wanted.path)
+    unit = options.unit or dimension.base
+    if unit not in dimension.scales:
+        raise Refused(_other_unit(dimension))
+    value = wanted.value_in(answered(question, options, catalogue))
+    return Cell(number_text(value / dimension.scales[unit] if options.unit else value, options.num), unit)
+
+
+def answered(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
+    """The answer from which a cell takes its number.
+
+    Args:
+        question: the flat question
+        options: they say which decimal mark the inputs have
+        catalogue: the facts
+
+    Returns:
+        the whole answer
+
+    Raises:
+        Refused: the question is refused; the problems name the parameters
+    """
+    body = body_of_flat(question, decimal_mark=options.dec)
+    return answer(read_question(body, catalogue), catalogue)
+
+
+def why(parameters: Pairs, catalogue: Catalogue) -> str:
+    """Why a cell with this query shows an error.
+
+    Args:
+        parameters: the whole query of the cell
+        catalogue: the facts
+
+    Returns:
+        one line for each thing to mend; ok where there is none
+    """
+    given, question = split_options(parameters)
+    try:
+        answered(question, read_options(given), catalogue)
+    except Refused as refused:
+        return "\n".join(_line(problem) for problem in refused.problems[:20])
+    return "ok"
+
+
+def error_text(error: Refused | NotFound) -> str:
+    """An error as a cell shows it.
+
+    Args:
+        error: why there is no number
+
+    Returns:
+        `#ERR code: why`, at most 255 characters in one line
+    """
+    line = _line(error.problems[0]) if isinstance(error, Refused) else f"unknown_metric: {error}"
+    text = f"#ERR {' '.join(line.split())}"
+    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 3]}..."
+
+
+def _line(problem: Problem) -> str:
+    name = flat_name(problem.field)
+    place = f"{name}: " if name and name not in problem.message else ""
+    return f"{problem.code}: {place}{problem.message}; {problem.fix}"
+
+
+def _no_such_value(name: str) -> Problem:
+    code = "unknown_unit" if name == "unit" else "not_a_choice"
+    message = f"{name} has no such value"
+    return Problem(field=name, code=code, message=message, fix=f"use one of {' '.join(CHOICES[name])}")
+
+
+def _repeated(name: str) -> Problem:
+    return Problem(field=name, code="repeated", message=f"{name} is given more than once", fix="give it once")
+
+
+def _other_unit(dimension: Dimension) -> Problem:
+    message = f"this metric is in {dimension.base}, which that unit does not measure"
+    return Problem(field="unit", code="unknown_unit", message=message, fix=f"use one of {' '.join(dimension.scales)}")

@@ -1,0 +1,178 @@
+"""May this job start? A scheduler's question, with a verdict and one line that its user will read."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from annotated_types import Ge, Gt, Lt
+
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused
+from service.estimator.answer import Interval
+from service.estimator.noun import STRICT
+from service.units import BYTES, SECONDS_PER_DAY, readable, said
+from service.workflows.estimates import SPOKEN, Answer, Versions, answer
+from service.workflows.metrics import fits
+from service.workflows.nouns import read_noun
+from service.workflows.questions import read_question
+
+CheckVerdict = Literal["ok", "warn", "deny"]
+
+LONGEST_REASON = 255
+"""Characters of a reason: what schedulers keep of a comment."""
+
+SECONDS_PER_MINUTE = 60
+"""Schedulers take time limits in whole minutes."""
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the run may take at most."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    days: Annotated[float, Gt(0), Lt(1e6)] | None = None
+    """Wall time of the whole run."""
+    cost_usd: Annotated[float, Ge(0), Lt(1e15)] | None = None
+    """Cost of the whole run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Whether a job may start, and what a scheduler wants to note of it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Of the estimate behind it."""
+    verdict: CheckVerdict
+    """deny: it runs out of memory. warn: it may, or it may exceed a limit. ok: neither."""
+    reason: str
+    """Why, in one line of at most 255 characters."""
+    fits: bool
+    """False where the verdict is deny."""
+    oom_probability_fraction: float
+    """Probability that the device peak exceeds the usable memory."""
+    device_peak_bytes: Interval
+    """Memory of the fullest GPU, as nvidia-smi shows it."""
+    usable_bytes: float
+    """Memory a job can use on this GPU."""
+    gpu_hours: Interval | None
+    """The whole run; null without training_tokens."""
+    cost_usd: Interval | None
+    """The whole run; null without training_tokens or a price."""
+    time_limit_seconds: int | None
+    """Wall time to ask for: the upper end of the prediction in whole minutes; null without training_tokens."""
+    versions: Versions
+    """What the answer rests on."""
+
+
+def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
+    """Whether a job may start.
+
+    Args:
+        body: a question, and `limits` beside its nouns
+        catalogue: the facts
+
+    Returns:
+        the verdict; a job that does not fit is an answer, not an error
+
+    Raises:
+        Refused: the question cannot be answered, or a limit cannot be judged
+    """
+    problems: list[Problem] = []
+    question = {name: value for name, value in body.items() if name != "limits"}
+    asked = _read(lambda: read_question(question, catalogue), problems)
+    limits = _read(lambda: _limits(body.get("limits")), problems)
+    if asked is None or limits is None:
+        raise Refused(*problems)
+    found = answer(asked, catalogue)
+    return _judged(found, _exceeded(found, limits))
+
+
+def _judged(found: Answer, exceeded: list[str]) -> Check:
+    memory, totals = found.memory, found.totals
+    verdict: CheckVerdict = "ok" if found.verdict == "fits" and not exceeded else "warn"
+    return Check(
+        id=found.id,
+        verdict=verdict if fits(found.verdict) else "deny",
+        reason=_reason(found, exceeded),
+        fits=fits(found.verdict),
+        oom_probability_fraction=memory.oom_probability_fraction,
+        device_peak_bytes=memory.device_peak_bytes,
+        usable_bytes=memory.usable_bytes,
+        gpu_hours=None if totals is None else totals.gpu_hours,
+        cost_usd=None if totals is None else totals.cost_usd,
+        time_limit_seconds=None if totals is None else _whole_minutes(totals.days.high * SECONDS_PER_DAY),
+        versions=found.versions,
+    )
+
+
+def _read(part: Callable[[], Part], problems: list[Problem]) -> Part | None:
+    try:
+        return part()
+    except Refused as refused:
+        problems.extend(refused.problems)
+        return None
+
+
+def _limits(value: object) -> Limits:
+    return Limits() if value is None else read_noun(Limits, value, "limits")
+
+
+def _exceeded(found: Answer, limits: Limits) -> list[str]:
+    """Each limit that the run may exceed, in words."""
+    totals = found.totals
+    predicted = {} if totals is None else {"days": totals.days, "cost_usd": totals.cost_usd}
+    given = {name: limit for name, limit in (("days", limits.days), ("cost_usd", limits.cost_usd)) if limit is not None}
+    problems = [_not_judged(name, found) for name in given if predicted.get(name) is None]
+    if problems:
+        raise Refused(*problems)
+    pairs = [(name, predicted[name], limit) for name, limit in given.items()]
+    return [_compared(name, run, limit) for name, run, limit in pairs if run is not None and limit < run.high]
+
+
+def _compared(name: str, predicted: Interval, limit: float) -> str:
+    amount = f"{readable(predicted.value)} ({readable(predicted.low)} to {readable(predicted.high)})"
+    return f"{name} {amount} {'exceeds' if limit < predicted.low else 'may exceed'} the limit {readable(limit)}"
+
+
+def _not_judged(name: str, found: Answer) -> Problem:
+    wanted = "recipe.training_tokens" if found.totals is None else "a price"
+    message = f"limits.{name} cannot be judged: {name} of the run is not known without {wanted}"
+    return Problem(field=f"limits.{name}", code="not_known", message=message, fix=f"give {wanted}, or leave it out")
+
+
+def _memory_said(found: Answer) -> str:
+    memory = found.memory
+    amount = f"{said(memory.device_peak_bytes.value, BYTES)} of {said(memory.usable_bytes, BYTES)} on the fullest GPU"
+    risk = f"{memory.oom_probability_fraction:.0%}"
+    if found.verdict == "fits":
+        return f"fits: {amount}"
+    if found.verdict == "at_risk":
+        return f"at risk: {amount}, out of memory with a probability of {risk}"
+    advice = f"; {memory.suggestions[0]}" if memory.suggestions else ""
+    return f"out of memory: {amount}, the most of it {memory.biggest_line}{advice}"
+
+
+def _totals_said(found: Answer) -> list[str]:
+    if found.totals is None:
+        return []
+    hours, days, cost = found.totals.gpu_hours, found.totals.days, found.totals.cost_usd
+    words = f"{readable(hours.value)} GPU-hours, {readable(days.value)} days"
+    return [words if cost is None else f"{words}, USD {readable(cost.value)}"]
+
+
+def _reason(found: Answer, exceeded: list[str]) -> str:
+    """The cause of the verdict first, then what the run takes."""
+    memory = [_memory_said(found)]
+    causes = [*exceeded, *memory] if found.verdict == "fits" else [*memory, *exceeded]
+    line = " ".join("; ".join([*causes, *_totals_said(found)]).split())
+    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
+
+
+def _whole_minutes(seconds: float) -> int:
+    return ceil(seconds / SECONDS_PER_MINUTE) * SECONDS_PER_MINUTE

@@ -1,0 +1,172 @@
+"""Which number of an answer does a name mean? Each by its own name, or by as much of its path as tells it apart."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from service.errors import NotFound, Problem, Refused
+from service.estimator.answer import Interval, Verdict
+from service.workflows.estimates import Answer
+from service.workflows.wire import WIRE_NAMES, to_wire
+
+Path = tuple[str, ...]
+
+ITEM = "*"
+"""Step into a list: a position from 0, or the item's kind."""
+
+FITS = "fits"
+"""1 unless the verdict is out_of_memory, then 0: the one metric that is no leaf of the answer."""
+
+NEEDED = {
+    "totals": "training_tokens",
+    "total_flop": "training_tokens",
+    "total_pflop_days": "training_tokens",
+    "cost_usd": "usd_per_gpu_hour",
+}
+"""Field without which a part of the answer is null."""
+
+LONGEST_METRIC = 128
+"""Characters up to which an unknown metric is compared with the known ones."""
+
+
+MAIN = "fits, device_peak_bytes, parameters.total, total_flop, step_seconds, mfu_fraction, gpu_hours, days, cost_usd"
+"""What most callers ask for, to show those whose name resembles nothing."""
+
+
+def fits(verdict: Verdict) -> bool:
+    """Whether the job more likely fits than not.
+
+    Args:
+        verdict: of an answer
+
+    Returns:
+        false for out_of_memory only; at_risk fits, with a probability that oom_probability_fraction tells
+    """
+    return verdict != "out_of_memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number of every answer: where it stands."""
+
+    path: Path
+    """Steps from the answer to the number, list positions as the caller gave them."""
+
+    def value_in(self, answer: Answer) -> float:
+        """The number, as the JSON of the answer holds it.
+
+        Args:
+            answer: any answer
+
+        Returns:
+            the number; 1 and 0 for true and false
+
+        Raises:
+            NotFound: the answer has no such item
+            Refused: the number is null; the problems say which fields it needs
+        """
+        value: Any = {**to_wire(answer), FITS: fits(answer.verdict)}
+        for step in self.path:
+            value = _item(value, step) if isinstance(value, list) else _field(value, step)
+            if value is None:
+                raise Refused(*_needs(self.path, answer))
+        number: float = value["value"] if isinstance(value, dict) else value
+        return int(number) if isinstance(number, bool) else number
+
+
+def metric_named(name: str) -> Metric:
+    """The number that a name means.
+
+    Args:
+        name: e.g. `gpu_hours`, `gpu_hours.low`, `parameters.stages.0.total`, `parts.gemm.seconds`
+
+    Returns:
+        the metric
+
+    Raises:
+        NotFound: no number has that name; the message lists the nearest
+        Refused: several numbers do; the fix lists them
+    """
+    steps = tuple(name.split("."))
+    found = [path for path in _paths() if _is_tail(steps, path)]
+    nearest = [path for path in found if len(path) == min(map(len, found))]
+    if not nearest:
+        raise NotFound(f"no number of the answer has this name; {_near(name)}")
+    if len(nearest) > 1:
+        said = ", ".join(".".join(path) for path in nearest[:8])
+        message = f"{len(found)} numbers of the answer have this name"
+        raise Refused(Problem(field="metric", code="ambiguous_metric", message=message, fix=f"use one of {said}"))
+    (path,) = nearest
+    return Metric((*path[: len(path) - len(steps)], *steps))
+
+
+@cache
+def _paths() -> Sequence[Path]:
+    """The path of every number of an answer, the less deep ones first."""
+    return sorted([(FITS,), *_leaves(Answer, ())], key=len)
+
+
+def _leaves(hint: Any, path: Path) -> Iterator[Path]:
+    if get_origin(hint) in {Union, UnionType}:
+        for option in get_args(hint):
+            yield from () if option is NoneType else _leaves(option, path)
+    elif get_origin(hint) is tuple:
+        yield from _leaves(get_args(hint)[0], (*path, ITEM))
+    elif is_dataclass(hint):
+        yield from [path] if hint is Interval else []
+        hints = get_type_hints(hint)
+        for field in fields(hint):
+            yield from _leaves(hints[field.name], (*path, WIRE_NAMES.get(field.name, field.name)))
+    elif hint in {int, float, bool} or (get_origin(hint) is Literal and isinstance(get_args(hint)[0], int)):
+        yield path
+
+
+def _is_tail(steps: Path, path: Path) -> bool:
+    """Whether the steps are the last ones of the path, and name every list that it passes."""
+    unsaid = len(path) - len(steps)
+    if unsaid < 0 or ITEM in path[: unsaid + 1]:
+        return False
+    return all(known in {step, ITEM} for step, known in zip(steps, path[unsaid:], strict=True))
+
+
+def _field(value: Any, step: str) -> Any:
+    """A field of an object; null where a name alone stands instead of the object."""
+    return value.get(step) if isinstance(value, dict) else None
+
+
+def _item(items: list[Any], step: str) -> Any:
+    """An item of a list, by its position or by its kind."""
+    kinds = [item["kind"] for item in items if isinstance(item, dict) and "kind" in item]
+    places = [*map(str, range(len(items))), *kinds]
+    if step in places:
+        return items[places.index(step) % len(items)]
+    known = f"the kinds {', '.join(kinds)}" if kinds else f"0 to {len(items) - 1}"
+    raise NotFound(f"the list of this metric has no such item; it has {known}")
+
+
+def _needs(path: Path, answer: Answer) -> list[Problem]:
+    """What the question must say before the number at the path is known."""
+    resolved = answer.resolved
+    absent = {"training_tokens": resolved.recipe.training_tokens is None, "usd_per_gpu_hour": resolved.price is None}
+    wanted = [NEEDED[step] for step in path if step in NEEDED and absent[NEEDED[step]]]
+    if not wanted:
+        message = f"{path[-1]} does not apply to this question: its answer is null"
+        return [Problem(field="metric", code="not_known", message=message, fix="ask for another metric")]
+    return [
+        Problem(
+            field=name,
+            code="not_known",
+            message=f"{path[-1]} is not known without {name}",
+            fix=f"give {name}",
+        )
+        for name in dict.fromkeys(wanted)
+    ]
+
+
+def _near(name: str) -> str:
+    names = {".".join(path) for path in _paths()} | {path[-1] for path in _paths()} - {ITEM}
+    near = get_close_matches(name[:LONGEST_METRIC].lower(), sorted(names), n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(near)}?" if near else f"most callers ask for {MAIN}"

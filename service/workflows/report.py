@@ -1,0 +1,146 @@
+"""How does a person read an answer in a terminal? The verdict, then memory, work, time and money in aligned tables."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from service.estimator.answer import Interval
+from service.units import BYTES, FLOP, SECONDS, readable, said
+from service.workflows.estimates import Answer
+
+in_bytes, in_flop, in_seconds = (partial(said, dimension=dimension) for dimension in (BYTES, FLOP, SECONDS))
+
+VERDICTS = {"fits": "fits", "at_risk": "may run out of memory", "out_of_memory": "runs out of memory"}
+"""Each verdict in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    label: str
+    """What the number is."""
+    value: str
+    """The number with its unit."""
+    note: str = ""
+    """Its interval, or its share of the whole."""
+
+
+def report(found: Answer) -> str:
+    """An answer as a person reads it.
+
+    Args:
+        found: the answer
+
+    Returns:
+        lines of text, the last one without a line break
+    """
+    place = f"stage {found.memory.peak_stage}, at its {found.memory.peak_phase} peak"
+    tables = {
+        "Parameters": _parameters(found),
+        f"Memory of the fullest GPU ({place})": _memory(found),
+        "FLOP": _flop(found),
+        "Step": _step(found),
+        "Run": _run(found),
+    }
+    lists = {
+        "To make it fit": found.memory.suggestions,
+        "Assumptions": found.assumptions,
+        "Warnings": found.warnings,
+    }
+    blocks = [_headline(found), *_aligned(tables), *(_listed(title, items) for title, items in lists.items() if items)]
+    versions = f"{found.id}, formulas {found.versions.formulas}, catalogue {found.versions.catalogue}"
+    return "\n\n".join([*blocks, versions])
+
+
+def _headline(found: Answer) -> str:
+    memory = found.memory
+    amount = f"{in_bytes(memory.device_peak_bytes.value)} of {in_bytes(memory.usable_bytes)} a GPU"
+    risk = _percent(memory.oom_probability_fraction)
+    return f"{VERDICTS[found.verdict]}: {amount}, out of memory with a probability of {risk}"
+
+
+def _parameters(found: Answer) -> list[Row]:
+    counts = found.parameters
+    rows = [Row("total", f"{counts.total:,}")]
+    return rows if counts.active == counts.total else [*rows, Row("active", f"{counts.active:,}")]
+
+
+def _memory(found: Answer) -> list[Row]:
+    memory = found.memory
+    fullest = memory.stages[memory.peak_stage]
+    return [
+        *(Row(_words(line.kind), in_bytes(line.bytes)) for line in fullest.lines if line.bytes),
+        _predicted("allocated peak", memory.allocated_peak_bytes, in_bytes),
+        _predicted("reserved peak", memory.reserved_peak_bytes, in_bytes),
+        _predicted("device peak", memory.device_peak_bytes, in_bytes),
+        Row("usable", in_bytes(memory.usable_bytes)),
+    ]
+
+
+def _flop(found: Answer) -> list[Row]:
+    flop = found.flop
+    rows = [
+        Row("one token", in_flop(flop.per_token_flop)),
+        Row("one step", in_flop(flop.per_step_flop)),
+        Row("one step with recompute", in_flop(flop.hardware_per_step_flop)),
+    ]
+    return rows if flop.total_flop is None else [*rows, Row("whole run", in_flop(flop.total_flop))]
+
+
+def _step(found: Answer) -> list[Row]:
+    step = found.step
+    whole = step.step_seconds.value
+    return [
+        *(
+            Row(_words(part.kind), in_seconds(part.seconds), _percent(part.seconds / whole))
+            for part in step.parts
+            if part.seconds
+        ),
+        _predicted("step", step.step_seconds, in_seconds),
+        _predicted("tokens per second and GPU", step.tokens_per_s_per_gpu, readable),
+        _predicted("MFU", step.mfu_fraction, _percent),
+        _predicted("HFU", step.hfu_fraction, _percent),
+    ]
+
+
+def _run(found: Answer) -> list[Row]:
+    totals = found.totals
+    if totals is None:
+        return [Row("whole run", "unknown", "give training_tokens")]
+    priced = totals.cost_usd
+    cost = Row("USD", "unknown", "give usd_per_gpu_hour") if priced is None else _predicted("USD", priced, readable)
+    return [
+        Row("steps", f"{totals.steps:,}"),
+        _predicted("GPU-hours", totals.gpu_hours, readable),
+        _predicted("days", totals.days, readable),
+        Row("goodput", _percent(totals.goodput_fraction)),
+        cost,
+        _predicted("kWh", totals.energy_kwh, readable),
+    ]
+
+
+def _predicted(label: str, interval: Interval, spoken: Callable[[float], str]) -> Row:
+    return Row(label, spoken(interval.value), f"{spoken(interval.low)} to {spoken(interval.high)}")
+
+
+def _aligned(tables: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Tables whose labels, values and notes stand below each other, from the first table to the last."""
+    rows = [row for table in tables.values() for row in table]
+    labels, values = max(len(row.label) for row in rows), max(len(row.value) for row in rows)
+    return [
+        "\n".join([title, *(f"  {row.label:<{labels}}  {row.value:>{values}}  {row.note}".rstrip() for row in table)])
+        for title, table in tables.items()
+    ]
+
+
+def _listed(title: str, items: Sequence[str]) -> str:
+    return "\n".join([title, *(f"  - {item}" for item in items)])
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g} %"
