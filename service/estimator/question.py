@@ -196,7 +196,7 @@ class Recipe:
     attention: AttentionName = "flash"
     """Attention kernel: eager keeps the scores, flash does not."""
     method: MethodName = "full"
-    """What is trained: all parameters."""
+    """What is trained; descriptive: only full training is estimated."""
     stack: StackName = "megatron-core"
     """Training software: it decides buffers, defaults and what can be expressed."""
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0

@@ -60,7 +60,7 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     """Seconds that the loss of one micro-batch streams its logits, forward and backward.
 
     Formula:
-        2 x logits bytes / W
+        2 (1 + depths) x logits bytes / W
 
     Args:
         job: the job
@@ -76,7 +76,8 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     >>> round(loss_seconds(sample_job(), sample_degrees()), 5)
     0.00433
     """
-    return 2 * logits_bytes(job, degrees) / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
+    times = 1 + job.model.num_nextn_predict_layers
+    return 2 * times * logits_bytes(job, degrees) / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
 
 
 def optimizer_seconds(job: Job, degrees: Degrees, held: RankParameters, *, offloaded: bool) -> Amount:
@@ -158,7 +159,8 @@ def exposed_seconds(
     """Communication of one micro-batch that nothing hides.
 
     Tensor ranks wait but for the stack's overlapped share; context ranks hide their exchange under attention;
-    sharded weights and gradients travel beside compute and slow it; sends hide but for interleaved chunks.
+    DualPipe hides the exchange of experts under compute; sharded weights and gradients travel beside compute and
+    slow it; sends hide but for interleaved chunks.
 
     Args:
         job: the job
@@ -171,11 +173,12 @@ def exposed_seconds(
         the seconds by axis [s]
 
     Source:
-        Narayanan et al. 2021, arXiv:2104.04473, section 3; constants above
+        Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1; constants above
     """
     wires = wires_of(job.cluster, job.gpu)
     visible = 1 - job.stack.tensor_overlap_fraction
     in_context = stage.layers * _seconds(context.layer_transfers(job, degrees, layout.context_method), wires)
+    in_expert = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees), wires)
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
     hidden = where(degrees.virtual_pipeline > 1, 0.0, sends)
     held = rank_parameters(job, degrees, stage)
@@ -183,7 +186,7 @@ def exposed_seconds(
     return ExposedSeconds(
         tensor=stage.layers * _seconds(tensor.layer_transfers(job, degrees), wires) * visible,
         context=maximum(0.0, in_context - compute.attention),
-        expert=_sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees), wires),
+        expert=maximum(0.0, in_expert - computing) if layout.schedule == "dualpipe" else in_expert,
         data=maximum(0.0, sharded - computing) + CONTENTION_FRACTION * minimum(sharded, computing),
         pipeline=sends - hidden,
         hidden_pipeline=hidden,
