@@ -173,7 +173,7 @@ def exposed_seconds(
         the seconds by axis [s]
 
     Source:
-        Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1; constants above
+        Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
     wires = wires_of(job.cluster, job.gpu)
     visible = 1 - job.stack.tensor_overlap_fraction
