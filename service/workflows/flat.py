@@ -79,7 +79,7 @@ class FlatField:
     """What it says."""
     form: Form = "text"
     """How one value is spelled."""
-    choices: tuple[str, ...] = ()
+    choices: tuple[str | int, ...] = ()
     """The values it takes; empty where they are not a closed list."""
     is_list: bool = False
     """Takes several values: the key repeated, or semicolons between them."""
@@ -168,9 +168,7 @@ def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatFie
     value = get_args(hint)[0] if is_list else hint
     choices = get_args(value) if get_origin(value) is Literal else ()
     form = FORMS[type(choices[0]) if choices else value]
-    return FlatField(
-        name=name, path=path, meaning=meaning, form=form, choices=tuple(map(str, choices)), is_list=is_list
-    )
+    return FlatField(name=name, path=path, meaning=meaning, form=form, choices=choices, is_list=is_list)
 
 
 def _collected(parameters: Sequence[tuple[str, str]]) -> tuple[dict[str, list[str]], list[Problem]]:
