@@ -3,8 +3,6 @@
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
@@ -16,7 +14,6 @@ from service.api.envelope import Envelope, LastResort
 from service.api.limits import BodyLimit
 from service.api.routes import choices, estimates, health, pages
 from service.catalogue import Catalogue
-from service.errors import NotFound, Refused
 from service.settings import Settings
 
 EXPOSED_HEADERS = (
@@ -51,11 +48,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/web", StaticFiles(directory=pages.WEB))
-    app.add_exception_handler(problems.ApiError, problems.on_api_error)
-    app.add_exception_handler(Refused, problems.on_refused)
-    app.add_exception_handler(NotFound, problems.on_not_found)
-    app.add_exception_handler(RequestValidationError, problems.on_invalid_parameters)
-    app.add_exception_handler(HTTPException, problems.on_http_exception)
+    app.exception_handlers |= problems.HANDLERS
     app.state.contract = contract.contract_bytes(app)
     return app
 

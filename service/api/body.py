@@ -7,12 +7,13 @@ readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, I
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from math import isfinite
 from typing import Any
 
 from fastapi import Request
 
-from service.api.problems import ApiError
+from service.api.problems import MOST_ERRORS, ApiError
 from service.errors import Problem, Refused
 from service.workflows.questions import FIELD_NAMES
 
@@ -22,8 +23,8 @@ MAXIMUM_VALUES = 100_000
 """Values in one body; a batch of 1,000 questions has some 40,000."""
 MAXIMUM_ITEMS = 4_096
 """Items of one list, fields of one object; a config.json has some 200."""
-MAXIMUM_DIGITS = 40
-"""Characters of one number; the longest double has 24."""
+MAXIMUM_DIGITS = 64
+"""Characters of one number; 24 spell any double."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,15 @@ def parse(body: bytes) -> Any:
             object_pairs_hook=_object,
         )
     except RecursionError:
-        raise _refused("", TOO_DEEP) from None
+        raise Refused(Problem(field="", code="too_deep", message=TOO_DEEP.message, fix=TOO_DEEP.fix)) from None
     except ValueError:
         raise ApiError("not_json", "the body is not a JSON text in UTF-8") from None
-    for path, fault in _faults(value):
-        raise _refused(path, fault)
+    problems = [
+        Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix)
+        for path, fault in islice(_faults(value), MOST_ERRORS)
+    ]
+    if problems:
+        raise Refused(*problems)
     return value
 
 
@@ -131,26 +136,30 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _faults(root: object) -> Iterator[tuple[str, Refusable]]:
     """What the body holds that no field can, each with the nearest place that has a known name."""
     level: list[tuple[str, object]] = [("", root)]
-    for _ in range(MAXIMUM_DEPTH + 1):
-        deeper: list[tuple[str, object]] = []
+    for depth in range(MAXIMUM_DEPTH + 1):
         for path, value in level:
-            if isinstance(value, Refusable):
-                yield path, value
-            elif isinstance(value, str):
-                yield from [] if _is_text(value) else [(path, NOT_TEXT)]
-            elif len(value) > MAXIMUM_ITEMS:  # type: ignore[arg-type]
-                yield path, TOO_LONG
-            elif isinstance(value, list):
-                deeper += [(path, item) for item in value if isinstance(item, _LOOKED_INTO)]
-            elif isinstance(value, dict):
-                deeper += [(path, name) for name in value if not _is_text(name)]
-                deeper += [(_below(path, name), item) for name, item in value.items() if isinstance(item, _LOOKED_INTO)]
-        level = deeper
-    if level:
-        yield "", TOO_DEEP
+            fault = _fault_of(value, depth)
+            if fault is not None:
+                yield path, fault
+        level = [inner for path, value in level for inner in _inside(path, value)]
 
 
-_LOOKED_INTO = (str, list, dict, Refusable)
+def _fault_of(value: object, depth: int) -> Refusable | None:
+    if isinstance(value, Refusable):
+        return value
+    if isinstance(value, str):
+        return None if _is_text(value) else NOT_TEXT
+    if isinstance(value, (list, dict)) and depth == MAXIMUM_DEPTH:
+        return TOO_DEEP
+    return TOO_LONG if isinstance(value, (list, dict)) and len(value) > MAXIMUM_ITEMS else None
+
+
+def _inside(path: str, value: object) -> list[tuple[str, object]]:
+    if not isinstance(value, (list, dict)) or len(value) > MAXIMUM_ITEMS:
+        return []
+    if isinstance(value, list):
+        return [(path, item) for item in value]
+    return [*((path, name) for name in value), *((_below(path, name), item) for name, item in value.items())]
 
 
 def _below(path: str, name: str) -> str:
@@ -160,7 +169,3 @@ def _below(path: str, name: str) -> str:
 
 def _is_text(text: str) -> bool:
     return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
-
-
-def _refused(path: str, fault: Refusable) -> Refused:
-    return Refused(Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix))

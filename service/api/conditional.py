@@ -41,14 +41,14 @@ class Conditional:
             return
         head = scope["method"] == "HEAD"
         known = Headers(scope=scope).get("if-none-match", "")
-        sender = _Sender(send, known, head)
+        sender = _Sender(send, known, head=head)
         await self.app({**scope, "method": "GET", HEAD: head}, receive, sender)
 
 
 class _Sender:
     """Holds the start of a response back until its first bytes tell the ETag."""
 
-    def __init__(self, send: Send, known: str, head: bool) -> None:  # noqa: FBT001
+    def __init__(self, send: Send, known: str, *, head: bool) -> None:
         self.send = send
         self.known = known
         self.head = head

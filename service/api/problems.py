@@ -197,3 +197,13 @@ def _parameter(problem: Problem) -> dict[str, str]:
 
 def _said(problem: Problem) -> dict[str, str]:
     return {"code": problem.code, "message": problem.message[:LONGEST_TEXT], "fix": problem.fix[:LONGEST_TEXT]}
+
+
+HANDLERS: dict[Any, Any] = {
+    ApiError: on_api_error,
+    Refused: on_refused,
+    NotFound: on_not_found,
+    RequestValidationError: on_invalid_parameters,
+    HTTPException: on_http_exception,
+}
+"""Which exception becomes a problem document by which function."""

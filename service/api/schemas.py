@@ -20,18 +20,18 @@ ASKED = (Model, Recipe, Layout, Cluster, Nodes, Price, CataloguePrice)
 MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
 """Components that spell a model, beside its name."""
 
-ANSWERED = (estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
-"""What estimating answers hold."""
+ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
+"""What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
 
 
 class WireSchema(GenerateJsonSchema):
     """JSON schema as answers really look: no defaults, every field there, FLOP counts as doubles."""
 
-    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic calls it so
         """No titles: they would only repeat the field names."""
         return False
 
-    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: FBT001
+    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: FBT001 - pydantic calls it so
         """Every field of an answer is always there."""
         return self.mode == "serialization" or super().field_is_required(field, total)
 
@@ -55,6 +55,9 @@ def component_schemas() -> dict[str, Schema]:
     )
     generated: dict[str, Schema] = document["$defs"]
     spelled = {name: _as_on_the_wire(schema) for name, schema in generated.items()}
+    shared = spelled.pop("Grounds")["properties"]
+    for kind in ANSWERED[1:]:
+        spelled[kind.__name__]["properties"] |= shared
     return spelled | _request_schemas(spelled) | {"Problem": PROBLEM}
 
 
@@ -95,10 +98,10 @@ def _request_schemas(spelled: dict[str, Schema]) -> dict[str, Schema]:
         "ChangedCluster": _changed("A cluster preset, resized or changed.", spelled["Cluster-Input"], node_count),
         "ImportedModel": {
             "type": "object",
-            "description": "A Hugging Face config.json as it is; it needs its model_type.",
+            "description": "A model as its Hugging Face config.json describes it.",
             "additionalProperties": False,
             "required": ["hf_config"],
-            "properties": {"hf_config": {"type": "object", "required": ["model_type"]}},
+            "properties": {"hf_config": CONFIG},
         },
     }
 
@@ -123,6 +126,8 @@ def _ref(name: str) -> Schema:
 
 
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "description": "A name, alias or Hugging Face id."}
+
+CONFIG: Schema = {"type": "object", "required": ["model_type"], "description": "The config.json."}
 
 _TEXT: Schema = {"type": "string"}
 

@@ -1,7 +1,7 @@
 """Which GPUs are meant: a cluster preset, a preset with changes, or a number of GPUs of one type?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Interval
@@ -11,10 +11,10 @@ from service.errors import Problem, Refused
 from service.estimator.gpu import Gpu
 from service.estimator.noun import STRICT
 from service.estimator.question import Cluster
-from service.workflows.nouns import not_an_object, read_name, read_noun, spelled
+from service.workflows.nouns import field_names, not_an_object, read_name, read_noun, spelled
 from service.workflows.reading import Read, assumed
 
-CLUSTER_FIELDS = tuple(f.name for f in fields(Cluster))
+CLUSTER_FIELDS = field_names(Cluster)
 
 
 @dataclass(frozen=True, slots=True)

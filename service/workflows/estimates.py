@@ -7,7 +7,8 @@ from typing import Any, ClassVar, TypeVar
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate
 from service.estimator.answer import Flop, Memory, Parameters, Step, Totals, Verdict
-from service.estimator.explain import Explanation, explanations
+from service.estimator.explain import explanations
+from service.estimator.explanation import Explanation
 from service.estimator.question import Question
 from service.workflows.questions import Asked
 from service.workflows.wire import to_bytes
@@ -46,8 +47,8 @@ class Grounds:
     """What to look at."""
     versions: Versions
     """What the answer rests on."""
-    explain: tuple[Explanation, ...] | None
-    """Equation, inputs and source of each headline number; null unless asked for."""
+    explain: dict[str, Explanation] | None
+    """Equation, inputs and source of each number, by its path in the answer; null unless asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
     Args:
         asked: the question and what reading it assumed
         catalogue: the facts that the question was read with
-        explain: add the equation, the inputs and the source of each headline number
+        explain: add the equation, the inputs and the source of each number
 
     Returns:
         the answer
@@ -132,7 +133,7 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
         assumptions=(*asked.assumptions, *found.assumptions),
         warnings=(*asked.warnings, *found.warnings),
         versions=versions,
-        explain=explanations(asked.question, found) if explain else None,
+        explain={e.path: e for e in explanations(asked.question, found)} if explain else None,
     )
 
 
@@ -173,4 +174,7 @@ def gpu_hours_part(whole: Answer) -> GpuHoursAnswer:
 
 
 def _part(kind: type[Part], whole: Answer) -> Part:
-    return kind(**{f.name: getattr(whole, f.name) for f in fields(kind)})
+    held = {f.name: getattr(whole, f.name) for f in fields(kind)}
+    if whole.explain is not None:
+        held["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in held}
+    return kind(**held)

@@ -1,17 +1,16 @@
 """Which model is meant: a name of the catalogue, a preset with changes, a Hugging Face config, or the model itself?"""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from service.catalogue import Catalogue
 from service.catalogue.huggingface import import_config
 from service.errors import Problem, Refused
 from service.estimator.question import Model
-from service.workflows.nouns import not_an_object, read_name, read_noun, spelled, unknown_field
+from service.workflows.nouns import field_names, not_an_object, read_name, read_noun, spelled, unknown_field
 from service.workflows.reading import Read, assumed
 
-MODEL_FIELDS = tuple(f.name for f in fields(Model))
+MODEL_FIELDS = field_names(Model)
 
 
 def read_model(value: object, catalogue: Catalogue) -> Read[Model]:

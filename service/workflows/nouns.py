@@ -4,7 +4,7 @@ pydantic judges the values against the estimator's own dataclasses; this file tu
 findings into a Problem that names the field, the rule and the fix, and never the caller's text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache
@@ -38,6 +38,9 @@ CODES = {
 }
 """Our stable codes for pydantic's kinds of error; any other kind is `invalid`."""
 
+MOST_FINDINGS = 20
+"""Findings about one noun that become problems: nobody mends more at once, and each costs time to word."""
+
 LONGEST_NAME = 200
 LONGEST_GUESSED_NAME = 64
 """Characters up to which an unknown name is compared with the known ones."""
@@ -58,13 +61,14 @@ def read_noun(kind: type[Noun], value: object, path: str, *, beside: tuple[str, 
     Raises:
         Refused: one problem for each unknown field and each wrong value
     """
+    known = field_names(kind)
     if not isinstance(value, Mapping):
-        raise Refused(not_an_object(path, [f.name for f in fields(kind)]))  # type: ignore[arg-type]
-    known = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-    problems = [unknown_field(path, name, known | set(beside)) for name in value if name not in known]
+        raise Refused(not_an_object(path, known))
+    unknown = [name for name in value if name not in known]
+    problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_FINDINGS]]
     try:
-        text = to_json({name: item for name, item in value.items() if name in known})
-        noun: Noun = adapter_of(kind).validate_json(text, strict=True)
+        text = to_json({name: _not_equated(kind, name, item) for name, item in value.items() if name in known})
+        noun: Noun = _validated(kind, text)
     except PydanticSerializationError:
         raise Refused(*problems, _not_json(path)) from None
     except ValidationError as error:
@@ -93,6 +97,18 @@ def read_name(value: object, path: str) -> str:
     raise Refused(Problem(field=path, code="not_text", message=message, fix="give a name, in quotes"))
 
 
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a noun.
+
+    Args:
+        kind: dataclass of the noun
+
+    Returns:
+        their names, in order
+    """
+    return tuple(f.name for f in fields(kind))
+
+
 def spelled(noun: Any) -> dict[str, Any]:
     """A flat noun as the JSON object that would spell it.
 
@@ -102,11 +118,11 @@ def spelled(noun: Any) -> dict[str, Any]:
     Returns:
         its fields by name
     """
-    return {f.name: getattr(noun, f.name) for f in fields(noun)}
+    return {name: getattr(noun, name) for name in field_names(type(noun))}
 
 
 @cache
-def adapter_of(kind: type[Noun]) -> TypeAdapter[Noun]:
+def adapter_of(kind: type) -> TypeAdapter[Any]:
     """pydantic's validator of one noun, built once.
 
     Args:
@@ -116,6 +132,19 @@ def adapter_of(kind: type[Noun]) -> TypeAdapter[Noun]:
         its validator
     """
     return TypeAdapter(kind)
+
+
+@cache
+def schema_of(kind: type) -> Mapping[str, Any]:
+    """JSON schema of one noun, built once.
+
+    Args:
+        kind: dataclass of the noun
+
+    Returns:
+        its schema
+    """
+    return adapter_of(kind).json_schema()
 
 
 def unknown_field(path: str, name: str, known: set[str]) -> Problem:
@@ -140,7 +169,7 @@ def unknown_field(path: str, name: str, known: set[str]) -> Problem:
     )
 
 
-def not_an_object(path: str, names: list[str]) -> Problem:
+def not_an_object(path: str, names: Sequence[str]) -> Problem:
     """The problem of a value that should have been a JSON object.
 
     Args:
@@ -159,13 +188,32 @@ def not_an_object(path: str, names: list[str]) -> Problem:
     )
 
 
+def _not_equated(kind: type, name: str, item: object) -> object:
+    """The value, but as text where a choice of whole numbers is given true or 1.0: pydantic takes them for 1."""
+    return str(item) if isinstance(item, (bool, float)) and name in _numbered_choices(kind) else item
+
+
+@cache
+def _numbered_choices(kind: type) -> frozenset[str]:
+    """Fields that take one of a few whole numbers."""
+    options = {name: schema.get("anyOf", (schema,)) for name, schema in schema_of(kind)["properties"].items()}
+    return frozenset(
+        n for n, some in options.items() if any(isinstance(v, int) for s in some for v in s.get("enum", ()))
+    )
+
+
+def _validated(kind: type, text: bytes) -> Any:
+    return adapter_of(kind).validate_json(text, strict=True)
+
+
 def _problems(kind: type, error: ValidationError, path: str) -> list[Problem]:
     details = error.errors(include_url=False, include_context=False, include_input=True)
-    return [_problem(kind, detail, path) for detail in details if not _of_another_branch(detail, details)]
+    wrong = [detail for detail in details[: 2 * MOST_FINDINGS] if not _of_another_branch(detail, details)]
+    return [_problem(kind, detail, path) for detail in wrong[:MOST_FINDINGS]]
 
 
 def _problem(kind: type, detail: ErrorDetails, path: str) -> Problem:
-    root = adapter_of(kind).json_schema()
+    root = schema_of(kind)
     if detail["type"] == "unexpected_keyword_argument":
         *steps, name = detail["loc"]
         place = [step for step in steps if not _is_branch(step)]

@@ -1,15 +1,16 @@
 """What does one GPU-hour cost: a stated rate, or the newest matching row of the catalogue?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
 from service.errors import Refused
+from service.estimator.names import PriceModel
 from service.estimator.noun import STRICT, Name
-from service.estimator.question import Price, PriceModel
-from service.workflows.nouns import not_an_object, read_noun, spelled
+from service.estimator.question import Price
+from service.workflows.nouns import field_names, not_an_object, read_noun, spelled
 from service.workflows.reading import Read, assumed
 
 
@@ -29,7 +30,7 @@ class CataloguePrice:
     """Which machine, in the provider's spelling; any where absent."""
 
 
-STATED, LOOKED_UP = (tuple(f.name for f in fields(noun)) for noun in (Price, CataloguePrice))
+STATED, LOOKED_UP = field_names(Price), field_names(CataloguePrice)
 
 
 def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Read[Price | None]:

@@ -4,7 +4,7 @@ Every part of the body is read before anything is refused, so one answer names a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from service.catalogue import Catalogue
@@ -12,7 +12,7 @@ from service.errors import Problem, Refused
 from service.estimator.question import Cluster, Layout, Model, Price, Question, Recipe, Recompute
 from service.workflows.clusters import Nodes, read_cluster
 from service.workflows.models import read_model
-from service.workflows.nouns import not_an_object, read_noun, unknown_field
+from service.workflows.nouns import field_names, not_an_object, read_noun, unknown_field
 from service.workflows.prices import CataloguePrice, read_price
 from service.workflows.reading import Read
 
@@ -26,7 +26,7 @@ EXAMPLES = {
 
 NOUNS = (Model, Recipe, Recompute, Layout, Cluster, Nodes, Price, CataloguePrice)
 
-FIELD_NAMES = frozenset((*PARTS, "preset", "hf_config", *(f.name for noun in NOUNS for f in fields(noun))))
+FIELD_NAMES = frozenset((*PARTS, "preset", "hf_config", *(name for noun in NOUNS for name in field_names(noun))))
 """Every name that a request body may hold, at any depth."""
 
 Noun = TypeVar("Noun")
@@ -58,7 +58,7 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue) -> Asked:
         Refused: every unknown field, wrong value and unknown name of the body
     """
     if not isinstance(body, Mapping):
-        raise Refused(not_an_object("", list(PARTS)))
+        raise Refused(not_an_object("", PARTS))
     collected = _Collected([unknown_field("", name, set(PARTS)) for name in body if name not in PARTS])
     model = collected.read(lambda: read_model(_needed(body, "model"), catalogue))
     recipe = collected.read(lambda: Read(read_noun(Recipe, _or_empty(body.get("recipe")), "recipe")))

@@ -1,4 +1,4 @@
-"""How an answer looks on the wire: dataclasses become plain JSON values, with one spelling everywhere."""
+"""How does an answer look on the wire? Dataclasses become plain JSON values, with one spelling everywhere."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -8,30 +8,35 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from service.errors import TraincostError
+
 WIRE_NAMES = {"six_n": "6n"}
 """Field names that Python cannot spell."""
 
+LARGEST_EXACT = 1 << 53
+"""Integers up to here are doubles too; beyond, readers of JSON would round them each in their own way."""
 
-class NotFinite(ArithmeticError):
+
+class NotFinite(TraincostError):
     """An answer holds NaN or Infinity: a defect of a formula, never something to send."""
 
 
 def to_wire(value: Any) -> Any:
     """JSON-ready form of an answer or of one of its parts.
 
-    FLOP counts, exact integers inside, become the nearest double; tuples become lists.
-
     Args:
         value: dataclass, mapping, sequence, or plain value
 
     Returns:
-        dicts, lists, strings, numbers, booleans, None
+        dicts, lists, strings, numbers, booleans, None; an integer that no double holds is the nearest double
 
     Raises:
         NotFinite: a number is NaN or infinite
     """
-    if value is None or isinstance(value, (str, bool, int)):
+    if value is None or isinstance(value, str):
         return value
+    if isinstance(value, int):
+        return value if -LARGEST_EXACT <= value <= LARGEST_EXACT else float(value)
     if isinstance(value, float):
         if not isfinite(value):
             raise NotFinite("an answer holds a number that is not finite")
@@ -40,11 +45,7 @@ def to_wire(value: Any) -> Any:
         return [to_wire(item) for item in value]
     if isinstance(value, Mapping):
         return {str(name): to_wire(item) for name, item in value.items()}
-    return {
-        wire_name: _as_double(item) if is_flop else to_wire(item)
-        for name, wire_name, is_flop in _wire_fields(type(value))
-        for item in (getattr(value, name),)
-    }
+    return {wire_name: to_wire(getattr(value, name)) for name, wire_name in _wire_fields(value.__class__)}
 
 
 def to_bytes(value: Any) -> bytes:
@@ -63,14 +64,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 @cache
-def _wire_fields(kind: type) -> tuple[tuple[str, str, bool], ...]:
+def _wire_fields(kind: type) -> tuple[tuple[str, str], ...]:
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} has no wire form")
-    return tuple((f.name, WIRE_NAMES.get(f.name, f.name), f.name.endswith("_flop")) for f in fields(kind))
-
-
-def _as_double(flop: float | None) -> float | None:
-    double = None if flop is None else float(flop)
-    if double is not None and not isfinite(double):
-        raise NotFinite("a FLOP count is not finite")
-    return double
+    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind))

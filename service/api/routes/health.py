@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from service.api.problems import ApiError
-from service.store.engine import is_reachable
+from service.store import is_reachable
 
 router = APIRouter(tags=["health"])
 

@@ -1,0 +1,136 @@
+"""What callers rely on: the contract is the committed one, is valid, describes everything, and its examples work."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import validate
+
+from service.api.contract import TAGS, contract
+from service.api.problems import KINDS
+from service.api.routes.estimates import PARTS
+from tests.api.asking import Ask
+
+COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
+METHODS = {"get", "post", "put", "patch", "delete"}
+
+
+@pytest.fixture(scope="module")
+def document(app: FastAPI) -> dict[str, Any]:
+    return contract(app)
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert method in METHODS
+            yield path, method, operation
+
+
+def test_the_committed_contract_is_the_one_that_is_served(ask: Ask) -> None:
+    served = ask("GET", "/openapi.json").content
+    assert COMMITTED.read_bytes() == served, "run: traincost write-openapi"
+
+
+def test_the_contract_is_valid(document: dict[str, Any]) -> None:
+    validate(document)
+
+
+def test_every_operation_is_described(document: dict[str, Any]) -> None:
+    names = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(set(names)) == len(names)
+    for path, method, operation in operations(document):
+        assert operation["operationId"][0].islower(), path
+        assert operation["operationId"].isalnum(), path
+        assert operation["summary"], path
+        assert set(operation["tags"]) <= TAGS.keys(), path
+        assert {"default"} <= operation["responses"].keys(), (path, method)
+
+
+def test_every_route_is_in_the_contract(document: dict[str, Any]) -> None:
+    pages = {"/", "/docs", "/openapi.json"}
+    described = document["paths"].keys()
+    assert {part.path for part in PARTS} | {"/v1/choices", "/healthz", "/readyz"} <= described
+    assert not pages & described
+
+
+def test_every_problem_has_its_place_in_the_documentation(ask: Ask) -> None:
+    page = ask("GET", "/docs").text
+    for code, kind in KINDS.items():
+        assert f'id="{code}"><td><code>{code}</code></td><td>{kind.status}</td>' in page
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/web/docs.js", "/web/style.css"])
+def test_pages_load_nothing_from_elsewhere(ask: Ask, path: str) -> None:
+    answer = ask("GET", path)
+    assert answer.status_code == 200
+    assert "//" not in answer.text.replace("// ", "")
+
+
+def test_pages_forbid_loading_from_elsewhere(ask: Ask) -> None:
+    for path in ("/", "/docs"):
+        assert "default-src 'self'" in ask("GET", path).headers["content-security-policy"]
+
+
+def test_links_of_the_front_page_lead_somewhere(ask: Ask) -> None:
+    page = ask("GET", "/").text
+    links = [piece.split('"')[0].replace("&amp;", "&") for piece in page.split('href="')[1:]]
+    assert len(links) >= 5
+    assert {link: ask("GET", link).status_code for link in links} == dict.fromkeys(links, 200)
+
+
+def test_answers_have_every_field_and_no_default(document: dict[str, Any]) -> None:
+    for name in ("Answer", "MemoryAnswer", "FlopAnswer", "GpuHoursAnswer", "Question", "Layout-Output", "Totals"):
+        schema = document["components"]["schemas"][name]
+        assert set(schema["required"]) == set(schema["properties"]), name
+        assert not any("default" in field for field in schema["properties"].values()), name
+
+
+def test_every_field_is_described(document: dict[str, Any]) -> None:
+    bare = [
+        f"{name}.{field}"
+        for name, schema in document["components"]["schemas"].items()
+        for field, inner in schema.get("properties", {}).items()
+        if not inner.get("description") and "$ref" not in inner
+    ]
+    assert bare == []
+
+
+def test_flop_counts_are_doubles_and_6n_is_spelled_so(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert schemas["Flop"]["properties"]["per_step_flop"]["type"] == "number"
+    assert {option["type"] for option in schemas["Flop"]["properties"]["total_flop"]["anyOf"]} == {"number", "null"}
+    assert "6n" in schemas["Conventions"]["properties"]
+
+
+def examples(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+    for path, method, operation in operations(document):
+        for media in operation.get("requestBody", {}).get("content", {}).values():
+            for example in media.get("examples", {}).values():
+                yield path, method, example["value"], operation
+
+
+def test_examples_are_answered_as_the_contract_says(ask: Ask, document: dict[str, Any]) -> None:
+    tried = 0
+    for path, method, body, operation in examples(document):
+        answer = ask(method, path, json=body)
+        assert answer.status_code == 200, (path, answer.text)
+        check(document, operation["responses"]["200"], answer.json())
+        request = operation["requestBody"]["content"]["application/json"]["schema"]
+        OAS31Validator({**request, "components": document["components"]}).validate(body)
+        tried += 1
+    assert tried >= 3 * len(PARTS)
+
+
+def test_problems_are_as_the_contract_says(ask: Ask, document: dict[str, Any]) -> None:
+    response = document["components"]["responses"]["Problem"]
+    for answer in (ask("GET", "/nothing"), ask("POST", "/v1/memory", json={"x": 1}), ask("PUT", "/v1/memory")):
+        check(document, response, answer.json(), "application/problem+json")
+
+
+def check(document: dict[str, Any], response: dict[str, Any], body: Any, media: str = "application/json") -> None:
+    schema = response["content"][media]["schema"]
+    OAS31Validator({**schema, "components": document["components"]}).validate(body)

@@ -1,0 +1,125 @@
+"""Every answer carries an id and its common headers; every failure is a problem document."""
+
+import asyncio
+import logging
+import re
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from service.api.envelope import Envelope, LastResort
+from tests.api.asking import Ask
+
+
+async def broken(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise ZeroDivisionError("CANARY in a stack")
+
+
+async def broken_midway(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    raise ZeroDivisionError("CANARY in a stack")
+
+
+def get(app: httpx.ASGITransport) -> httpx.Response:
+    async def send() -> httpx.Response:
+        async with httpx.AsyncClient(transport=app, base_url="http://t") as client:
+            return await client.get("/")
+
+    return asyncio.run(send())
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/choices", "/docs", "/no-such-path", "/v1/estimates"])
+def test_every_answer_has_an_id_and_its_media_type_is_not_guessed(ask: Ask, path: str) -> None:
+    answer = ask("GET", path)
+    assert re.fullmatch(r"[0-9a-f]{32}", answer.headers["x-request-id"])
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_request_keeps_an_id_of_its_own(ask: Ask) -> None:
+    answer = ask("GET", "/no-such-path", headers={"X-Request-Id": "job-17.step_3"})
+    assert answer.headers["x-request-id"] == answer.json()["request_id"] == "job-17.step_3"
+
+
+@pytest.mark.parametrize("unsafe", ["two words", "<script>", "x" * 65, "a\tb"])
+def test_an_unsafe_id_is_replaced(ask: Ask, unsafe: str) -> None:
+    assert ask("GET", "/healthz", headers={"X-Request-Id": unsafe}).headers["x-request-id"] != unsafe
+
+
+def test_a_defect_is_a_problem_document_without_a_stack(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        answer = get(httpx.ASGITransport(Envelope(LastResort(broken))))
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    assert "CANARY" not in answer.text
+    assert "Traceback" not in answer.text
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    assert answer.json()["request_id"] in caplog.text
+
+
+def test_a_defect_after_the_answer_began_is_not_hidden() -> None:
+    with pytest.raises(ZeroDivisionError):
+        get(httpx.ASGITransport(Envelope(LastResort(broken_midway))))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/no-such-path", 404, "not_found"),
+        ("GET", "/v1/estimates/", 404, "not_found"),
+        ("GET", "/web/no-such-file", 404, "not_found"),
+        ("GET", "/web/../api/app.py", 404, "not_found"),
+        ("PUT", "/v1/estimates", 405, "method_not_allowed"),
+        ("DELETE", "/healthz", 405, "method_not_allowed"),
+        ("POST", "/v1/choices", 405, "method_not_allowed"),
+        ("PUT", "/docs", 405, "method_not_allowed"),
+    ],
+)
+def test_what_the_router_refuses_is_a_problem_document(
+    ask: Ask, method: str, path: str, status: int, code: str
+) -> None:
+    answer = ask(method, path)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == f"/docs#{code}"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_the_methods_of_a_path_are_named(ask: Ask, method: str) -> None:
+    assert ask(method, "/v1/estimates").headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    assert ask(method, "/healthz").headers["allow"] == "GET, HEAD, OPTIONS"
+
+
+def test_options_is_answered_without_a_body(ask: Ask) -> None:
+    answer = ask("OPTIONS", "/v1/memory")
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_a_page_of_an_allowed_origin_may_read_answers_and_their_headers(ask: Ask) -> None:
+    answer = ask("GET", "/healthz", headers={"Origin": "https://tools.example.org"})
+    assert answer.headers["access-control-allow-origin"] == "https://tools.example.org"
+    assert {"ETag", "X-Request-Id", "Retry-After"} <= set(answer.headers["access-control-expose-headers"].split(", "))
+    assert "Origin" in answer.headers["vary"]
+
+
+def test_a_problem_document_can_be_read_by_an_allowed_page_too(ask: Ask) -> None:
+    for path in ("/no-such-path", "/v1/memory"):
+        answer = ask("GET", path, headers={"Origin": "https://tools.example.org"})
+        assert answer.headers["access-control-allow-origin"] == "https://tools.example.org"
+
+
+def test_another_origin_is_not_let_in(ask: Ask) -> None:
+    assert (
+        "access-control-allow-origin" not in ask("GET", "/healthz", headers={"Origin": "https://other.example"}).headers
+    )
+
+
+def test_a_preflight_names_methods_and_lasts_ten_minutes(ask: Ask) -> None:
+    headers = {
+        "Origin": "https://tools.example.org",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type",
+    }
+    answer = ask("OPTIONS", "/v1/estimates", headers=headers)
+    assert answer.status_code == 200
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    assert answer.headers["access-control-max-age"] == "600"

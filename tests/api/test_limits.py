@@ -1,0 +1,106 @@
+"""A body over its bound never reaches a handler, however it is sent."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from service.api.limits import MAXIMUM_BODY_BYTES, BodyLimit
+
+
+class Handler:
+    """An application that answers with the length of the body, and counts how often it was entered."""
+
+    def __init__(self) -> None:
+        self.entered = 0
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        self.entered += 1
+        message = await receive()
+        length = str(len(message["body"])).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": length})
+
+
+async def chunks(*sizes: int) -> AsyncIterator[bytes]:
+    for size in sizes:
+        yield b"x" * size
+
+
+def post(
+    limit: BodyLimit, content: bytes | AsyncIterator[bytes], headers: dict[str, str] | None = None
+) -> httpx.Response:
+    async def send() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(limit), base_url="http://t") as client:
+            return await client.post("/", content=content, headers=headers)
+
+    return asyncio.run(send())
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1000, 0, 48), (MAXIMUM_BODY_BYTES,), (MAXIMUM_BODY_BYTES - 1, 1)])
+def test_a_body_within_the_bound_arrives_whole(sizes: tuple[int, ...]) -> None:
+    handler = Handler()
+    assert post(BodyLimit(handler), chunks(*sizes)).text == str(sum(sizes))
+    assert post(BodyLimit(handler), b"x" * sum(sizes)).text == str(sum(sizes))
+    assert handler.entered == 2
+
+
+def test_a_declared_length_over_the_bound_is_refused_before_a_byte_is_read() -> None:
+    handler, read = Handler(), []
+
+    async def unread() -> AsyncIterator[bytes]:
+        read.append(1)
+        yield b"x"
+
+    answer = post(BodyLimit(handler), unread(), {"content-length": str(MAXIMUM_BODY_BYTES + 1)})
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (handler.entered, read) == (0, [])
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "0x10", "9" * 5000])
+def test_a_length_that_is_no_number_is_refused(length: str) -> None:
+    handler = Handler()
+    answer = post(BodyLimit(handler), chunks(1), {"content-length": length})
+    assert (answer.status_code, handler.entered) == (413, 0)
+
+
+def test_chunks_over_the_bound_are_refused_at_the_byte_that_is_too_many() -> None:
+    handler, sent = Handler(), []
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            sent.append(65_536)
+            yield b"x" * 65_536
+
+    answer = post(BodyLimit(handler), endless())
+    assert (answer.status_code, handler.entered) == (413, 0)
+    assert sum(sent) <= MAXIMUM_BODY_BYTES + 65_536
+
+
+def test_a_body_that_never_ends_is_given_up() -> None:
+    handler = Handler()
+
+    async def stalled() -> AsyncIterator[bytes]:
+        yield b"x"
+        await asyncio.sleep(60)
+
+    answer = post(BodyLimit(handler, maximum_seconds=0.01), stalled())
+    assert (answer.status_code, answer.json()["code"], handler.entered) == (408, "body_timeout", 0)
+
+
+def test_a_request_without_a_body_is_not_waited_for() -> None:
+    async def read() -> Message:
+        pytest.fail("there is nothing to read")
+
+    async def send(_message: Message) -> None:
+        pytest.fail("there is nothing to say")
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        scope["seen"].append(scope["method"])
+
+    scope: Scope = {"type": "http", "method": "GET", "headers": [], "seen": []}
+    asyncio.run(BodyLimit(app)(scope, read, send))
+    assert scope["seen"] == ["GET"]
