@@ -56,6 +56,7 @@ COUNT = Dimension("1", {"1": 1.0, "thousand": 1e3, "million": 1e6, "billion": 1e
 TOKENS = Dimension("tokens", {"tokens": 1.0, **{k: v for k, v in COUNT.scales.items() if k != "1"}})
 TOKEN_RATE = Dimension("tokens/s", {"tokens/s": 1.0, "tokens/h": 1 / SECONDS_PER_HOUR, "tokens/d": 1 / SECONDS_PER_DAY})
 USD = Dimension("USD", {"USD": 1.0, **_prefixed("USD", "kM")})
+INSTANCE_RATE = Dimension("USD/h", {"USD/h": 1.0, "USD/d": 1 / 24.0})
 USD_RATE = Dimension("USD/GPU-h", {"USD/GPU-h": 1.0, "USD/GPU-d": 1 / 24.0})
 FRACTION = Dimension("1", {"1": 1.0, "%": 0.01, "percent": 0.01})
 WATTS = Dimension("W", {"W": 1.0, **_prefixed("W", "kM")}, ("W", "kW", "MW"))
@@ -64,6 +65,7 @@ CARBON = Dimension("kg", {"kg": 1.0, "t": 1e3}, ("kg", "t"))
 
 DIMENSIONS: Mapping[str, Dimension] = {
     "tokens_per_s_per_gpu": TOKEN_RATE,
+    "usd_per_instance_hour": INSTANCE_RATE,
     "usd_per_gpu_hour": USD_RATE,
     "bytes_per_s": BYTE_RATE,
     "flop_per_s": FLOP_RATE,

@@ -25,7 +25,7 @@ from tests.house.source import (
 
 FILES = python_files("service")
 MEASURED = frozenset({"float", "Amount", "Interval"})
-BANNED = re.compile(r"(?:^|_)(?:flops|tflops|mem|util|utils|helper|helpers|manager|misc|num)(?:_|$)|^time$")
+BANNED = re.compile(r"(?:^|_)(?:flops|tflops|mem|util|utils|helper|helpers|manager|misc)(?:_|$)|(?:^|_)num_|^time$")
 TABLE_OF_ONE_UNIT = re.compile(r"(Bytes|Seconds|Flop|Tokens|Usd)$")
 
 HUGGING_FACE = re.compile(
@@ -46,9 +46,11 @@ COUNTS = frozenset({
 UNIT_STANDS_BESIDE = {
     "Conventions": "FLOP of one trained token, keyed by the name of the convention",
     "Dimension": "scales between units",
+    "Explanation": "`unit` says it",
     "Interval": "its field carries the unit",
+    "Metric": "its path carries the unit",
 }
-"""Classes whose fields are read under a name that carries the unit."""
+"""Classes of any number, whose unit is said by something else."""
 
 
 def _has_unit(name: str) -> bool:
@@ -82,7 +84,7 @@ def test_measuring_functions_carry_their_unit(path: Path) -> None:
     tables = {
         method
         for kind in public_classes(path)
-        if TABLE_OF_ONE_UNIT.search(kind.name) or kind.name in CLASSES_OF_COUNTS
+        if TABLE_OF_ONE_UNIT.search(kind.name) or kind.name in CLASSES_OF_COUNTS or kind.name in UNIT_STANDS_BESIDE
         for method in functions(kind)
     }
     bare = [
