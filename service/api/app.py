@@ -12,7 +12,7 @@ from service.api import contract, problems
 from service.api.conditional import Conditional
 from service.api.envelope import Envelope, LastResort
 from service.api.limits import BodyLimit
-from service.api.routes import choices, estimates, health, pages
+from service.api.routes import catalogue, choices, estimates, health, pages
 from service.catalogue import Catalogue
 from service.settings import Settings
 
@@ -21,7 +21,7 @@ EXPOSED_HEADERS = (
 )  # fmt: skip
 """Headers that a page of another origin may read."""
 
-ROUTERS = (estimates.router, choices.router, health.router, pages.router)
+ROUTERS = (estimates.router, choices.router, catalogue.router, health.router, pages.router)
 
 
 def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> FastAPI:

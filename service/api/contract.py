@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.api.catalogue_schemas import catalogue_schemas
 from service.api.parameters import component_parameters
 from service.api.schemas import component_schemas
 
@@ -69,7 +70,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
     schemas = document.get("components", {}).get("schemas", {})
     own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
     document["components"] = {
-        "schemas": dict(sorted((own | component_schemas()).items())),
+        "schemas": dict(sorted((own | component_schemas() | catalogue_schemas()).items())),
         "parameters": component_parameters(),
         "responses": {"Problem": PROBLEM_RESPONSE},
     }

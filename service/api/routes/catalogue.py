@@ -1,0 +1,56 @@
+"""GET /v1/models, /v1/gpus, /v1/clusters, /v1/prices: lists with filters and pages, single rows, and the lists as CSV.
+
+The catalogue is in memory, so these routes are asynchronous and answer without the database.
+"""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.api.catalogue_schemas import SINGULAR, list_operation, row_operation, table_operation
+from service.workflows.catalogue import LISTINGS, Listing, list_csv, list_rows, read_row
+from service.workflows.wire import to_bytes
+
+router = APIRouter(tags=["catalogue"])
+
+JSON = "application/json"
+CSV = "text/csv; charset=utf-8; header=present"
+
+
+def _add_routes(plural: str, listing: Listing) -> None:
+    async def page(request: Request) -> Response:
+        shown = list_rows(listing, request.app.state.catalogue, request.query_params.multi_items())
+        return Response(to_bytes(shown), media_type=JSON)
+
+    async def table(request: Request) -> Response:
+        text = list_csv(listing, request.app.state.catalogue, request.query_params.multi_items())
+        return Response(text, media_type=CSV)
+
+    async def row(request: Request, name: str) -> Response:
+        return Response(to_bytes(read_row(listing, request.app.state.catalogue, name)), media_type=JSON)
+
+    singular = SINGULAR[plural]
+    router.add_api_route(
+        f"/v1/{plural}",
+        page,
+        operation_id=f"list{singular}s",
+        summary=f"The {plural} of the catalogue, page by page",
+        openapi_extra=list_operation(plural),
+    )
+    router.add_api_route(
+        f"/v1/{plural}.csv",
+        table,
+        operation_id=f"list{singular}sAsCsv",
+        summary=f"The {plural} of the catalogue as CSV, all of them",
+        openapi_extra=table_operation(plural),
+    )
+    router.add_api_route(
+        f"/v1/{plural}/{{name:path}}",
+        row,
+        operation_id=f"get{singular}",
+        summary=f"One of the {plural} of the catalogue",
+        openapi_extra=row_operation(plural),
+    )
+
+
+for _plural, _listing in LISTINGS.items():
+    _add_routes(_plural, _listing)

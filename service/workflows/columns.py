@@ -1,0 +1,105 @@
+"""Which columns does a list of the catalogue have? Those of its row class, nested facts spread out, each explained.
+
+A column has one name as key of a JSON item, as head of a CSV column and as filter.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter
+
+from service.catalogue.rows import Provenance
+
+Schema = Mapping[str, Any]
+
+NOUNS = ("model", "gpu", "cluster")
+"""Nested facts whose fields keep their names; the fields of any other get its name before theirs."""
+FIRST = ("slug", "name", "vendor", "family")
+"""Columns that tell which row it is, and so come first; those that tell where it comes from come last."""
+ORIGIN = "Provenance"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a list."""
+
+    name: str
+    """What it is called."""
+    value: Callable[[Any], Any]
+    """What a row holds in it; None where that is not known."""
+    schema: Schema
+    """JSON schema of its values, with what they mean."""
+
+    @property
+    def types(self) -> frozenset[str]:
+        """JSON types of its values: string, integer, number, boolean, array or null."""
+        return frozenset(option["type"] for option in self._options)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The only texts that it holds, where they are few."""
+        return tuple(text for option in self._options for text in option.get("enum", ()) if isinstance(text, str))
+
+    @property
+    def _options(self) -> Sequence[Schema]:
+        return self.schema.get("anyOf", (self.schema,))
+
+
+@cache
+def columns_of(row: type) -> tuple[Column, ...]:
+    """The columns of one kind of row.
+
+    Args:
+        row: a row class of the catalogue
+
+    Returns:
+        its columns, in the order in which a reader wants them
+    """
+    origin = tuple(_spread(_definitions(Provenance), ORIGIN))
+    origin_names = {column.name for column in origin}
+    own = [column for column in _spread(_definitions(row), row.__name__) if column.name not in origin_names]
+    return (*sorted(own, key=_rank), *origin)
+
+
+def _rank(column: Column) -> int:
+    return FIRST.index(column.name) if column.name in FIRST else len(FIRST)
+
+
+def _definitions(row: type) -> Mapping[str, Any]:
+    kind: Any = list[row]  # type: ignore[valid-type] - only a list takes the configuration from outside
+    schema = TypeAdapter(kind, config=ConfigDict(use_attribute_docstrings=True)).json_schema(mode="serialization")
+    definitions: Mapping[str, Any] = schema["$defs"]
+    return definitions
+
+
+def _spread(
+    definitions: Mapping[str, Any], kind: str, before: str = "", path: tuple[str, ...] = (), *, optional: bool = False
+) -> Iterator[Column]:
+    for field, schema in definitions[kind]["properties"].items():
+        options = schema.get("anyOf", (schema,))
+        nested = next((option["$ref"].rpartition("/")[2] for option in options if "$ref" in option), None)
+        if nested is None:
+            yield Column(before + field, partial(_follow, (*path, field)), _shown(schema, optional=optional))
+        else:
+            prefix = "" if field in NOUNS else f"{field}_"
+            is_optional = {"type": "null"} in options
+            yield from _spread(definitions, nested, prefix, (*path, field), optional=is_optional)
+
+
+def _follow(path: tuple[str, ...], row: Any) -> Any:
+    """The value at the end of a path of attributes; None where a nested fact on the way is absent."""
+    value = row
+    for attribute in path:
+        value = None if value is None else getattr(value, attribute)
+    return value
+
+
+def _shown(schema: Schema, *, optional: bool) -> Schema:
+    """The schema of a value that always stands there, as null where nothing is known."""
+    own = {key: value for key, value in schema.items() if key not in {"title", "default"}}
+    if not optional or "anyOf" in own:
+        return own
+    meaning = own.pop("description")
+    return {"anyOf": [own, {"type": "null"}], "description": meaning}
