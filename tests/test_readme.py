@@ -1,0 +1,141 @@
+"""Is what the README says true? Its commands are run against a live service, its tables compared with the tree."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from service.settings import PREFIX, Settings
+from tests.house.source import ROOT, SERVICE
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LIVE = "localhost:8000"
+CURLS = [line for line in README.splitlines() if line.startswith("curl ")]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of `traincost serve`, started in an empty folder with a database of its own."""
+    folder = tmp_path_factory.mktemp("readme")
+    environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "service", "serve", "--port", "0"]
+    server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        yield next(found[1] for line in server.stdout or () if (found := re.search(r"http://([\d.]+:\d+)", line)))
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
+
+
+def _asked(curl: str, address: str) -> httpx.Response:
+    """The answer to a curl command of the README."""
+    words = shlex.split(curl)
+    options = {"-H": "", "-d": ""}
+    for option in options:
+        options[option] = words[words.index(option) + 1]
+    name, _, value = options["-H"].partition(": ")
+    assert LIVE in words[1]
+    url = words[1].replace(LIVE, address)
+    return httpx.post(url, headers={name: value}, content=options["-d"], timeout=30)
+
+
+def _answer(part: str, address: str) -> dict[str, Any]:
+    (curl,) = [curl for curl in CURLS if part in curl]
+    response = _asked(curl, address)
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_there_are_three_questions() -> None:
+    assert len(CURLS) == 3
+
+
+def test_estimate_of_a_preset(address: str) -> None:
+    answer = _answer("/v1/estimates", address)
+    assert answer["parameters"]["total"] == 8_030_261_248
+    assert answer["verdict"] == "fits"
+    assert answer["totals"]["steps"] == 95_368
+    assert answer["totals"]["cost_usd"]["value"] == pytest.approx(2.5 * answer["totals"]["gpu_hours"]["value"])
+
+
+def test_memory_of_a_pasted_config(address: str) -> None:
+    answer = _answer("hf_config", address)
+    assert answer["resolved"]["model"]["tie_word_embeddings"] is True
+    assert answer["resolved"]["model"]["attention_bias"] is True
+    weights = [line["bytes"] for line in answer["memory"]["stages"][0]["lines"] if line["kind"] == "weights"]
+    assert weights == [2 * 494_032_768]  # Qwen2.5-0.5B, the parameters of its published checkpoint in bf16
+
+
+def test_check_of_a_job_that_is_too_large(address: str) -> None:
+    answer = _answer("/v1/check", address)
+    assert answer["verdict"] == "deny"
+    assert "\n" not in answer["reason"]
+
+
+def test_cell_formula_gives_the_number_of_the_estimate(address: str) -> None:
+    (formula,) = [line for line in README.splitlines() if line.startswith("=")]
+    found = re.fullmatch(r'=NUMBERVALUE\(WEBSERVICE\("([^"]+)"\);"\.";","\)', formula)
+    assert found
+    text = httpx.get(found[1].replace(LIVE, address), timeout=30).text
+    assert re.fullmatch(r"\d+\.\d+", text)
+    whole = _answer("/v1/estimates", address)
+    assert float(text) == pytest.approx(whole["totals"]["gpu_hours"]["value"], rel=1e-14)
+
+
+@pytest.mark.parametrize("path", ["/docs", "/v1/models", "/v1/gpus", "/v1/clusters", "/v1/prices", "/v1/choices"])
+def test_named_addresses_answer(address: str, path: str) -> None:
+    assert path in README
+    assert httpx.get(f"http://{address}{path}", timeout=30).status_code == 200
+
+
+def test_commands_are_the_ones_that_are_checked() -> None:
+    assert "\npip install . && traincost serve\n" in README
+    assert "\npip install -e '.[test]' && pytest\n" in README
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "traincost" in project["scripts"]
+    assert "test" in project["optional-dependencies"]
+    assert urlsplit(f"http://{LIVE}").port == Settings.model_fields["port"].default
+
+
+def test_settings_are_all_listed() -> None:
+    listed = set(re.findall(rf"`({PREFIX}\w+)`", README))
+    assert listed == {PREFIX + name.upper() for name in Settings.model_fields}
+
+
+def _table_below(heading: str) -> list[list[str]]:
+    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1:]]
+
+
+def test_map_holds_every_room_and_no_other() -> None:
+    named = {name for room, _ in _table_below("Rooms") for name in re.findall(r"`(\w+)`", room)}
+    folders = {path.name for path in SERVICE.iterdir() if path.is_dir() and any(path.glob("**/*.[!p]*"))}
+    files = {path.stem for path in SERVICE.glob("*.py")} - {"__init__"}
+    rooms = {name for name in folders | files if name != "__pycache__"}
+    assert named == rooms
+
+
+def test_every_path_of_the_readme_exists() -> None:
+    rooms = re.findall(r"`((?:service|tests|migrations|openapi|\.ci)/[\w./-]*)`", README)
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert rooms
+    missing = [name for name in rooms + links if not (ROOT / name).exists()]
+    assert missing == []
+
+
+def test_tables_that_take_rows_exist() -> None:
+    for name in ("optimizers.py", "precision.py", "stacks.py"):
+        assert f"`{name}`" in README
+        assert Path(SERVICE / "estimator" / name).is_file()
