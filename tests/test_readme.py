@@ -121,9 +121,8 @@ def _table_below(heading: str) -> list[list[str]]:
 
 def test_map_holds_every_room_and_no_other() -> None:
     named = {name for room, _ in _table_below("Rooms") for name in re.findall(r"`(\w+)`", room)}
-    folders = {path.name for path in SERVICE.iterdir() if path.is_dir() and any(path.glob("**/*.[!p]*"))}
-    files = {path.stem for path in SERVICE.glob("*.py")} - {"__init__"}
-    rooms = {name for name in folders | files if name != "__pycache__"}
+    files = [path.relative_to(SERVICE) for path in SERVICE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    rooms = {path.parts[0].removesuffix(".py") for path in files} - {"__init__", "DECISIONS.md"}
     assert named == rooms
 
 
