@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from service.estimator.answer import Memory
-from service.estimator.degrees import padded_vocabulary
+from service.estimator.degrees import divisors, padded_vocabulary
 from service.estimator.device import allocated_interval, device_interval, oom_probability_fraction, reserved_interval
 from service.estimator.explanation import Explanation, explained
 from service.estimator.logits import logits_bytes
@@ -13,7 +13,7 @@ from service.estimator.numeric import Amount
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight, weight_copies
-from service.estimator.recompute import stage_activation_bytes
+from service.estimator.recompute import kept_bytes, stage_activation_bytes
 from service.estimator.resolve import Resolved
 from service.estimator.stages import RankParameters, Stage, rank_parameters
 
@@ -92,11 +92,25 @@ def _gathered(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Inp
     }
 
 
+def _kept_by_operation(resolved: Resolved) -> Inputs:
+    """Bytes that each operation of one layer keeps of one micro-batch on one rank, by kind of layer."""
+    job, degrees = resolved.job, resolved.degrees
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    return {
+        f"layer_kind_{kind}.{op.name}": float(kept_bytes((op,), job.recompute, split) * scale)
+        for kind, ops in enumerate(job.ledger.kinds)
+        for op in ops
+        if op.saved
+    }
+
+
 def _activations(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Inputs]:
     job, degrees = resolved.job, resolved.degrees
     kept, again = stage_activation_bytes(job, degrees, stage)
     schedule = resolved.question.layout.schedule or "1f1b"
     return stage_activation_bytes, {
+        **_kept_by_operation(resolved),
         "layers": float(stage.layers),
         "layer_bytes_each_micro_batch": float(kept),
         "recomputing_bytes": float(again),
