@@ -17,6 +17,7 @@ from service.workflows.flat import body_of_flat, flat_name
 from service.workflows.flat_values import DecimalMark
 from service.workflows.metrics import metric_named
 from service.workflows.number_text import NumberStyle, number_text
+from service.workflows.one_line import one_line
 from service.workflows.questions import read_question
 
 OnError = Literal["problem", "text", "blank"]
@@ -32,9 +33,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 REFRESH = "r"
 """Option that changes nothing but the URL."""
-
-LONGEST_ERROR = 255
-"""Characters of an error text: what every spreadsheet shows in one cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,8 +177,7 @@ def error_text(error: Refused | NotFound) -> str:
         `#ERR code: why`, at most 255 characters in one line
     """
     line = _line(error.problems[0]) if isinstance(error, Refused) else f"unknown_metric: {error}"
-    text = f"#ERR {' '.join(line.split())}"
-    return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 3]}..."
+    return one_line(f"#ERR {line}")
 
 
 def _line(problem: Problem) -> str:

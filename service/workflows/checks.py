@@ -15,12 +15,10 @@ from service.units import BYTES, SECONDS_PER_DAY, readable, said
 from service.workflows.estimates import SPOKEN, Answer, Versions, answer
 from service.workflows.metrics import fits
 from service.workflows.nouns import read_noun
+from service.workflows.one_line import one_line
 from service.workflows.questions import read_question
 
 CheckVerdict = Literal["ok", "warn", "deny"]
-
-LONGEST_REASON = 255
-"""Characters of a reason: what schedulers keep of a comment."""
 
 SECONDS_PER_MINUTE = 60
 """Schedulers take time limits in whole minutes."""
@@ -170,8 +168,7 @@ def _reason(found: Answer, exceeded: list[str]) -> str:
     """The cause of the verdict first, then what the run takes."""
     memory = [_memory_said(found)]
     causes = [*exceeded, *memory] if found.verdict == "fits" else [*memory, *exceeded]
-    line = " ".join("; ".join([*causes, *_totals_said(found)]).split())
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 3]}..."
+    return one_line("; ".join([*causes, *_totals_said(found)]))
 
 
 def _whole_minutes(seconds: float) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from service.estimator.answer import Interval
+from service.estimator.question import Question
 from service.units import BYTES, FLOP, SECONDS, readable, said
 from service.workflows.estimates import Answer
 
@@ -48,16 +49,30 @@ def report(found: Answer) -> str:
         "Assumptions": found.assumptions,
         "Warnings": found.warnings,
     }
-    blocks = [_headline(found), *_aligned(tables), *(_listed(title, items) for title, items in lists.items() if items)]
+    blocks = [
+        f"{_headline(found)}\n{_asked(found.resolved)}",
+        *_aligned(tables),
+        *(_listed(title, items) for title, items in lists.items() if items),
+    ]
     versions = f"{found.id}, formulas {found.versions.formulas}, catalogue {found.versions.catalogue}"
     return "\n\n".join([*blocks, versions])
 
 
 def _headline(found: Answer) -> str:
     memory = found.memory
-    amount = f"{in_bytes(memory.device_peak_bytes.value)} of {in_bytes(memory.usable_bytes)} a GPU"
+    amount = f"{in_bytes(memory.device_peak_bytes.value)} needed, {in_bytes(memory.usable_bytes)} usable on each GPU"
     risk = _percent(memory.oom_probability_fraction)
     return f"{VERDICTS[found.verdict]}: {amount}, out of memory with a probability of {risk}"
+
+
+def _asked(question: Question) -> str:
+    """What the answer is about: GPUs, how they are divided, the batch, the recipe's names."""
+    layout, recipe = question.layout, question.recipe
+    degrees = [(name, getattr(layout, name)) for name in ("data", "tensor", "context", "pipeline", "expert")]
+    divided = [f"{name} {degree}" for name, degree in degrees if degree and degree > 1]
+    batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step, micro-batches of {recipe.micro_batch}"
+    named = [recipe.precision, recipe.optimizer, recipe.stack]
+    return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *divided, batch, *named])
 
 
 def _parameters(found: Answer) -> list[Row]:
@@ -81,9 +96,9 @@ def _memory(found: Answer) -> list[Row]:
 def _flop(found: Answer) -> list[Row]:
     flop = found.flop
     rows = [
-        Row("one token", in_flop(flop.per_token_flop)),
-        Row("one step", in_flop(flop.per_step_flop)),
-        Row("one step with recompute", in_flop(flop.hardware_per_step_flop)),
+        Row("each token", in_flop(flop.per_token_flop)),
+        Row("each step", in_flop(flop.per_step_flop)),
+        Row("each step with recompute", in_flop(flop.hardware_per_step_flop)),
     ]
     return rows if flop.total_flop is None else [*rows, Row("whole run", in_flop(flop.total_flop))]
 
@@ -121,7 +136,13 @@ def _run(found: Answer) -> list[Row]:
 
 
 def _predicted(label: str, interval: Interval, spoken: Callable[[float], str]) -> Row:
-    return Row(label, spoken(interval.value), f"{spoken(interval.low)} to {spoken(interval.high)}")
+    return Row(label, spoken(interval.value), _range(spoken(interval.low), spoken(interval.high)))
+
+
+def _range(low: str, high: str) -> str:
+    """Both ends; the unit is said once where they share it."""
+    number, space, unit = low.partition(" ")
+    return f"{number if space and high.endswith(f' {unit}') else low} to {high}"
 
 
 def _aligned(tables: Mapping[str, Sequence[Row]]) -> list[str]:
@@ -143,4 +164,4 @@ def _words(kind: str) -> str:
 
 
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.3g} %"
+    return f"{100 * fraction:.1f} %"

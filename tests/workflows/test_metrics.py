@@ -1,0 +1,97 @@
+"""Every number of an answer has a name, the name means one number, and it is the number that the JSON holds."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from service.errors import NotFound, Refused
+from service.units import COUNT, dimension_of
+from service.workflows.estimates import Answer
+from service.workflows.metrics import MAIN, metric_named
+from service.workflows.wire import to_wire
+
+
+def numbers(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, float]]:
+    """Every number of a JSON value, by its dotted path."""
+    if isinstance(value, bool | int | float):
+        yield ".".join(path), value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from numbers(item, (*path, name))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from numbers(item, (*path, str(place)))
+
+
+def test_every_number_of_the_json_is_a_metric(answered: Answer) -> None:
+    found = list(numbers(to_wire(answered)))
+    assert len(found) > 150
+    for path, number in found:
+        assert metric_named(path).value_in(answered) == number, path
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("total", "parameters.total"), ("active", "parameters.active"), ("6n", "flop.conventions.6n"),
+        ("conventions.full", "flop.conventions.full"), ("usable_bytes", "memory.usable_bytes"),
+        ("gpu.usable_bytes", "resolved.gpu.usable_bytes"), ("data", "resolved.layout.data"),
+        ("gpu_hours.high", "totals.gpu_hours.high"), ("device_peak_bytes", "memory.device_peak_bytes.value"),
+        ("active_by_definition.total", "parameters.active_by_definition.total"),
+        ("sequence_parallel", "resolved.layout.sequence_parallel"),
+    ],
+)  # fmt: skip
+def test_a_short_name_means_the_number_nearest_to_the_top(name: str, path: str, answered: Answer) -> None:
+    number = dict(numbers(to_wire(answered)))[path]
+    assert metric_named(name).value_in(answered) == number
+
+
+def test_a_list_item_is_named_by_its_place_or_its_kind(answered: Answer) -> None:
+    stage = answered.memory.stages[0]
+    for place, line in enumerate(stage.lines):
+        assert metric_named(f"stages.0.lines.{line.kind}.bytes").value_in(answered) == line.bytes
+        assert metric_named(f"memory.stages.0.lines.{place}.bytes").value_in(answered) == line.bytes
+    assert metric_named("parts.gemm.seconds").value_in(answered) == answered.step.parts[0].seconds
+
+
+def test_the_metrics_shown_to_the_lost_exist(answered: Answer) -> None:
+    for name in MAIN.split(", "):
+        assert metric_named(name).value_in(answered) > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu_huors", "", ".", "verdict", "id", "stages", "stages.x", "0", "*", "total.", "A" * 9000]
+)
+def test_an_unknown_metric_is_told_the_nearest_and_not_repeated(name: str) -> None:
+    with pytest.raises(NotFound) as unknown:
+        metric_named(name)
+    assert "did you mean" in str(unknown.value) or MAIN in str(unknown.value)
+    assert len(str(unknown.value)) < 400
+
+
+def test_a_misspelt_metric_is_recognised() -> None:
+    with pytest.raises(NotFound, match="gpu_hours"):
+        metric_named("gpu_huors")
+
+
+@pytest.mark.parametrize("name", ["stages.99.layers", "parts.nothing.seconds", "stages.-1.layers", "stage_layers.7"])
+def test_an_item_that_the_list_does_not_hold_is_unknown(name: str, answered: Answer) -> None:
+    with pytest.raises((NotFound, Refused)):
+        metric_named(name).value_in(answered)
+
+
+def test_a_name_of_several_numbers_is_refused_with_their_paths() -> None:
+    with pytest.raises(Refused) as ambiguous:
+        metric_named("high")
+    (problem,) = ambiguous.value.problems
+    assert problem.code == "ambiguous_metric"
+    assert "totals.gpu_hours.high" in problem.fix or "memory.device_peak_bytes.high" in problem.fix
+
+
+def test_every_measured_number_has_its_unit_in_its_name(answered: Answer) -> None:
+    words = ("bytes", "seconds", "hours", "days", "flop", "usd", "kwh", "kg", "watts", "fraction")
+    for path, _ in numbers(to_wire(answered)):
+        steps = path.split(".")
+        named = any(word in steps[-1] for word in words)
+        assert not (named and dimension_of(steps) is COUNT), path
