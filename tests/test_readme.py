@@ -30,7 +30,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     command = [sys.executable, "-m", "service", "serve", "--port", "0"]
     server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
     try:
-        yield next(found[1] for line in server.stdout or () if (found := re.search(r"http://([\d.]+:\d+)", line)))
+        said = (re.search(r"http://([\d.]+:\d+)", line) for line in server.stdout or ())
+        found = next((match for match in said if match), None)
+        assert found, "the service ended before it said its address"
+        yield found[1]
     finally:
         server.terminate()
         server.communicate(timeout=20)
