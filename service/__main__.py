@@ -60,6 +60,14 @@ def serve(
             run(application, listener, settings, lambda: typer.echo(f"traincost answers at {url} (docs at {url}/docs)"))
 
 
+@app.command()
+def write_formulas() -> None:
+    """Write the index of formulas (service/estimator/README.md) from their docstrings."""
+    from service.workflows.formula_index import write_formula_index
+
+    typer.echo(write_formula_index())
+
+
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """What does this training job take? Needs no server and no database; a list is a repeated option."""
     from service.catalogue import shipped_catalogue
