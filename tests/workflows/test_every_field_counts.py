@@ -1,0 +1,179 @@
+"""No field is accepted and ignored: changing it changes a number of some answer, or its docstring calls it descriptive.
+
+The search is blind on purpose: a new field is tried with every kind of value its type allows, in every
+one of a few quite different questions, and has to be noticed by the estimator in one of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import permutations
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.estimator.question import Cluster, Layout, Model, Price, Recipe, Recompute
+from service.workflows.clusters import Nodes
+from service.workflows.estimates import answer
+from service.workflows.nouns import schema_of
+from service.workflows.prices import CataloguePrice
+from service.workflows.questions import read_question
+from service.workflows.wire import to_bytes
+
+DENSE = {
+    "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "intermediate_size": 8192, "sliding_window": 512, "attention_chunk_size": 1024,
+    "layer_types": ["full_attention", "sliding_attention", "chunked_attention"],
+}  # fmt: skip
+WINDOWED = {name: value for name, value in DENSE.items() if name not in {"attention_chunk_size", "layer_types"}}
+SPARSE = {
+    "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 16,
+    "intermediate_size": 8192, "num_experts": 16, "num_experts_per_tok": 2, "moe_intermediate_size": 1024,
+    "shared_expert_intermediate_size": 1024, "num_nextn_predict_layers": 1,
+}  # fmt: skip
+LATENT = {
+    **SPARSE, "kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+}  # fmt: skip
+RECIPE = {"sequence_length": 4096, "micro_batch": 1, "global_batch": 128, "training_tokens": 1e12}
+CLUSTER = {"gpu": "h100-sxm5-80gb", "gpus": 16}
+SPLIT = {"tensor": 2, "pipeline": 2}
+SHARDED = {**RECIPE, "stack": "torchtitan", "recompute": {"granularity": "full"}}
+
+
+def question(model: Any, recipe: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
+    price = {"usd_per_gpu_hour": 2.0}
+    return {"model": model, "recipe": recipe, "layout": layout, "cluster": CLUSTER, "price": price}
+
+
+QUESTIONS = [
+    question(DENSE, RECIPE, {}),
+    question(WINDOWED, RECIPE, {}),
+    question(DENSE, {**RECIPE, "attention": "eager", "recompute": {"granularity": "selective"}}, SPLIT),
+    question(SPARSE, RECIPE, {"expert": 4, "tensor": 2}),
+    question(LATENT, {**RECIPE, "recompute": {"granularity": "full", "method": "block", "layers": 2}}, {"pipeline": 2}),
+    question(DENSE, SHARDED, {"zero_stage": 3, "shard_group": 8}),
+    question(DENSE, {**RECIPE, "stack": "deepspeed"}, {"zero_stage": 2, "context": 4}),
+    question(DENSE, {"sequence_length": 4096, "training_tokens": 1e12}, {"tensor": 4}),
+    question("llama-3.1-70b", RECIPE, {"tensor": 8, "pipeline": 2}),
+]
+
+WHOLE = (0, 1, 2, 3, 4, 8, 12, 16, 64, 128, 256, 1024, 4096, 1 << 18, 1 << 22)
+REAL = (0.0, 0.1, 0.5, 1.5, 1e9, 1e11, 1e13)
+WRITTEN: dict[str, tuple[Any, ...]] = {
+    "gpu": ("h100-sxm5-80gb", "a100-sxm4-80gb"),
+    "preset": ("dgx-h100", "dgx-a100"),
+    "stage_layers": ([4, 4], [3, 5], [2, 6]),
+}
+"""Values of fields whose types say too little."""
+
+DETERMINED = {("layout", "data")}
+"""Fields whose only right value follows from others; any other value is refused."""
+
+PLACES: tuple[tuple[type, tuple[str, ...]], ...] = (
+    (Model, ("model",)),
+    (Recipe, ("recipe",)),
+    (Recompute, ("recipe", "recompute")),
+    (Layout, ("layout",)),
+    (Cluster, ("cluster",)),
+    (Price, ("price",)),
+)
+
+
+def candidates(name: str, hint: Any) -> list[Any]:
+    """Values of many sizes that a type allows."""
+    if name in WRITTEN:
+        return list(WRITTEN[name])
+    if hint is bool:
+        return [True, False]
+    if hint in {int, float}:
+        return list(WHOLE if hint is int else REAL)
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    if get_origin(hint) is tuple:
+        inner = candidates(name, get_args(hint)[0])
+        return [*([value] for value in inner), *(list(pair) for pair in permutations(inner, 2))]
+    return [value for option in get_args(hint) for value in candidates(name, option)]
+
+
+def changed(body: dict[str, Any], place: tuple[str, ...], name: str, value: Any) -> dict[str, Any] | None:
+    """The body with one field changed; None where it has no such object."""
+    first, *deeper = place
+    part = body[first]
+    if not isinstance(part, dict):
+        return None
+    inner = changed(part, tuple(deeper), name, value) if deeper and deeper[0] in part else {**part, name: value}
+    return None if deeper and deeper[0] not in part else {**body, first: inner}
+
+
+def numbers_of(body: dict[str, Any] | None, catalogue: Catalogue) -> bytes | None:
+    """Every number of the answer; None where the question is refused."""
+    if body is None:
+        return None
+    try:
+        found = answer(read_question(body, catalogue), catalogue)
+    except Refused:
+        return None
+    return to_bytes([found.verdict, found.parameters, found.memory, found.flop, found.step, found.totals])
+
+
+def is_noticed(place: tuple[str, ...], name: str, values: list[Any], catalogue: Catalogue) -> bool:
+    for body in QUESTIONS:
+        seen: set[bytes] = set()
+        for value in values:
+            numbers = numbers_of(changed(body, place, name, value), catalogue)
+            seen |= {numbers} if numbers else set()
+            if len(seen) > 1:
+                return True
+    return False
+
+
+def every_field() -> Iterator[Any]:
+    for noun, place in PLACES:
+        hints = get_type_hints(noun)
+        for field in fields(noun):
+            yield pytest.param(noun, place, field.name, hints[field.name], id=f"{noun.__name__}.{field.name}")
+
+
+@pytest.mark.parametrize(("noun", "place", "name", "hint"), list(every_field()))
+def test_a_field_changes_a_number_or_is_descriptive(
+    catalogue: Catalogue, noun: type, place: tuple[str, ...], name: str, hint: Any
+) -> None:
+    meaning = schema_of(noun)["properties"][name]["description"]
+    if (*place, name) in DETERMINED:
+        answered = {value for value in WHOLE if numbers_of(changed(QUESTIONS[0], place, name, value), catalogue)}
+        assert answered == {CLUSTER["gpus"]}
+        return
+    noticed = is_noticed(place, name, candidates(name, hint), catalogue)
+    assert noticed != ("descriptive" in meaning), "noticed" if noticed else "accepted, and ignored by every answer"
+
+
+def test_every_question_is_answered(catalogue: Catalogue) -> None:
+    assert all(numbers_of(body, catalogue) for body in QUESTIONS)
+
+
+def test_nodes_and_presets_change_a_number(catalogue: Catalogue) -> None:
+    assert [field.name for field in fields(Nodes)] == ["nodes"]
+    body = {**QUESTIONS[0], "cluster": {"preset": "dgx-h100", "nodes": 2}}
+    larger = {**body, "cluster": {"preset": "dgx-h100", "nodes": 4}}
+    other = {**body, "cluster": {"preset": "dgx-a100", "nodes": 2}}
+    assert len({numbers_of(b, catalogue) for b in (body, larger, other)} - {None}) == 3
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(CataloguePrice)])
+def test_every_part_of_a_price_look_up_changes_the_cost(catalogue: Catalogue, name: str) -> None:
+    """Of the rows of one GPU, some two differ in this column and in price, and in no other column that is asked for."""
+    asked = [field.name for field in fields(CataloguePrice)]
+    others = [column for column in asked if column != name]
+    groups: dict[tuple[Any, ...], dict[Any, float]] = {}
+    for row in catalogue.prices:
+        if row.gpu == CLUSTER["gpu"]:
+            key = tuple(getattr(row, column) for column in others)
+            groups.setdefault(key, {})[getattr(row, name)] = row.usd_per_gpu_hour
+    for key, rows in groups.items():
+        prices = [{**dict(zip(others, key, strict=True)), name: value} for value in rows]
+        costs = {numbers_of({**QUESTIONS[0], "price": price}, catalogue) for price in prices}
+        if len(costs - {None}) > 1:
+            return
+    pytest.fail(f"{name} changes no cost")
