@@ -8,7 +8,7 @@ from textwrap import dedent
 from typing import Any
 
 _HEADING = re.compile(r"(Formula|Args|Returns|Raises|Source|Ignores):")
-_ENTRY = re.compile(r"(\w+): (.*)")
+_ENTRY = re.compile(r"\*{0,2}(\w+): (.*)")
 _UNIT = re.compile(r"\[([^\[\]]+)\](?:, [^\[\]]*)?$")
 
 
