@@ -79,4 +79,11 @@ def contract(app: FastAPI) -> dict[str, Any]:
         for method, operation in operations.items():
             statuses = (*REFUSALS[method], *(("404",) if "{" in path else ()))
             operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in statuses}
+            if "parameters" in operation:
+                operation["parameters"] = _without_guesses(operation["parameters"])
     return document
+
+
+def _without_guesses(parameters: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a route says of its parameters itself comes last and wins over what FastAPI guesses from its function."""
+    return list({p.get("$ref", (p.get("in"), p.get("name"))): p for p in parameters}.values())

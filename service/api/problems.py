@@ -14,7 +14,8 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from service.errors import NotFound, Problem, Refused, TraincostError
-from service.workflows.flat import flat_name
+from service.workflows.flat import flat_fields, flat_name
+from service.workflows.questions import PARTS
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 20
@@ -191,8 +192,9 @@ def _pointer(problem: Problem) -> dict[str, str]:
 
 
 def _parameter(problem: Problem) -> dict[str, str]:
-    """Query parameter of a field, which the flat form calls by a name of its own."""
-    return {"parameter": flat_name(problem.field)} if problem.field else {}
+    """Query parameter of a field, which the flat form calls by a name of its own; a whole part has none."""
+    name = flat_name(problem.field)
+    return {} if not name or (name in PARTS and name not in flat_fields()) else {"parameter": name}
 
 
 def _said(problem: Problem) -> dict[str, str]:

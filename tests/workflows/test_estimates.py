@@ -1,0 +1,117 @@
+"""The same question under the same versions is the same answer, whole or in part, explained where asked."""
+
+import re
+from dataclasses import fields, replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from service.catalogue import Catalogue
+from service.estimator import FORMULAS_VERSION
+from service.workflows import estimates
+from service.workflows.estimates import Answer, answer, flop_part, gpu_hours_part, memory_part
+from service.workflows.questions import read_question
+from service.workflows.wire import to_bytes, to_wire
+
+BODY: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "recipe": {"sequence_length": 8192, "global_batch": 128, "training_tokens": 15e12},
+    "layout": {"tensor": 2},
+    "cluster": {"gpu": "h100", "gpus": 8},
+    "price": {"usd_per_gpu_hour": 2.5},
+}
+
+
+def whole(catalogue: Catalogue, *, explain: bool = False, **changes: Any) -> Answer:
+    return answer(read_question({**BODY, **changes}, catalogue), catalogue, explain=explain)
+
+
+def test_the_same_question_is_the_same_bytes(catalogue: Catalogue) -> None:
+    assert to_bytes(whole(catalogue)) == to_bytes(whole(catalogue))
+
+
+def test_the_id_is_of_the_resolved_question(catalogue: Catalogue) -> None:
+    first = whole(catalogue)
+    assert first.id.startswith("est_")
+    assert len(first.id) == len("est_") + estimates.DIGEST_CHARACTERS
+    spelled_out = whole(catalogue, cluster={"gpu": "h100-sxm5-80gb", "gpus": 8}, layout={"tensor": 2, "data": 4})
+    assert spelled_out.id == first.id
+    assert whole(catalogue, layout={"tensor": 4}).id != first.id
+    assert whole(catalogue, price=None).id != first.id
+
+
+def test_the_id_is_of_the_versions_too(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = whole(catalogue)
+    assert first.versions == estimates.Versions(
+        formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None
+    )
+    assert whole(replace(catalogue, revision="another")).id != first.id
+    monkeypatch.setattr(estimates, "FORMULAS_VERSION", "another")
+    assert whole(catalogue).id != first.id
+
+
+def test_assumptions_of_reading_and_of_estimating_stand_together(catalogue: Catalogue) -> None:
+    said = whole(catalogue).assumptions
+    assert any("h100-sxm5-80gb" in line for line in said)
+    assert set(said) > set(whole(catalogue, cluster={"gpu": "h100-sxm5-80gb", "gpus": 8}).assumptions)
+
+
+@pytest.mark.parametrize("part", [memory_part, flop_part, gpu_hours_part])
+def test_a_part_is_the_whole_with_fields_left_out(catalogue: Catalogue, part: Any) -> None:
+    everything = whole(catalogue, explain=True)
+    some = part(everything)
+    kept = to_wire(replace(some, explain=None))
+    assert kept.items() <= to_wire(replace(everything, explain=None)).items()
+    assert {"id", "resolved", "assumptions", "warnings", "versions"} < kept.keys()
+    assert everything.explain is not None
+    assert some.explain is not None
+    assert some.explain.items() < everything.explain.items()
+    assert all(path.split(".")[0] in kept for path in some.explain)
+
+
+def test_together_the_parts_are_the_whole(catalogue: Catalogue) -> None:
+    everything = whole(catalogue, explain=True)
+    parts = (memory_part(everything), flop_part(everything), gpu_hours_part(everything))
+    assert {f.name for part in parts for f in fields(part)} == {f.name for f in fields(everything)}
+    assert everything.explain is not None
+    assert {path for part in parts for path in part.explain or ()} == everything.explain.keys()
+
+
+def test_explanations_come_only_where_asked(catalogue: Catalogue) -> None:
+    assert whole(catalogue).explain is None
+    assert whole(catalogue, explain=True).id == whole(catalogue).id
+
+
+def test_an_explanation_stands_at_the_path_of_its_number(catalogue: Catalogue) -> None:
+    everything = whole(catalogue, explain=True)
+    assert everything.explain is not None
+    wire = to_wire(everything)
+    for path, explanation in everything.explain.items():
+        number = wire
+        for step in re.findall(r"\w+", path):
+            number = number[int(step)] if isinstance(number, list) else number[step]
+        number = number["value"] if isinstance(number, dict) else number
+        assert explanation.value == pytest.approx(number, rel=1e-12), path
+        assert explanation.equation, path
+        assert explanation.source, path
+        assert explanation.inputs, path
+
+
+def test_an_exact_count_is_told_to_the_unit(catalogue: Catalogue) -> None:
+    everything = whole(catalogue, explain=True)
+    assert everything.explain is not None
+    exact = everything.explain["flop.per_step_flop"].exact
+    assert Decimal(exact) == everything.flop.per_step_flop
+    assert everything.flop.per_step_flop > 2**53
+    assert everything.explain["parameters.total"].exact == str(everything.parameters.total)
+
+
+def test_what_was_not_asked_is_null_and_said(catalogue: Catalogue) -> None:
+    untold = whole(catalogue, recipe={"sequence_length": 8192})
+    assert untold.totals is None
+    assert any("training_tokens" in warning for warning in untold.warnings)
+    unpriced = whole(catalogue, price=None)
+    assert unpriced.totals is not None
+    assert unpriced.totals.cost_usd is None
+    assert any("price" in warning for warning in unpriced.warnings)
