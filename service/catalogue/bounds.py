@@ -45,6 +45,19 @@ def broken_rules(noun: Any) -> dict[str, str]:
     return {name: rule.wanted for name, rule in rules.items() if not rule.allows(getattr(noun, name))}
 
 
+def rule_of(kind: type, name: str) -> Rule:
+    """What one field of a noun may hold.
+
+    Args:
+        kind: the noun
+        name: the field
+
+    Returns:
+        its rule
+    """
+    return _rules(kind)[name]
+
+
 @cache
 def _rules(kind: type) -> Mapping[str, Rule]:
     hints = get_type_hints(kind, include_extras=True)

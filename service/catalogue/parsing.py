@@ -71,13 +71,14 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
             board_watts=_number(row, "board_watts"),
         )
         _check(gpu)
-        texts = ("name", "vendor", "usable_basis", "link_name", "source", "as_of", "verified", "note")
+        columns = ("name", "vendor", "usable_basis", "link_name", "source", "as_of", "verified", "note")
+        texts: dict[str, Any] = {column: row[column] for column in columns}
         return GpuRow(
             gpu=gpu,
             release_year=int(row["release_year"]),
             aliases=_names(row["aliases"]),
             default_for=_names(row["default_for"]),
-            **{name: row[name] for name in texts},  # type: ignore[arg-type]
+            **texts,
         )
 
 
@@ -120,7 +121,8 @@ def price_row(row: Mapping[str, str]) -> PriceRow:
     """
     with _named("price", f"{row.get('provider')} {row.get('instance_type')}"):
         numbers = {name: _number(row, name) for name in ("usd_per_gpu_hour", "usd_per_instance_hour")}
-        price = PriceRow(**{**row, **numbers, "gpu_count": int(row["gpu_count"])})  # type: ignore[arg-type]
+        values: dict[str, Any] = {**row, **numbers, "gpu_count": int(row["gpu_count"])}
+        price = PriceRow(**values)
         if abs(price.usd_per_instance_hour / price.gpu_count / price.usd_per_gpu_hour - 1) > 0.01:
             raise UnsoundFact("the machine's price is not that of its GPUs together")
         return price

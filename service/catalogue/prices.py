@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from service.catalogue.names import Found
 from service.catalogue.rows import PriceRow
 from service.errors import Problem, UnknownName
-from service.estimator.question import PriceModel
+from service.estimator.names import PriceModel
 
 MOST_CHOICES = 8
 """Names that an error lists."""

@@ -5,7 +5,8 @@ from typing import Literal
 
 from service.errors import StartupError
 from service.estimator.gpu import Gpu
-from service.estimator.question import Cluster, Model, PriceModel
+from service.estimator.names import PriceModel
+from service.estimator.question import Cluster, Model
 
 Verified = Literal["yes", "partly", "no"]
 PriceStat = Literal["point", "min", "max"]

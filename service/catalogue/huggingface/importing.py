@@ -1,0 +1,154 @@
+"""Which model does a Hugging Face config.json describe, what had to be assumed, and what was not understood?"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from service.catalogue.bounds import broken_rules
+from service.catalogue.huggingface.architectures import ARCHITECTURES, Architecture
+from service.catalogue.huggingface.canonical import canonical
+from service.catalogue.huggingface.config import Config, Dialect, read_from
+from service.catalogue.huggingface.model_types import TEXT_PARTS, refusal_of_type
+from service.errors import Problem, Refused
+from service.estimator.question import Model
+
+PATH = "model.hf_config"
+"""Where a config stands in a question."""
+
+MOST_NAMED = 8
+"""Unread keys that a warning names."""
+
+LANGUAGE_MODEL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration|GPT2Model)$")
+"""Ends of class names that have a language-model head."""
+
+PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+"""Keys that can be repeated in a warning."""
+
+ALWAYS_DEMANDED: Mapping[str, tuple[Any, ...]] = {"is_encoder_decoder": (None, False), "pruned_heads": (None, {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A model read from a config."""
+
+    model: Model
+    """The model."""
+    assumptions: tuple[str, ...]
+    """What was assumed to read it."""
+    warnings: tuple[str, ...]
+    """What the config says that changes nothing here."""
+
+
+def import_config(config: Mapping[str, Any]) -> Imported:
+    """The model that a config.json describes.
+
+    Args:
+        config: the JSON object
+
+    Returns:
+        the model; assumptions name the keys that were taken from the type's defaults, warnings those not understood
+
+    Raises:
+        Refused: no model_type or one that cannot be estimated; a wrong value; an architecture no layer kind describes
+    """
+    model_type = _model_type(config, PATH)
+    assumptions: list[str] = []
+    path = PATH
+    if model_type in TEXT_PARTS or isinstance(config.get("text_config"), Mapping):
+        config, model_type, path = _text_part(config, model_type)
+        assumptions.append("text_config is used; the model's other parts are left out")
+    if model_type not in ARCHITECTURES:
+        raise Refused(refusal_of_type(model_type, config, path))
+    architecture = ARCHITECTURES[model_type]
+    read = Config(config, Dialect(model_type, architecture.keys), path)
+    fields = canonical(_fields(architecture, read))
+    model = Model(**fields)
+    broken = broken_rules(model)
+    if broken:
+        raise Refused(*(_out_of_bounds(path, name, wanted) for name, wanted in broken.items()))
+    if read.assumed:
+        taken = ", ".join(f"{key} {json.dumps(value)}" for key, value in read.assumed.items())
+        assumptions.append(f"not in the config, so as {read_from()} has it for {model_type}: {taken}")
+    return Imported(model, tuple(assumptions), tuple(_warnings(architecture, read)))
+
+
+def _model_type(config: Mapping[str, Any], path: str) -> str:
+    model_type = config.get("model_type")
+    if isinstance(model_type, str):
+        return model_type
+    wrong = "is missing" if model_type is None else "is not text"
+    raise Refused(
+        Problem(
+            field=f"{path}.model_type",
+            code="model_type_missing",
+            message=f"model_type {wrong}; the same keys mean different models under different types",
+            fix='give it as the model\'s own config.json has it, e.g. "llama"',
+        )
+    )
+
+
+def _text_part(config: Mapping[str, Any], model_type: str) -> tuple[Mapping[str, Any], str, str]:
+    """The config of the language model inside the config of a larger one."""
+    if model_type not in TEXT_PARTS and model_type not in ARCHITECTURES:
+        raise Refused(refusal_of_type(model_type, config, PATH))
+    inner, path = config.get("text_config"), f"{PATH}.text_config"
+    if not isinstance(inner, Mapping):
+        message = "text_config is missing or not an object, and this type keeps its language model there"
+        raise Refused(Problem(field=path, code="required", message=message, fix="give the whole config.json"))
+    if "tie_word_embeddings" in config and "tie_word_embeddings" not in inner:
+        inner = {**inner, "tie_word_embeddings": config["tie_word_embeddings"]}
+    if "model_type" not in inner:
+        return inner, TEXT_PARTS.get(model_type, model_type), path
+    return inner, _model_type(inner, path), path
+
+
+def _fields(architecture: Architecture, read: Config) -> dict[str, Any]:
+    for key, allowed in {**ALWAYS_DEMANDED, **architecture.demands}.items():
+        read.demand(key, allowed)
+    fields = {name: read.field(name) for name in architecture.reads} | architecture.fixed
+    for build in architecture.builders:
+        fields |= build(read)
+    return fields
+
+
+def _out_of_bounds(path: str, name: str, wanted: str) -> Problem:
+    return Problem(
+        field=path,
+        code="out_of_range",
+        message=f"the keys together make {name} something else than {wanted}",
+        fix=f"mend the keys that say {name}",
+    )
+
+
+def _warnings(architecture: Architecture, read: Config) -> list[str]:
+    warnings = []
+    if read.values.get("quantization_config"):
+        warnings.append("quantization_config is not used: recipe.precision says in which formats the model is trained")
+    names = read.values.get("architectures")
+    if isinstance(names, list) and names and not any(LANGUAGE_MODEL.search(str(name)) for name in names):
+        warnings.append("architectures names no language model; the model is estimated with a head over its vocabulary")
+    known = read.understood | keys_without_effect() | set(architecture.without_effect)
+    unread = [key for key in read.values if key not in known]
+    if unread:
+        named = [key if PLAIN_KEY.fullmatch(key) else "(not a plain name)" for key in unread[:MOST_NAMED]]
+        more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
+        warnings.append(
+            f"keys of the config that are neither used nor known to change nothing: {', '.join(named)}{more}"
+        )
+    return warnings
+
+
+@cache
+def keys_without_effect() -> frozenset[str]:
+    """Keys of any type that change neither parameters nor operations.
+
+    Returns:
+        the keys
+    """
+    file = files("service.catalogue.huggingface").joinpath("keys_without_effect.json")
+    groups: Mapping[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
+    return frozenset(key for keys in groups.values() for key in keys)
