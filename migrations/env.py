@@ -25,7 +25,9 @@ def migrate(connection: Connection) -> None:
 
 given = context.config.attributes.get("connection")
 if given is None:
-    with writing(open_engine(read_settings().database_url)) as own:
+    engine = open_engine(read_settings().database_url)
+    with writing(engine) as own:
         migrate(own)
+    engine.dispose()
 else:
     migrate(given)

@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, Engine, Table, delete, insert, select
 
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow
-from service.estimator.question import Cluster, Gpu
+from service.estimator import Cluster, Gpu
 from service.store.engine import reading
 from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, SEEDINGS, SHIPPED
 
@@ -73,8 +72,8 @@ def seed(connection: Connection, shipped: Catalogue) -> None:
 class _Kept(Generic[Row]):
     """One kind of row and the table that keeps it."""
 
-    row: type[Row]
-    """Class of the rows."""
+    rows: TypeAdapter[list[Row]]
+    """Rows to plain values and back, checked."""
     table: Table
     """Their table."""
     spread: str = ""
@@ -87,17 +86,18 @@ class _Kept(Generic[Row]):
         keys = [column.name for column in self.table.primary_key]
         found = connection.execute(select(self.table)).mappings()
         records = sorted(found, key=lambda record: [record[key] for key in keys])
-        return _adapter(self.row).validate_python([self._gathered(dict(record)) for record in records])
+        return self.rows.validate_python([self._gathered(dict(record)) for record in records])
 
     def replace(self, connection: Connection, rows: Iterable[Row]) -> None:
         """The shipped rows of this kind, new for old."""
         connection.execute(delete(self.table).where(self.table.c.owner == SHIPPED))
-        records = [self._spread(record) for record in _adapter(self.row).dump_python(list(rows), mode="json")]
+        records = [self._spread(record) for record in self.rows.dump_python(list(rows), mode="json")]
         if records:
             connection.execute(insert(self.table), [{"owner": SHIPPED, **record} for record in records])
 
     def _spread(self, record: Record) -> Record:
-        return {**record, **record.pop(self.spread)} if self.spread else record
+        spread = record.pop(self.spread) if self.spread else {}
+        return {**record, **spread}
 
     def _gathered(self, record: Record) -> Record:
         del record["owner"], record["revision"]
@@ -105,16 +105,11 @@ class _Kept(Generic[Row]):
         return {**record, self.spread: spread} if self.spread else record
 
 
-@cache
-def _adapter(row: type[Row]) -> TypeAdapter[list[Row]]:
-    return TypeAdapter(list[row])  # type: ignore[valid-type]
-
-
 def _names(noun: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(noun))
 
 
-_MODELS = _Kept(ModelRow, MODELS)
-_GPUS = _Kept(GpuRow, GPUS, "gpu", _names(Gpu))
-_CLUSTERS = _Kept(ClusterRow, CLUSTERS, "cluster", _names(Cluster))
-_PRICES = _Kept(PriceRow, PRICES)
+_MODELS = _Kept(TypeAdapter(list[ModelRow]), MODELS)
+_GPUS = _Kept(TypeAdapter(list[GpuRow]), GPUS, "gpu", _names(Gpu))
+_CLUSTERS = _Kept(TypeAdapter(list[ClusterRow]), CLUSTERS, "cluster", _names(Cluster))
+_PRICES = _Kept(TypeAdapter(list[PriceRow]), PRICES)

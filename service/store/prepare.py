@@ -4,8 +4,6 @@ Looking takes two queries; Alembic, with its second of start-up time, is importe
 Migration and seeding are one transaction under one lock: a process killed in between leaves nothing half done.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
@@ -34,26 +32,31 @@ def prepare_database(url: str, shipped: Catalogue) -> Engine:
         StartupError: the URL is wrong, or the database is unreachable, unwritable, or newer than this version
     """
     engine = open_engine(url)
-    with _one_line(engine):
-        with reading(engine) as connection:
-            is_ready = _revision(connection) == HEAD and is_seeded(connection, shipped)
-        if not is_ready:
-            with writing(engine) as connection:
-                alone(connection)
-                _migrate(connection)
-                seed(connection, shipped)
+    try:
+        _prepare(engine, shipped)
+    except BaseException as error:
+        engine.dispose()
+        if isinstance(error, SQLAlchemyError):
+            raise StartupError(_complaint(engine, error)) from None
+        raise
     return engine
 
 
-@contextmanager
-def _one_line(engine: Engine) -> Iterator[None]:
-    """A driver's complaint, in one line that says which database."""
-    try:
-        yield
-    except SQLAlchemyError as error:
-        engine.dispose()
-        reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise StartupError(f"the database {engine.url.set(query={}).render_as_string()} cannot be used: {reason}") from None
+def _prepare(engine: Engine, shipped: Catalogue) -> None:
+    with reading(engine) as connection:
+        is_ready = _revision(connection) == HEAD and is_seeded(connection, shipped)
+    if not is_ready:
+        with writing(engine) as connection:
+            alone(connection)
+            _migrate(connection)
+            seed(connection, shipped)
+
+
+def _complaint(engine: Engine, error: SQLAlchemyError) -> str:
+    """What the driver says, in one line with the database but without its password."""
+    database = engine.url.set(query={}).render_as_string()
+    reason = " ".join(str(getattr(error, "orig", None) or error).split())
+    return f"the database {database} cannot be used: {reason}"
 
 
 def _revision(connection: Connection) -> str | None:

@@ -44,7 +44,8 @@ class Column:
 
     @property
     def _options(self) -> Sequence[Schema]:
-        return self.schema.get("anyOf", (self.schema,))
+        options: Sequence[Schema] = self.schema.get("anyOf", (self.schema,))
+        return options
 
 
 @cache
@@ -68,9 +69,9 @@ def _rank(column: Column) -> int:
 
 
 def _definitions(row: type) -> Mapping[str, Any]:
-    kind: Any = list[row]  # type: ignore[valid-type] - only a list takes the configuration from outside
-    schema = TypeAdapter(kind, config=ConfigDict(use_attribute_docstrings=True)).json_schema(mode="serialization")
-    definitions: Mapping[str, Any] = schema["$defs"]
+    explained = ConfigDict(use_attribute_docstrings=True)
+    rows: TypeAdapter[Any] = TypeAdapter(list[row], config=explained)  # type: ignore[valid-type]  # known at run time
+    definitions: Mapping[str, Any] = rows.json_schema(mode="serialization")["$defs"]
     return definitions
 
 

@@ -1,0 +1,74 @@
+"""A catalogue of one row of each kind, with every kind of value that a column holds."""
+
+from dataclasses import replace
+
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, PublishedCounts
+from service.estimator import Cluster, Model
+from service.estimator.samples import H100
+
+MODEL = ModelRow(
+    slug="tiny",
+    name="Tiny",
+    family="Tests",
+    aliases=("kleinst",),
+    model=Model(
+        vocab_size=1000,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=128,
+        layer_types=("sliding_attention", "full_attention"),
+        sliding_window=16,
+    ),
+    published=PublishedCounts(total=671_000_000_000, source="as large as a 64-bit column needs"),
+    source="made up",
+    as_of="2026-11",
+    verified="no",
+)
+NOT_ESTIMATED = ModelRow(
+    slug="linear",
+    name="Linear",
+    family="Tests",
+    model=None,
+    not_estimated="its layers are of no kind that is known",
+    source="made up",
+    as_of="2026",
+    verified="no",
+    note="größer als nichts",
+)
+GPU = GpuRow(
+    gpu=replace(H100, fp4_flop_per_s=None, memory_bytes=80.5 * 2**30),
+    name="H100",
+    vendor="NVIDIA",
+    release_year=2022,
+    aliases=("NVIDIA H100 80GB HBM3", "h100"),
+    default_for=("h100",),
+    usable_basis="seen",
+    link_name="NVLink 4",
+    source="made up",
+    as_of="2026-11-21",
+    verified="partly",
+)
+CLUSTER = ClusterRow(
+    slug="box",
+    name="Box",
+    cluster=Cluster(gpu=H100.slug, gpus=8),
+    source="made up",
+    as_of="2026",
+    verified="yes",
+)
+PRICE = PriceRow(
+    provider="somebody",
+    instance_type="box.8",
+    gpu=H100.slug,
+    gpu_count=8,
+    region="here",
+    price_model="on-demand",
+    stat="point",
+    usd_per_gpu_hour=0.1,
+    usd_per_instance_hour=0.8,
+    source="made up",
+    as_of="2026",
+    verified="yes",
+)
+SMALL = Catalogue.of(models=[MODEL, NOT_ESTIMATED], gpus=[GPU], clusters=[CLUSTER], prices=[PRICE])

@@ -1,0 +1,117 @@
+"""Which databases are spoken to, and do their transactions lose nothing and wait for nobody?"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, insert, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from service.errors import StartupError
+from service.store import is_reachable
+from service.store.engine import open_engine, reading, writing
+from service.store.tables import SEEDINGS
+from tests.store.conftest import Prepare
+from tests.store.racing import ROUNDS, count_up, race
+
+ANOTHER = {"catalogue_revision": "a value of a caller", "seeded_at": datetime(2026, 11, 21, tzinfo=UTC)}
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_every_spelling_of_postgresql_is_spoken_by_psycopg(scheme: str) -> None:
+    engine = open_engine(f"{scheme}://somebody:secret@db.example.org/costs")
+    assert engine.dialect.driver == "psycopg"
+    assert engine.url.host == "db.example.org"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "costs", "mysql://somebody:secret@db.example.org/costs", "postgresql://somebody:secret@db.example.org:port/x"],
+)
+def test_any_other_url_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(StartupError, match="use sqlite:////folder/") as refusal:
+        open_engine(url)
+    assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_that_keeps_nothing_is_refused(url: str) -> None:
+    with pytest.raises(StartupError, match="names no file"):
+        open_engine(url)
+
+
+def test_folders_are_made(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a' / 'b' / 'traincost.db'}")
+    assert is_reachable(engine)
+    engine.dispose()
+    assert (tmp_path / "a" / "b" / "traincost.db").exists()
+
+
+def test_sqlite_keeps_a_write_ahead_log_and_foreign_keys(sqlite_url: str) -> None:
+    engine = open_engine(sqlite_url)
+    with reading(engine) as connection:
+        settings = [
+            connection.execute(text(f"PRAGMA {name}")).scalar_one()
+            for name in ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")
+        ]
+    engine.dispose()
+    assert settings == ["wal", 1, 10_000, 1]
+
+
+def test_a_reader_waits_for_no_writer_and_sees_one_state(prepare: Prepare) -> None:
+    engine = prepare()
+    with reading(engine) as reader:
+        before = reader.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all()
+        with writing(engine) as writer:
+            writer.execute(insert(SEEDINGS), ANOTHER)
+            assert reader.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all() == before
+        assert reader.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all() == before
+    with reading(engine) as reader:
+        assert ANOTHER["catalogue_revision"] in reader.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all()
+
+
+def test_concurrent_writers_on_sqlite_lose_nothing(sqlite_url: str) -> None:
+    engine = open_engine(sqlite_url)
+    with writing(engine) as connection:
+        connection.execute(text("CREATE TABLE counter (number INTEGER)"))
+        connection.execute(text("INSERT INTO counter VALUES (0)"))
+    assert race(count_up, sqlite_url, 4) == ["done"] * 4
+    with reading(engine) as connection:
+        assert connection.execute(text("SELECT number FROM counter")).scalar_one() == 4 * ROUNDS
+    engine.dispose()
+
+
+def test_an_exception_undoes_the_transaction(prepare: Prepare) -> None:
+    engine = prepare()
+
+    def fail() -> None:
+        with writing(engine) as connection:
+            connection.execute(insert(SEEDINGS), ANOTHER)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with reading(engine) as connection:
+        assert len(connection.execute(select(SEEDINGS.c.catalogue_revision)).all()) == 1
+
+
+def test_postgresql_refuses_to_write_while_reading(postgresql_url: str) -> None:
+    engine = open_engine(postgresql_url)
+    with pytest.raises(DBAPIError, match="read-only"), reading(engine) as connection:
+        connection.execute(text("CREATE TABLE forbidden (x INTEGER)"))
+    engine.dispose()
+
+
+def test_errors_do_not_tell_the_values(prepare: Prepare) -> None:
+    with writing(prepare()) as connection:
+        connection.execute(insert(SEEDINGS), ANOTHER)
+        with pytest.raises(IntegrityError) as error:
+            connection.execute(insert(SEEDINGS), ANOTHER)
+        connection.rollback()
+    assert "SQL parameters hidden" in str(error.value)
+
+
+def test_an_unreachable_database_is_not_reachable(engine: Engine) -> None:
+    assert is_reachable(engine)
+    gone = open_engine("postgresql://somebody@127.0.0.1:1/costs")
+    assert not is_reachable(gone)
