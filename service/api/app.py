@@ -12,16 +12,17 @@ from service.api import contract, problems
 from service.api.conditional import Conditional
 from service.api.envelope import Envelope, LastResort
 from service.api.limits import BodyLimit
-from service.api.routes import catalogue, choices, estimates, health, pages
+from service.api.routes import catalogue, cells, check, choices, estimates, health, pages
 from service.catalogue import Catalogue
 from service.settings import Settings
 
 EXPOSED_HEADERS = (
     "ETag", "RateLimit", "RateLimit-Policy", "Retry-After", "Idempotency-Replayed", "Location", "X-Request-Id",
+    "X-Unit",
 )  # fmt: skip
 """Headers that a page of another origin may read."""
 
-ROUTERS = (estimates.router, choices.router, catalogue.router, health.router, pages.router)
+ROUTERS = tuple(route.router for route in (estimates, cells, check, choices, catalogue, health, pages))
 
 
 def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> FastAPI:

@@ -9,13 +9,14 @@ from pydantic_core import core_schema
 from service.api.problems import KINDS, MOST_ERRORS
 from service.estimator.question import Cluster, Layout, Model, Price, Recipe
 from service.workflows import estimates
+from service.workflows.checks import Check, Limits
 from service.workflows.clusters import Nodes
 from service.workflows.prices import CataloguePrice
 from service.workflows.wire import WIRE_NAMES
 
 Schema = dict[str, Any]
 
-ASKED = (Model, Recipe, Layout, Cluster, Nodes, Price, CataloguePrice)
+ASKED = (Model, Recipe, Layout, Cluster, Nodes, Price, CataloguePrice, Limits)
 """Nouns that a request spells."""
 MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
 """Components that spell a model, beside its name."""
@@ -47,7 +48,7 @@ def component_schemas() -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    kinds = [(kind, "validation") for kind in ASKED] + [(kind, "serialization") for kind in ANSWERED]
+    kinds = [(kind, "validation") for kind in ASKED] + [(kind, "serialization") for kind in (*ANSWERED, Check)]
     _, document = TypeAdapter.json_schemas(
         [(kind, cast(JsonSchemaMode, mode), TypeAdapter(kind)) for kind, mode in kinds],
         schema_generator=WireSchema,
@@ -78,22 +79,10 @@ def _as_double(name: str, schema: Schema) -> Schema:
 def _request_schemas(spelled: dict[str, Schema]) -> dict[str, Schema]:
     """The request body and the forms in which it takes a model, a cluster and a price."""
     node_count = spelled["Nodes"]["properties"]
+    limits = _one_of("What the run may take at most; null for no limit.", _ref("Limits"), {"type": "null"})
     return {
-        "QuestionRequest": {
-            "type": "object",
-            "description": "One configuration to estimate: four nouns, and a price if the cost is wanted.",
-            "additionalProperties": False,
-            "required": ["model", "recipe", "cluster"],
-            "properties": {
-                "model": _one_of(
-                    "What is trained.", NAME, *map(_ref, ("Model-Input", "ChangedModel", "ImportedModel"))
-                ),
-                "recipe": _ref("Recipe-Input"),
-                "layout": _one_of("How it is divided; null for the defaults.", _ref("Layout-Input"), {"type": "null"}),
-                "cluster": _one_of("What it runs on.", NAME, _ref("Cluster-Input"), _ref("ChangedCluster")),
-                "price": _one_of("What it costs.", _ref("Price"), _ref("CataloguePrice"), {"type": "null"}),
-            },
-        },
+        "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
+        "CheckRequest": _question("A job that wants to start: a question, and what the run may take.", limits=limits),
         "ChangedModel": _changed("A model preset with some of its fields given anew.", spelled["Model-Input"], {}),
         "ChangedCluster": _changed("A cluster preset, resized or changed.", spelled["Cluster-Input"], node_count),
         "ImportedModel": {
@@ -102,6 +91,23 @@ def _request_schemas(spelled: dict[str, Schema]) -> dict[str, Schema]:
             "additionalProperties": False,
             "required": ["hf_config"],
             "properties": {"hf_config": CONFIG},
+        },
+    }
+
+
+def _question(description: str, **more: Schema) -> Schema:
+    return {
+        "type": "object",
+        "description": description,
+        "additionalProperties": False,
+        "required": ["model", "recipe", "cluster"],
+        "properties": {
+            "model": _one_of("What is trained.", NAME, *map(_ref, MODEL_FORMS)),
+            "recipe": _ref("Recipe-Input"),
+            "layout": _one_of("How it is divided; null for the defaults.", _ref("Layout-Input"), {"type": "null"}),
+            "cluster": _one_of("What it runs on.", NAME, _ref("Cluster-Input"), _ref("ChangedCluster")),
+            "price": _one_of("What it costs.", _ref("Price"), _ref("CataloguePrice"), {"type": "null"}),
+            **more,
         },
     }
 

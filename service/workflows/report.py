@@ -70,8 +70,8 @@ def _asked(question: Question) -> str:
     layout, recipe = question.layout, question.recipe
     degrees = [(name, getattr(layout, name)) for name in ("data", "tensor", "context", "pipeline", "expert")]
     divided = [f"{name} {degree}" for name, degree in degrees if degree and degree > 1]
-    batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step, micro-batches of {recipe.micro_batch}"
-    named = [recipe.precision, recipe.optimizer, recipe.stack]
+    batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
+    named = [f"micro-batches of {recipe.micro_batch}", recipe.precision, recipe.optimizer, recipe.stack]
     return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *divided, batch, *named])
 
 

@@ -1,0 +1,92 @@
+"""GET /v1/cell/{metric}: one number as plain text, for WEBSERVICE, IMPORTDATA and Power Query.
+
+A spreadsheet sends OPTIONS and HEAD before GET for every cell, follows no 308, and shows no body of
+an error: so HEAD computes nothing, nothing redirects, and `on_error` puts errors into the cell.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+from pydantic_core import to_json
+
+from service import __version__
+from service.api.conditional import is_head
+from service.catalogue import Catalogue
+from service.errors import NotFound, Refused
+from service.estimator import FORMULAS_VERSION
+from service.workflows import cells
+from service.workflows.flat import flat_fields
+
+router = APIRouter(tags=["cells"], default_response_class=PlainTextResponse)
+
+OPTIONS = {
+    "num": "How what is not a whole number is written: mantissa and exponent, decimal point, or decimal comma.",
+    "unit": "Unit of the number; the metric's own where absent.",
+    "dec": "Decimal mark of the numbers in this query.",
+    "on_error": "What an error becomes: a problem document, a text in the cell (#ERR code: why), or an empty cell.",
+}
+
+
+def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+def _operation(description: str, headers: dict[str, str], example: str) -> dict[str, Any]:
+    """What the contract adds to a route that answers one text."""
+    text = {"schema": {"type": "string"}, "example": example}
+    said = {name: {"description": meaning, "schema": {"type": "string"}} for name, meaning in headers.items()}
+    return {
+        "parameters": [
+            *({"$ref": f"#/components/parameters/{name}"} for name in flat_fields()),
+            *(_parameter(name, meaning, {"enum": list(cells.CHOICES[name])}) for name, meaning in OPTIONS.items()),
+            _parameter(cells.REFRESH, "Changes nothing but the URL, so that a sheet asks anew.", {"type": "string"}),
+        ],
+        "responses": {"200": {"description": description, "headers": said, "content": {"text/plain": text}}},
+    }
+
+
+WHY = _operation("ok, or one line for each thing to mend.", {}, "ok")
+CELL = _operation("The number alone.", {"X-Unit": "Unit of the number."}, "7125e-2")
+
+
+@router.get("/v1/cell/why", operation_id="getCellReason", summary="Why a cell shows an error", openapi_extra=WHY)
+async def why(request: Request) -> Response:
+    """Takes the query of the cell as it is; always text."""
+    if is_head(request):
+        return _text(request, "")
+    return _text(request, cells.why(request.query_params.multi_items(), request.app.state.catalogue))
+
+
+@router.get("/v1/cell/{metric}", operation_id="getCell", summary="One number of an answer", openapi_extra=CELL)
+async def cell(request: Request, metric: str) -> Response:
+    """Any number of an answer by its name, or by as much of its path as tells it apart."""
+    if is_head(request):
+        return _text(request, "")
+    given, question = cells.split_options(request.query_params.multi_items())
+    on_error = cells.on_error_of(given)
+    try:
+        found = cells.cell(metric, question, cells.read_options(given), request.app.state.catalogue)
+    except (Refused, NotFound) as error:
+        if on_error == "problem":
+            raise
+        return _text(request, cells.error_text(error) if on_error == "text" else "")
+    return _text(request, found.text, found.unit)
+
+
+def _text(request: Request, text: str, unit: str | None = None) -> Response:
+    """The text of a cell; its ETag is known before the answer, so that HEAD tells the same one for nothing."""
+    headers = {"Cache-Control": "private, max-age=300", "ETag": _etag(request)} | ({"X-Unit": unit} if unit else {})
+    response = PlainTextResponse(text, headers=headers)
+    if is_head(request):
+        del response.headers["content-length"]
+    return response
+
+
+def _etag(request: Request) -> str:
+    """What decides the text: the path, the query, and the versions of what computes it."""
+    catalogue: Catalogue = request.app.state.catalogue
+    query = request.query_params.multi_items()
+    inputs = [request.url.path, query, catalogue.revision, FORMULAS_VERSION, __version__]
+    return f'"{sha256(to_json(inputs)).hexdigest()[:32]}"'
