@@ -1,0 +1,128 @@
+"""`traincost estimate` answers without a server and without a database, and refuses in one line a problem."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from service.__main__ import main
+from service.catalogue import shipped_catalogue
+from service.workflows.estimates import answer
+from service.workflows.flat import ALIASES, flat_fields
+from service.workflows.questions import read_question
+from service.workflows.report import report
+from service.workflows.wire import to_wire
+
+ROOT = Path(__file__).parents[1]
+ASKED = ["--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8", "--sequence-length", "8192"]
+BODY: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "recipe": {"sequence_length": 8192},
+    "cluster": {"gpu": "h100", "gpus": 8},
+}
+
+
+class Ran(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    def command(*words: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["traincost", "estimate", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Ran(int(ended.value.code or 0), *capsys.readouterr())
+
+    return command
+
+
+def test_the_table_is_the_answer(run: Run) -> None:
+    catalogue = shipped_catalogue()
+    found = answer(read_question(BODY, catalogue), catalogue)
+    assert run(*ASKED) == Ran(0, f"{report(found)}\n", "")
+
+
+def test_json_is_what_the_api_sends(run: Run) -> None:
+    catalogue = shipped_catalogue()
+    body = {
+        **BODY,
+        "layout": {"tensor": 2, "stage_layers": [16, 16], "pipeline": 2},
+        "price": {"usd_per_gpu_hour": 2.5},
+    }
+    more = ["--tp", "2", "--pp", "2", "--stage-layers", "16", "--stage-layers", "16", "--usd-per-gpu-hour", "2.5"]
+    ran = run(*ASKED, *more, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out) == json.loads(json.dumps(to_wire(answer(read_question(body, catalogue), catalogue))))
+
+
+def test_every_field_is_an_option_with_its_meaning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = run("--help").out
+    for field in flat_fields().values():
+        assert re.search(rf"--{field.name.replace('_', '-')}[ ,]", shown)
+        assert field.meaning in shown
+    for alias in ALIASES:
+        assert re.search(rf"--{alias}[ ,]", shown)
+
+
+def test_every_option_reaches_the_question(run: Run) -> None:
+    texts = {"integer": "1.5", "number": "x", "truth": "perhaps"}
+    wrong = [field for field in flat_fields().values() if field.form in texts]
+    words = [word for field in wrong for word in (f"--{field.name.replace('_', '-')}", texts[field.form])]
+    ran = run(*words)
+    for field in wrong:
+        assert f"traincost: --{field.name.replace('_', '-')}: {field.name} is not " in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], ["--model: ", "--sequence-length: ", "--cluster: "]),
+        ([*ASKED, "--tensor", "1,5"], ["--tensor: tensor holds a comma"]),
+        ([*ASKED, "--tp", "2", "--tensor", "2"], ["--tensor: tensor is given 2 times"]),
+        ([*ASKED, "--model", "gpt-17"], ["--model: model is given 2 times"]),
+        ([*ASKED[2:], "--model", "gpt-17"], ["--model: "]),
+        ([*ASKED, "--recompute-layers", "2"], ["--recompute: "]),
+        ([*ASKED, "--zero-stage", "7"], ["--zero-stage: "]),
+        ([*ASKED, "--precision", "fp7"], ["--precision: "]),
+    ],
+)
+def test_a_refusal_is_one_line_a_problem(words: list[str], expected: list[str], run: Run) -> None:
+    ran = run(*words)
+    lines = ran.err.splitlines()
+    assert (ran.code, ran.out, len(lines)) == (2, "", len(expected))
+    for line, start in zip(lines, expected, strict=True):
+        assert line.startswith(f"traincost: {start}")
+        assert "; " in line
+
+
+def test_an_unknown_option_names_the_nearest(run: Run) -> None:
+    ran = run(*ASKED, "--tensr", "2")
+    assert ran.code == 2
+    assert "--tensor" in ran.err
+
+
+def test_it_needs_no_database_and_no_home(tmp_path: Path) -> None:
+    environment = {
+        "TRAINCOST_DATABASE_URL": "postgresql://nobody@192.0.2.1/none",
+        "HOME": "/proc",
+        "PYTHONPATH": str(ROOT),
+    }
+    command = [sys.executable, "-m", "service", "estimate", *ASKED]
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "8,030,261,248" in ran.stdout
+    assert not list(tmp_path.iterdir())
