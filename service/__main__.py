@@ -68,6 +68,17 @@ def write_formulas() -> None:
     typer.echo(write_formula_index())
 
 
+@app.command()
+def write_openapi() -> None:
+    """Write the contract (openapi/openapi.json) from the routes and the dataclasses."""
+    from service.api.app import create_app
+    from service.api.contract import write_contract
+    from service.catalogue import shipped_catalogue
+    from service.settings import Settings
+
+    typer.echo(write_contract(create_app(Settings(), shipped_catalogue())))
+
+
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """What does this training job take? Needs no server and no database; a list is a repeated option."""
     from service.catalogue import shipped_catalogue

@@ -1,6 +1,7 @@
 """What may callers rely on? The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -9,6 +10,9 @@ from fastapi.openapi.utils import get_openapi
 from service.api.catalogue_schemas import catalogue_schemas
 from service.api.parameters import component_parameters
 from service.api.schemas import component_schemas
+from service.errors import StartupError
+
+COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 
 DESCRIPTION = """What it takes to train a model: bytes per GPU, FLOP, seconds per step, GPU-hours, money and energy.
 
@@ -46,6 +50,24 @@ def contract_bytes(app: FastAPI) -> bytes:
         OpenAPI 3.1 as UTF-8 JSON, ending in a newline
     """
     return (json.dumps(contract(app), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def write_contract(app: FastAPI) -> Path:
+    """Write the contract into the source tree, where a test compares it with the one that is served.
+
+    Args:
+        app: the application
+
+    Returns:
+        the file
+
+    Raises:
+        StartupError: the package is installed, so there is no source tree around it
+    """
+    if not COMMITTED.parent.is_dir():
+        raise StartupError("there is no openapi/ beside the package; run write-openapi in the source tree")
+    COMMITTED.write_bytes(contract_bytes(app))
+    return COMMITTED
 
 
 def contract(app: FastAPI) -> dict[str, Any]:

@@ -52,6 +52,7 @@ def question_operation(answer: str) -> Operation:
     """
     schema = {"$ref": "#/components/schemas/QuestionRequest"}
     return {
+        "description": "Ask with four nouns; a name stands for a row of the catalogue. Not fitting is an answer too.",
         "parameters": [{"$ref": "#/components/parameters/explain"}],
         "requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": EXAMPLES}}},
         "responses": answered(answer),
@@ -67,7 +68,8 @@ def flat_operation(answer: str) -> Operation:
     Returns:
         parts of an OpenAPI operation
     """
-    return {"parameters": flat_references(), "responses": answered(answer)}
+    description = "The same question in its flat form: each field of the nouns by its own name, and the same answer."
+    return {"description": description, "parameters": flat_references(), "responses": answered(answer)}
 
 
 def answered(schema: str) -> Operation:

@@ -1,7 +1,6 @@
 """What callers rely on: the contract is the committed one, is valid, describes everything, and its examples work."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +8,11 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from service.api.contract import TAGS, contract
+from service.api.contract import COMMITTED, TAGS, contract
 from service.api.problems import KINDS
 from service.api.routes.estimates import PARTS
 from tests.api.asking import Ask
 
-COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 
@@ -46,6 +44,7 @@ def test_every_operation_is_described(document: dict[str, Any]) -> None:
         assert operation["operationId"][0].islower(), path
         assert operation["operationId"].isalnum(), path
         assert operation["summary"], path
+        assert operation["description"], path
         assert set(operation["tags"]) <= TAGS.keys(), path
         assert {"default"} <= operation["responses"].keys(), (path, method)
 
