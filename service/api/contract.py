@@ -101,6 +101,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
         for method, operation in operations.items():
             statuses = (*REFUSALS[method], *(("404",) if "{" in path else ()))
             operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in statuses}
+            operation.setdefault("description", f"{operation['summary']}.")
             if "parameters" in operation:
                 operation["parameters"] = _without_guesses(operation["parameters"])
     return document

@@ -15,7 +15,7 @@ BODY: dict[str, Any] = {
     "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 8},
 }
 
-TINY = {
+TINY: dict[str, Any] = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
     "num_attention_heads": 32,
 }  # fmt: skip
