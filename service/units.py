@@ -7,10 +7,6 @@ table is the one place that knows the suffixes, and the units a caller may ask f
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-GB = 1e9
-"""Bytes of a decimal gigabyte."""
-GIB = 2.0**30
-"""Bytes of a binary gibibyte."""
 SECONDS_PER_HOUR = 3_600.0
 SECONDS_PER_DAY = 86_400.0
 
@@ -35,15 +31,13 @@ def _prefixed(symbol: str, prefixes: str) -> dict[str, float]:
 _BINARY = {f"{prefix}iB": 2.0 ** (10 * power) for power, prefix in enumerate("KMGTP", start=1)}
 
 BYTES = Dimension("B", {"B": 1.0, **_prefixed("B", "kMGTP"), **_BINARY}, ("B", "KiB", "MiB", "GiB", "TiB"))
-BYTE_RATE = Dimension("B/s", {f"{name}/s": scale for name, scale in BYTES.scales.items()}, ("B/s", "MB/s", "GB/s"))
+BYTE_RATE = Dimension("B/s", {f"{name}/s": scale for name, scale in BYTES.scales.items()})
 FLOP = Dimension(
     "FLOP",
     {"FLOP": 1.0, **_prefixed("FLOP", "kMGTPEZY"), "PFLOP-day": 1e15 * SECONDS_PER_DAY},
     ("FLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP", "ZFLOP", "YFLOP"),
 )
-FLOP_RATE = Dimension(
-    "FLOP/s", {"FLOP/s": 1.0, **_prefixed("FLOP/s", "kMGTPE")}, ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s")
-)
+FLOP_RATE = Dimension("FLOP/s", {"FLOP/s": 1.0, **_prefixed("FLOP/s", "kMGTPE")})
 SECONDS = Dimension(
     "s",
     {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": SECONDS_PER_HOUR, "d": SECONDS_PER_DAY},
@@ -59,9 +53,9 @@ USD = Dimension("USD", {"USD": 1.0, **_prefixed("USD", "kM")})
 INSTANCE_RATE = Dimension("USD/h", {"USD/h": 1.0, "USD/d": 1 / 24.0})
 USD_RATE = Dimension("USD/GPU-h", {"USD/GPU-h": 1.0, "USD/GPU-d": 1 / 24.0})
 FRACTION = Dimension("1", {"1": 1.0, "%": 0.01, "percent": 0.01})
-WATTS = Dimension("W", {"W": 1.0, **_prefixed("W", "kM")}, ("W", "kW", "MW"))
-ENERGY = Dimension("kWh", {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6, "J": 1 / 3.6e6, "MJ": 1 / 3.6}, ("kWh", "MWh", "GWh"))
-CARBON = Dimension("kg", {"kg": 1.0, "t": 1e3}, ("kg", "t"))
+WATTS = Dimension("W", {"W": 1.0, **_prefixed("W", "kM")})
+ENERGY = Dimension("kWh", {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6, "J": 1 / 3.6e6, "MJ": 1 / 3.6})
+CARBON = Dimension("kg", {"kg": 1.0, "t": 1e3})
 
 DIMENSIONS: Mapping[str, Dimension] = {
     "tokens_per_s_per_gpu": TOKEN_RATE,
