@@ -1,0 +1,99 @@
+"""Every rule has a question that breaks it alone; its message carries the numbers, and its fix mends the question."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import service.estimator
+from service.errors import Problem, Refused
+from service.estimator import Layout, Question, Recipe, Recompute, estimate
+from service.estimator.rules import Demand, Rule
+from tests.ask import question
+from tests.estimator.small_models import FAMILIES
+
+REFUSALS: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encoding="utf-8"))[
+    "refusal"
+]
+EVERY_REFUSAL = [pytest.param(row, id=row["code"]) for row in REFUSALS]
+ESTIMATOR = Path(service.estimator.__file__).parent
+
+
+def fields(changes: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a noun as a test table writes them: lists for tuples, "absent" for what is left out."""
+    values = {name: None if value == "absent" else value for name, value in changes.items()}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def asked(row: dict[str, Any], *changes: dict[str, Any]) -> Question:
+    """The question of a row: a small model and 8,192 tokens, with the nouns of the later changes replaced."""
+    nouns: dict[str, Any] = {"gpus": 1, "model": {}, "recipe": {}, "layout": {}}
+    for change in changes:
+        nouns.update(change)
+    recipe = {"sequence_length": 8192, **nouns["recipe"]}
+    if isinstance(recipe.get("recompute"), dict):
+        recipe["recompute"] = Recompute(**fields(recipe["recompute"]))
+    model = replace(FAMILIES[row.get("model", "dense")], **fields(nouns["model"]))
+    return question(model, Recipe(**recipe), Layout(**fields(nouns["layout"])), gpus=nouns["gpus"])
+
+
+def problem_of(row: dict[str, Any]) -> Problem:
+    """The only problem that a row's question has."""
+    with pytest.raises(Refused) as refused:
+        estimate(asked(row, row["asked"]))
+    (problem,) = refused.value.problems
+    return problem
+
+
+@pytest.mark.parametrize("row", EVERY_REFUSAL)
+def test_question_breaks_this_rule_alone(row: dict[str, Any]) -> None:
+    problem = problem_of(row)
+    assert (problem.code, problem.field) == (row["code"], row["field"])
+
+
+@pytest.mark.parametrize("row", EVERY_REFUSAL)
+def test_message_says_the_numbers_and_fix_what_to_do(row: dict[str, Any]) -> None:
+    problem = problem_of(row)
+    unsaid = [words for words in row["says"] if not re.search(rf"(?<![\w.]){re.escape(words)}", problem.message)]
+    assert not unsaid, problem.message
+    assert row["fix"] in problem.fix
+
+
+@pytest.mark.parametrize("row", EVERY_REFUSAL)
+def test_following_the_fix_mends_the_question(row: dict[str, Any]) -> None:
+    assert estimate(asked(row, row["asked"], row["mended"])).resolved
+
+
+def named_rules() -> list[str]:
+    """The name of every rule and demand in any module of the estimator."""
+    modules = [
+        importlib.import_module(found.name) for found in pkgutil.walk_packages([str(ESTIMATOR)], "service.estimator.")
+    ]
+    tuples = [value for module in modules for value in vars(module).values() if isinstance(value, tuple)]
+    return [rule.name for rules in tuples for rule in rules if isinstance(rule, Rule | Demand)]
+
+
+def written_codes() -> list[str]:
+    """Every code that a Problem is built with in the estimator's source."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in ESTIMATOR.rglob("*.py")]
+    keywords = [
+        word for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call) for word in node.keywords
+    ]
+    return [word.value.value for word in keywords if word.arg == "code" and isinstance(word.value, ast.Constant)]  # type: ignore[misc]  # constants of a code are words
+
+
+def test_no_rule_lacks_a_case() -> None:
+    rules = {*named_rules(), *written_codes()}
+    assert len(rules) > 40
+    assert {row["code"] for row in REFUSALS} == rules
+
+
+def test_every_rule_has_a_name_of_its_own() -> None:
+    names = [*dict.fromkeys(named_rules()), *dict.fromkeys(written_codes())]
+    assert len(set(names)) == len(names)
