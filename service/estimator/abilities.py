@@ -39,7 +39,7 @@ def _gradient_format_fits(job: Job) -> bool:
     return wanted != halves.get(job.precision.attention_format)
 
 
-DEMANDS: tuple[Demand, ...] = (
+DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "gpu_has_the_format",
         "recipe.precision",

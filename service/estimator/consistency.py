@@ -44,13 +44,13 @@ def _sparse_fields_have_experts(model: Model) -> bool:
     return model.num_experts > 0 or not any(sparse_only)
 
 
-DEMANDS: tuple[Demand, ...] = (
+DEMANDS: tuple[Demand[Model], ...] = (
     Demand(
         "head_width_is_whole",
         "model.head_dim",
-        lambda job, _: _head_width_is_known(job.model),
-        lambda job, _: (
-            f"{job.model.num_attention_heads} heads do not divide the hidden size {job.model.hidden_size}, "
+        lambda model, _: _head_width_is_known(model),
+        lambda model, _: (
+            f"{model.num_attention_heads} heads do not divide the hidden size {model.hidden_size}, "
             "so the width of a head is unknown",
             "give head_dim",
         ),
@@ -58,22 +58,22 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "key_value_heads_divide_heads",
         "model.num_key_value_heads",
-        lambda job, _: job.model.num_attention_heads % job.model.key_value_heads == 0,
-        lambda job, _: (
-            f"{job.model.num_attention_heads} query heads do not share {job.model.key_value_heads} key-value heads",
-            f"use {divisors_of(job.model.num_attention_heads)}",
+        lambda model, _: model.num_attention_heads % model.key_value_heads == 0,
+        lambda model, _: (
+            f"{model.num_attention_heads} query heads do not share {model.key_value_heads} key-value heads",
+            f"use {divisors_of(model.num_attention_heads)}",
         ),
     ),
     Demand(
         "dense_layers_have_a_width",
         "model.intermediate_size",
-        lambda job, _: job.model.intermediate_size is not None or not _has_dense_layer(job.model),
+        lambda model, _: model.intermediate_size is not None or not _has_dense_layer(model),
         lambda _, __: ("the model has dense layers, and the width of their MLP is unknown", "give intermediate_size"),
     ),
     Demand(
         "latent_attention_is_complete",
         "model.kv_lora_rank",
-        lambda job, _: _latent_fields_agree(job.model),
+        lambda model, _: _latent_fields_agree(model),
         lambda _, __: (
             "latent attention needs kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim together",
             "give all four (q_lora_rank is optional), or none",
@@ -82,7 +82,7 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "windows_have_a_length",
         "model.sliding_window",
-        lambda job, _: job.model.sliding_window is not None or not _has_layer(job.model, "sliding_attention"),
+        lambda model, _: model.sliding_window is not None or not _has_layer(model, "sliding_attention"),
         lambda _, __: (
             "layer_types names sliding_attention, and the window is unknown",
             "give sliding_window",
@@ -91,7 +91,7 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "chunks_have_a_length",
         "model.attention_chunk_size",
-        lambda job, _: (job.model.attention_chunk_size is not None) == _has_layer(job.model, "chunked_attention"),
+        lambda model, _: (model.attention_chunk_size is not None) == _has_layer(model, "chunked_attention"),
         lambda _, __: (
             "chunked_attention in layer_types and attention_chunk_size belong together",
             "give both, or neither",
@@ -100,7 +100,7 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "window_is_used",
         "model.sliding_window",
-        lambda job, _: job.model.sliding_window is None or _has_layer(job.model, "sliding_attention"),
+        lambda model, _: model.sliding_window is None or _has_layer(model, "sliding_attention"),
         lambda _, __: (
             "a sliding window is given, and no layer in layer_types uses it",
             "name sliding_attention layers",
@@ -109,37 +109,37 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(
         "experts_are_visited",
         "model.num_experts_per_tok",
-        lambda job, _: _experts_are_visited(job.model),
-        lambda job, _: (
-            f"a token visits {job.model.num_experts_per_tok} of {job.model.num_experts} experts",
-            f"use 1 to {job.model.num_experts}" if job.model.num_experts else "leave it out, or give num_experts",
+        lambda model, _: _experts_are_visited(model),
+        lambda model, _: (
+            f"a token visits {model.num_experts_per_tok} of {model.num_experts} experts",
+            f"use 1 to {model.num_experts}" if model.num_experts else "leave it out, or give num_experts",
         ),
     ),
     Demand(
         "experts_have_a_width",
         "model.moe_intermediate_size",
-        lambda job, _: not job.model.num_experts or job.model.expert_width > 0,
+        lambda model, _: not model.num_experts or model.expert_width > 0,
         lambda _, __: ("the width of an expert is unknown", "give moe_intermediate_size"),
     ),
     Demand(
         "sparse_fields_need_experts",
         "model.num_experts",
-        lambda job, _: _sparse_fields_have_experts(job.model),
+        lambda model, _: _sparse_fields_have_experts(model),
         lambda _, __: ("the model has fields of a mixture of experts, and no experts", "give num_experts"),
     ),
     Demand(
         "shared_gate_needs_shared_expert",
         "model.shared_expert_gate",
-        lambda job, _: not job.model.shared_expert_gate or job.model.shared_expert_intermediate_size > 0,
+        lambda model, _: not model.shared_expert_gate or model.shared_expert_intermediate_size > 0,
         lambda _, __: ("a gate on the shared expert, and no shared expert", "give shared_expert_intermediate_size"),
     ),
     Demand(
         "dense_layers_are_in_the_model",
         "model.first_k_dense_replace",
-        lambda job, _: job.model.first_k_dense_replace <= job.model.num_hidden_layers,
-        lambda job, _: (
-            f"{job.model.first_k_dense_replace} leading dense layers, and {job.model.num_hidden_layers} layers in all",
-            f"use at most {job.model.num_hidden_layers}",
+        lambda model, _: model.first_k_dense_replace <= model.num_hidden_layers,
+        lambda model, _: (
+            f"{model.first_k_dense_replace} leading dense layers, and {model.num_hidden_layers} layers in all",
+            f"use at most {model.num_hidden_layers}",
         ),
     ),
 )

@@ -86,7 +86,7 @@ def _parameters(resolved: Resolved, stages: list[Stage]) -> Parameters:
 def _memory(resolved: Resolved, stages: list[Stage]) -> Memory:
     job, layout = resolved.job, resolved.question.layout
     answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
-    fullest, host_bytes = max(answers, key=lambda answer: answer[0].allocated_peak_bytes)
+    fullest, _ = max(answers, key=lambda answer: answer[0].allocated_peak_bytes)
     allocated = allocated_interval(fullest.allocated_peak_bytes)
     reserved = reserved_interval(allocated)
     device = device_interval(reserved, job.cluster.gpus)
@@ -99,7 +99,7 @@ def _memory(resolved: Resolved, stages: list[Stage]) -> Memory:
         device_peak_bytes=device,
         usable_bytes=usable,
         headroom_bytes=usable - device.value,
-        host_bytes=host_bytes,
+        host_bytes=max(host_bytes for _, host_bytes in answers),
         oom_probability_fraction=probability,
         peak_stage=fullest.stage,
         peak_phase=fullest.peak_phase,
@@ -113,7 +113,8 @@ def _flop(resolved: Resolved, stages: list[Stage]) -> Flop:
     job = resolved.job
     counts = parameter_counts(job.model, job.ledger)
     again = sum(float(recomputed_layers(job.recompute, stage.layers)) for stage in stages)
-    share = again / job.model.num_hidden_layers if job.recompute.granularity == "full" else 1.0
+    layers = sum(float(stage.layers) for stage in stages)
+    share = again / layers if job.recompute.granularity == "full" else 1.0
     return flop_of(job, counts, _steps(resolved), share)
 
 

@@ -70,9 +70,9 @@ def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
     recipe = estimate.resolved.recipe
     batch, tokens = recipe.global_batch or 1, recipe.sequence_length
     one = sequence_flop(job.ledger, job.recompute)
-    layers = zip(job.ledger.kind_counts(), job.ledger.kinds, strict=True)
-    parts = {f"layer_kind_{kind}": count * forward_flop(ops) for kind, (count, ops) in enumerate(layers)}
-    parts |= {"head": forward_flop(job.ledger.head), "multi_token": forward_flop(job.ledger.multi_token)}
+    layers = enumerate(job.ledger.layer_groups())
+    parts = {f"layer_kind_{kind}": count * forward_flop(ops) for kind, (count, ops) in layers}
+    parts |= {"head": forward_flop(job.ledger.head), "depths": job.ledger.depths * forward_flop(job.ledger.depth)}
     unmasked = {"forward_full_flop_of_sequence": one.full, "sequence_length": tokens}
     said = [
         explained("flop.forward_per_step_flop", one.causal * batch, forward_flop, {**parts, "global_batch": batch}),

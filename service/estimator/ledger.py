@@ -100,17 +100,23 @@ class Ledger:
     """One entry for each distinct kind of layer."""
     layer_kinds: tuple[int, ...]
     """Kind of each layer, first to last."""
-    multi_token: Ops
-    """All multi-token-prediction depths."""
+    depths: int = 0
+    """Multi-token-prediction depths; each is one more layer of the last layer's kind, and its own operations."""
+    depth: Ops = ()
+    """Operations of one depth beside its layer."""
     head: Ops
     """After the last layer."""
 
-    def kind_counts(self, first: int = 0, last: int | None = None) -> tuple[int, ...]:
-        """Layers of each kind among layers first (included) to last (excluded)."""
-        span = self.layer_kinds[first:last]
-        return tuple(span.count(kind) for kind in range(len(self.kinds)))
+    def kind_counts(self) -> tuple[int, ...]:
+        """Layers of each kind in the model, multi-token-prediction depths not counted."""
+        return tuple(self.layer_kinds.count(kind) for kind in range(len(self.kinds)))
 
-    def weighted(self) -> tuple[tuple[int, Ops], ...]:
+    def layer_groups(self) -> tuple[tuple[int, Ops], ...]:
+        """Layers of each kind, those of the depths counted, with their operations."""
+        counts = list(self.kind_counts())
+        counts[self.layer_kinds[-1]] += self.depths
+        return tuple(zip(counts, self.kinds, strict=True))
+
+    def groups(self) -> tuple[tuple[int, Ops], ...]:
         """Every group of operations of the whole model with how often it occurs."""
-        layers = zip(self.kind_counts(), self.kinds, strict=True)
-        return ((1, self.embedding), *layers, (1, self.multi_token), (1, self.head))
+        return ((1, self.embedding), *self.layer_groups(), (self.depths, self.depth), (1, self.head))

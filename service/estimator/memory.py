@@ -164,7 +164,7 @@ def gathered_bytes(job: Job, degrees: Degrees, held: RankParameters, layers: Amo
 
 
 def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
-    """Bytes that embedding and head keep of one micro-batch on one rank of a stage.
+    """Bytes that embedding, head and depths keep of one micro-batch on one rank of a stage, their layers apart.
 
     Formula:
         sum of what their operations keep, on the stages that have them
@@ -181,15 +181,16 @@ def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
 
     >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> stage = Stage(index=0, kind_counts=(32,), is_first=True, is_last=True)
+    >>> stage = Stage(index=0, kind_counts=(32,), depths=0, is_first=True, is_last=True)
     >>> end_activation_bytes(sample_job(), sample_degrees(), stage) == 2 * (2 * 8192 * 4096)
     True
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
     embedding = kept_bytes(job.ledger.embedding, job.recompute, split)
-    head = kept_bytes(job.ledger.head + job.ledger.multi_token, job.recompute, split)
-    return (where(stage.is_first, embedding, 0.0) + where(stage.is_last, head, 0.0)) * scale
+    head = kept_bytes(job.ledger.head, job.recompute, split)
+    depths = stage.depths * kept_bytes(job.ledger.depth, job.recompute, split)
+    return (where(stage.is_first, embedding, 0.0) + where(stage.is_last, head, 0.0) + depths) * scale
 
 
 def stage_bytes(job: Job, degrees: Degrees, stage: Stage, schedule: ScheduleName, offload: OffloadName) -> StageBytes:

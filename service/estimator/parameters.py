@@ -73,7 +73,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
         lm_head=head,
         routed_experts=routed,
         shared_experts=shared,
-        multi_token_prediction=_own_parameters(ledger.multi_token),
+        multi_token_prediction=ledger.depths * _own_parameters(ledger.depth + ledger.kinds[ledger.layer_kinds[-1]]),
     )
 
 

@@ -110,7 +110,7 @@ def stage_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Am
         Korthikanti et al. 2022, arXiv:2205.05198, table 2; Megatron-LM recompute-method uniform and block
 
     >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> stage = Stage(index=0, kind_counts=(32,), is_first=True, is_last=True)
+    >>> stage = Stage(index=0, kind_counts=(32,), depths=0, is_first=True, is_last=True)
     >>> kept, again = stage_activation_bytes(sample_job(), sample_degrees(), stage)
     >>> kept == 32 * (17 * 2 * 8192 * 4096 + 4 * 32 * 8192), again
     (True, 0.0)

@@ -40,15 +40,13 @@ def resolve(question: Question) -> Resolved:
     Raises:
         Refused: one problem for each rule that it breaks
     """
-    cluster = _fill_cluster(question.cluster, question.gpu)
-    layout = _fill_layout(question.layout, question.recipe, cluster)
-    model = _fill_model(question.model)
-    early = replace(question, model=model, layout=layout, cluster=cluster)
-    problems = unmet(consistency.DEMANDS, job_of(early), layout)
+    problems = unmet(consistency.DEMANDS, question.model, question.layout)
     if problems:
         raise Refused(*problems)
+    cluster = _fill_cluster(question.cluster, question.gpu)
+    layout = _fill_layout(question.layout, question.recipe, cluster)
     recipe = _fill_recipe(resolve_batch(question.recipe, layout.data or 1))
-    full = replace(early, recipe=recipe)
+    full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
     problems = (*unmet(abilities.DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
     if problems:
@@ -96,7 +94,7 @@ def _fill_model(model: Model) -> Model:
     return replace(
         model,
         num_key_value_heads=model.key_value_heads,
-        head_dim=model.head_dim or (model.head_width or None),
+        head_dim=model.head_width or None,
         attention_out_bias=model.out_bias,
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from service.errors import Problem
 from service.estimator.degrees import Degrees
@@ -43,26 +44,29 @@ def broken(rules: tuple[Rule, ...], job: Job, degrees: Degrees) -> tuple[Problem
     return tuple(problems)
 
 
+Subject = TypeVar("Subject")
+
+
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """One condition on the nouns themselves, whatever the degrees."""
+class Demand(Generic[Subject]):
+    """One condition on the nouns themselves, whatever the degrees: on a model alone, or on a whole job."""
 
     name: str
     """Code of the refusal."""
     field: str
     """Field to blame."""
-    holds: Callable[[Job, Layout], bool]
+    holds: Callable[[Subject, Layout], bool]
     """The condition."""
-    words: Callable[[Job, Layout], tuple[str, str]]
+    words: Callable[[Subject, Layout], tuple[str, str]]
     """What is wrong and why it matters; what to do."""
 
 
-def unmet(demands: tuple[Demand, ...], job: Job, layout: Layout) -> tuple[Problem, ...]:
+def unmet(demands: tuple[Demand[Subject], ...], subject: Subject, layout: Layout) -> tuple[Problem, ...]:
     """The demands that a question does not meet, as problems.
 
     Args:
         demands: demands to check, in order
-        job: the job
+        subject: the model or the job
         layout: the layout as asked
 
     Returns:
@@ -70,8 +74,8 @@ def unmet(demands: tuple[Demand, ...], job: Job, layout: Layout) -> tuple[Proble
     """
     problems = []
     for demand in demands:
-        if not demand.holds(job, layout):
-            message, fix = demand.words(job, layout)
+        if not demand.holds(subject, layout):
+            message, fix = demand.words(subject, layout)
             problems.append(Problem(field=demand.field, code=demand.name, message=message, fix=fix))
     return tuple(problems)
 

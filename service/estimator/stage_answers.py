@@ -51,7 +51,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, stage: Stage) -> tu
     return (
         StageMemory(
             stage=int(float(stage.index)),
-            layers=int(float(stage.layers)),
+            layers=int(float(stage.layers - stage.depths)),
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=sum(line.bytes for line in lines),

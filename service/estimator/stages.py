@@ -16,7 +16,9 @@ class Stage:
     index: Amount
     """Stage, from 0."""
     kind_counts: tuple[Amount, ...]
-    """Layers of each kind of the ledger."""
+    """Layers of each kind of the ledger, those of multi-token-prediction depths counted."""
+    depths: Amount
+    """Multi-token-prediction depths, all on the last stage."""
     is_first: Condition
     """It holds the embedding."""
     is_last: Condition
@@ -24,7 +26,7 @@ class Stage:
 
     @property
     def layers(self) -> Amount:
-        """Layers of the stage [1]."""
+        """Layers of the stage, those of depths counted [1]."""
         total: Amount = 0
         for count in self.kind_counts:
             total = total + count
@@ -84,7 +86,11 @@ def stage_at(job: Job, degrees: Degrees, index: Amount, stage_layers: tuple[int,
             first = (chunk * degrees.pipeline + index) * size * present
             inside = _counts_between(job, first, first + size)
             counts = tuple(total + count * present for total, count in zip(counts, inside, strict=True))
-    return Stage(index=index, kind_counts=counts, is_first=index == 0, is_last=index == degrees.pipeline - 1)
+    is_last = index == degrees.pipeline - 1
+    depths = where(is_last, job.ledger.depths, 0)
+    last_kind = job.ledger.layer_kinds[-1]
+    counts = (*counts[:last_kind], counts[last_kind] + depths, *counts[last_kind + 1 :])
+    return Stage(index=index, kind_counts=counts, depths=depths, is_first=index == 0, is_last=is_last)
 
 
 def _stage_ops(job: Job, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:
@@ -93,7 +99,8 @@ def _stage_ops(job: Job, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:
     return (
         (where(stage.is_first, 1, 0), ledger.embedding),
         *zip(stage.kind_counts, ledger.kinds, strict=True),
-        (where(stage.is_last, 1, 0), ledger.multi_token + ledger.head),
+        (stage.depths, ledger.depth),
+        (where(stage.is_last, 1, 0), ledger.head),
     )
 
 

@@ -121,10 +121,12 @@ def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
     share = recomputed_layers(job.recompute, stage.layers) / maximum(stage.layers, 1)
     total.recompute = total.recompute * (share if job.recompute.granularity == "full" else 1)
     first = ops_compute(job.ledger.embedding, job, degrees, rates)
-    last = ops_compute(job.ledger.multi_token + job.ledger.head, job, degrees, rates)
-    first.recompute = last.recompute = 0.0
+    last = ops_compute(job.ledger.head, job, degrees, rates)
+    depth = ops_compute(job.ledger.depth, job, degrees, rates)
+    first.recompute = last.recompute = depth.recompute = 0.0
     last.loss = loss_seconds(job, degrees)
-    return total.plus(first, where(stage.is_first, 1, 0)).plus(last, where(stage.is_last, 1, 0))
+    total = total.plus(first, where(stage.is_first, 1, 0)).plus(last, where(stage.is_last, 1, 0))
+    return total.plus(depth, stage.depths)
 
 
 def _sparse_layers(job: Job, stage: Stage) -> Amount:
@@ -146,6 +148,8 @@ class ExposedSeconds:
     pipeline: Amount
     hidden_pipeline: Amount
     """Sends between stages that hide under compute, except in the bubble."""
+    free: Amount
+    """Compute under which nothing hides yet."""
 
     @property
     def total_seconds(self) -> Amount:
@@ -158,9 +162,9 @@ def exposed_seconds(
 ) -> ExposedSeconds:
     """Communication of one micro-batch that nothing hides.
 
-    Tensor ranks wait but for the stack's overlapped share; context ranks hide their exchange under attention;
-    DualPipe hides the exchange of experts under compute; sharded weights and gradients travel beside compute and
-    slow it; sends hide but for interleaved chunks.
+    Compute hides each second of communication once. Tensor ranks wait but for the stack's overlapped share; context
+    ranks hide their exchange under attention; DualPipe hides the exchange of experts; sharded weights and gradients
+    travel beside compute and slow it; sends hide but for interleaved chunks.
 
     Args:
         job: the job
@@ -177,19 +181,24 @@ def exposed_seconds(
     """
     wires = wires_of(job.cluster, job.gpu)
     visible = 1 - job.stack.tensor_overlap_fraction
-    in_context = stage.layers * _seconds(context.layer_transfers(job, degrees, layout.context_method), wires)
-    in_expert = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees), wires)
+    ring = stage.layers * _seconds(context.layer_transfers(job, degrees, layout.context_method), wires)
+    experts = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees), wires)
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
-    hidden = where(degrees.virtual_pipeline > 1, 0.0, sends)
     held = rank_parameters(job, degrees, stage)
-    sharded, computing = _seconds(data.micro_batch_transfers(job, degrees, held), wires), compute.total_seconds
+    sharded = _seconds(data.micro_batch_transfers(job, degrees, held), wires)
+
+    free = compute.total_seconds - minimum(ring, compute.attention)
+    hidden_experts = minimum(experts, free) if layout.schedule == "dualpipe" else 0.0
+    free = free - hidden_experts
+    hidden_sends = where(degrees.virtual_pipeline > 1, 0.0, sends)
     return ExposedSeconds(
         tensor=stage.layers * _seconds(tensor.layer_transfers(job, degrees), wires) * visible,
-        context=maximum(0.0, in_context - compute.attention),
-        expert=maximum(0.0, in_expert - computing) if layout.schedule == "dualpipe" else in_expert,
-        data=maximum(0.0, sharded - computing) + CONTENTION_FRACTION * minimum(sharded, computing),
-        pipeline=sends - hidden,
-        hidden_pipeline=hidden,
+        context=maximum(0.0, ring - compute.attention),
+        expert=experts - hidden_experts,
+        data=maximum(0.0, sharded - free) + CONTENTION_FRACTION * minimum(sharded, free),
+        pipeline=sends - hidden_sends,
+        hidden_pipeline=hidden_sends,
+        free=maximum(0.0, free - sharded),
     )
 
 
@@ -203,7 +212,7 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
         job: the job
         degrees: the layout's degrees
         held: parameters of the rank before sharding
-        backward_seconds: the last micro-batch's backward pass, t_backward [s]
+        backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
 
     Returns:
         seconds of one step [s]
@@ -241,7 +250,7 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, layout: Layout) -> St
     """
     held, compute = rank_parameters(job, degrees, stage), _stage_compute(job, degrees, stage)
     exposed = exposed_seconds(job, degrees, stage, layout, compute)
-    once = once_a_step_seconds(job, degrees, held, compute.total_seconds - compute.forward)
+    once = once_a_step_seconds(job, degrees, held, maximum(0.0, exposed.free - compute.forward))
     micro_batch = compute.total_seconds + exposed.total_seconds
     idle = pipeline.bubble_micro_batches(layout.schedule or "1f1b", degrees)
     bubble = idle * (micro_batch + exposed.hidden_pipeline)

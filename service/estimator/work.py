@@ -81,11 +81,8 @@ def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
     Returns:
         the sums [FLOP]
     """
-    groups = ledger.weighted()
-    again = [
-        (times, tuple(op for op in ops if is_rerun(op, rule)))
-        for times, ops in zip(ledger.kind_counts(), ledger.kinds, strict=True)
-    ]
+    groups = ledger.groups()
+    again = [(times, tuple(op for op in ops if is_rerun(op, rule))) for times, ops in ledger.layer_groups()]
     return SequenceFlop(
         causal=sum(times * forward_flop(ops) for times, ops in groups),
         full=sum(times * full_flop(ops) for times, ops in groups),

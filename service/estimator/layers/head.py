@@ -49,13 +49,12 @@ def _logits(model: Model, setting: Setting) -> Op:
     )
 
 
-def multi_token_ops(model: Model, setting: Setting, layer: Ops) -> Ops:
-    """One multi-token-prediction depth: two norms, their joint projection, one layer, a norm, and the shared head.
+def depth_ops(model: Model, setting: Setting) -> Ops:
+    """One multi-token-prediction depth beside its layer: two norms, their joint projection, a norm, the shared head.
 
     Args:
         model: the model
         setting: how operations are carried out
-        layer: operations of the transformer layer inside the depth
 
     Returns:
         the operations; embedding and head are shared with the main model
@@ -82,4 +81,4 @@ def multi_token_ops(model: Model, setting: Setting, layer: Ops) -> Ops:
         whole_bytes=shared_head.whole_bytes,
     )
     norms = tuple(norm_op(f"mtp.{name}", model, setting) for name in ("token_norm", "hidden_norm", "head_norm"))
-    return (*norms, joint, *layer, logits)
+    return (*norms, joint, logits)
