@@ -153,7 +153,7 @@ def _needs(path: Path, answer: Answer) -> list[Problem]:
     absent = {"training_tokens": resolved.recipe.training_tokens is None, "usd_per_gpu_hour": resolved.price is None}
     wanted = [NEEDED[step] for step in path if step in NEEDED and absent[NEEDED[step]]]
     if not wanted:
-        message = f"{path[-1]} does not apply to this question: its answer is null"
+        message = f"{'.'.join(path)} does not apply to this question: its answer is null"
         return [Problem(field="metric", code="not_known", message=message, fix="ask for another metric")]
     return [
         Problem(
