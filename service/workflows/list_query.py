@@ -13,6 +13,8 @@ from service.workflows.flat_values import read_value
 
 Test = Callable[[Any], bool]
 
+PAGING = ("limit", "cursor")
+"""Parameters that are no columns."""
 DEFAULT_ROWS = 100
 MOST_ROWS = 1000
 MOST_PARAMETERS = 100
@@ -62,16 +64,17 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
         Refused: an unknown parameter, or a value that its column cannot hold
     """
     known = {column.name: column for column in columns}
-    unknown = [name for name, _ in parameters if name not in {*known, "limit", "cursor"}]
+    names = [*known, *PAGING]
+    unknown = [name for name, _ in parameters if name not in names]
     if unknown:
-        raise Refused(*(_unknown(name, known) for name in unknown[:MOST_FINDINGS]))
+        raise Refused(*(_unknown(name, names) for name in unknown[:MOST_FINDINGS]))
     if len(parameters) > MOST_PARAMETERS:
         message = f"the query has {len(parameters)} parameters, each of which costs time on every row"
         raise Refused(Problem(field="", code="too_long", message=message, fix=f"give at most {MOST_PARAMETERS}"))
     given: dict[str, list[str]] = {}
     for name, text in parameters:
         given.setdefault(name, []).append(text)
-    limit, cursor = (_once(name, given.pop(name, [])) for name in ("limit", "cursor"))
+    limit, cursor = (_once(name, given.pop(name, [])) for name in PAGING)
     return ListQuery(
         tests=tuple((known[name], tuple(_test(known[name], text) for text in texts)) for name, texts in given.items()),
         limit=None if limit is None else _limit(limit),
@@ -141,8 +144,8 @@ def _test(column: Column, text: str) -> Test:
     return lambda value: value is not None and value.casefold() == wanted
 
 
-def _unknown(name: str, known: dict[str, Column]) -> Problem:
-    near = get_close_matches(name[:LONGEST_GUESSED_NAME].lower(), list(known), n=3, cutoff=0.6)
+def _unknown(name: str, known: list[str]) -> Problem:
+    near = get_close_matches(name[:LONGEST_GUESSED_NAME].lower(), known, n=3, cutoff=0.6)
     fix = f"did you mean {' or '.join(near)}?" if near else f"leave it out, or use {', '.join(known)}"
     message = "the query names a column that this list does not have; it would change nothing, so it is refused"
     return Problem(field="", code="unknown_parameter", message=message, fix=fix)

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, Table, func, insert, inspect, select, update
+from sqlalchemy import Engine, Table, insert, inspect, select, update
 
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, shipped_catalogue
 from service.estimator import Cluster, Gpu
@@ -96,12 +96,3 @@ def test_a_failed_seeding_leaves_nothing_behind(
         assert inspect(connection).get_table_names() == []
     monkeypatch.undo()
     assert load_catalogue(prepare()).revision == SMALL.revision
-
-
-def test_a_team_has_its_own_row_of_a_name_that_others_use(prepare: Prepare) -> None:
-    engine = prepare()
-    with writing(engine) as connection:
-        shipped = connection.execute(select(GPUS)).mappings().one()
-        for owner in ("team-a", "team-b"):
-            connection.execute(insert(GPUS), {**shipped, **OWN_GPU, "owner": owner})
-        assert connection.execute(select(func.count()).select_from(GPUS)).scalar_one() == 3

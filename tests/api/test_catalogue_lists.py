@@ -1,0 +1,236 @@
+"""Do the lists hold every row of the catalogue, page by page, and filter, read and export what is asked for?"""
+
+import csv
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from openapi_schema_validator import OAS31Validator
+
+from service.api.contract import contract
+from service.catalogue import Catalogue
+from service.workflows.catalogue import LISTINGS, list_csv
+from service.workflows.list_query import MOST_PARAMETERS, cursor_after
+from tests.api.asking import Ask
+
+KEYS = {"models": "slug", "gpus": "slug", "clusters": "slug", "prices": "id"}
+
+
+def _items(ask: Ask, path: str) -> list[dict[str, Any]]:
+    answer = ask("GET", path)
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+def _refusal(ask: Ask, path: str) -> dict[str, str]:
+    answer = ask("GET", path)
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    (problem,) = answer.json()["errors"]
+    assert isinstance(problem, dict)
+    return problem
+
+
+def _table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize("plural", KEYS)
+def test_pages_hold_every_row_once_in_the_order_of_the_keys(ask: Ask, catalogue: Catalogue, plural: str) -> None:
+    keys: list[str] = []
+    cursor = ""
+    while True:
+        page = ask("GET", f"/v1/{plural}?limit=7{cursor}").json()
+        assert 1 <= len(page["items"]) <= 7
+        keys += [item[KEYS[plural]] for item in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert keys == sorted(set(keys))
+    assert len(keys) == len(getattr(catalogue, plural))
+
+
+def test_a_page_holds_a_hundred_rows_unless_told_otherwise(ask: Ask) -> None:
+    assert len(_items(ask, "/v1/prices")) == 100
+    assert len(_items(ask, "/v1/prices?limit=1000")) > 400
+
+
+@pytest.mark.parametrize("plural", KEYS)
+def test_every_item_is_as_the_contract_says_and_names_its_origin(app: FastAPI, ask: Ask, plural: str) -> None:
+    document = contract(app)
+    answers = document["paths"][f"/v1/{plural}"]["get"]["responses"]["200"]["content"]["application/json"]
+    schema = {**answers["schema"], "components": document["components"]}
+    page = ask("GET", f"/v1/{plural}?limit=1000").json()
+    assert list(OAS31Validator(schema).iter_errors(page)) == []
+    for item in page["items"]:
+        assert item["source"]
+        assert item["as_of"][:2] == "20"
+        assert item["verified"] in {"yes", "partly", "no"}
+
+
+@pytest.mark.parametrize("plural", KEYS)
+def test_every_item_is_read_by_its_key(ask: Ask, plural: str) -> None:
+    for item in _items(ask, f"/v1/{plural}?limit=1000"):
+        assert ask("GET", f"/v1/{plural}/{item[KEYS[plural]]}").json() == item
+
+
+@pytest.mark.parametrize(
+    ("path", "slug"),
+    [
+        ("/v1/models/meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+        ("/v1/models/LLAMA-3.1-8B", "llama-3.1-8b"),
+        ("/v1/gpus/h100", "h100-sxm5-80gb"),
+        ("/v1/gpus/NVIDIA%20H100%2080GB%20HBM3", "h100-sxm5-80gb"),
+    ],
+)
+def test_a_row_is_read_by_any_of_its_names(ask: Ask, path: str, slug: str) -> None:
+    assert ask("GET", path).json()["slug"] == slug
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/models/llama-3.1-9b", "llama-3.1-8b"),
+        ("/v1/gpus/h1000", "h100-sxm5-80gb"),
+        ("/v1/clusters/dgx-h1000", "dgx-h100"),
+        ("/v1/prices/no-such-id", "GET /v1/prices"),
+        ("/v1/gpus/", "the catalogue holds no gpu of this name"),
+    ],
+)
+def test_an_unknown_name_is_not_found_and_the_nearest_are_told(ask: Ask, path: str, told: str) -> None:
+    answer = ask("GET", path)
+    assert answer.status_code == 404
+    assert told in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "column", "values"),
+    [
+        ("/v1/gpus?vendor=amd", "vendor", {"AMD"}),
+        ("/v1/gpus?vendor=AMD&vendor=Intel", "vendor", {"AMD", "Intel"}),
+        ("/v1/gpus?memory_bytes=85899345920&architecture=hopper", "memory_bytes", {80 * 2**30}),
+        ("/v1/gpus?fp8_flop_per_s=&architecture=Ampere", "fp8_flop_per_s", {None}),
+        ("/v1/gpus?slug=h100-sxm5-80gb", "slug", {"h100-sxm5-80gb"}),
+        ("/v1/gpus?default_for=H100", "slug", {"h100-sxm5-80gb"}),
+        ("/v1/models?hidden_size=4096&num_key_value_heads=8&family=Llama%203.1", "slug", {"llama-3.1-8b"}),
+        ("/v1/models?tie_word_embeddings=true", "tie_word_embeddings", {True}),
+        ("/v1/models?vocab_size=&limit=3", "hidden_size", {None}),
+        ("/v1/clusters?gpu=h100-sxm5-80gb", "gpu", {"h100-sxm5-80gb"}),
+        ("/v1/prices?provider=aws&price_model=spot&stat=min&gpu=h100-sxm5-80gb", "price_model", {"spot"}),
+    ],
+)
+def test_a_column_filters(ask: Ask, path: str, column: str, values: set[object]) -> None:
+    items = _items(ask, path)
+    assert {item[column] for item in items} == values
+
+
+@pytest.mark.parametrize("plural", KEYS)
+def test_every_column_is_a_filter_that_finds_its_row(ask: Ask, plural: str) -> None:
+    item = _items(ask, f"/v1/{plural}?limit=1")[0]
+    for column, value in item.items():
+        wanted = value[0] if isinstance(value, list) and value else value
+        text = {True: "true", False: "false"}.get(wanted, wanted) if isinstance(wanted, bool) else wanted
+        found = ask("GET", f"/v1/{plural}", params={column: "" if wanted in (None, []) else text, "limit": 1000})
+        assert item in found.json()["items"], column
+
+
+def test_no_row_passes_filters_that_exclude_each_other(ask: Ask) -> None:
+    assert ask("GET", "/v1/gpus?vendor=AMD&architecture=Hopper").json() == {"items": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "fix"),
+    [
+        ("vender=AMD", "unknown_parameter", "did you mean vendor?"),
+        ("lmit=3", "unknown_parameter", "did you mean limit?"),
+        ("c4n4ry=c4n4ry", "unknown_parameter", "leave it out, or use slug, "),
+        ("limit=0", "out_of_range", "give at most 1000"),
+        ("limit=1001", "out_of_range", "give at most 1000"),
+        ("limit=ten", "not_a_whole_number", "give a whole number"),
+        ("limit=1&limit=2", "repeated", "give it once"),
+        ("cursor=", "invalid", "next_cursor"),
+        ("cursor=c4n4ry!", "invalid", "next_cursor"),
+        ("cursor=a", "invalid", "next_cursor"),
+        ("memory_bytes=c4n4ry", "not_a_number", "give a number"),
+        ("memory_bytes=80,5", "decimal_comma", "point"),
+        ("memory_bytes=1e999", "not_a_number", "give a number"),
+        ("verified=c4n4ry", "not_a_choice", "yes or partly or no"),
+        ("&".join(["vendor=AMD"] * (MOST_PARAMETERS + 1)), "too_long", "at most 100"),
+    ],
+)
+def test_a_wrong_query_is_refused_without_an_echo(ask: Ask, query: str, code: str, fix: str) -> None:
+    problem = _refusal(ask, f"/v1/gpus?{query}")
+    assert problem["code"] == code
+    assert fix in problem["fix"]
+    assert "c4n4ry" not in str(problem)
+
+
+def test_many_unknown_parameters_are_a_small_refusal(ask: Ask) -> None:
+    answer = ask("GET", "/v1/models?" + "&".join(f"x{number}=1" for number in range(2000)))
+    assert answer.status_code == 422
+    assert 1 < len(answer.json()["errors"]) <= 20
+    assert len(answer.content) <= 16 * 1024
+
+
+def test_a_cursor_after_the_last_row_is_an_empty_page(ask: Ask) -> None:
+    assert _items(ask, f"/v1/gpus?cursor={cursor_after('zzz')}") == []
+
+
+@pytest.mark.parametrize("plural", KEYS)
+def test_the_csv_twin_holds_every_row_and_column_of_the_list(ask: Ask, plural: str) -> None:
+    answer = ask("GET", f"/v1/{plural}.csv")
+    assert answer.headers["content-type"].startswith("text/csv; charset=utf-8")
+    items = _items(ask, f"/v1/{plural}?limit=1000")
+    rows = _table(answer.text)
+    assert [row[KEYS[plural]] for row in rows] == [item[KEYS[plural]] for item in items]
+    assert list(rows[0]) == list(items[0])
+    for row, item in zip(rows, items, strict=True):
+        assert {name: _read(text, item[name]) for name, text in row.items()} == item
+
+
+def _read(text: str, like: object) -> object:
+    """A cell as the value that the JSON twin holds in its place."""
+    if like is None:
+        return text or None
+    if isinstance(like, bool):
+        return {"true": True, "false": False}[text]
+    if isinstance(like, int | float):
+        return type(like)(text)
+    if isinstance(like, list):
+        return text.split(";") if text else []
+    return text
+
+
+def test_the_csv_twin_takes_filters_and_ends_lines_as_the_standard_says(ask: Ask) -> None:
+    text = ask("GET", "/v1/gpus.csv?vendor=AMD&limit=2").text
+    assert {row["vendor"] for row in _table(text)} == {"AMD"}
+    assert len(_table(text)) == 2
+    assert text.count("\r\n") == text.count("\n") == 3
+    assert _refusal(ask, "/v1/gpus.csv?vender=AMD")["code"] == "unknown_parameter"
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_text_of_a_csv_runs_as_a_formula(catalogue: Catalogue, start: str) -> None:
+    gpu = replace(catalogue.gpus["h100-sxm5-80gb"], vendor=f"{start}1+1", aliases=(f"{start}2+2", "b"))
+    held = Catalogue.of(models=(), gpus=[gpu], clusters=(), prices=())
+    (row,) = _table(list_csv(LISTINGS["gpus"], held, ()))
+    assert row["vendor"] == f"'{start}1+1"
+    assert row["aliases"] == f"'{start}2+2;b"
+
+
+@pytest.mark.parametrize("path", ["/v1/gpus", "/v1/prices.csv", "/v1/models/gpt2-124m"])
+def test_lists_have_validators_and_heads(ask: Ask, path: str) -> None:
+    answer = ask("GET", path)
+    head = ask("HEAD", path)
+    assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", answer.headers["etag"])
+    known = ask("GET", path, headers={"If-None-Match": answer.headers["etag"]})
+    assert (known.status_code, known.content) == (304, b"")
+
+
+def test_other_methods_are_told_which_to_use(ask: Ask) -> None:
+    answer = ask("DELETE", "/v1/gpus/h100-sxm5-80gb")
+    assert answer.status_code == 405
+    assert "GET" in answer.headers["allow"]

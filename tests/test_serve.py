@@ -1,0 +1,141 @@
+"""Does `traincost serve` start from nothing and say where, or else say why not, in one line, with exit code 2?"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from service.catalogue import Catalogue, shipped_catalogue
+from service.settings import PREFIX
+from service.store import prepare_database
+from service.store.engine import writing
+
+ROOT = Path(__file__).parents[1]
+SERVE = [sys.executable, "-m", "service", "serve"]
+EMPTY = Catalogue.of(models=(), gpus=(), clusters=(), prices=())
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """An environment without settings, whose user keeps data in the test's own folder."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    return {**bare, "PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path / "data")}
+
+
+@contextmanager
+def _serving(
+    environment: Mapping[str, str], folder: Path, *options: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running service and its URL."""
+    command = [*SERVE, "--port", "0", *options]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline() if process.stdout else ""
+            assert line.startswith("traincost answers at http://"), line
+            yield process, line.split()[3]
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+def _refused(environment: Mapping[str, str], folder: Path, *options: str) -> str:
+    """The one line that a service says which does not start."""
+    done = subprocess.run(
+        [*SERVE, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("traincost: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_it_starts_from_nothing_and_again_on_what_it_left(environment: dict[str, str], tmp_path: Path) -> None:
+    answers = []
+    for _ in range(2):
+        with _serving(environment, tmp_path) as (_, url):
+            assert httpx.get(f"{url}/readyz").status_code == 200
+            answers.append(httpx.get(f"{url}/v1/gpus").content)
+    assert answers[0] == answers[1]
+    assert (tmp_path / "data" / "traincost" / "traincost.db").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_without_a_traceback(environment: dict[str, str], tmp_path: Path, stop: signal.Signals) -> None:
+    with _serving({**environment, "TRAINCOST_LOG_LEVEL": "critical"}, tmp_path) as (process, url):
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        process.send_signal(stop)
+        assert process.wait(timeout=20) in {0, -stop}
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+
+
+def test_requests_are_logged_at_debug_only(environment: dict[str, str], tmp_path: Path) -> None:
+    for level, is_logged in (("info", False), ("debug", True)):
+        with (tmp_path / level).open("w") as log:
+            command = [*SERVE, "--port", "0"]
+            settings = {**environment, "TRAINCOST_LOG_LEVEL": level}
+            with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=log, text=True) as process:
+                url = process.stdout.readline().split()[3] if process.stdout else ""
+                httpx.get(f"{url}/healthz?marked")
+                process.terminate()
+        assert ("/healthz?marked" in (tmp_path / level).read_text()) is is_logged
+
+
+def test_a_wrong_setting(environment: dict[str, str], tmp_path: Path) -> None:
+    assert "TRAINCOST_PORT" in _refused({**environment, "TRAINCOST_PORT": "eighty"}, tmp_path)
+    assert "--port" in _refused(environment, tmp_path, "--port", "eighty")
+
+
+def test_a_taken_port(environment: dict[str, str], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"127.0.0.1:{port}" in _refused(environment, tmp_path, "--port", port)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "::ffff:192.0.2.1"])
+def test_a_host_of_another_machine(environment: dict[str, str], tmp_path: Path, host: str) -> None:
+    assert "cannot listen on" in _refused(environment, tmp_path, "--host", host, "--port", "0")
+
+
+def test_an_unreachable_database(environment: dict[str, str], tmp_path: Path) -> None:
+    url = "postgresql://somebody:secret@127.0.0.1:1/costs"
+    said = _refused({**environment, "TRAINCOST_DATABASE_URL": url}, tmp_path, "--port", "0")
+    assert "127.0.0.1" in said
+    assert "secret" not in said
+
+
+def test_a_newer_database(environment: dict[str, str], tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'traincost.db'}"
+    engine = prepare_database(url, EMPTY)
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    assert "newer" in _refused({**environment, "TRAINCOST_DATABASE_URL": url}, tmp_path, "--port", "0")
+
+
+def test_an_unwritable_folder(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    assert "cannot be made" in _refused(environment, tmp_path, "--port", "0")
+
+
+def test_own_rows_that_contradict_the_shipped_ones(environment: dict[str, str], tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'traincost.db'}"
+    engine = prepare_database(url, shipped_catalogue())
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE gpus SET owner = 'team-a' WHERE slug = 'h100-sxm5-80gb'"))
+        connection.execute(text("DELETE FROM seedings"))
+    engine.dispose()
+    said = _refused({**environment, "TRAINCOST_DATABASE_URL": url}, tmp_path, "--port", "0")
+    assert "two rows are called gpu h100-sxm5-80gb" in said
