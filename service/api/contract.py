@@ -9,6 +9,8 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.catalogue_schemas import catalogue_schemas
 from service.api.parameters import component_parameters
+from service.api.problems import KINDS, MOST_ERRORS
+from service.api.request_schemas import Schema
 from service.api.schemas import component_schemas
 from service.errors import StartupError
 
@@ -34,6 +36,38 @@ REFUSALS = {"get": ("422", "default"), "post": ("400", "413", "415", "422", "def
 PROBLEM_RESPONSE = {
     "description": "What is wrong, field by field, and what to do about it.",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
+_TEXT: Schema = {"type": "string"}
+
+PROBLEM: Schema = {
+    "type": "object",
+    "description": "What went wrong, as RFC 9457 has it; nothing of the request is repeated.",
+    "required": ["type", "title", "status", "code", "detail", "request_id", "errors"],
+    "properties": {
+        "type": _TEXT | {"description": "Where this kind of problem is described."},
+        "title": _TEXT | {"description": "This kind of problem in words."},
+        "status": {"type": "integer", "description": "HTTP status."},
+        "code": {"enum": list(KINDS), "description": "This kind of problem, stable."},
+        "detail": _TEXT | {"description": "What went wrong this time."},
+        "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
+        "errors": {
+            "type": "array",
+            "maxItems": MOST_ERRORS,
+            "description": "One entry for each thing to mend.",
+            "items": {
+                "type": "object",
+                "required": ["code", "message", "fix"],
+                "properties": {
+                    "pointer": _TEXT | {"description": "JSON pointer of the field in the body."},
+                    "parameter": _TEXT | {"description": "Name of the query parameter, instead of a pointer."},
+                    "code": _TEXT | {"description": "Broken rule, stable."},
+                    "message": _TEXT | {"description": "What is wrong and why it matters."},
+                    "fix": _TEXT | {"description": "What to do about it."},
+                },
+            },
+        },
+    },
 }
 
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
@@ -87,12 +121,13 @@ def contract(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=[{"name": name, "description": meaning} for name, meaning in TAGS.items()],
         servers=[{"url": "/", "description": "This service."}],
+        contact={"name": "The maintainers of traincost"},
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     schemas = document.get("components", {}).get("schemas", {})
     own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
     document["components"] = {
-        "schemas": dict(sorted((own | component_schemas() | catalogue_schemas()).items())),
+        "schemas": dict(sorted((own | component_schemas() | catalogue_schemas() | {"Problem": PROBLEM}).items())),
         "parameters": component_parameters(),
         "responses": {"Problem": PROBLEM_RESPONSE},
     }

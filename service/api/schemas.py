@@ -1,12 +1,13 @@
 """The component schemas of the contract: generated from the same dataclasses that read questions and hold answers."""
 
+import json
 from typing import Any, cast
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-from service.api.problems import KINDS, MOST_ERRORS
+from service.api.request_schemas import Schema, request_schemas
 from service.estimator.question import Cluster, Layout, Model, Price, Recipe
 from service.workflows import estimates
 from service.workflows.checks import Check, Limits
@@ -14,13 +15,8 @@ from service.workflows.clusters import Nodes
 from service.workflows.prices import CataloguePrice
 from service.workflows.wire import WIRE_NAMES
 
-Schema = dict[str, Any]
-
 ASKED = (Model, Recipe, Layout, Cluster, Nodes, Price, CataloguePrice, Limits)
 """Nouns that a request spells."""
-MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
-"""Components that spell a model, beside its name."""
-
 ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
 """What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
 
@@ -59,14 +55,16 @@ def component_schemas() -> dict[str, Schema]:
     shared = spelled.pop("Grounds")["properties"]
     for kind in ANSWERED[1:]:
         spelled[kind.__name__]["properties"] |= shared
-    return spelled | _request_schemas(spelled) | {"Problem": PROBLEM}
+    requests = request_schemas(spelled)
+    del spelled["Nodes"]
+    return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
 
 
 def _as_on_the_wire(schema: Schema) -> Schema:
     """A dataclass's schema with the field names and number types that `to_wire` gives it."""
     properties = {WIRE_NAMES.get(name, name): _as_double(name, s) for name, s in schema.get("properties", {}).items()}
     required = [WIRE_NAMES.get(name, name) for name in schema.get("required", ())]
-    return schema | ({"properties": properties} if properties else {}) | ({"required": required} if required else {})
+    return schema | {"properties": properties} | ({"required": required} if required else {})
 
 
 def _as_double(name: str, schema: Schema) -> Schema:
@@ -76,93 +74,15 @@ def _as_double(name: str, schema: Schema) -> Schema:
     return schema | ({"anyOf": options} if options else {"type": "number"})
 
 
-def _request_schemas(spelled: dict[str, Schema]) -> dict[str, Schema]:
-    """The request body and the forms in which it takes a model, a cluster and a price."""
-    node_count = spelled["Nodes"]["properties"]
-    limits = _one_of("What the run may take at most; null for no limit.", _ref("Limits"), {"type": "null"})
-    return {
-        "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
-        "CheckRequest": _question("A job that wants to start: a question, and what the run may take.", limits=limits),
-        "ChangedModel": _changed("A model preset with some of its fields given anew.", spelled["Model-Input"], {}),
-        "ChangedCluster": _changed("A cluster preset, resized or changed.", spelled["Cluster-Input"], node_count),
-        "ImportedModel": {
-            "type": "object",
-            "description": "A model as its Hugging Face config.json describes it.",
-            "additionalProperties": False,
-            "required": ["hf_config"],
-            "properties": {"hf_config": CONFIG},
-        },
-    }
+def _defaults_in_words(schema: Schema) -> Schema:
+    """Defaults stand in descriptions: generators of clients take a `default` for a field that is always there."""
+    return schema | {"properties": {name: _default_in_words(inner) for name, inner in schema["properties"].items()}}
 
 
-def _question(description: str, **more: Schema) -> Schema:
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        "required": ["model", "recipe", "cluster"],
-        "properties": {
-            "model": _one_of("What is trained.", NAME, *map(_ref, MODEL_FORMS)),
-            "recipe": _ref("Recipe-Input"),
-            "layout": _one_of("How it is divided; null for the defaults.", _ref("Layout-Input"), {"type": "null"}),
-            "cluster": _one_of("What it runs on.", NAME, _ref("Cluster-Input"), _ref("ChangedCluster")),
-            "price": _one_of("What it costs.", _ref("Price"), _ref("CataloguePrice"), {"type": "null"}),
-            **more,
-        },
-    }
-
-
-def _changed(description: str, noun: Schema, more: Schema) -> Schema:
-    fields = {name: {k: v for k, v in s.items() if k != "default"} for name, s in noun["properties"].items()}
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        "required": ["preset"],
-        "properties": {"preset": NAME, **more, **fields},
-    }
-
-
-def _one_of(description: str, *options: Schema) -> Schema:
-    return {"description": description, "anyOf": list(options)}
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "description": "A name, alias or Hugging Face id."}
-
-CONFIG: Schema = {"type": "object", "required": ["model_type"], "description": "The config.json."}
-
-_TEXT: Schema = {"type": "string"}
-
-PROBLEM: Schema = {
-    "type": "object",
-    "description": "What went wrong, as RFC 9457 has it; nothing of the request is repeated.",
-    "required": ["type", "title", "status", "code", "detail", "request_id", "errors"],
-    "properties": {
-        "type": _TEXT | {"description": "Where this kind of problem is described."},
-        "title": _TEXT | {"description": "This kind of problem in words."},
-        "status": {"type": "integer", "description": "HTTP status."},
-        "code": {"enum": list(KINDS), "description": "This kind of problem, stable."},
-        "detail": _TEXT | {"description": "What went wrong this time."},
-        "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
-        "errors": {
-            "type": "array",
-            "maxItems": MOST_ERRORS,
-            "description": "One entry for each thing to mend.",
-            "items": {
-                "type": "object",
-                "required": ["code", "message", "fix"],
-                "properties": {
-                    "pointer": _TEXT | {"description": "JSON pointer of the field in the body."},
-                    "parameter": _TEXT | {"description": "Name of the query parameter, instead of a pointer."},
-                    "code": _TEXT | {"description": "Broken rule, stable."},
-                    "message": _TEXT | {"description": "What is wrong and why it matters."},
-                    "fix": _TEXT | {"description": "What to do about it."},
-                },
-            },
-        },
-    },
-}
+def _default_in_words(field: Schema) -> Schema:
+    default = field.get("default")
+    said = {key: value for key, value in field.items() if key != "default"}
+    if default in (None, []):
+        return said
+    words = default if isinstance(default, str) else json.dumps(default)
+    return said | {"description": f"{field['description']} Default: {words}."}
