@@ -98,7 +98,7 @@ def _layout(resolved: Resolved) -> list[str]:
     if layout.tensor > domain:
         said.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")
     if layout.pipeline > resolved.degrees.accumulation:
-        said.append(f"{resolved.degrees.accumulation} micro-batches cannot fill {layout.pipeline} stages")
+        said.append(f"a step of {resolved.degrees.accumulation} micro-batch(es) cannot fill {layout.pipeline} stages")
     return said
 
 
