@@ -13,13 +13,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen
 
-PLAIN_KINDS: Mapping[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    NoneType: "nothing",
+PLAIN_KINDS: Mapping[type, tuple[str, str]] = {
+    bool: ("true or false", "not_true_or_false"),
+    int: ("a whole number", "not_a_whole_number"),
+    float: ("a number", "not_a_number"),
+    str: ("text", "not_text"),
+    NoneType: ("null", "not_null"),
 }
+"""How a kind of value is called, and the code of the problem when it is something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,23 @@ class Rule:
 
     allows: Callable[[Any], bool]
     """Whether a value is allowed."""
+    is_of_kind: Callable[[Any], bool]
+    """Whether a value is of the right kind, inside the bounds or not."""
     wanted: str
     """What is wanted, in words."""
+    code: str
+    """Code of the problem when a value is of another kind."""
+
+    def code_for(self, value: object) -> str:
+        """Code of the problem that a value makes.
+
+        Args:
+            value: a value that is not allowed
+
+        Returns:
+            stable name of the broken rule
+        """
+        return "out_of_range" if self.is_of_kind(value) else self.code
 
 
 def broken_rules(noun: Any) -> dict[str, str]:
@@ -69,15 +85,28 @@ def _rule(hint: Any) -> Rule:
     if origin is Annotated:
         return _bounded(_rule(arguments[0]), arguments[1:])
     if origin in (Union, UnionType):
-        options = [_rule(argument) for argument in arguments]
-        wanted = " or ".join(option.wanted for option in options)
-        return Rule(lambda value: any(option.allows(value) for option in options), wanted)
+        return _any_of([_rule(argument) for argument in arguments])
     if origin is Literal:
-        return Rule(lambda value: value in arguments, "one of " + ", ".join(map(str, arguments)))
+        return _simple(lambda value: value in arguments, f"one of {', '.join(map(str, arguments))}", "not_a_choice")
     if origin is tuple:
         item = _rule(arguments[0])
-        return Rule(lambda value: isinstance(value, tuple) and all(map(item.allows, value)), f"a list of {item.wanted}")
-    return Rule(lambda value: _is_plain(value, hint), PLAIN_KINDS[hint])
+        listed = f"a list, each item {item.wanted}"
+        return _simple(lambda value: isinstance(value, tuple) and all(map(item.allows, value)), listed, "not_a_list")
+    wanted, code = PLAIN_KINDS[hint]
+    return _simple(lambda value: _is_plain(value, hint), wanted, code)
+
+
+def _simple(allows: Callable[[Any], bool], wanted: str, code: str) -> Rule:
+    return Rule(allows, allows, wanted, code)
+
+
+def _any_of(options: list[Rule]) -> Rule:
+    return Rule(
+        lambda value: any(option.allows(value) for option in options),
+        lambda value: any(option.is_of_kind(value) for option in options),
+        " or ".join(option.wanted for option in options),
+        options[0].code,
+    )
 
 
 def _is_plain(value: object, kind: type) -> bool:
@@ -90,23 +119,28 @@ def _is_plain(value: object, kind: type) -> bool:
 
 def _bounded(rule: Rule, metadata: tuple[Any, ...]) -> Rule:
     limits = [limit for entry in metadata for limit in (entry if isinstance(entry, GroupedMetadata) else (entry,))]
-    checks = [(check, words) for check, words in map(_limit, limits) if words]
-    wanted = " ".join([rule.wanted, ", ".join(words for _, words in checks)]).strip()
-    return Rule(lambda value: rule.allows(value) and all(check(value) for check, _ in checks), wanted)
+    checks = [check for check, _ in map(_limit, limits)]
+    words = ", ".join(said for _, said in map(_limit, limits) if said)
+    return Rule(
+        lambda value: rule.allows(value) and all(check(value) for check in checks),
+        rule.is_of_kind,
+        f"{rule.wanted} ({words})" if words else rule.wanted,
+        rule.code,
+    )
 
 
 def _limit(limit: object) -> tuple[Callable[[Any], bool], str]:  # noqa: PLR0911 - one line a kind of bound
     match limit:
         case Ge(ge=bound):
-            return (lambda value: value >= bound), f"at least {bound}"
+            return (lambda value: value >= bound), f"at least {bound:,}"
         case Gt(gt=bound):
-            return (lambda value: value > bound), f"above {bound}"
+            return (lambda value: value > bound), f"above {bound:,}"
         case Le(le=bound):
-            return (lambda value: value <= bound), f"at most {bound}"
+            return (lambda value: value <= bound), f"at most {bound:,}"
         case Lt(lt=bound):
-            return (lambda value: value < bound), f"below {bound}"
+            return (lambda value: value < bound), f"below {bound:,}"
         case MinLen(min_length=length):
-            return (lambda value: len(value) >= length), f"of {length} or more"
+            return (lambda value: len(value) >= length), f"at least {length} long"
         case MaxLen(max_length=length):
-            return (lambda value: len(value) <= length), f"of at most {length}"
+            return (lambda value: len(value) <= length), f"at most {length} long"
     return (lambda _: True), ""

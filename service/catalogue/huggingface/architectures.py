@@ -232,7 +232,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         keys={"num_experts": ("num_experts", "num_local_experts")},
         fixed={"qk_norm": "per_head_dim"},
         builders=(p.switched_window, p.sparse_but_listed),
-        without_effect=("max_window_layers",),
+        without_effect=("max_window_layers", "qkv_bias", "shared_expert_intermediate_size", "use_qk_norm"),
     ),
     "smollm3": Architecture(
         reads=(*LLAMA, "attention_bias", "mlp_bias"),

@@ -113,9 +113,11 @@ def mpt_branches(config: Config) -> Fields:
     Returns:
         intermediate_size, normalization and biases
     """
-    biased = not config.flag("no_bias")
+    biased, ratio = not config.flag("no_bias"), config.whole("expansion_ratio", least=1)
+    if biased or ratio != 4:
+        config.notes.append("MLP width and biases are as llm-foundry builds them; transformers ignores these keys")
     return {
-        "intermediate_size": config.whole("expansion_ratio", least=1) * config.field("hidden_size"),
+        "intermediate_size": ratio * config.field("hidden_size"),
         "normalization": "layernorm" if biased else "layernorm_no_bias",
         "attention_bias": biased,
         "mlp_bias": biased,

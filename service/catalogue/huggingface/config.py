@@ -50,6 +50,7 @@ class Config:
         self.values = _flattened(values, path)
         self.understood: set[str] = {"model_type"}
         self.assumed: dict[str, Any] = {}
+        self.notes: list[str] = []
 
     def field(self, field: str) -> Any:
         """The value of a Model field, inside the Model's own bounds, under the key that the type has for it.
@@ -68,9 +69,9 @@ class Config:
         value = tuple(value) if isinstance(value, list) else value
         rule = rule_of(Model, field)
         if value is None and not rule.allows(None):
-            raise self.problem(key, "required", "is missing, and the type has no default", f"give {rule.wanted}")
+            raise self.problem(key, "required", "is null, or missing without a default", f"give {rule.wanted}")
         if not rule.allows(value):
-            raise self.problem(key, "out_of_range", f"is not {rule.wanted}", f"give {rule.wanted}")
+            raise self.problem(key, rule.code_for(value), f"is not {rule.wanted}", f"give {rule.wanted}")
         return value
 
     def whole(self, key: str, *, least: int = 0) -> int:
@@ -88,7 +89,7 @@ class Config:
         """
         value = self.whole_or_none(key, least=least)
         if value is None:
-            raise self.problem(key, "required", "is missing, and the type has no default", "give a whole number")
+            raise self.problem(key, "required", "is null, or missing without a default", "give a whole number")
         return value
 
     def whole_or_none(self, key: str, *, least: int = 0) -> int | None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -55,9 +55,9 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     Raises:
         Refused: no model_type or one that cannot be estimated; a wrong value; an architecture no layer kind describes
     """
-    model_type = _model_type(config, PATH)
+    model_type, path = _model_type(config, PATH), PATH
     assumptions: list[str] = []
-    path = PATH
+    warnings = list(_warnings_of_whole(config))
     if model_type in TEXT_PARTS or isinstance(config.get("text_config"), Mapping):
         config, model_type, path = _text_part(config, model_type)
         assumptions.append("text_config is used; the model's other parts are left out")
@@ -70,10 +70,11 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     broken = broken_rules(model)
     if broken:
         raise Refused(*(_out_of_bounds(path, name, wanted) for name, wanted in broken.items()))
+    assumptions.extend(read.notes)
     if read.assumed:
         taken = ", ".join(f"{key} {json.dumps(value)}" for key, value in read.assumed.items())
         assumptions.append(f"not in the config, so as {read_from()} has it for {model_type}: {taken}")
-    return Imported(model, tuple(assumptions), tuple(_warnings(architecture, read)))
+    return Imported(model, tuple(assumptions), (*warnings, *_warnings_of_keys(architecture, read)))
 
 
 def _model_type(config: Mapping[str, Any], path: str) -> str:
@@ -119,27 +120,26 @@ def _out_of_bounds(path: str, name: str, wanted: str) -> Problem:
     return Problem(
         field=path,
         code="out_of_range",
-        message=f"the keys together make {name} something else than {wanted}",
-        fix=f"mend the keys that say {name}",
+        message=f"what the keys make of {name} is not {wanted}",
+        fix=f"mend the keys that {name} follows from",
     )
 
 
-def _warnings(architecture: Architecture, read: Config) -> list[str]:
-    warnings = []
-    if read.values.get("quantization_config"):
-        warnings.append("quantization_config is not used: recipe.precision says in which formats the model is trained")
-    names = read.values.get("architectures")
+def _warnings_of_whole(config: Mapping[str, Any]) -> Iterator[str]:
+    if config.get("quantization_config"):
+        yield "quantization_config is not used: recipe.precision says in which formats the model is trained"
+    names = config.get("architectures")
     if isinstance(names, list) and names and not any(LANGUAGE_MODEL.search(str(name)) for name in names):
-        warnings.append("architectures names no language model; the model is estimated with a head over its vocabulary")
+        yield "architectures names no language model; the model is estimated with a head over its vocabulary"
+
+
+def _warnings_of_keys(architecture: Architecture, read: Config) -> Iterator[str]:
     known = read.understood | keys_without_effect() | set(architecture.without_effect)
     unread = [key for key in read.values if key not in known]
     if unread:
-        named = [key if PLAIN_KEY.fullmatch(key) else "(not a plain name)" for key in unread[:MOST_NAMED]]
+        named = ", ".join(key if PLAIN_KEY.fullmatch(key) else "(no plain name)" for key in unread[:MOST_NAMED])
         more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
-        warnings.append(
-            f"keys of the config that are neither used nor known to change nothing: {', '.join(named)}{more}"
-        )
-    return warnings
+        yield f"keys of the config that are neither used nor known to change nothing: {named}{more}"
 
 
 @cache

@@ -124,7 +124,7 @@ def window_without_rotation(config: Config) -> Fields:
     Returns:
         layer_types and sliding_window
     """
-    switched = config.flag("use_sliding_window")
+    switched = config.flag("use_sliding_window") and config.field("sliding_window") is not None
     rotary = _rotary_layers(config)
     return _windowed(config, [SLIDING if switched and not turns else FULL for turns in rotary])
 
@@ -213,10 +213,10 @@ def _windowed(config: Config, pattern: list[str]) -> Fields:
 
 def _layer_types(config: Config, otherwise: list[str]) -> list[str]:
     """What `layer_types` says of each layer, else what the type's own rule says."""
-    listed = config.field("layer_types") if "layer_types" in config.values else None
     config.understood.add("layer_types")
-    if not listed:
+    if not config.values.get("layer_types"):
         return otherwise
+    listed = config.field("layer_types")
     _one_a_layer(config, "layer_types", len(listed), config.field("num_hidden_layers"))
     return list(listed)
 

@@ -1,0 +1,64 @@
+"""Do the rows of a catalogue agree, and does its revision stand for exactly those rows?"""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from service.catalogue import Catalogue, UnsoundFact, shipped_catalogue
+from tests.catalogue.shapes import Row, catalogue, cluster, gpu, model, price
+
+
+@pytest.mark.parametrize("row", [cluster("box", "h200"), price(gpu="h200")], ids=["cluster", "price"])
+def test_row_about_an_absent_gpu_does_not_load(row: Row) -> None:
+    with pytest.raises(UnsoundFact, match="h200"):
+        catalogue(gpu("h100"), row)
+
+
+def test_revision_is_of_the_rows_in_any_order() -> None:
+    rows: list[Row] = [gpu("h100"), gpu("a100"), model("one"), model("two"), cluster("box", "h100"), price()]
+    assert catalogue(*rows).revision == catalogue(*reversed(rows)).revision
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(gpu("h100"), release_year=2023),
+        replace(gpu("h100"), gpu=replace(gpu("h100").gpu, board_watts=701.0)),
+        replace(gpu("h100"), source="another data sheet"),
+    ],
+    ids=["year", "watts", "source"],
+)
+def test_any_change_is_another_revision(changed: Row) -> None:
+    assert catalogue(changed).revision != catalogue(gpu("h100")).revision
+
+
+def test_revision_is_the_same_in_another_process() -> None:
+    told = "from service.catalogue import shipped_catalogue; print(shipped_catalogue().revision)"
+    other = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == shipped_catalogue().revision
+
+
+def test_catalogue_can_be_rebuilt_from_its_rows() -> None:
+    shipped = shipped_catalogue()
+    again = Catalogue.of(
+        models=shipped.models.values(),
+        gpus=shipped.gpus.values(),
+        clusters=shipped.clusters.values(),
+        prices=reversed(shipped.prices),
+    )
+    assert again.revision == shipped.revision
+    assert len(shipped.revision) == 12
+
+
+def test_import_opens_no_data_file() -> None:
+    told = (
+        "import sys\n"
+        "opened = []\n"
+        "sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == 'open' else None)\n"
+        "import service.catalogue.huggingface\n"
+        "print([name for name in opened if name.endswith(('.csv', '.json', '.toml'))])\n"
+    )
+    other = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert other.stdout.strip() == "[]"

@@ -1,0 +1,89 @@
+"""Does a config.json become the model that transformers builds from it?"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.catalogue import shipped_catalogue
+from service.catalogue.huggingface import import_config
+from service.catalogue.huggingface.architectures import ARCHITECTURES
+from service.catalogue.huggingface.config import defaults_of
+from service.catalogue.huggingface.importing import keys_without_effect
+from service.catalogue.huggingface.model_types import kind_of
+from service.estimator import Model, count_parameters
+from service.estimator.build import layer_type
+
+HERE = Path(__file__).parent
+PRESETS: dict[str, dict[str, Any]] = json.loads((HERE / "preset_configs.json").read_text(encoding="utf-8"))["configs"]
+COUNTED: dict[str, Any] = json.loads((HERE / "meta_device_counts.json").read_text(encoding="utf-8"))
+
+NOT_IN_TRANSFORMERS = {"minimax-text-01", "grok-1"}
+"""Presets without a config to import: linear attention; no class."""
+
+
+def _numbered(cases: list[dict[str, Any]]) -> list[Any]:
+    return [pytest.param(case, id=f"{case['config']['model_type']}-{i}") for i, case in enumerate(cases)]
+
+
+def test_every_preset_has_its_config() -> None:
+    assert set(PRESETS) == set(shipped_catalogue().models) - NOT_IN_TRANSFORMERS
+
+
+@pytest.mark.parametrize("slug", PRESETS)
+def test_preset_from_its_config_has_the_exact_counts(slug: str) -> None:
+    exact = shipped_catalogue().models[slug].exact
+    assert exact
+    counts = count_parameters(import_config(PRESETS[slug]).model)
+    assert (counts.total, counts.active.total, counts.non_embedding) == (exact.total, exact.active, exact.non_embedding)
+
+
+@pytest.mark.parametrize("slug", PRESETS)
+def test_preset_from_its_config_is_the_preset(slug: str) -> None:
+    preset, imported = shipped_catalogue().models[slug].model, import_config(PRESETS[slug])
+    assert preset
+    if PRESETS[slug]["model_type"] == "bloom":
+        preset = replace(preset, max_position_embeddings=None)
+    assert imported.model == preset
+    assert imported.warnings == ()
+
+
+@pytest.mark.parametrize("case", _numbered(COUNTED["every_type"]))
+def test_model_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None:
+    """Counts and attention of each layer: see the source in meta_device_counts.json."""
+    model = import_config(case["config"]).model
+    assert count_parameters(model).total == case["total"]
+    assert "".join(layer_type(model, i)[0] for i in range(model.num_hidden_layers)) == case["attention"]
+
+
+@pytest.mark.parametrize("case", COUNTED["stablelm"], ids=lambda case: case["name"])
+def test_stablelm_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None:
+    """Counts: see the source in meta_device_counts.json; 3B: 2,795,443,200 on its model card too."""
+    assert count_parameters(import_config(case["config"]).model).total == case["total"]
+
+
+def test_every_type_is_counted() -> None:
+    counted = {case["config"]["model_type"] for cases in (COUNTED["every_type"], COUNTED["stablelm"]) for case in cases}
+    assert counted | {"kimi_k2"} == set(ARCHITECTURES)
+    assert ARCHITECTURES["kimi_k2"] is ARCHITECTURES["deepseek_v3"]
+
+
+@pytest.mark.parametrize("model_type", ARCHITECTURES)
+def test_absent_keys_take_the_defaults_of_the_type(model_type: str) -> None:
+    config = {"model_type": model_type} | ({"num_experts_per_tok": 6} if model_type == "deepseek_v2" else {})
+    imported = import_config(config)
+    assert count_parameters(imported.model).total > 0
+    (assumption,) = imported.assumptions
+    assert assumption.startswith(f"not in the config, so as transformers 5.23.0 has it for {model_type}: ")
+    assert f"vocab_size {defaults_of(model_type)['vocab_size']}" in assumption
+
+
+@pytest.mark.parametrize("model_type", ARCHITECTURES)
+def test_row_of_a_type_names_fields_of_the_model_and_keys_that_count(model_type: str) -> None:
+    row, fields = ARCHITECTURES[model_type], set(Model.__dataclass_fields__)
+    assert set(row.reads) | set(row.keys) | set(row.fixed) <= fields
+    assert not set(row.reads) & set(row.fixed)
+    assert not set(defaults_of(model_type)) & keys_without_effect()
+    assert kind_of(model_type) is None

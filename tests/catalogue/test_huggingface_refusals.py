@@ -1,0 +1,210 @@
+"""Is a config that cannot be read refused by name, with the way out, and without an echo?"""
+
+from typing import Any
+
+import pytest
+
+from service.catalogue.huggingface import import_config
+from service.errors import Problem, Refused
+
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2}
+
+
+def _problem(config: dict[str, Any]) -> Problem:
+    with pytest.raises(Refused) as refused:
+        import_config(config)
+    return refused.value.problems[0]
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"hidden_size": 64}, {"model_type": None}, {"model_type": 3}, {"model_type": ["llama"]}]
+)
+def test_missing_type_is_said(config: dict[str, Any]) -> None:
+    problem = _problem(config)
+    assert (problem.field, problem.code) == ("model.hf_config.model_type", "model_type_missing")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "kind"),
+    [
+        ("llava", "vision-language"),
+        ("qwen2_vl", "vision-language"),
+        ("bert", "encoder"),
+        ("roberta", "encoder"),
+        ("t5", "encoder-decoder"),
+        ("whisper", "speech"),
+        ("vit", "vision"),
+        ("mamba2", "state-space"),
+        ("minimax", "linear-attention"),
+    ],
+)
+def test_unsupported_type_is_refused_by_name_and_kind(model_type: str, kind: str) -> None:
+    problem = _problem({"model_type": model_type})
+    assert problem.code == "model_type_unsupported"
+    assert model_type in problem.message
+    assert kind in problem.message
+
+
+@pytest.mark.parametrize(
+    ("model_type", "near"), [("lama", "llama"), ("qwen-3", "qwen3"), ("deepseek_v32", "deepseek_v3")]
+)
+def test_unknown_type_leads_to_the_nearest(model_type: str, near: str) -> None:
+    problem = _problem({"model_type": model_type})
+    assert problem.code == "model_type_unknown"
+    assert near in problem.fix
+
+
+@pytest.mark.parametrize("model_type", ["<script>", "a" * 41, "Llama 3", "\ud800", "llama\n", ""])
+def test_type_that_is_no_plain_name_is_not_repeated(model_type: str) -> None:
+    problem = _problem({"model_type": model_type})
+    assert problem.message == "this type is no type of config known here"
+    assert not model_type or model_type not in problem.fix
+
+
+@pytest.mark.parametrize("outer", ["gemma3", "llama4"])
+def test_text_part_is_used_and_said(outer: str) -> None:
+    inner = {"hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2, "num_key_value_heads": 2}
+    imported = import_config({"model_type": outer, "vision_config": {"hidden_size": 1}, "text_config": inner})
+    assert imported.model.hidden_size == 64
+    assert imported.assumptions[0] == "text_config is used; the model's other parts are left out"
+    alone = import_config({"model_type": f"{outer}_text", **inner})
+    assert imported.model == alone.model
+
+
+def test_head_tied_outside_the_text_part_is_tied() -> None:
+    inner = {"hidden_size": 64, "num_attention_heads": 8, "num_key_value_heads": 2, "num_hidden_layers": 2}
+    outer = {"model_type": "gemma3", "tie_word_embeddings": False, "text_config": inner}
+    assert import_config(outer).model.tie_word_embeddings is False
+
+
+def test_text_part_of_a_text_model_is_used_too() -> None:
+    imported = import_config({"model_type": "llama", "text_config": LLAMA})
+    assert imported.model == import_config(LLAMA).model
+    assert "text_config" in imported.assumptions[0]
+
+
+@pytest.mark.parametrize("inner", [None, [], "llama"])
+def test_text_part_is_needed(inner: object) -> None:
+    problem = _problem({"model_type": "gemma3", "text_config": inner})
+    assert (problem.field, problem.code) == ("model.hf_config.text_config", "required")
+
+
+def test_vision_language_model_leads_to_its_text_part() -> None:
+    problem = _problem({"model_type": "llava", "text_config": LLAMA})
+    assert "text_config alone (llama)" in problem.fix
+
+
+def test_text_part_of_an_unsupported_type_is_refused_where_it_stands() -> None:
+    assert _problem({"model_type": "gemma3", "text_config": {"model_type": "t5"}}).field == (
+        "model.hf_config.text_config.model_type"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("hidden_size", "64", "not_a_whole_number"),
+        ("hidden_size", True, "not_a_whole_number"),
+        ("hidden_size", 64.5, "not_a_whole_number"),
+        ("hidden_size", float("nan"), "not_a_whole_number"),
+        ("hidden_size", float("inf"), "not_a_whole_number"),
+        ("hidden_size", [64], "not_a_whole_number"),
+        ("hidden_size", {}, "not_a_whole_number"),
+        ("hidden_size", None, "not_a_whole_number"),
+        ("hidden_size", -64, "out_of_range"),
+        ("hidden_size", 0, "out_of_range"),
+        ("hidden_size", 10**400, "out_of_range"),
+        ("hidden_size", 1e300, "out_of_range"),
+        ("num_hidden_layers", 10**9, "out_of_range"),
+        ("num_key_value_heads", 0, "out_of_range"),
+        ("vocab_size", 1 << 40, "out_of_range"),
+        ("tie_word_embeddings", 1, "not_true_or_false"),
+        ("tie_word_embeddings", "false", "not_true_or_false"),
+        ("attention_bias", "yes", "not_true_or_false"),
+        ("is_encoder_decoder", True, "unsupported_value"),
+    ],
+)
+def test_wrong_value_is_refused_with_its_key(key: str, value: Any, code: str) -> None:
+    problem = _problem({**LLAMA, key: value})
+    assert problem.field == f"model.hf_config.{key}"
+    assert problem.code == ("required" if value is None else code)
+    assert problem.message.startswith(key)
+    assert len(repr(problem)) < 600
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "code"),
+    [
+        ({"model_type": "gpt2", "n_inner": "wide"}, "n_inner", "not_a_whole_number"),
+        ({"model_type": "gpt2", "add_cross_attention": True}, "add_cross_attention", "unsupported_value"),
+        ({"model_type": "gpt2", "n_embd": 64, "hidden_size": 32}, "n_embd", "contradiction"),
+        ({"model_type": "phi", "qk_layernorm": True}, "qk_layernorm", "unsupported_value"),
+        ({"model_type": "deepseek_v2"}, "num_experts_per_tok", "required"),
+        ({"model_type": "deepseek_v3", "attention_bias": True}, "attention_bias", "unsupported_value"),
+        ({"model_type": "deepseek_v3", "moe_layer_freq": 0}, "moe_layer_freq", "not_a_whole_number"),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": ["0"]}, "mlp_only_layers", "not_a_list"),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": 3}, "mlp_only_layers", "not_a_list"),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": [0] * 5000}, "mlp_only_layers", "not_a_list"),
+        ({"model_type": "gemma2", "layer_types": ["full_attention"]}, "layer_types", "contradiction"),
+        ({"model_type": "gemma2", "layer_types": ["linear_attention"] * 26}, "layer_types", "not_a_list"),
+        ({"model_type": "gemma2", "layer_types": "full_attention"}, "layer_types", "not_a_list"),
+        ({"model_type": "gemma2", "sliding_window": None}, "sliding_window", "required"),
+        (
+            {"model_type": "gemma", "use_bidirectional_attention": True},
+            "use_bidirectional_attention",
+            "unsupported_value",
+        ),
+        ({"model_type": "gemma3_text", "sliding_window_pattern": 0}, "sliding_window_pattern", "not_a_whole_number"),
+        ({"model_type": "llama4_text", "no_rope_layers": [1]}, "no_rope_layers", "contradiction"),
+        ({"model_type": "mpt", "attn_config": {"qk_ln": True}}, "attn_config.qk_ln", "unsupported_value"),
+        ({"model_type": "mpt", "attn_config": {"alibi": False}}, "attn_config.alibi", "unsupported_value"),
+        ({"model_type": "dbrx", "ffn_config": 3}, "ffn_config", "not_an_object"),
+        ({"model_type": "dbrx", "attn_config": {"kv_n_heads": "8"}}, "attn_config.kv_n_heads", "not_a_whole_number"),
+        ({"model_type": "falcon", "num_kv_heads": -1}, "num_kv_heads", "not_a_whole_number"),
+        ({"model_type": "falcon", "multi_query": "no"}, "multi_query", "not_true_or_false"),
+    ],
+)
+def test_wrong_value_of_a_type_is_refused_with_its_key(config: dict[str, Any], key: str, code: str) -> None:
+    problem = _problem(config)
+    assert (problem.field, problem.code) == (f"model.hf_config.{key}", code)
+
+
+def test_width_that_overflows_is_refused() -> None:
+    problem = _problem({"model_type": "gpt2", "n_embd": 1 << 24})
+    assert problem.code == "out_of_range"
+    assert "intermediate_size" in problem.message
+
+
+def test_key_that_is_not_understood_is_reported() -> None:
+    imported = import_config({**LLAMA, "rope_theta": 5e5, "torch_dtype": "bfloat16", "hyper_connections": 4})
+    assert imported.warnings == (
+        "keys of the config that are neither used nor known to change nothing: hyper_connections",
+    )
+
+
+def test_report_is_short_and_repeats_plain_keys_only() -> None:
+    odd = {f"key_{i}": i for i in range(10)}
+    (warning,) = import_config({**LLAMA, "<b>": 1, "k" * 41: 2, **odd}).warnings
+    assert warning.endswith("(no plain name), (no plain name), key_0, key_1, key_2, key_3, key_4, key_5 and 4 more")
+
+
+def test_key_of_another_type_is_reported() -> None:
+    (warning,) = import_config({**LLAMA, "sliding_window": 16}).warnings
+    assert "sliding_window" in warning
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"quantization_config": {"quant_method": "fp8"}}, "recipe.precision"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "language model"),
+    ],
+)
+def test_what_changes_the_model_elsewhere_is_said(keys: dict[str, Any], said: str) -> None:
+    (warning,) = import_config({**LLAMA, **keys}).warnings
+    assert said in warning
+
+
+def test_language_model_classes_are_no_warning() -> None:
+    for name in ("LlamaForCausalLM", "GPT2LMHeadModel", "Gemma3ForConditionalGeneration"):
+        assert import_config({**LLAMA, "architectures": [name], "quantization_config": None}).warnings == ()
