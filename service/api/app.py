@@ -5,7 +5,6 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.staticfiles import StaticFiles
 
 from service import __version__
 from service.api import contract, problems
@@ -48,7 +47,6 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
     for router in ROUTERS:
         app.include_router(router)
-    app.mount("/web", StaticFiles(directory=pages.WEB))
     app.exception_handlers |= problems.HANDLERS
     app.state.contract = contract.contract_bytes(app)
     return app

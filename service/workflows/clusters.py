@@ -11,7 +11,8 @@ from service.errors import Problem, Refused
 from service.estimator.gpu import Gpu
 from service.estimator.noun import STRICT
 from service.estimator.question import Cluster
-from service.workflows.nouns import field_names, not_an_object, read_name, read_noun, spelled
+from service.workflows.findings import not_an_object
+from service.workflows.nouns import field_names, read_name, read_noun, spelled
 from service.workflows.reading import Read, assumed
 
 CLUSTER_FIELDS = field_names(Cluster)

@@ -14,8 +14,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from service.errors import Problem, Refused
 from service.estimator.question import Cluster, Layout, Model, Price, Recipe
 from service.workflows.clusters import Nodes
+from service.workflows.findings import unknown_field
 from service.workflows.flat_values import DecimalMark, Form, read_value
-from service.workflows.nouns import adapter_of, unknown_field
+from service.workflows.nouns import adapter_of
 from service.workflows.prices import CataloguePrice
 
 NOUNS: Sequence[tuple[str, type]] = (

@@ -10,7 +10,8 @@ from service.errors import Refused
 from service.estimator.names import PriceModel
 from service.estimator.noun import STRICT, Name
 from service.estimator.question import Price
-from service.workflows.nouns import field_names, not_an_object, read_noun, spelled
+from service.workflows.findings import not_an_object
+from service.workflows.nouns import field_names, read_noun, spelled
 from service.workflows.reading import Read, assumed
 
 

@@ -11,8 +11,9 @@ from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.question import Cluster, Layout, Model, Price, Question, Recipe, Recompute
 from service.workflows.clusters import Nodes, read_cluster
+from service.workflows.findings import MOST_FINDINGS, not_an_object, unknown_field
 from service.workflows.models import read_model
-from service.workflows.nouns import field_names, not_an_object, read_noun, unknown_field
+from service.workflows.nouns import field_names, read_noun
 from service.workflows.prices import CataloguePrice, read_price
 from service.workflows.reading import Read
 
@@ -59,7 +60,8 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue) -> Asked:
     """
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
-    collected = _Collected([unknown_field("", name, set(PARTS)) for name in body if name not in PARTS])
+    unknown = [name for name in body if name not in PARTS]
+    collected = _Collected([unknown_field("", name, set(PARTS)) for name in unknown[:MOST_FINDINGS]])
     model = collected.read(lambda: read_model(_needed(body, "model"), catalogue))
     recipe = collected.read(lambda: Read(read_noun(Recipe, _or_empty(body.get("recipe")), "recipe")))
     layout = collected.read(lambda: Read(read_noun(Layout, _or_empty(body.get("layout")), "layout")))

@@ -5,8 +5,11 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
+from service.errors import NotFound
+
 WEB = Path(__file__).parents[2] / "web"
-"""Static files, as they are."""
+ASSETS = {"style.css", "docs.js"}
+"""Files in WEB that the pages load."""
 
 POLICY = {"Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'"}
 
@@ -23,6 +26,14 @@ async def front_page() -> Response:
 async def documentation() -> Response:
     """The contract, readable."""
     return FileResponse(WEB / "docs.html", headers=POLICY)
+
+
+@router.get("/web/{name}")
+async def asset(name: str) -> Response:
+    """What the pages load."""
+    if name not in ASSETS:
+        raise NotFound("the pages load no file of this name")
+    return FileResponse(WEB / name)
 
 
 @router.get("/openapi.json")
