@@ -17,10 +17,10 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_any_the_service_listens_on_this_machine_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("HOME", "/somebody")
     settings = read_settings()
     assert (settings.host, settings.port, settings.cors_origins, settings.log_level) == ("127.0.0.1", 8000, (), "info")
-    assert settings.database_url == "sqlite:////home/somebody/.local/share/traincost/traincost.db"
+    assert settings.database_url == "sqlite:////somebody/.local/share/traincost/traincost.db"
 
 
 def test_the_database_stands_in_the_data_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,11 @@ from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from traceback import format_exc
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from service.store import load_catalogue, prepare_database
-from service.store.engine import open_engine, writing
+from service.store.engine import open_engine, reading, writing
+from service.store.tables import SEEDINGS
 from tests.store.small import SMALL
 
 ROUNDS = 50
@@ -50,8 +51,10 @@ def start(url: str) -> str:
     """Start on the database as the service does, and report what it then holds."""
     engine = prepare_database(url, SMALL)
     revision = load_catalogue(engine).revision
+    with reading(engine) as connection:
+        seeded_at = connection.execute(select(SEEDINGS.c.seeded_at)).scalar_one()
     engine.dispose()
-    return revision
+    return f"{revision} seeded at {seeded_at}"
 
 
 def count_up(url: str) -> str:

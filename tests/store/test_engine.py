@@ -1,7 +1,9 @@
 """Which databases are spoken to, and do their transactions lose nothing and wait for nobody?"""
 
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from sqlalchemy import Engine, insert, select, text
@@ -56,6 +58,19 @@ def test_sqlite_keeps_a_write_ahead_log_and_foreign_keys(sqlite_url: str) -> Non
         ]
     engine.dispose()
     assert settings == ["wal", 1, 10_000, 1]
+
+
+def test_a_file_that_is_being_made_is_waited_for(tmp_path: Path) -> None:
+    maker = sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")  # without a write-ahead log yet, so switching to it is refused at once
+    release = Timer(0.3, maker.execute, ["COMMIT"])
+    release.start()
+    engine = open_engine(f"sqlite:///{tmp_path / 'new.db'}")
+    with reading(engine) as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar_one() == "wal"
+    release.join()
+    maker.close()
+    engine.dispose()
 
 
 def test_a_reader_waits_for_no_writer_and_sees_one_state(prepare: Prepare) -> None:
