@@ -169,6 +169,14 @@ def test_wrong_value_of_a_type_is_refused_with_its_key(config: dict[str, Any], k
     assert (problem.field, problem.code) == (f"model.hf_config.{key}", code)
 
 
+def test_every_wrong_key_is_named_once() -> None:
+    config = {"model_type": "falcon", "hidden_size": "64", "bias": "no", "vocab_size": -1, "is_encoder_decoder": True}
+    with pytest.raises(Refused) as refused:
+        import_config(config)
+    keys = [problem.field.removeprefix("model.hf_config.") for problem in refused.value.problems]
+    assert sorted(keys) == ["bias", "hidden_size", "is_encoder_decoder", "vocab_size"]
+
+
 def test_width_that_overflows_is_refused() -> None:
     problem = _problem({"model_type": "gpt2", "n_embd": 1 << 24})
     assert problem.code == "out_of_range"

@@ -108,7 +108,7 @@ class Config:
         _, value = self._value(key)
         if value is None or _is_whole(value, least):
             return None if value is None else int(value)
-        wanted = f"a whole number of {least} to {MOST}"
+        wanted = f"a whole number of {least} to {MOST:,}"
         raise self.problem(key, "not_a_whole_number", f"is not {wanted}", f"give {wanted}")
 
     def flag(self, key: str) -> bool:

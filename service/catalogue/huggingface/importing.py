@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -22,7 +23,7 @@ PATH = "model.hf_config"
 MOST_NAMED = 8
 """Unread keys that a warning names."""
 
-LANGUAGE_MODEL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration|GPT2Model)$")
+LANGUAGE_MODEL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
 """Ends of class names that have a language-model head."""
 
 PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,40}")
@@ -108,12 +109,28 @@ def _text_part(config: Mapping[str, Any], model_type: str) -> tuple[Mapping[str,
 
 
 def _fields(architecture: Architecture, read: Config) -> dict[str, Any]:
+    """Fields of the Model; the keys of single fields are all judged before anything is refused."""
+    fields = dict(architecture.fixed)
+    problems: list[Problem] = []
     for key, allowed in {**ALWAYS_DEMANDED, **architecture.demands}.items():
-        read.demand(key, allowed)
-    fields = {name: read.field(name) for name in architecture.reads} | architecture.fixed
+        with _kept(problems):
+            read.demand(key, allowed)
+    for name in architecture.reads:
+        with _kept(problems):
+            fields[name] = read.field(name)
+    if problems:
+        raise Refused(*dict.fromkeys(problems))
     for build in architecture.builders:
         fields |= build(read)
     return fields
+
+
+@contextmanager
+def _kept(problems: list[Problem]) -> Iterator[None]:
+    try:
+        yield
+    except Refused as refused:
+        problems.extend(refused.problems)
 
 
 def _out_of_bounds(path: str, name: str, wanted: str) -> Problem:
