@@ -11,7 +11,8 @@ from service.estimator.setting import Setting
 def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """Down- and up-projections of queries and keys/values, core attention and output projection of one layer.
 
-    The down-projections and the norms of the latents are held whole by every tensor rank.
+    The down-projections and the norms of the latents are held whole by every tensor rank; attention_bias gives
+    the down-projections a bias.
 
     Args:
         model: the model; its kv_lora_rank and head widths are given
@@ -40,11 +41,12 @@ def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) 
 def _down(name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
     """A down-projection to a latent (and rotary keys) with its norm: keeps the latent before and after the norm."""
     tokens, element, hidden = setting.tokens, setting.element_bytes, model.hidden_size
+    bias = (Weight(1, latent + rotary, role="vector"),) if model.attention_bias else ()
     return Op(
         name=name,
         kind="gemm",
         split=Split.SEQUENCE,
-        weights=(Weight(hidden, latent + rotary), *norm_weights("rmsnorm", latent)),
+        weights=(Weight(hidden, latent + rotary), *bias, *norm_weights("rmsnorm", latent)),
         flop=2 * tokens * hidden * (latent + rotary),
         saved=(Saved(element * tokens * (2 * latent + rotary), Split.SEQUENCE),),
         moved_bytes=element * tokens * (hidden + 3 * latent + rotary),
@@ -83,12 +85,13 @@ def _key_value(model: Model, setting: Setting) -> Ops:
 
 def _output(model: Model, setting: Setting, value_width: int) -> Op:
     hidden, inputs = model.hidden_size, model.num_attention_heads * value_width
+    bias = (Weight(1, hidden, role="vector"),) if model.out_bias else ()
     kept = setting.element_bytes * setting.tokens
     return Op(
         name="attention.out",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(inputs, hidden, Split.TENSOR),),
+        weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
         flop=2 * setting.tokens * inputs * hidden,
         saved=(Saved(kept * inputs, Split.TENSOR),),
         moved_bytes=kept * inputs,
