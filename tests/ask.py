@@ -1,8 +1,6 @@
 """One question to the estimator in one call: what a test changes is written, the rest is a single H100."""
 
-from dataclasses import replace
-
-from service.estimator import Cluster, Estimate, Layout, Model, Price, Question, Recipe, estimate
+from service.estimator import Cluster, Estimate, Layout, Model, Question, Recipe, estimate
 from service.estimator.samples import H100
 
 
@@ -26,11 +24,6 @@ def bytes_of(answer: Estimate, *kinds: str, stage: int = 0) -> float:
     """Bytes of one rank of a stage, those of the kinds together."""
     held = lines(answer, stage)
     return sum(held.get(kind, 0.0) for kind in kinds)
-
-
-def priced(asked: Question, usd_per_gpu_hour: float) -> Question:
-    """The same question with a price."""
-    return replace(asked, price=Price(usd_per_gpu_hour=usd_per_gpu_hour))
 
 
 STATES = ("weights", "weight_copies", "gradients", "master_weights", "optimizer_states")
