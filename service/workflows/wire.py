@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from service.errors import TraincostError
+from service.errors import Problem, Refused
 
 WIRE_NAMES = {"six_n": "6n"}
 """Field names that Python cannot spell."""
@@ -17,8 +17,18 @@ LARGEST_EXACT = 1 << 53
 """Integers up to here are doubles too; beyond, readers of JSON would round them each in their own way."""
 
 
-class NotFinite(TraincostError):
-    """An answer holds NaN or Infinity: a defect of a formula, never something to send."""
+class NotFinite(Refused):
+    """Values inside all bounds lead together to a number that no double holds, which is never sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Problem(
+                field="",
+                code="not_finite",
+                message="these values together lead to a number beyond all bounds, so the answer would mean nothing",
+                fix="give values nearer to those of a real job, above all rates and prices far from zero",
+            )
+        )
 
 
 def to_wire(value: Any) -> Any:
@@ -39,7 +49,7 @@ def to_wire(value: Any) -> Any:
         return value if -LARGEST_EXACT <= value <= LARGEST_EXACT else float(value)
     if isinstance(value, float):
         if not isfinite(value):
-            raise NotFinite("an answer holds a number that is not finite")
+            raise NotFinite
         return value
     if isinstance(value, (tuple, list)):
         return [to_wire(item) for item in value]

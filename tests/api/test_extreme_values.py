@@ -1,0 +1,56 @@
+"""Values at the very ends of their bounds are answered or refused, never a failure."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from service.estimator.question import Cluster, Layout, Model, Price, Recipe
+from service.workflows.nouns import schema_of
+from tests.api.asking import QUESTION, Ask
+
+SMALLEST_DOUBLE = 5e-324
+INLINE = {
+    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+}  # fmt: skip
+PARTS = {Model: "model", Recipe: "recipe", Layout: "layout", Cluster: "cluster", Price: "price"}
+
+
+def ends_of(schema: dict[str, Any]) -> list[Any]:
+    """The smallest and the largest value of a numeric field; nothing for other fields."""
+    found = []
+    for option in schema.get("anyOf", [schema]):
+        low, high = option.get("exclusiveMinimum"), option.get("exclusiveMaximum")
+        found += [option[key] for key in ("minimum", "maximum") if key in option]
+        found += [] if low is None else [low + SMALLEST_DOUBLE]
+        found += [] if high is None else [high * (1 - 1e-15)]
+    return found
+
+
+EXTREMES = [
+    pytest.param(part, field.name, value, id=f"{part}.{field.name}={value:g}")
+    for noun, part in PARTS.items()
+    for field in fields(noun)
+    for value in ends_of(schema_of(noun)["properties"][field.name])
+]
+
+
+@pytest.mark.parametrize(("part", "name", "value"), EXTREMES)
+def test_an_extreme_value_is_answered_or_refused(ask: Ask, part: str, name: str, value: Any) -> None:
+    body = {**QUESTION, "model": INLINE}
+    answer = ask("POST", "/v1/estimates", params={"explain": "true"}, json={**body, part: {**body[part], name: value}})
+    assert answer.status_code in {200, 422}, answer.text[:500]
+    if answer.status_code == 422:
+        assert all(error["code"] not in {"not_a_number", "out_of_range"} for error in answer.json()["errors"])
+
+
+def test_extremes_are_found() -> None:
+    assert len(EXTREMES) > 80
+
+
+def test_values_that_lead_beyond_all_bounds_together_are_refused(ask: Ask) -> None:
+    cluster = {"gpu": "h100-sxm5-80gb", "gpus": 16, "inter_node_bytes_per_s": SMALLEST_DOUBLE}
+    answer = ask("POST", "/v1/estimates", json={**QUESTION, "cluster": cluster})
+    assert answer.status_code == 422
+    assert [error["code"] for error in answer.json()["errors"]] == ["not_finite"]
