@@ -68,6 +68,7 @@ def run(app: ASGIApp, listener: socket.socket, settings: Settings, announce: Cal
         app,
         log_config=None,
         access_log=is_debug,
+        ws="none",
         server_header=False,
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_SECONDS,

@@ -16,8 +16,8 @@ Schema = Mapping[str, Any]
 
 NOUNS = ("model", "gpu", "cluster")
 """Nested facts whose fields keep their names; the fields of any other get its name before theirs."""
-FIRST = ("slug", "name", "vendor", "family")
-"""Columns that tell which row it is, and so come first; those that tell where it comes from come last."""
+FIRST = ("name", "vendor", "family")
+"""Columns that tell a person which row it is, and so come first; those that tell where it comes from come last."""
 ORIGIN = "Provenance"
 
 
