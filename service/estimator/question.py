@@ -180,11 +180,11 @@ class Recipe:
     micro_batch: Sequences = 1
     """Sequences that one replica runs through the model at once, b."""
     global_batch: Sequences | None = None
-    """Sequences in one optimizer step; micro_batch x data where absent."""
+    """Sequences in one optimizer step, B; micro_batch x data where absent."""
     global_batch_tokens: Annotated[int, Interval(ge=1, le=1 << 53)] | None = None
     """Tokens in one optimizer step; may stand instead of global_batch."""
     training_tokens: Annotated[float, Gt(0), Lt(1e18)] | None = None
-    """Tokens of the whole run; without it there are no totals."""
+    """Tokens of the whole run, D; without it there are no totals."""
     precision: PrecisionName = "bf16-mixed"
     """Number formats of weights, compute and master copy."""
     gradient_dtype: GradientDtype | None = None

@@ -69,10 +69,9 @@ class Architecture:
 
 
 DEEPSEEK_V3 = Architecture(
-    reads=(*LATENT, "v_head_dim", *EXPERTS, "first_k_dense_replace", "num_nextn_predict_layers"),
+    reads=(*LATENT, "v_head_dim", *EXPERTS, "attention_bias", "first_k_dense_replace", "num_nextn_predict_layers"),
     keys=ROUTED_KEYS,
     builders=(b.shared_experts, p.sparse_every_nth),
-    demands={"attention_bias": (False,)},
     without_effect=("num_key_value_heads", "head_dim", "qk_head_dim"),
 )
 
@@ -105,10 +104,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         fixed={"normalization": "layernorm_no_bias"},
     ),
     "deepseek_v2": Architecture(
-        reads=(*LATENT, "v_head_dim", *EXPERTS, "first_k_dense_replace"),
+        reads=(*LATENT, "v_head_dim", *EXPERTS, "attention_bias", "first_k_dense_replace"),
         keys=ROUTED_KEYS,
         builders=(b.shared_experts, p.sparse_every_nth),
-        demands={"attention_bias": (False,), "mlp_bias": (False,)},
+        demands={"mlp_bias": (False,)},
         without_effect=DEEPSEEK_V3.without_effect,
     ),
     "deepseek_v3": DEEPSEEK_V3,
