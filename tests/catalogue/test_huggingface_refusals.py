@@ -140,7 +140,6 @@ def test_wrong_value_is_refused_with_its_key(key: str, value: Any, code: str) ->
         ({"model_type": "gpt2", "n_embd": 64, "hidden_size": 32}, "n_embd", "contradiction"),
         ({"model_type": "phi", "qk_layernorm": True}, "qk_layernorm", "unsupported_value"),
         ({"model_type": "deepseek_v2"}, "num_experts_per_tok", "required"),
-        ({"model_type": "deepseek_v3", "attention_bias": True}, "attention_bias", "unsupported_value"),
         ({"model_type": "deepseek_v3", "moe_layer_freq": 0}, "moe_layer_freq", "not_a_whole_number"),
         ({"model_type": "qwen3_moe", "mlp_only_layers": ["0"]}, "mlp_only_layers", "not_a_list"),
         ({"model_type": "qwen3_moe", "mlp_only_layers": 3}, "mlp_only_layers", "not_a_list"),
