@@ -11,7 +11,7 @@ from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
 from service.estimator.question import Question
 from service.workflows.questions import Asked
-from service.workflows.wire import to_bytes
+from service.workflows.wire import to_bytes, to_wire
 
 DIGEST_CHARACTERS = 32
 
@@ -117,8 +117,10 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
 
     Raises:
         Refused: the estimator's rules refuse the question
+        NotFinite: its values lead together beyond all bounds
     """
     found = estimate(asked.question)
+    to_wire([found.step, found.totals])  # what divides by rates may be infinite, which no caller should meet
     versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
     digest = sha256(to_bytes([found.resolved, versions])).hexdigest()[:DIGEST_CHARACTERS]
     return Answer(
