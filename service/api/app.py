@@ -1,5 +1,6 @@
 """The application: which routes stand behind which guards, and what they share."""
 
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -7,8 +8,9 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.api import contract, problems
+from service.api import problems
 from service.api.conditional import Conditional
+from service.api.contract import contract_bytes
 from service.api.envelope import Envelope, LastResort
 from service.api.limits import BodyLimit
 from service.api.routes import catalogue, cells, check, choices, estimates, health, pages
@@ -48,7 +50,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
     for router in ROUTERS:
         app.include_router(router)
     app.exception_handlers |= problems.HANDLERS
-    app.state.contract = contract.contract_bytes(app)
+    app.state.contract = cache(lambda: contract_bytes(app))  # half a second that a start need not wait for
     return app
 
 

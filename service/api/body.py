@@ -62,7 +62,7 @@ async def read_body(request: Request) -> Mapping[str, Any]:
     refuse_media_type(request)
     body = parse(await request.body())
     if not isinstance(body, dict):
-        raise ApiError("not_json", "the body is JSON, but not a JSON object")
+        raise ApiError("not_json", "send a JSON object")
     return body
 
 
@@ -109,7 +109,7 @@ def parse(body: bytes) -> Any:
     except RecursionError:
         raise Refused(Problem(field="", code="too_deep", message=TOO_DEEP.message, fix=TOO_DEEP.fix)) from None
     except ValueError:
-        raise ApiError("not_json", "the body is not a JSON text in UTF-8") from None
+        raise ApiError("not_json", "send a JSON text in UTF-8, without byte order mark") from None
     problems = [
         Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix)
         for path, fault in islice(_faults(value), MOST_ERRORS)

@@ -45,6 +45,9 @@ KINDS: Mapping[str, Kind] = {
 }
 """Every kind by its stable code; `type` of a document is `/docs#` and the code."""
 
+ABOUT_THE_BODY = {"not_json", "body_timeout", "body_too_large", "unsupported_media_type"}
+"""Kinds whose one thing to mend is the body as a whole, whose pointer is empty; their detail is the fix."""
+
 CODE_OF_STATUS = {kind.status: code for code, kind in KINDS.items()}
 
 
@@ -78,6 +81,8 @@ def problem_response(
         the response
     """
     kind = KINDS[code]
+    if code in ABOUT_THE_BODY:
+        errors = [{"pointer": "", "code": code, "message": kind.title, "fix": detail}]
     document = {
         "type": f"/docs#{code}",
         "title": kind.title,

@@ -160,6 +160,7 @@ def test_a_body_that_is_no_object_is_refused(ask: Ask, paths: list[str], body: s
     for path in paths:
         answer = ask("POST", path, content=body, headers={"content-type": "application/json"})
         assert (answer.status_code, answer.json()["code"]) == (400, "not_json")
+        assert [error["pointer"] for error in answer.json()["errors"]] == [""]
         assert CANARY not in answer.text
 
 
@@ -178,6 +179,7 @@ def test_another_media_type_is_refused(ask: Ask, paths: list[str], headers: dict
     for path in paths:
         answer = ask("POST", path, content=json.dumps(QUESTION), headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+        assert all(error["fix"] for error in answer.json()["errors"])
         assert CANARY not in answer.text
 
 

@@ -39,4 +39,4 @@ async def asset(name: str) -> Response:
 @router.get("/openapi.json")
 async def contract(request: Request) -> Response:
     """The contract, the same bytes as openapi/openapi.json."""
-    return Response(request.app.state.contract, media_type="application/json")
+    return Response(request.app.state.contract(), media_type="application/json")
