@@ -16,7 +16,7 @@ def positions(*, extra: int = 0) -> Builder:
     Returns:
         builder of position_embedding_rows
     """
-    return lambda config: {"position_embedding_rows": config.field("max_position_embeddings") + extra}
+    return lambda config: {"position_embedding_rows": config.needed("max_position_embeddings") + extra}
 
 
 def inner_width(key: str) -> Builder:
@@ -134,4 +134,4 @@ def shared_experts(config: Config) -> Fields:
         shared_expert_intermediate_size
     """
     experts = config.whole_or_none("n_shared_experts") or 0
-    return {"shared_expert_intermediate_size": experts * config.field("moe_intermediate_size")}
+    return {"shared_expert_intermediate_size": experts * config.needed("moe_intermediate_size")}

@@ -74,6 +74,24 @@ class Config:
             raise self.problem(key, rule.code_for(value), f"is not {rule.wanted}", f"give {rule.wanted}")
         return value
 
+    def needed(self, field: str) -> Any:
+        """The value of a Model field that others are computed from.
+
+        Args:
+            field: field of Model
+
+        Returns:
+            the value
+
+        Raises:
+            Refused: no such value, or out of bounds
+        """
+        value = self.field(field)
+        if value is not None:
+            return value
+        key = self.dialect.keys.get(field, (field,))[0]
+        raise self.problem(key, "required", "is null, and other widths follow from it", "give a whole number")
+
     def whole(self, key: str, *, least: int = 0) -> int:
         """A whole number.
 

@@ -1,0 +1,41 @@
+"""A config.json holds anything at all under any key: the model is read or refused, never a failure."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.estimator.question import Model
+from service.workflows.models import read_model
+
+CANARY = "c4n4ry"
+
+DEFAULTS: dict[str, dict[str, Any]] = json.loads(
+    files("service.catalogue.huggingface").joinpath("defaults.json").read_text(encoding="utf-8")
+)["defaults"]
+
+HOSTILE = (
+    0, -1, 1, 3, 1.5, -0.0, 1e308, 2**63, 10**30, True, False, None, "", CANARY, [], [1], [[1]], [None], [CANARY],
+    ["full_attention"], {}, {CANARY: 1}, {"type": CANARY},
+)  # fmt: skip
+
+BESIDE = ("layer_types", "text_config", "rope_scaling", "quantization_config", "attn_config", "architectures", CANARY)
+"""Keys that no type has a default for."""
+
+
+@pytest.mark.parametrize("model_type", DEFAULTS)
+def test_any_value_under_any_key_is_read_or_refused(catalogue: Catalogue, model_type: str) -> None:
+    config = {**DEFAULTS[model_type], "model_type": model_type}
+    for key in [*DEFAULTS[model_type], *BESIDE]:
+        for value in HOSTILE:
+            try:
+                assert isinstance(read_model({"hf_config": {**config, key: value}}, catalogue).noun, Model)
+            except Refused as refused:
+                for problem in refused.problems:
+                    assert problem.field.startswith("model.hf_config")
+                    assert problem.message, (key, value)
+                    assert problem.fix, (key, value)
+                    assert CANARY not in problem.field + problem.message + problem.fix, (key, value)
