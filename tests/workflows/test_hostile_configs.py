@@ -17,7 +17,7 @@ DEFAULTS: dict[str, dict[str, Any]] = json.loads(
     files("service.catalogue.huggingface").joinpath("defaults.json").read_text(encoding="utf-8")
 )["defaults"]
 
-HOSTILE = (
+HOSTILE: tuple[Any, ...] = (
     0, -1, 1, 3, 1.5, -0.0, 1e308, 2**63, 10**30, True, False, None, "", CANARY, [], [1], [[1]], [None], [CANARY],
     ["full_attention"], {}, {CANARY: 1}, {"type": CANARY},
 )  # fmt: skip
