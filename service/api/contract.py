@@ -1,6 +1,7 @@
 """What may callers rely on? The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +135,19 @@ def contract(app: FastAPI) -> dict[str, Any]:
     document["security"] = []
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            statuses = (*REFUSALS[method], *(("404",) if "{" in path else ()))
-            operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in statuses}
-            operation.setdefault("description", f"{operation['summary']}.")
-            if "parameters" in operation:
-                operation["parameters"] = _without_guesses(operation["parameters"])
+            _complete(operation, (*REFUSALS[method], *(("404",) if "{" in path else ())))
     return document
+
+
+def _complete(operation: Schema, refusals: Sequence[str]) -> None:
+    """What a route says of itself, without what FastAPI guesses from its function, and with every refusal."""
+    for response in operation["responses"].values():
+        media = response.get("content", {})
+        response["content"] = {name: content for name, content in media.items() if content.get("schema")}
+    operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in refusals}
+    operation.setdefault("description", f"{operation['summary']}.")
+    if "parameters" in operation:
+        operation["parameters"] = _without_guesses(operation["parameters"])
 
 
 def _without_guesses(parameters: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -72,6 +72,28 @@ def flat_operation(answer: str) -> Operation:
     return {"description": description, "parameters": flat_references(), "responses": answered(answer)}
 
 
+def choices_operation() -> Operation:
+    """What the contract adds to the list of enumerations.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    text = {"type": "string"}
+    choice = {
+        "type": "object",
+        "required": ["name", "meaning", "source"],
+        "properties": {
+            "name": text | {"description": "The name, as written in a question."},
+            "meaning": text | {"description": "What it stands for."},
+            "source": text | {"description": "Who says so."},
+        },
+    }
+    schema = {"type": "object", "additionalProperties": {"type": "array", "items": choice}}
+    return {
+        "responses": {"200": {"description": "Choices by field.", "content": {"application/json": {"schema": schema}}}}
+    }
+
+
 def answered(schema: str) -> Operation:
     """The successful response of an operation.
 

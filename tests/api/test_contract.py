@@ -124,6 +124,21 @@ def test_examples_are_answered_as_the_contract_says(ask: Ask, document: dict[str
     assert tried >= 3 * len(PARTS)
 
 
+def test_choices_are_as_the_contract_says(ask: Ask, document: dict[str, Any]) -> None:
+    check(document, document["paths"]["/v1/choices"]["get"]["responses"]["200"], ask("GET", "/v1/choices").json())
+
+
+def test_every_json_answer_has_a_schema(document: dict[str, Any]) -> None:
+    bare = [
+        path
+        for path, _, operation in operations(document)
+        for response in operation["responses"].values()
+        for media, content in response.get("content", {}).items()
+        if media == "application/json" and not content.get("schema")
+    ]
+    assert bare == []
+
+
 def test_problems_are_as_the_contract_says(ask: Ask, document: dict[str, Any]) -> None:
     response = document["components"]["responses"]["Problem"]
     for answer in (ask("GET", "/nothing"), ask("POST", "/v1/memory", json={"x": 1}), ask("PUT", "/v1/memory")):

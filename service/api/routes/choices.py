@@ -3,13 +3,19 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from service.api.operations import choices_operation
 from service.estimator import choices
 from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["choices"])
 
 
-@router.get("/v1/choices", operation_id="listChoices", summary="Every enumeration, with its source")
+@router.get(
+    "/v1/choices",
+    operation_id="listChoices",
+    summary="Every enumeration, with its source",
+    openapi_extra=choices_operation(),
+)
 async def list_choices() -> Response:
     """The names that each field takes."""
     return Response(to_bytes(choices()), media_type="application/json")
