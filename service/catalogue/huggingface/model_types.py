@@ -1,7 +1,6 @@
 """Which types of config cannot be estimated, why, and what comes nearest?"""
 
 import json
-import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -13,9 +12,6 @@ from service.errors import Problem
 
 TEXT_PARTS: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text"}
 """Types that hold a language model among other parts, and the type of that model."""
-
-PLAIN_TYPE = re.compile(r"[a-z0-9_-]{1,40}")
-"""Types that can be repeated in an error."""
 
 
 def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Problem:
@@ -30,8 +26,7 @@ def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Pr
         the problem, with the nearest types that can be estimated
     """
     kind = kind_of(model_type)
-    name = model_type if PLAIN_TYPE.fullmatch(model_type) else "this type"
-    message = f"{name} is {kind}, which cannot be estimated" if kind else f"{name} is no type of config known here"
+    message = f"{model_type} is {kind}, which cannot be estimated" if kind else "this type of config is not known here"
     return Problem(
         field=f"{path}.model_type",
         code="model_type_unsupported" if kind else "model_type_unknown",
