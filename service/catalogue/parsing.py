@@ -7,6 +7,7 @@ from typing import Any
 
 from service.catalogue.bounds import broken_rules
 from service.catalogue.rows import ClusterRow, ExactCounts, GpuRow, ModelRow, PriceRow, PublishedCounts, UnsoundFact
+from service.estimator.efficiency import EFFICIENCIES
 from service.estimator.gpu import Gpu
 from service.estimator.question import Cluster, Model
 
@@ -14,6 +15,11 @@ GIB_BYTES = 2**30
 GB_PER_S_BYTES_PER_S = 1e9
 GBIT_PER_S_BYTES_PER_S = 1e9 / 8
 TFLOP_PER_S_FLOP_PER_S = 1e12
+
+UNMEASURED_ARCHITECTURES = frozenset({
+    "CDNA2", "CDNA3 APU", "NeuronCore", "Pascal", "TPU", "Turing", "Volta", "Xe-HPC (Ponte Vecchio)",
+})  # fmt: skip
+"""Generations that the estimator has no measured efficiencies for; any other name without them is a typing error."""
 
 
 def model_row(row: Mapping[str, Any]) -> ModelRow:
@@ -44,6 +50,7 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
     """An accelerator from a line of `gpus.csv`.
 
     The peak in fp32 is that of TF32 where the tensor cores have it: frameworks run fp32 matrix products there.
+    An architecture that is misspelt would silently lose its measured efficiencies, so it does not load.
 
     Args:
         row: the cells by column; GiB, GB/s, Gbit/s and dense TFLOP/s as data sheets print them
@@ -55,6 +62,8 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
         UnsoundFact: a missing or wrong cell, or no source
     """
     with _named("gpu", row.get("slug")):
+        if row["architecture"] not in EFFICIENCIES.keys() | UNMEASURED_ARCHITECTURES:
+            raise UnsoundFact("its architecture is neither measured (EFFICIENCIES) nor in UNMEASURED_ARCHITECTURES")
         rates = {name: _rate(row, name) for name in ("bf16", "fp16", "fp8", "fp4", "int8")}
         gpu = Gpu(
             slug=row["slug"],

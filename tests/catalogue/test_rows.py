@@ -156,6 +156,13 @@ def test_fp32_products_run_at_tf32_where_there_is_tf32() -> None:
     assert _parse("gpu", tf32_tflop_per_s="156").gpu.fp32_flop_per_s == 156e12
 
 
+@pytest.mark.parametrize("misspelt", ["Hoper", "hopper", "Volta ", ""])
+def test_misspelt_architecture_does_not_pass_for_an_unmeasured_one(misspelt: str) -> None:
+    with pytest.raises(UnsoundFact, match="architecture"):
+        _parse("gpu", architecture=misspelt)
+    assert _parse("gpu", architecture="Hopper").gpu.architecture == "Hopper"
+
+
 def test_cluster_network_is_that_of_one_gpu() -> None:
     assert _parse("cluster").cluster.inter_node_bytes_per_s == 50e9
 
