@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import pairwise
 
 from service.catalogue.names import Entry, Found, NameIndex
 from service.catalogue.prices import PriceQuery, newest_price
@@ -20,7 +21,7 @@ class Catalogue:
     cluster_index: NameIndex[ClusterRow]
     """Clusters by every name."""
     prices: tuple[PriceRow, ...]
-    """Prices, in the order given."""
+    """Prices, in the order of their ids, from wherever they were read."""
     revision: str
     """Digest of all rows: the same facts have the same revision, in any order and process."""
 
@@ -45,7 +46,7 @@ class Catalogue:
             the catalogue
 
         Raises:
-            UnsoundFact: two rows share a name that must be unique, or a row speaks of a GPU that is not there
+            UnsoundFact: two rows share a name or id that must be unique, or a row speaks of a GPU that is not there
         """
         model_index = NameIndex.of("model", (Entry(slug=r.slug, aliases=_model_names(r), row=r) for r in models))
         gpu_index = NameIndex.of(
@@ -55,7 +56,7 @@ class Catalogue:
         cluster_index = NameIndex.of(
             "cluster", (Entry(slug=r.slug, aliases=(r.name, *r.aliases), row=r) for r in clusters)
         )
-        held = tuple(prices)
+        held = _by_id(prices)
         for gpu in (*(row.cluster.gpu for row in cluster_index.rows.values()), *(row.gpu for row in held)):
             if gpu not in gpu_index.rows:
                 raise UnsoundFact(f"a cluster or a price speaks of gpu {gpu}, which the catalogue does not hold")
@@ -140,6 +141,14 @@ class Catalogue:
 
 def _model_names(row: ModelRow) -> tuple[str, ...]:
     return (row.name, *row.aliases, *((row.hugging_face_id,) if row.hugging_face_id else ()))
+
+
+def _by_id(prices: Iterable[PriceRow]) -> tuple[PriceRow, ...]:
+    held = sorted(prices, key=lambda row: row.id)
+    twice = next((row.id for row, following in pairwise(held) if row.id == following.id), None)
+    if twice:
+        raise UnsoundFact(f"two rows are price {twice}")
+    return tuple(held)
 
 
 def _digest(rows: Iterable[object]) -> str:

@@ -1,5 +1,6 @@
 """What is one fact of the catalogue? A model, a GPU, a cluster or a price, each with where it was read and when."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,9 @@ from service.estimator.question import Cluster, Model
 
 Verified = Literal["yes", "partly", "no"]
 PriceStat = Literal["point", "min", "max"]
+
+NOT_IN_IDS = re.compile(r"[^a-z0-9.]+")
+"""Characters that the id of a price does without: it needs no quoting in a URL."""
 
 
 class UnsoundFact(StartupError):
@@ -172,6 +176,12 @@ class PriceRow(Provenance):
     """US dollars for one GPU for one hour."""
     usd_per_instance_hour: float
     """US dollars for the whole machine for one hour."""
+
+    @property
+    def id(self) -> str:
+        """What tells this price from every other, e.g. aws-p5.48xlarge-h100-sxm5-80gb-us-east-1-spot-min-2026."""
+        told = (self.provider, self.instance_type, self.gpu, self.region, self.price_model, self.stat, self.as_of)
+        return NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
 
 
 def _is_date(text: str) -> bool:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -14,6 +15,25 @@ from tests.catalogue.shapes import Row, catalogue, cluster, gpu, model, price
 def test_row_about_an_absent_gpu_does_not_load(row: Row) -> None:
     with pytest.raises(UnsoundFact, match="h200"):
         catalogue(gpu("h100"), row)
+
+
+def test_prices_are_held_by_id_in_whatever_order_they_come() -> None:
+    rows = [price(instance_type=name, usd_per_gpu_hour=usd) for name, usd in [("c", 1.0), ("a", 2.0), ("b", 3.0)]]
+    for order in permutations(rows):
+        held = catalogue(gpu("h100"), *order).prices
+        assert [row.instance_type for row in held] == ["a", "b", "c"]
+
+
+def test_id_of_a_price_tells_it_from_any_other_and_needs_no_quoting() -> None:
+    row = price(provider="Some Cloud", instance_type="8x/H100_SXM5")
+    assert row.id == "some-cloud-8x-h100-sxm5-h100-us-east-1-on-demand-point-2026-01"
+    for other in ({"region": "all"}, {"price_model": "spot"}, {"stat": "max"}, {"as_of": "2026-02"}):
+        assert price(**other).id != price().id
+
+
+def test_price_told_twice_does_not_load() -> None:
+    with pytest.raises(UnsoundFact, match=price().id):
+        catalogue(gpu("h100"), price(), price(usd_per_gpu_hour=3.0))
 
 
 def test_revision_is_of_the_rows_in_any_order() -> None:
@@ -49,6 +69,7 @@ def test_catalogue_can_be_rebuilt_from_its_rows() -> None:
         prices=reversed(shipped.prices),
     )
     assert again.revision == shipped.revision
+    assert again.prices == shipped.prices
     assert len(shipped.revision) == 12
 
 
