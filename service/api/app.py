@@ -1,6 +1,8 @@
 """The application: which routes stand behind which guards, and what they share."""
 
 from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from fastapi import FastAPI
@@ -8,22 +10,19 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.api import problems
+from service.api import problems, routes
 from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
 from service.api.envelope import Envelope, LastResort
 from service.api.limits import BodyLimit
-from service.api.routes import catalogue, cells, check, choices, estimates, health, pages
 from service.catalogue import Catalogue
 from service.settings import Settings
 
-EXPOSED_HEADERS = (
-    "ETag", "RateLimit", "RateLimit-Policy", "Retry-After", "Idempotency-Replayed", "Location", "X-Request-Id",
-    "X-Unit",
-)  # fmt: skip
+EXPOSED_HEADERS = ("ETag", "Retry-After", "X-Request-Id", "X-Unit")
 """Headers that a page of another origin may read."""
 
-ROUTERS = tuple(route.router for route in (estimates, cells, check, choices, catalogue, health, pages))
+ROUTERS = tuple(import_module(f"{routes.__name__}.{found.name}").router for found in iter_modules(routes.__path__))
+"""The router of every module of routes/: a file added there is served."""
 
 
 def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> FastAPI:
@@ -59,8 +58,8 @@ def _guards(settings: Settings) -> list[Middleware]:
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
-        allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
-        allow_headers=["Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
+        allow_methods=["GET", "HEAD", "POST"],
+        allow_headers=["Content-Type", "If-None-Match", "X-Request-Id"],
         expose_headers=EXPOSED_HEADERS,
         max_age=600,
     )

@@ -1,13 +1,11 @@
 """How the lists of the catalogue stand in the contract: a row, a page and a filter for each, from the same columns."""
 
 from collections.abc import Mapping
-from typing import Any
 
+from service.api.json_schema import Schema, json_response, ref
 from service.workflows.catalogue import LISTINGS, Listing
 from service.workflows.columns import Column
 from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
-
-Schema = dict[str, Any]
 
 SINGULAR: Mapping[str, str] = {"models": "Model", "gpus": "Gpu", "clusters": "Cluster", "prices": "Price"}
 """What one row of a list is called in the names of schemas and operations."""
@@ -44,7 +42,7 @@ def list_operation(plural: str) -> Schema:
     """
     return {
         "parameters": [_filters(plural), _limit({"default": DEFAULT_ROWS}), CURSOR],
-        "responses": _json(f"{SINGULAR[plural]}Page"),
+        "responses": json_response(ref(f"{SINGULAR[plural]}Page")),
     }
 
 
@@ -75,7 +73,7 @@ def row_operation(plural: str) -> Schema:
     """
     meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
     name = {"name": "name", "in": "path", "required": True, "description": meaning, "schema": {"type": "string"}}
-    return {"parameters": [name], "responses": _json(f"{SINGULAR[plural]}Row")}
+    return {"parameters": [name], "responses": json_response(ref(f"{SINGULAR[plural]}Row"))}
 
 
 def _row(plural: str, listing: Listing) -> Schema:
@@ -90,7 +88,7 @@ def _row(plural: str, listing: Listing) -> Schema:
 
 
 def _page(name: str) -> Schema:
-    items = {"type": "array", "description": "The rows.", "maxItems": MOST_ROWS, "items": _ref(f"{name}Row")}
+    items = {"type": "array", "description": "The rows.", "maxItems": MOST_ROWS, "items": ref(f"{name}Row")}
     meaning = "Where the next page begins, for `cursor`; null after the last row."
     return {
         "type": "object",
@@ -123,19 +121,10 @@ def _filters(plural: str) -> Schema:
         "description": "Each column is a parameter of its own name; given twice, either value will do.",
         "style": "form",
         "explode": True,
-        "schema": _ref(f"{SINGULAR[plural]}Filter"),
+        "schema": ref(f"{SINGULAR[plural]}Filter"),
     }
 
 
 def _limit(more: Schema) -> Schema:
     schema = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, **more}
     return {"name": "limit", "in": "query", "description": "Rows at most.", "schema": schema}
-
-
-def _json(name: str) -> Schema:
-    content = {"application/json": {"schema": _ref(name)}}
-    return {"200": {"description": "The answer.", "content": content}}
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}

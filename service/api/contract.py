@@ -1,7 +1,6 @@
 """What may callers rely on? The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service.api.catalogue_schemas import catalogue_schemas
-from service.api.parameters import component_parameters
-from service.api.problems import KINDS, MOST_ERRORS
-from service.api.request_schemas import Schema
+from service.api.json_schema import Schema, ref
+from service.api.problems import KINDS, MEDIA_TYPE, MOST_ERRORS
+from service.api.query_parameters import component_parameters
 from service.api.schemas import component_schemas
 from service.errors import StartupError
 
@@ -31,12 +30,15 @@ TAGS = {
     "health": "Is the service alive and ready?",
 }
 
-REFUSALS = {"get": ("422", "default"), "post": ("400", "413", "415", "422", "default")}
-"""Responses of every operation of a method that are problem documents."""
+REFUSALS = ("422", "default")
+"""Responses of every operation that are problem documents."""
+
+REFUSALS_OF_A_BODY = ("400", "413", "415")
+"""Those of an operation that takes a body."""
 
 PROBLEM_RESPONSE = {
     "description": "What is wrong, field by field, and what to do about it.",
-    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    "content": {MEDIA_TYPE: {"schema": ref("Problem")}},
 }
 
 _TEXT: Schema = {"type": "string"}
@@ -133,14 +135,26 @@ def contract(app: FastAPI) -> dict[str, Any]:
         "responses": {"Problem": PROBLEM_RESPONSE},
     }
     document["security"] = []
+    document["paths"] = dict(sorted(document["paths"].items(), key=_place_in_tags))
     for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            _complete(operation, (*REFUSALS[method], *(("404",) if "{" in path else ())))
+        for operation in operations.values():
+            _complete(operation, names_one="{" in path)
     return document
 
 
-def _complete(operation: Schema, refusals: Sequence[str]) -> None:
+def _place_in_tags(path: tuple[str, Schema]) -> int:
+    """Paths stand in the order of their families, whatever the files of their routes are called."""
+    operation: Schema = next(iter(path[1].values()))
+    return list(TAGS).index(operation["tags"][0])
+
+
+def _complete(operation: Schema, *, names_one: bool) -> None:
     """What a route says of itself, without what FastAPI guesses from its function, and with every refusal."""
+    refusals = (
+        *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
+        *REFUSALS,
+        *(("404",) if names_one else ()),
+    )
     for response in operation["responses"].values():
         media = response.get("content", {})
         response["content"] = {name: content for name, content in media.items() if content.get("schema")}

@@ -1,12 +1,10 @@
 """How the estimating routes describe themselves in the contract: bodies, parameters, answers, examples that work."""
 
-from typing import Any
+from service.api.json_schema import Schema, json_content, json_response, parameter_ref, ref
+from service.api.queries import EXPLAIN
+from service.api.query_parameters import flat_references
 
-from service.api.parameters import flat_references
-
-Operation = dict[str, Any]
-
-EXAMPLES: dict[str, Operation] = {
+EXAMPLES: dict[str, Schema] = {
     "one-node": {
         "summary": "Llama 3.1 8B on one DGX H100, the whole run with its cost",
         "value": {
@@ -41,7 +39,7 @@ EXAMPLES: dict[str, Operation] = {
 """Request bodies that every estimating route answers."""
 
 
-def question_operation(answer: str) -> Operation:
+def question_operation(answer: str) -> Schema:
     """What the contract adds to a POST route that takes a question.
 
     Args:
@@ -50,16 +48,29 @@ def question_operation(answer: str) -> Operation:
     Returns:
         parts of an OpenAPI operation
     """
-    schema = {"$ref": "#/components/schemas/QuestionRequest"}
     return {
         "description": "Ask with four nouns; a name stands for a row of the catalogue. Not fitting is an answer too.",
-        "parameters": [{"$ref": "#/components/parameters/explain"}],
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema, "examples": EXAMPLES}}},
-        "responses": answered(answer),
+        "parameters": [parameter_ref(EXPLAIN)],
+        "requestBody": asked_in_body(ref("QuestionRequest"), EXAMPLES),
+        "responses": json_response(ref(answer)),
     }
 
 
-def flat_operation(answer: str) -> Operation:
+def asked_in_body(schema: Schema, examples: dict[str, Schema]) -> Schema:
+    """The request body of an operation.
+
+    Args:
+        schema: what the body holds
+        examples: OpenAPI examples by name
+
+    Returns:
+        the requestBody part of an OpenAPI operation
+    """
+    (media_type, content), *_ = json_content(schema).items()
+    return {"required": True, "content": {media_type: content | {"examples": examples}}}
+
+
+def flat_operation(answer: str) -> Schema:
     """What the contract adds to a GET route that takes a question in its flat form.
 
     Args:
@@ -69,10 +80,10 @@ def flat_operation(answer: str) -> Operation:
         parts of an OpenAPI operation
     """
     description = "The same question in its flat form: each field of the nouns by its own name, and the same answer."
-    return {"description": description, "parameters": flat_references(), "responses": answered(answer)}
+    return {"description": description, "parameters": flat_references(), "responses": json_response(ref(answer))}
 
 
-def choices_operation() -> Operation:
+def choices_operation() -> Schema:
     """What the contract adds to the list of enumerations.
 
     Returns:
@@ -89,19 +100,4 @@ def choices_operation() -> Operation:
         },
     }
     schema = {"type": "object", "additionalProperties": {"type": "array", "items": choice}}
-    return {
-        "responses": {"200": {"description": "Choices by field.", "content": {"application/json": {"schema": schema}}}}
-    }
-
-
-def answered(schema: str) -> Operation:
-    """The successful response of an operation.
-
-    Args:
-        schema: component name of its schema
-
-    Returns:
-        the responses part of an OpenAPI operation
-    """
-    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
-    return {"200": {"description": "The answer.", "content": content}}
+    return {"responses": json_response(schema, "Choices by field.")}

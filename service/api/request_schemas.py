@@ -1,13 +1,17 @@
 """What may a request body look like? The nouns, and the shorter forms in which a body takes them."""
 
-from typing import Any
-
-Schema = dict[str, Any]
+from service.api.json_schema import Schema, ref
+from service.workflows.nouns import LONGEST_NAME
 
 MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
 """Components that spell a model, beside its name."""
 
-NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "description": "A name, alias or Hugging Face id."}
+NAME: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": LONGEST_NAME,
+    "description": "A name, alias or Hugging Face id.",
+}
 
 CONFIG: Schema = {
     "type": "object",
@@ -27,7 +31,7 @@ def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
     Returns:
         schemas by component name
     """
-    limits = _one_of("What the run may take at most; null for no limit.", _ref("Limits"), {"type": "null"})
+    limits = _one_of("What the run may take at most; null for no limit.", ref("Limits"), {"type": "null"})
     return {
         "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
         "CheckRequest": _question("A job that wants to start: a question, and what the run may take.", limits=limits),
@@ -50,11 +54,11 @@ def _question(description: str, **more: Schema) -> Schema:
         "additionalProperties": False,
         "required": ["model", "recipe", "cluster"],
         "properties": {
-            "model": _one_of("What is trained.", NAME, *map(_ref, MODEL_FORMS)),
-            "recipe": _ref("Recipe-Input"),
-            "layout": _one_of("How it is divided; null for the defaults.", _ref("Layout-Input"), {"type": "null"}),
-            "cluster": _one_of("What it runs on.", NAME, _ref("Cluster-Input"), _ref("ChangedCluster")),
-            "price": _one_of("What it costs.", _ref("Price"), _ref("CataloguePrice"), {"type": "null"}),
+            "model": _one_of("What is trained.", NAME, *map(ref, MODEL_FORMS)),
+            "recipe": ref("Recipe-Input"),
+            "layout": _one_of("How it is divided; null for the defaults.", ref("Layout-Input"), {"type": "null"}),
+            "cluster": _one_of("What it runs on.", NAME, ref("Cluster-Input"), ref("ChangedCluster")),
+            "price": _one_of("What it costs.", ref("Price"), ref("CataloguePrice"), {"type": "null"}),
             **more,
         },
     }
@@ -75,7 +79,3 @@ def _changed(description: str, *nouns: Schema) -> Schema:
 
 def _one_of(description: str, *options: Schema) -> Schema:
     return {"description": description, "anyOf": list(options)}
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}

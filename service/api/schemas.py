@@ -7,7 +7,8 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-from service.api.request_schemas import Schema, request_schemas
+from service.api.json_schema import Schema
+from service.api.request_schemas import request_schemas
 from service.estimator.question import Cluster, Layout, Model, Price, Recipe
 from service.workflows import estimates
 from service.workflows.checks import Check, Limits

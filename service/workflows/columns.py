@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from service.catalogue.rows import Provenance
-
-Schema = Mapping[str, Any]
+from service.workflows.expectation import Schema
 
 NOUNS = ("model", "gpu", "cluster")
 """Nested facts whose fields keep their names; the fields of any other get its name before theirs."""

@@ -7,17 +7,19 @@ for a number, no number for a truth.
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from service.errors import Problem, Refused
+from service.estimator.noun import Name
 from service.workflows.findings import MOST_FINDINGS, not_an_object, not_json, problems_of, unknown_field
 
 Noun = TypeVar("Noun")
 
-LONGEST_NAME = 200
+LONGEST_NAME: int = get_args(Name)[1].max_length
+"""Characters of a name, wherever one stands in a question."""
 
 
 def read_noun(kind: type[Noun], value: object, path: str, *, beside: tuple[str, ...] = ()) -> Noun:
@@ -64,7 +66,7 @@ def read_name(value: object, path: str) -> str:
         the name
 
     Raises:
-        Refused: the value is not text of 1 to 200 characters
+        Refused: the value is not text of 1 to LONGEST_NAME characters
     """
     if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME:
         return value

@@ -56,6 +56,12 @@ def test_every_route_is_in_the_contract(document: dict[str, Any]) -> None:
     assert not pages & described
 
 
+def test_families_stand_in_the_order_of_their_tags(document: dict[str, Any]) -> None:
+    tags = [operation["tags"][0] for _, _, operation in operations(document)]
+    assert tags == sorted(tags, key=list(TAGS).index)
+    assert set(tags) == TAGS.keys()
+
+
 def test_every_problem_has_its_place_in_the_documentation(ask: Ask) -> None:
     page = ask("GET", "/docs").text
     for code, kind in KINDS.items():

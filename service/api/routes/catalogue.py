@@ -6,27 +6,26 @@ The catalogue is in memory, so these routes are asynchronous and answer without 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.api.answers import json_answer
 from service.api.catalogue_schemas import SINGULAR, list_operation, row_operation, table_operation
+from service.api.queries import takes_only
 from service.workflows.catalogue import LISTINGS, Listing, list_csv, list_rows, read_row
-from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["catalogue"])
 
-JSON = "application/json"
 CSV = "text/csv; charset=utf-8; header=present"
 
 
 def _add_routes(plural: str, listing: Listing) -> None:
     async def page(request: Request) -> Response:
-        shown = list_rows(listing, request.app.state.catalogue, request.query_params.multi_items())
-        return Response(to_bytes(shown), media_type=JSON)
+        return json_answer(list_rows(listing, request.app.state.catalogue, request.query_params.multi_items()))
 
     async def table(request: Request) -> Response:
         text = list_csv(listing, request.app.state.catalogue, request.query_params.multi_items())
         return Response(text, media_type=CSV)
 
     async def row(request: Request, name: str) -> Response:
-        return Response(to_bytes(read_row(listing, request.app.state.catalogue, name)), media_type=JSON)
+        return json_answer(read_row(listing, request.app.state.catalogue, name))
 
     singular = SINGULAR[plural]
     router.add_api_route(
@@ -46,6 +45,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
     router.add_api_route(
         f"/v1/{plural}/{{name:path}}",
         row,
+        dependencies=[takes_only()],
         operation_id=f"get{singular}",
         summary=f"One of the {plural} of the catalogue",
         openapi_extra=row_operation(plural),

@@ -3,11 +3,12 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from service.api.answers import json_answer
 from service.api.operations import choices_operation
+from service.api.queries import takes_only
 from service.estimator import choices
-from service.workflows.wire import to_bytes
 
-router = APIRouter(tags=["choices"])
+router = APIRouter(tags=["choices"], dependencies=[takes_only()])
 
 
 @router.get(
@@ -18,4 +19,4 @@ router = APIRouter(tags=["choices"])
 )
 async def list_choices() -> Response:
     """The names that each field takes."""
-    return Response(to_bytes(choices()), media_type="application/json")
+    return json_answer(choices())

@@ -11,18 +11,15 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.api.answers import json_answer
 from service.api.body import read_body
 from service.api.operations import flat_operation, question_operation
-from service.api.problems import WrongParameter
-from service.errors import Problem
+from service.api.queries import EXPLAIN, is_explained, takes_only
 from service.workflows import estimates
 from service.workflows.flat import body_of_flat
 from service.workflows.questions import read_question
-from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["estimates"])
-
-TRUTH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +41,36 @@ PARTS = (
 )
 
 
-def _answered(request: Request, body: Mapping[str, Any], part: Part, *, explain: bool) -> Response:
+def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Response:
     catalogue = request.app.state.catalogue
-    answer = estimates.answer(read_question(body, catalogue), catalogue, explain=explain)
-    return Response(to_bytes(part.of(answer)), media_type="application/json")
-
-
-def _split_explain(request: Request) -> tuple[bool, list[tuple[str, str]]]:
-    """Whether explanations are asked for, and the other query parameters."""
-    pairs = request.query_params.multi_items()
-    asked = [value for name, value in pairs if name == "explain"]
-    if len(asked) > 1 or any(value not in TRUTH for value in asked):
-        message = "explain is neither true nor false; it decides whether equations come with the answer"
-        fix = "say explain=true, once, or leave it out"
-        raise WrongParameter(Problem(field="explain", code="not_true_or_false", message=message, fix=fix))
-    return any(TRUTH[value] for value in asked), [pair for pair in pairs if pair[0] != "explain"]
+    answer = estimates.answer(read_question(body, catalogue), catalogue, explain=is_explained(request))
+    return json_answer(part.of(answer))
 
 
 def _add_routes(part: Part) -> None:
     async def ask(request: Request) -> Response:
-        explain, others = _split_explain(request)
-        if others:
-            message = "only explain is a query parameter of a POST; any other would be ignored"
-            fix = "put every other field into the body"
-            raise WrongParameter(Problem(field="", code="unknown_parameter", message=message, fix=fix))
-        return _answered(request, await read_body(request), part, explain=explain)
+        return _answered(request, await read_body(request), part)
 
     async def ask_flat(request: Request) -> Response:
-        explain, pairs = _split_explain(request)
-        return _answered(request, body_of_flat(pairs), part, explain=explain)
+        question = [(name, text) for name, text in request.query_params.multi_items() if name != EXPLAIN]
+        return _answered(request, body_of_flat(question), part)
 
-    post, get = question_operation(part.schema), flat_operation(part.schema)
-    router.post(part.path, operation_id=f"create{part.name}", summary=part.summary, openapi_extra=post)(ask)
-    router.get(part.path, operation_id=f"get{part.name}", summary=part.summary, openapi_extra=get)(ask_flat)
+    router.add_api_route(
+        part.path,
+        ask,
+        methods=["POST"],
+        dependencies=[takes_only(EXPLAIN)],
+        operation_id=f"create{part.name}",
+        summary=part.summary,
+        openapi_extra=question_operation(part.schema),
+    )
+    router.add_api_route(
+        part.path,
+        ask_flat,
+        operation_id=f"get{part.name}",
+        summary=part.summary,
+        openapi_extra=flat_operation(part.schema),
+    )
 
 
 for _part in PARTS:

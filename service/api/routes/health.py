@@ -3,9 +3,10 @@
 from fastapi import APIRouter, Request
 
 from service.api.problems import ApiError
+from service.api.queries import takes_only
 from service.store import is_reachable
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], dependencies=[takes_only()])
 
 
 @router.get("/healthz", operation_id="getHealth", summary="The process is alive")

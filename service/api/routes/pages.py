@@ -5,6 +5,8 @@ from pathlib import Path
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
+from service.api.answers import JSON
+from service.api.queries import takes_only
 from service.errors import NotFound
 
 WEB = Path(__file__).parents[2] / "web"
@@ -13,7 +15,7 @@ ASSETS = {"style.css", "docs.js"}
 
 POLICY = {"Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'"}
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, dependencies=[takes_only()])
 
 
 @router.get("/")
@@ -39,4 +41,4 @@ async def asset(name: str) -> Response:
 @router.get("/openapi.json")
 async def contract(request: Request) -> Response:
     """The contract, the same bytes as openapi/openapi.json."""
-    return Response(request.app.state.contract(), media_type="application/json")
+    return Response(request.app.state.contract(), media_type=JSON)

@@ -1,10 +1,8 @@
 """The query parameters of the contract: the flat form, in which each field of the nouns is one parameter."""
 
-from typing import Any
-
+from service.api.json_schema import Schema, parameter_ref
+from service.api.queries import EXPLAIN
 from service.workflows.flat import FlatField, flat_fields
-
-Schema = dict[str, Any]
 
 TYPES: dict[str, Schema] = {
     "integer": {"type": "integer"},
@@ -13,8 +11,8 @@ TYPES: dict[str, Schema] = {
     "text": {"type": "string"},
 }
 
-EXPLAIN: Schema = {
-    "name": "explain",
+EXPLAINED: Schema = {
+    "name": EXPLAIN,
     "in": "query",
     "description": "Add the equation, the inputs and the source of each headline number.",
     "schema": {"type": "boolean", "default": False},
@@ -27,7 +25,7 @@ def component_parameters() -> dict[str, Schema]:
     Returns:
         OpenAPI parameters by component name
     """
-    return {"explain": EXPLAIN} | {name: _parameter(field) for name, field in flat_fields().items()}
+    return {EXPLAIN: EXPLAINED} | {name: _parameter(field) for name, field in flat_fields().items()}
 
 
 def flat_references() -> list[Schema]:
@@ -36,7 +34,7 @@ def flat_references() -> list[Schema]:
     Returns:
         OpenAPI references
     """
-    return [{"$ref": f"#/components/parameters/{name}"} for name in component_parameters()]
+    return [parameter_ref(name) for name in component_parameters()]
 
 
 def _parameter(field: FlatField) -> Schema:

@@ -1,0 +1,55 @@
+"""Which query parameters does a path take? Those that it names; any other is refused, because it would change nothing.
+
+Paths whose whole query is a question or a filter are judged by the workflow that reads it.
+"""
+
+from typing import Any
+
+from fastapi import Depends, Request
+
+from service.api.problems import WrongParameter
+from service.errors import Problem
+
+EXPLAIN = "explain"
+TRUTH = {"true": True, "false": False}
+
+
+def takes_only(*names: str) -> Any:
+    """The dependency of a route that refuses every query parameter but the named ones.
+
+    Args:
+        names: the parameters that the route reads
+
+    Returns:
+        what stands among the dependencies of the route or of its router
+    """
+    what = f"only {' and '.join(names)}" if names else "no query parameter"
+
+    async def refuse_others(request: Request) -> None:
+        if request.query_params.keys() <= {*names}:
+            return
+        message = f"{request.method} takes {what} here; any other parameter would be ignored, so it is refused"
+        fix = "put every other field into the body" if request.method == "POST" else "leave the other parameters out"
+        raise WrongParameter(Problem(field="", code="unknown_parameter", message=message, fix=fix))
+
+    return Depends(refuse_others)
+
+
+def is_explained(request: Request) -> bool:
+    """Whether the caller asks for explanations.
+
+    Args:
+        request: the request
+
+    Returns:
+        true for explain=true
+
+    Raises:
+        WrongParameter: explain is something else than true or false, or is given twice
+    """
+    asked = request.query_params.getlist(EXPLAIN)
+    if len(asked) > 1 or any(value not in TRUTH for value in asked):
+        message = "explain is neither true nor false; it decides whether equations come with the answer"
+        fix = "say explain=true, once, or leave it out"
+        raise WrongParameter(Problem(field=EXPLAIN, code="not_true_or_false", message=message, fix=fix))
+    return any(TRUTH[value] for value in asked)
