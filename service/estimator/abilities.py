@@ -1,9 +1,13 @@
 """Can the software and the GPU do what the question asks, and does every choice have an effect?"""
 
+from service.estimator.gpu import Gpu
 from service.estimator.job import Job
-from service.estimator.precision import peak_flop_per_s
+from service.estimator.precision import PRECISIONS, Precision, peak_flop_per_s
 from service.estimator.question import Layout
 from service.estimator.rules import Demand
+
+AXES = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
+"""Axes that a stack may lack; `Stack.axes` names those it has."""
 
 _SELECTIVE_NEEDS = {"moe": "experts", "moe_act": "experts", "shared_experts": "shared experts", "mla_up_proj": "MLA"}
 
@@ -14,39 +18,42 @@ def _unusable_modules(job: Job) -> list[str]:
 
 
 def _unknown_axes(job: Job, layout: Layout) -> list[str]:
-    degrees = {
-        "tensor": layout.tensor,
-        "context": layout.context,
-        "pipeline": layout.pipeline,
-        "virtual_pipeline": layout.virtual_pipeline,
-        "expert": layout.expert,
-    }
-    return [axis for axis, degree in degrees.items() if degree > 1 and axis not in job.stack.axes]
+    asked = {axis: getattr(layout, axis) or 1 for axis in AXES}
+    if not job.model.num_experts:
+        del asked["expert_tensor"]
+    return [axis for axis, degree in asked.items() if degree > 1 and axis not in job.stack.axes]
 
 
-def _format_runs(job: Job) -> bool:
-    formats = (job.precision.matrix_format, job.precision.attention_format)
-    return all(peak_flop_per_s(job.gpu, number_format) is not None for number_format in formats)
+def _has_formats(gpu: Gpu, precision: Precision) -> bool:
+    formats = (precision.matrix_format, precision.attention_format)
+    return all(peak_flop_per_s(gpu, number_format) is not None for number_format in formats)
+
+
+def _runnable(job: Job) -> list[str]:
+    """Precision recipes that both the GPU and the stack can run."""
+    return [name for name in job.stack.precisions if _has_formats(job.gpu, PRECISIONS[name])]
+
+
+def _missing_formats(job: Job) -> str:
+    formats = dict.fromkeys((job.precision.matrix_format, job.precision.attention_format))
+    return " and ".join(name for name in formats if peak_flop_per_s(job.gpu, name) is None)
 
 
 def _gradient_format_fits(job: Job) -> bool:
     wanted = job.recipe.gradient_dtype
-    if wanted is None:
-        return True
-    if job.precision.is_mixed and job.stack.mixed_weights == "fp32":
-        return wanted == "fp32"
-    halves = {"fp16": "bf16", "fp32": "none", "bf16": "fp16"}
-    return wanted != halves.get(job.precision.attention_format)
+    casts_weights = job.precision.is_mixed and job.stack.mixed_weights == "fp32"
+    own = "fp32" if casts_weights else job.precision.attention_format
+    return wanted in (None, "fp32", own)
 
 
 DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "gpu_has_the_format",
         "recipe.precision",
-        lambda job, _: _format_runs(job),
+        lambda job, _: _has_formats(job.gpu, job.precision),
         lambda job, _: (
-            f"the GPU has no published rate for {job.precision.matrix_format} matrix products, so no time can be given",
-            "use another precision, or a GPU that has the format",
+            f"the GPU has no published rate for {_missing_formats(job)} arithmetic, so no time can be given",
+            f"use {', '.join(_runnable(job))}, or a GPU that has the format",
         ),
     ),
     Demand(
@@ -84,6 +91,39 @@ DEMANDS: tuple[Demand[Job], ...] = (
             f"{job.recipe.stack} has no ZeRO stage {layout.zero_stage}",
             f"use {', '.join(map(str, sorted(job.stack.zero_stages)))}",
         ),
+    ),
+    Demand(
+        "stack_shards_so_in_a_pipeline",
+        "layout.zero_stage",
+        lambda job, layout: layout.pipeline == 1 or layout.zero_stage in job.stack.pipeline_zero_stages,
+        lambda job, layout: (
+            f"{job.recipe.stack} cannot combine ZeRO stage {layout.zero_stage} with a pipeline",
+            f"use {' or '.join(map(str, job.stack.pipeline_zero_stages))} with it, or pipeline 1",
+        ),
+    ),
+    Demand(
+        "stack_exchanges_context_so",
+        "layout.context_method",
+        lambda job, layout: layout.context == 1 or layout.context_method in job.stack.context_methods,
+        lambda job, layout: (
+            f"{job.recipe.stack} cannot exchange keys and values by {layout.context_method}",
+            f"use {', '.join(job.stack.context_methods)}",
+        ),
+    ),
+    Demand(
+        "stack_splits_norms",
+        "layout.sequence_parallel",
+        lambda job, layout: job.stack.splits_norms or not layout.sequence_parallel,
+        lambda job, _: (
+            f"{job.recipe.stack} keeps norms whole on every tensor rank",
+            "leave sequence_parallel out or set it to false",
+        ),
+    ),
+    Demand(
+        "expert_tensor_needs_experts",
+        "layout.expert_tensor",
+        lambda job, layout: bool(job.model.num_experts) or layout.expert_tensor in (1, layout.tensor),
+        lambda _, __: ("expert_tensor splits experts, and the model has none", "leave expert_tensor out"),
     ),
     Demand(
         "stack_runs_the_schedule",
@@ -146,9 +186,10 @@ DEMANDS: tuple[Demand[Job], ...] = (
         lambda job, _: (
             not (job.recompute.modules and job.recompute.granularity != "selective")
             and not (job.recompute.layers and job.recompute.granularity != "full")
+            and not (job.recompute.method == "block" and job.recompute.granularity != "full")
         ),
         lambda _, __: (
-            "modules belong to selective recompute, and layers to full recompute",
+            "modules belong to selective recompute, method and layers to full recompute",
             "give only what the granularity uses",
         ),
     ),

@@ -10,7 +10,7 @@ from service.estimator.question import Question
 
 Basis = Literal["exact", "analytic", "calibrated", "measured"]
 Verdict = Literal["fits", "at_risk", "out_of_memory"]
-Phase = Literal["forward", "backward", "optimizer"]
+Phase = Literal["backward", "optimizer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ActiveParameters:
     total: int
     """All but the experts a token does not visit (DeepSeek, Qwen, Mixtral)."""
     without_input_embedding: int
-    """The same without token and position embedding, unless tied (gpt-oss)."""
+    """The same without the token embedding (gpt-oss)."""
     non_embedding: int
     """The same without embedding and head (MiniMax, Kaplan)."""
 
@@ -48,7 +48,7 @@ class StageParameters:
     total: int
     """Parameters of the stage, all its ranks together; a tied head on the last stage is a copy of its own."""
     per_rank: int
-    """Parameters of one rank of the stage before any data-parallel sharding."""
+    """Parameters of one rank of the stage before any data-parallel sharding, padding of the vocabulary included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class Conventions:
     full: float
     """The same without the causal mask (Megatron 2021, llm-foundry, torchtitan but for embeddings)."""
     palm: float
-    """6 N + 12 L a d s, every parameter but the position table counted (PaLM appendix B)."""
+    """6 N + 12 L a d s, every active parameter counted (PaLM appendix B)."""
     six_n: float
     """6 N, every active parameter counted, attention left out; `6n` on the wire."""
 
@@ -177,8 +177,8 @@ class Flop:
     """Recompute over model FLOP, causal convention, each product counted once."""
     recompute_full_fraction: float
     """The same with both counted without the causal mask."""
-    recompute_korthikanti_fraction: float
-    """The cost of selective recompute by the formula of arXiv:2205.05198, s / (6 h + s)."""
+    recompute_korthikanti_fraction: float | None
+    """Cost of recomputing core attention by the formula of arXiv:2205.05198, s / (6 h + s); null for other rules."""
     conventions: Conventions
     """FLOP of one trained token by named convention."""
 
@@ -230,7 +230,7 @@ class Totals:
     energy_kwh: Interval
     """Energy of GPUs and their share of the hosts and the building."""
     carbon_kg_co2e: Interval | None
-    """Energy x grid intensity; null where no region is given."""
+    """Energy x grid intensity; null, because no region can be named yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

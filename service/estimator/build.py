@@ -4,7 +4,7 @@ from service.estimator.feed_forward import feed_forward_ops
 from service.estimator.layers.attention import attention_ops
 from service.estimator.layers.embedding import embedding_ops
 from service.estimator.layers.experts import expert_ops
-from service.estimator.layers.head import depth_ops, head_ops
+from service.estimator.layers.head import depth_embedding_ops, depth_ops, head_ops
 from service.estimator.layers.latent_attention import latent_attention_ops
 from service.estimator.ledger import Ledger, Ops
 from service.estimator.names import LayerType, MlpType
@@ -91,11 +91,13 @@ def build_ledger(model: Model, setting: Setting) -> Ledger:
     shapes = [(layer_type(model, i), mlp_type(model, i)) for i in range(model.num_hidden_layers)]
     distinct = list(dict.fromkeys(shapes))
     kinds = tuple(layer_ops(model, attention, mlp, setting) for attention, mlp in distinct)
+    has_depths = model.num_nextn_predict_layers > 0
     return Ledger(
         embedding=embedding_ops(model, setting),
         kinds=kinds,
+        sparse=tuple(mlp == "sparse" for _, mlp in distinct),
         layer_kinds=tuple(distinct.index(shape) for shape in shapes),
         depths=model.num_nextn_predict_layers,
-        depth=depth_ops(model, setting) if model.num_nextn_predict_layers else (),
-        head=head_ops(model, setting),
+        depth=depth_ops(model, setting) if has_depths else (),
+        head=(*head_ops(model, setting), *(depth_embedding_ops(model) if has_depths else ())),
     )

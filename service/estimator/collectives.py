@@ -45,7 +45,7 @@ class Wires:
 
 
 def wires_of(cluster: Cluster, gpu: Gpu) -> Wires:
-    """The rates that collectives reach on a cluster.
+    """The rates that collectives reach on a cluster; a domain larger than the link reaches talks over the host's bus.
 
     Args:
         cluster: the cluster, resolved
@@ -54,12 +54,11 @@ def wires_of(cluster: Cluster, gpu: Gpu) -> Wires:
     Returns:
         the wires of one GPU
     """
+    domain = cluster.scale_up_gpus or 1
+    linked = gpu.scale_up_gpus >= min(domain, cluster.gpus)
+    link = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
     network = cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s
-    return Wires(
-        link_bytes_per_s=gpu.link_bytes_per_s * LINK_FRACTION,
-        network_bytes_per_s=network * NETWORK_FRACTION,
-        domain=cluster.scale_up_gpus or gpu.scale_up_gpus,
-    )
+    return Wires(link_bytes_per_s=link * LINK_FRACTION, network_bytes_per_s=network * NETWORK_FRACTION, domain=domain)
 
 
 def local_ranks(ranks: Amount, stride: Amount, domain: int) -> Amount:

@@ -32,6 +32,10 @@ def _latent_fields_agree(model: Model) -> bool:
     return all(given) if model.kv_lora_rank is not None else not any([*given, model.q_lora_rank])
 
 
+def _has_plain_heads(model: Model) -> bool:
+    return model.qk_norm != "none" or model.key_value_heads != model.num_attention_heads
+
+
 def _sparse_fields_have_experts(model: Model) -> bool:
     sparse_only = (
         model.moe_intermediate_size,
@@ -77,6 +81,15 @@ DEMANDS: tuple[Demand[Model], ...] = (
         lambda _, __: (
             "latent attention needs kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim together",
             "give all four (q_lora_rank is optional), or none",
+        ),
+    ),
+    Demand(
+        "latent_attention_replaces_heads",
+        "model.kv_lora_rank",
+        lambda model, _: model.kv_lora_rank is None or not _has_plain_heads(model),
+        lambda _, __: (
+            "latent attention has head widths and norms of its own, so qk_norm and fewer key-value heads say nothing",
+            "leave qk_norm out, and num_key_value_heads as many as num_attention_heads",
         ),
     ),
     Demand(

@@ -15,19 +15,19 @@ from service.estimator.device import (
 )
 from service.estimator.goodput import goodput_fraction
 from service.estimator.parameters import parameter_counts
-from service.estimator.precision import peak_flop_per_s
+from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.spread import step_interval
 from service.estimator.stage_answers import (
+    LoadedStage,
     slowest_step,
     stage_memory,
     stage_parameters,
     stages_of,
     total_seconds,
 )
-from service.estimator.stages import Stage
 from service.estimator.step_time import StepSeconds
 from service.estimator.throughput import falling, rising, tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.work import flop_of
@@ -65,7 +65,7 @@ def estimate(question: Question) -> Estimate:
     )
 
 
-def _parameters(resolved: Resolved, stages: list[Stage]) -> Parameters:
+def _parameters(resolved: Resolved, stages: list[LoadedStage]) -> Parameters:
     counts = parameter_counts(resolved.job.model, resolved.job.ledger)
     return Parameters(
         total=counts.total,
@@ -83,7 +83,7 @@ def _parameters(resolved: Resolved, stages: list[Stage]) -> Parameters:
     )
 
 
-def _memory(resolved: Resolved, stages: list[Stage]) -> Memory:
+def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     job, layout = resolved.job, resolved.question.layout
     answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
     fullest, _ = max(answers, key=lambda answer: answer[0].allocated_peak_bytes)
@@ -109,11 +109,12 @@ def _memory(resolved: Resolved, stages: list[Stage]) -> Memory:
     )
 
 
-def _flop(resolved: Resolved, stages: list[Stage]) -> Flop:
+def _flop(resolved: Resolved, stages: list[LoadedStage]) -> Flop:
     job = resolved.job
     counts = parameter_counts(job.model, job.ledger)
-    again = sum(float(recomputed_layers(job.recompute, stage.layers)) for stage in stages)
-    layers = sum(float(stage.layers) for stage in stages)
+    chunks = resolved.question.layout.virtual_pipeline
+    again = sum(float(recomputed_layers(job.recompute, one.stage.layers, chunks)) for one in stages)
+    layers = sum(float(one.stage.layers) for one in stages)
     share = again / layers if job.recompute.granularity == "full" else 1.0
     return flop_of(job, counts, _steps(resolved), share)
 
@@ -125,11 +126,11 @@ def _steps(resolved: Resolved) -> int | None:
     return steps_of(recipe.training_tokens, recipe.global_batch or 1, recipe.sequence_length)
 
 
-def _step(resolved: Resolved, stages: list[Stage], flop: Flop) -> Step:
+def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:
     job, recipe, gpus = resolved.job, resolved.question.recipe, resolved.question.cluster.gpus
     parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages)
     seconds = step_interval(job.model, total_seconds(parts))
-    peak = peak_flop_per_s(job.gpu, job.precision.matrix_format) or 1.0
+    peak = highest_peak_flop_per_s(job.gpu, job.precision)
     return Step(
         step_seconds=seconds,
         tokens_per_s_per_gpu=falling(seconds, partial(tokens_per_s_per_gpu, recipe.global_batch_tokens or 1, gpus)),

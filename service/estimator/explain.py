@@ -1,18 +1,35 @@
 """Why is each number of an answer what it is? One explanation a number, computed again from its inputs."""
 
+from collections.abc import Callable
+from typing import Any
+
 from service.estimator.answer import Estimate
+from service.estimator.collectives import transfer_seconds
 from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
 from service.estimator.explain_memory import memory_explanations
-from service.estimator.explanation import Explanation, applied, explained
+from service.estimator.explanation import Explanation, Inputs, applied, explained
 from service.estimator.goodput import goodput_fraction
 from service.estimator.job import Job
+from service.estimator.kernels import kernel_seconds
 from service.estimator.ledger import Ops
+from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.parameters import parameter_counts
 from service.estimator.question import Question
 from service.estimator.resolve import resolve
 from service.estimator.stage_answers import stages_of, total_seconds
+from service.estimator.step_time import loss_seconds, other_seconds
 from service.estimator.throughput import tokens_per_s_per_gpu, utilisation_fraction
-from service.estimator.work import forward_flop, full_flop, palm_flop, run_flop, sequence_flop, step_flop
+from service.estimator.update import optimizer_seconds
+from service.estimator.work import (
+    forward_flop,
+    palm_flop,
+    per_token_flop,
+    recompute_flop,
+    run_flop,
+    sequence_flop,
+    six_n_flop,
+    step_flop,
+)
 
 
 def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, ...]:
@@ -67,37 +84,76 @@ def _parameters(job: Job) -> list[Explanation]:
 
 
 def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
-    recipe = estimate.resolved.recipe
-    batch, tokens = recipe.global_batch or 1, recipe.sequence_length
-    one = sequence_flop(job.ledger, job.recompute)
-    layers = enumerate(job.ledger.layer_groups())
-    parts = {f"layer_kind_{kind}": count * forward_flop(ops) for kind, (count, ops) in layers}
-    parts |= {"head": forward_flop(job.ledger.head), "depths": job.ledger.depths * forward_flop(job.ledger.depth)}
-    unmasked = {"forward_full_flop_of_sequence": one.full, "sequence_length": tokens}
+    flop, recipe, active = estimate.flop, estimate.resolved.recipe, estimate.parameters.active
+    batch, tokens, one = recipe.global_batch or 1, recipe.sequence_length, sequence_flop(job.ledger, job.recompute)
+    forward, every = flop.forward_per_step_flop, flop.conventions
+    masked: Inputs = {"forward_flop_of_sequence": one.causal, "tokens": tokens}
+    unmasked: Inputs = {"forward_flop_of_sequence": one.full, "tokens": tokens}
+    again: Inputs = {"rerun_flop_of_sequence": one.rerun, "global_batch": batch}
     said = [
-        explained("flop.forward_per_step_flop", one.causal * batch, forward_flop, {**parts, "global_batch": batch}),
+        explained("flop.per_token_flop", flop.per_token_flop, per_token_flop, masked),
+        explained("flop.forward_per_step_flop", forward, forward_flop, _forward_parts(job, batch)),
+        explained("flop.backward_per_step_flop", flop.backward_per_step_flop, step_flop, {"forward_flop": forward}),
         applied("flop.per_step_flop", step_flop, forward_flop_of_sequence=one.causal, global_batch=batch),
-        explained("flop.conventions.full", 3 * one.full / tokens, full_flop, {**unmasked}),
+        explained("flop.recompute_per_step_flop", flop.recompute_per_step_flop, recompute_flop, again),
         explained(
-            "flop.conventions.palm",
-            palm_flop(job.model, estimate.parameters.active, tokens),
-            palm_flop,
-            {"parameters": estimate.parameters.active, "tokens": tokens},
+            "flop.hardware_per_step_flop",
+            flop.hardware_per_step_flop,
+            recompute_flop,
+            {"per_step_flop": flop.per_step_flop, "recompute_per_step_flop": flop.recompute_per_step_flop},
         ),
+        explained("flop.conventions.causal", every.causal, per_token_flop, masked),
+        explained("flop.conventions.full", every.full, per_token_flop, unmasked),
+        explained("flop.conventions.palm", every.palm, palm_flop, {"parameters": active, "tokens": tokens}),
+        applied("flop.conventions.six_n", six_n_flop, parameters=active),
     ]
     if estimate.totals is not None:
-        said.append(
-            applied("flop.total_flop", run_flop, one_step_flop=estimate.flop.per_step_flop, steps=estimate.totals.steps)
-        )
+        steps = estimate.totals.steps
+        said.append(applied("flop.total_flop", run_flop, one_step_flop=flop.per_step_flop, steps=steps))
     return said
+
+
+def _forward_parts(job: Job, batch: int) -> Inputs:
+    """Forward FLOP of one sequence by part of the model; they sum to the whole."""
+    layers = {f"layer_kind_{kind}": n * forward_flop(ops) for kind, (n, ops) in enumerate(job.ledger.layer_groups())}
+    return {
+        "embedding": forward_flop(job.ledger.embedding),
+        **layers,
+        "depths": job.ledger.depths * forward_flop(job.ledger.depth),
+        "head": forward_flop(job.ledger.head),
+        "global_batch": batch,
+    }
+
+
+_PARTS: dict[str, Callable[..., Any]] = {
+    "gemm": kernel_seconds,
+    "attention": kernel_seconds,
+    "elementwise": kernel_seconds,
+    "recompute": kernel_seconds,
+    "loss": loss_seconds,
+    "exposed_tensor": transfer_seconds,
+    "exposed_context": transfer_seconds,
+    "exposed_expert": transfer_seconds,
+    "exposed_data": transfer_seconds,
+    "exposed_pipeline": transfer_seconds,
+    "bubble": bubble_micro_batches,
+    "optimizer": optimizer_seconds,
+    "other": other_seconds,
+}
+"""The formula that each part of a step comes from."""
 
 
 def _step(estimate: Estimate) -> list[Explanation]:
     step, recipe, gpus = estimate.step, estimate.resolved.recipe, estimate.resolved.cluster.gpus
     seconds, peak = step.step_seconds.value, step.peak_flop_per_s
-    parts = {part.kind: part.seconds for part in step.parts}
+    parts: Inputs = {part.kind: part.seconds for part in step.parts}
+    counted: Inputs = {"micro_batch": recipe.micro_batch, "global_batch": recipe.global_batch, "gpus": gpus}
+    utilised = (
+        ("step.mfu_fraction.value", estimate.flop.per_step_flop),
+        ("step.hfu_fraction.value", estimate.flop.hardware_per_step_flop),
+    )
     return [
-        explained("step.step_seconds.value", sum(parts.values()), total_seconds, {**parts}),
+        explained("step.step_seconds.value", seconds, total_seconds, parts),
         applied(
             "step.tokens_per_s_per_gpu.value",
             tokens_per_s_per_gpu,
@@ -107,10 +163,11 @@ def _step(estimate: Estimate) -> list[Explanation]:
         ),
         *(
             applied(path, utilisation_fraction, flop=flop, gpus=gpus, peak_flop_per_s=peak, step_seconds=seconds)
-            for path, flop in (
-                ("step.mfu_fraction.value", estimate.flop.per_step_flop),
-                ("step.hfu_fraction.value", estimate.flop.hardware_per_step_flop),
-            )
+            for path, flop in utilised
+        ),
+        *(
+            explained(f"step.parts[{index}].seconds", part.seconds, _PARTS[part.kind], counted)
+            for index, part in enumerate(step.parts)
         ),
     ]
 

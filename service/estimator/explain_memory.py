@@ -6,21 +6,24 @@ from typing import Any
 from service.estimator.answer import Memory
 from service.estimator.degrees import divisors, padded_vocabulary
 from service.estimator.device import allocated_interval, device_interval, oom_probability_fraction, reserved_interval
-from service.estimator.explanation import Explanation, explained
+from service.estimator.explanation import Explanation, Inputs, explained
+from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
-from service.estimator.memory import gathered_bytes, sharded_bytes, stage_bytes, state_number_bytes
+from service.estimator.memory import REDUCTION_BYTES, gathered_bytes, sharded_bytes, stage_bytes
 from service.estimator.numeric import Amount
 from service.estimator.optimizers import moment_bytes
+from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
-from service.estimator.parallelism.pipeline import in_flight, weight_copies
+from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.recompute import kept_bytes, stage_activation_bytes
 from service.estimator.resolve import Resolved
-from service.estimator.stages import RankParameters, Stage, rank_parameters
+from service.estimator.stage_answers import LoadedStage
 
-Inputs = dict[str, float | int | str | None]
+Told = tuple[Callable[..., Any], Inputs]
+"""The formula of a line, and what it read."""
 
 
-def memory_explanations(resolved: Resolved, stages: list[Stage], memory: Memory) -> list[Explanation]:
+def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: Memory) -> list[Explanation]:
     """Explanations of every line of every stage, and of the peaks.
 
     Args:
@@ -32,63 +35,79 @@ def memory_explanations(resolved: Resolved, stages: list[Stage], memory: Memory)
         one explanation a number
     """
     said: list[Explanation] = []
-    for position, stage in enumerate(stages):
+    for position, one in enumerate(stages):
+        held = stage_bytes(resolved.job, resolved.degrees, one.stage, one.load, resolved.question.layout)
         for index, line in enumerate(memory.stages[position].lines):
             if line.kind in _FORMULAS:
-                said.append(_line(resolved, stage, line.kind, f"memory.stages[{position}].lines[{index}].bytes"))
+                formula, inputs = _FORMULAS[line.kind](resolved, one)
+                path = f"memory.stages[{position}].lines[{index}].bytes"
+                said.append(explained(path, float(getattr(held, line.kind)), formula, inputs))
     return [*said, *_peaks(resolved, memory)]
 
 
-def _line(resolved: Resolved, stage: Stage, kind: str, path: str) -> Explanation:
-    """One line: the formula that gives it, and what that formula read."""
-    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
-    held = stage_bytes(job, degrees, stage, layout.schedule or "1f1b", layout.offload)
-    formula, inputs = _FORMULAS[kind](resolved, stage)
-    return explained(path, float(getattr(held, kind)), formula, inputs)
-
-
-def _sharded(bytes_name: str, zero_kind: int) -> Callable[[Resolved, Stage], tuple[Callable[..., Any], Inputs]]:
-    def inputs(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Inputs]:
-        parameters = rank_parameters(resolved.job, resolved.degrees, stage)
-        return sharded_bytes, {
-            **_spread(resolved, parameters.dense, parameters.expert, zero_kind),
-            "bytes_each": getattr(resolved.job.state, bytes_name),
-            "copies": float(weight_copies(resolved.question.layout.schedule or "1f1b", resolved.degrees)),
-        }
-
-    return inputs
-
-
-def _spread(resolved: Resolved, dense: Amount, expert: Amount, zero_kind: int) -> Inputs:
+def _spread(resolved: Resolved, dense: Amount, expert: Amount, bytes_each: float, kind: int) -> Told:
     degrees = resolved.degrees
-    return {
+    return sharded_bytes, {
         "dense": float(dense),
-        "dense_shards": float(shards(degrees, zero_kind)),
+        "dense_shards": float(shards(degrees, kind)),
         "expert": float(expert),
-        "expert_shards": float(expert_shards(degrees, zero_kind)),
+        "expert_shards": float(expert_shards(degrees, kind)),
+        "bytes_each": bytes_each,
     }
 
 
-def _states(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Inputs]:
-    numbers = rank_parameters(resolved.job, resolved.degrees, stage)
-    each = moment_bytes(resolved.job.optimizer, resolved.job.precision)
-    spread = _spread(resolved, numbers.dense_states, numbers.expert_states, OPTIMIZER_STATES)
-    return state_number_bytes, {**spread, "bytes_each": each}
+def _weights(resolved: Resolved, one: LoadedStage) -> Told:
+    held = one.load.held
+    return _spread(resolved, held.dense, held.expert, resolved.job.state.weight_bytes, WEIGHTS)
 
 
-def _scales(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Inputs]:
-    formula, inputs = _states(resolved, stage)
-    return formula, {**inputs, "bytes_each": resolved.job.optimizer.scale_bytes}
+def _copies(resolved: Resolved, one: LoadedStage) -> Told:
+    held = one.load.held
+    return _spread(resolved, held.dense_products, held.expert, resolved.job.state.copy_bytes, WEIGHTS)
 
 
-def _gathered(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Inputs]:
-    parameters: RankParameters = rank_parameters(resolved.job, resolved.degrees, stage)
-    every = float(parameters.dense + parameters.expert)
+def _gradients(resolved: Resolved, one: LoadedStage) -> Told:
+    held = one.load.held
+    return _spread(resolved, held.dense, held.expert, resolved.job.state.gradient_bytes, GRADIENTS)
+
+
+def _master(resolved: Resolved, one: LoadedStage) -> Told:
+    updated = one.load.updated
+    return _spread(resolved, updated.dense, updated.expert, resolved.job.state.master_bytes, OPTIMIZER_STATES)
+
+
+def _step_gradients(resolved: Resolved, one: LoadedStage) -> Told:
+    updated = one.load.updated
+    return _spread(resolved, updated.dense, updated.expert, resolved.job.state.step_bytes, OPTIMIZER_STATES)
+
+
+def _states(resolved: Resolved, one: LoadedStage) -> Told:
+    updated, each = one.load.updated, moment_bytes(resolved.job.optimizer, resolved.job.precision)
+    return _spread(resolved, updated.dense_states, updated.expert_states, each, OPTIMIZER_STATES)
+
+
+def _scales(resolved: Resolved, one: LoadedStage) -> Told:
+    updated, each = one.load.updated, resolved.job.optimizer.scale_bytes
+    return _spread(resolved, updated.dense_states, updated.expert_states, each, OPTIMIZER_STATES)
+
+
+def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
+    load: StageLoad = one.load
     return gathered_bytes, {
-        "parameters": every,
-        "layers": float(stage.layers),
+        "every_weight": float(load.held.dense + load.held.expert),
+        "largest_layer": float(load.largest_layer),
+        "largest_end": float(load.largest_end),
         "weight_bytes": resolved.job.state.gathered_bytes,
+        "reduction_bytes": REDUCTION_BYTES,
         "reshard_after_forward": float(resolved.degrees.reshard_after_forward),
+    }
+
+
+def _buffers(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    return exchanged_bytes, {
+        "key_value_bytes": float(key_value_bytes(resolved.job, resolved.degrees)),
+        "context": float(resolved.degrees.context),
+        "context_method": resolved.question.layout.context_method,
     }
 
 
@@ -105,25 +124,24 @@ def _kept_by_operation(resolved: Resolved) -> Inputs:
     }
 
 
-def _activations(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Inputs]:
-    job, degrees = resolved.job, resolved.degrees
-    kept, again = stage_activation_bytes(job, degrees, stage)
+def _activations(resolved: Resolved, one: LoadedStage) -> Told:
     schedule = resolved.question.layout.schedule or "1f1b"
     return stage_activation_bytes, {
         **_kept_by_operation(resolved),
-        "layers": float(stage.layers),
-        "layer_bytes_each_micro_batch": float(kept),
-        "recomputing_bytes": float(again),
-        "micro_batches_in_flight": float(in_flight(schedule, degrees, stage.index)),
-        "micro_batch": float(degrees.micro_batch),
-        "context": float(degrees.context),
-        "recompute": job.recompute.granularity,
+        "layers": float(one.stage.layers),
+        "bytes_each_micro_batch": float(one.load.kept_bytes),
+        "recomputing_bytes": float(one.load.recomputed_bytes),
+        "micro_batches_in_flight": float(in_flight(schedule, resolved.degrees, one.stage.index)),
+        "micro_batch": float(resolved.degrees.micro_batch),
+        "context": float(resolved.degrees.context),
+        "recompute": resolved.job.recompute.granularity,
     }
 
 
-def _logits(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Inputs]:  # noqa: ARG001 - one shape for all
+def _logits(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
     job, degrees = resolved.job, resolved.degrees
     return logits_bytes, {
+        "losses": 1 + job.ledger.depths,
         "tokens": job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context),
         "padded_vocabulary": float(padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor)),
         "tensor": float(degrees.tensor),
@@ -131,15 +149,16 @@ def _logits(resolved: Resolved, stage: Stage) -> tuple[Callable[..., Any], Input
     }
 
 
-_FORMULAS: dict[str, Callable[[Resolved, Stage], tuple[Callable[..., Any], Inputs]]] = {
-    "weights": _sharded("weight_bytes", WEIGHTS),
-    "weight_copies": _sharded("copy_bytes", WEIGHTS),
-    "gradients": _sharded("gradient_bytes", GRADIENTS),
-    "master_weights": _sharded("master_bytes", OPTIMIZER_STATES),
-    "step_gradients": _sharded("step_bytes", OPTIMIZER_STATES),
+_FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
+    "weights": _weights,
+    "weight_copies": _copies,
+    "gradients": _gradients,
+    "master_weights": _master,
+    "step_gradients": _step_gradients,
     "optimizer_states": _states,
     "optimizer_scales": _scales,
     "gathered_weights": _gathered,
+    "context_buffers": _buffers,
     "activations": _activations,
     "recomputed_activations": _activations,
     "logits": _logits,
@@ -147,27 +166,16 @@ _FORMULAS: dict[str, Callable[[Resolved, Stage], tuple[Callable[..., Any], Input
 
 
 def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
-    fullest = memory.stages[memory.peak_stage]
-    lines: Inputs = {line.kind: line.bytes for line in fullest.lines}
-    allocated = allocated_interval(sum(line.bytes for line in fullest.lines))
-    reserved = reserved_interval(allocated)
-    device = device_interval(reserved, resolved.job.cluster.gpus)
-    usable = resolved.job.gpu.usable_bytes
+    lines: Inputs = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
+    allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
+    exceeding: Inputs = {"device_bytes": device.value, "high_bytes": device.high, "usable_bytes": memory.usable_bytes}
+    communicating: Inputs = {"reserved_bytes": reserved.value, "gpus": resolved.job.cluster.gpus}
+    probability = memory.oom_probability_fraction
     return [
         explained("memory.allocated_peak_bytes.value", allocated.value, allocated_interval, lines),
         explained(
             "memory.reserved_peak_bytes.value", reserved.value, reserved_interval, {"allocated_bytes": allocated.value}
         ),
-        explained(
-            "memory.device_peak_bytes.value",
-            device.value,
-            device_interval,
-            {"reserved_bytes": reserved.value, "gpus": resolved.job.cluster.gpus},
-        ),
-        explained(
-            "memory.oom_probability_fraction",
-            oom_probability_fraction(device, usable),
-            oom_probability_fraction,
-            {"device_bytes": device.value, "device_high_bytes": device.high, "usable_bytes": usable},
-        ),
+        explained("memory.device_peak_bytes.value", device.value, device_interval, communicating),
+        explained("memory.oom_probability_fraction", probability, oom_probability_fraction, exceeding),
     ]

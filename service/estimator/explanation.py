@@ -7,6 +7,9 @@ from typing import Any
 
 from service.estimator.docstring import read_docstring
 
+Inputs = dict[str, float | int | str | None]
+"""What goes into a formula, by name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
@@ -24,15 +27,13 @@ class Explanation:
     """What it is, and for whom."""
     equation: str
     """How it is computed."""
-    inputs: dict[str, float | int | str | None]
+    inputs: Inputs
     """What goes in, by name."""
     source: str
     """Who says so."""
 
 
-def explained(
-    path: str, value: float, formula: Callable[..., Any], inputs: dict[str, float | int | str | None]
-) -> Explanation:
+def explained(path: str, value: float, formula: Callable[..., Any], inputs: Inputs) -> Explanation:
     """The explanation of one number, worded by the docstring of the formula that gave it.
 
     Args:

@@ -47,8 +47,14 @@ class Rates:
 
     flop_per_s: dict[OpKind, float]
     """Arithmetic by kind of kernel."""
+    plain_flop_per_s: float
+    """Matrix products that stay in the attention's format."""
     bytes_per_s: float
     """Memory traffic."""
+
+    def of(self, op: Op) -> float:
+        """Arithmetic rate of an operation [FLOP/s]."""
+        return self.plain_flop_per_s if op.keeps_precision else self.flop_per_s[op.kind]
 
 
 def rates_of(job: Job) -> Rates:
@@ -61,16 +67,18 @@ def rates_of(job: Job) -> Rates:
         the rates
     """
     gpu, precision = job.gpu, job.precision
-    matrix = peak_flop_per_s(gpu, precision.matrix_format) or 1.0
-    attention = peak_flop_per_s(gpu, precision.attention_format) or 1.0
-    share = matrix_fraction(gpu, precision.attention_format) if job.recipe.attention == "eager" else None
-    reached = efficiency_of(gpu).attention_fraction if share is None else share
+    matrix, attention = (
+        peak_flop_per_s(gpu, name) or 0.0 for name in (precision.matrix_format, precision.attention_format)
+    )
+    plain = attention * matrix_fraction(gpu, precision.attention_format)
+    fused = attention * efficiency_of(gpu).attention_fraction
     return Rates(
         flop_per_s={
             "gemm": matrix * matrix_fraction(gpu, precision.matrix_format),
-            "attention": attention * reached,
+            "attention": plain if job.recipe.attention == "eager" else fused,
             "elementwise": attention,
         },
+        plain_flop_per_s=plain,
         bytes_per_s=gpu.memory_bytes_per_s * MEMORY_FRACTION,
     )
 
@@ -103,7 +111,8 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
     """Seconds of one operation on one rank for one micro-batch.
 
     Formula:
-        forward: roofline of its FLOP and bytes; backward: of twice both, and what the kernel repeats by itself
+        forward: roofline of its FLOP, its bytes and a product's weights; backward: of twice all three, and what the
+        kernel repeats by itself
 
     Args:
         op: the operation
@@ -120,7 +129,7 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
 
     >>> from service.estimator.samples import sample_degrees, sample_job
     >>> from service.estimator.ledger import Split
-    >>> op, rates = Op(name="o", kind="gemm", split=Split.WHOLE, flop=10**12), Rates({"gemm": 1e15}, 1e12)
+    >>> op, rates = Op(name="o", kind="gemm", split=Split.WHOLE, flop=10**12), Rates({"gemm": 1e15}, 1e15, 1e12)
     >>> [round(seconds, 6) for seconds in op_seconds(op, sample_job(), sample_degrees(), (1,) * 7, rates)]
     [0.001005, 0.002005]
     """
@@ -128,9 +137,10 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
     divisor = split[op.split]
     flop = op.flop / divisor * scale
     moved = (op.moved_bytes / divisor + op.whole_bytes) * scale
-    for weight in op.weights:
-        moved = moved + weight.parameters / split[weight.split] * job.precision.weight_bytes
-    rate = rates.flop_per_s[op.kind]
+    if op.kind == "gemm":
+        for weight in op.weights:
+            moved = moved + weight.parameters / split[weight.split] * job.precision.weight_bytes
+    rate = rates.of(op)
     forward = kernel_seconds(flop, moved, rate, rates.bytes_per_s)
     repeated = op.kernel_rerun_flop / divisor * scale
     backward = kernel_seconds(2 * flop + repeated, 2 * moved, rate, rates.bytes_per_s)

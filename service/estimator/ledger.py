@@ -13,7 +13,7 @@ from service.estimator.names import RecomputeModule
 
 
 class Split(IntEnum):
-    """Who divides an amount among the ranks of one pipeline stage; an index into `Degrees.divisors`."""
+    """Who divides an amount among the ranks of one pipeline stage; an index into `degrees.divisors`."""
 
     WHOLE = 0
     """Nobody: every rank holds it or does it."""
@@ -85,6 +85,8 @@ class Op:
     """The same, but moved in full by every rank of the split."""
     modules: tuple[RecomputeModule, ...] = ()
     """Selective recompute of any of these runs it again."""
+    keeps_precision: bool = False
+    """Its products stay in the attention's format where the others are in fp8 or fp4."""
 
 
 Ops = tuple[Op, ...]
@@ -98,6 +100,8 @@ class Ledger:
     """Before the first layer."""
     kinds: tuple[Ops, ...]
     """One entry for each distinct kind of layer."""
+    sparse: tuple[bool, ...]
+    """Whether each kind has routed experts."""
     layer_kinds: tuple[int, ...]
     """Kind of each layer, first to last."""
     depths: int = 0

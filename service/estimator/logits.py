@@ -6,10 +6,10 @@ from service.estimator.numeric import Amount
 
 
 def logits_bytes(job: Job, degrees: Degrees) -> Amount:
-    """Bytes that the logits of one micro-batch and their loss hold on one rank of the last stage, at their peak.
+    """Bytes that the logits of one micro-batch and their losses hold on one rank of the last stage, at their peak.
 
     Formula:
-        b s / c  V_padded / t  x  bytes a logit
+        (1 + depths)  b s / c  V_padded / t  x  bytes a logit
 
     Args:
         job: the job; its stack says the bytes a logit
@@ -28,4 +28,5 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
     """
     vocabulary = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
     tokens = job.recipe.sequence_length * degrees.micro_batch / degrees.context
-    return tokens * vocabulary * job.stack.logit_bytes
+    losses = 1 + job.ledger.depths
+    return losses * tokens * vocabulary * job.stack.logit_bytes

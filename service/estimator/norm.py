@@ -43,7 +43,8 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
     """
     numbers = setting.tokens * model.hidden_size
     kept = setting.element_bytes * numbers
-    unfused = () if setting.fused_norm else (Saved(4 * numbers, Split.SEQUENCE),)
+    is_cast = not setting.fused_norm and setting.element_bytes < 4
+    unfused = (Saved(4 * numbers, Split.SEQUENCE),) if is_cast else ()
     passes = 0 if setting.fused_norm else 6
     output = (Saved(kept, Split.SEQUENCE, ("layernorm",)),) if feeds_matrix else ()
     return Op(

@@ -106,16 +106,6 @@ def take(table: tuple[float, ...], index: Amount) -> Amount:
     return entries
 
 
-def power(base: Amount, exponent: float) -> Amount:
-    """base to a fixed exponent.
-
-    >>> power(9, 0.5)
-    3.0
-    """
-    raised: Amount = base**exponent
-    return raised
-
-
 def floor_div(a: Amount, b: Amount) -> Amount:
     """a / b rounded down; exact for integers, and for columns below 2^53.
 

@@ -163,3 +163,27 @@ def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
         "int8": gpu.int8_flop_per_s,
     }
     return peaks[number_format]
+
+
+def highest_peak_flop_per_s(gpu: Gpu, precision: Precision) -> float:
+    """The peak that MFU divides by: the higher of the formats that matrix products and attention run in.
+
+    Formula:
+        max(R_matrix, R_attention)
+
+    Args:
+        gpu: the GPU
+        precision: the precision's row
+
+    Returns:
+        the peak [FLOP/s]
+
+    Source:
+        definition; some GPUs are slower in int8 than in bf16
+
+    >>> from service.estimator.samples import H100
+    >>> highest_peak_flop_per_s(H100, PRECISIONS["fp8-tensorwise"])
+    1978900000000000.0
+    """
+    peaks = [peak_flop_per_s(gpu, name) for name in (precision.matrix_format, precision.attention_format)]
+    return max(peak for peak in peaks if peak is not None)

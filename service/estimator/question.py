@@ -7,7 +7,7 @@ defined once, with its bounds and its meaning. `None` means "derive it"; `resolv
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Interval, Len, Lt
+from annotated_types import Ge, Interval, Len, Lt
 
 from service.estimator.gpu import Gpu
 from service.estimator.names import (
@@ -183,7 +183,7 @@ class Recipe:
     """Sequences in one optimizer step, B; micro_batch x data where absent."""
     global_batch_tokens: Annotated[int, Interval(ge=1, le=1 << 53)] | None = None
     """Tokens in one optimizer step; may stand instead of global_batch."""
-    training_tokens: Annotated[float, Gt(0), Lt(1e18)] | None = None
+    training_tokens: Annotated[float, Ge(1), Lt(1e18)] | None = None
     """Tokens of the whole run, D; without it there are no totals."""
     precision: PrecisionName = "bf16-mixed"
     """Number formats of weights, compute and master copy."""
@@ -200,7 +200,7 @@ class Recipe:
     stack: StackName = "megatron-core"
     """Training software: it decides buffers, defaults and what can be expressed."""
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
-    """Dropout probability of attention and residuals; above 0 the masks are kept."""
+    """Dropout probability of attention and residuals; masks are kept above 0, whatever the probability."""
     vocabulary_multiple: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
     """The vocabulary is padded to a multiple of this x tensor; the stack's own where absent."""
 
@@ -233,8 +233,8 @@ class Layout:
     """ZeRO-3 frees gathered weights after the forward pass; true where absent, false with a pipeline."""
     sequence_parallel: bool | None = None
     """Split the norms' activations along the sequence inside the tensor group; on where tensor > 1 and absent."""
-    context_method: ContextMethod = "ring"
-    """How context ranks exchange keys and values."""
+    context_method: ContextMethod | None = None
+    """How context ranks exchange keys and values; the stack's own where absent."""
     schedule: ScheduleName | None = None
     """Pipeline schedule; 1f1b, or interleaved-1f1b with virtual stages, where absent."""
     stage_layers: Annotated[tuple[Annotated[int, Interval(ge=0, le=2048)], ...], Len(1, 2048)] | None = None
@@ -255,9 +255,9 @@ class Cluster:
     """GPUs in all."""
     gpus_per_node: Annotated[int, Interval(ge=1, le=1024)] = 8
     """GPUs in one node."""
-    scale_up_gpus: Annotated[int, Interval(ge=1, le=4096)] | None = None
+    scale_up_gpus: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
     """GPUs that share the fast link (NVLink domain); the GPU's own where absent."""
-    inter_node_bytes_per_s: Annotated[float, Gt(0), Lt(1e15)] | None = None
+    inter_node_bytes_per_s: Annotated[float, Ge(1e3), Lt(1e15)] | None = None
     """Network rate of one GPU, one direction; the GPU's usual adapter where absent."""
 
 

@@ -5,9 +5,13 @@ from functools import reduce
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
 from service.estimator.ledger import Op, Ops, Saved, Split
-from service.estimator.numeric import Amount, ceil_div, maximum, minimum
+from service.estimator.names import RecomputeModule
+from service.estimator.numeric import Amount, ceil_div, maximum, minimum, where
 from service.estimator.question import Recompute
 from service.estimator.stages import Stage
+
+KEEP_ALL = Recompute(granularity="none")
+"""Nothing is computed again."""
 
 
 def is_dropped(saved: Saved, rule: Recompute) -> bool:
@@ -67,15 +71,16 @@ def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
     return kept
 
 
-def recomputed_layers(rule: Recompute, layers: Amount) -> Amount:
+def recomputed_layers(rule: Recompute, layers: Amount, chunks: Amount) -> Amount:
     """Layers of a stage that run their forward pass again under full recompute.
 
     Formula:
-        block: min(n, layers); uniform: all
+        block: min(n v, layers); uniform: all
 
     Args:
         rule: the recompute rule
         layers: layers of the stage [1]
+        chunks: model chunks of the stage, v [1]
 
     Returns:
         layers [1]
@@ -83,20 +88,49 @@ def recomputed_layers(rule: Recompute, layers: Amount) -> Amount:
     Source:
         Megatron-LM arguments recompute-method, recompute-num-layers
 
-    >>> recomputed_layers(Recompute(granularity="full", method="block", layers=5), 8)
+    >>> recomputed_layers(Recompute(granularity="full", method="block", layers=5), 8, 1)
     5
     """
     if rule.granularity != "full":
         return 0
-    return minimum(rule.layers, layers) if rule.method == "block" and rule.layers is not None else layers
+    return minimum(rule.layers * chunks, layers) if rule.method == "block" and rule.layers is not None else layers
+
+
+def repeated_forwards(
+    rule: Recompute, layers: Amount, chunks: Amount, modules: tuple[RecomputeModule, ...] = ()
+) -> Amount:
+    """How often recompute repeats the forward pass of some modules, and so what they send.
+
+    Formula:
+        full: recomputed layers / layers; selective: 1 where one of the modules is selected
+
+    Args:
+        rule: the recompute rule
+        layers: layers of the stage [1]
+        chunks: model chunks of the stage [1]
+        modules: the modules; none of them is ever selected where empty
+
+    Returns:
+        forward passes beside the first, averaged over the layers [1]
+
+    Source:
+        Megatron-LM tensor_parallel/random.py checkpoint (runs the forward function again, collectives included)
+
+    >>> repeated_forwards(Recompute(granularity="full"), 8, 1), repeated_forwards(Recompute(granularity="none"), 8, 1)
+    (1.0, 0.0)
+    """
+    if rule.granularity == "selective":
+        return 1.0 if any(module in rule.modules for module in modules) else 0.0
+    return recomputed_layers(rule, layers, chunks) / maximum(layers, 1)
 
 
 def stage_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amount, Amount]:
     """Activations that one rank keeps of one micro-batch, and those of the layers being computed again.
 
     Formula:
-        none, selective: sum of what each layer keeps; nothing computed again at once
-        full: one residual stream for each group of layers; one group's activations live while it is run again
+        none: sum of what each layer keeps
+        selective: the same without what is dropped; once, the dropped tensors of the layer that loses most
+        full: one residual stream for each group of layers; once, a group's activations beside the stream it starts from
 
     Args:
         job: the job
@@ -117,17 +151,29 @@ def stage_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Am
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
+    whole = [kept_bytes(ops, KEEP_ALL, split) for ops in job.ledger.kinds]
+    if job.recompute.granularity == "full":
+        kept, live = _full_recompute_bytes(job, degrees, stage, whole)
+        return kept * scale, live * scale
     layer_bytes = [kept_bytes(ops, job.recompute, split) for ops in job.ledger.kinds]
+    dropped = reduce(maximum, [before - after for before, after in zip(whole, layer_bytes, strict=True)])
+    return _weighted(stage, layer_bytes) * scale, dropped * scale
+
+
+def _weighted(stage: Stage, layer_bytes: list[Amount]) -> Amount:
     total: Amount = 0.0
     for count, one in zip(stage.kind_counts, layer_bytes, strict=True):
         total = total + count * one
-    if job.recompute.granularity != "full":
-        return total * scale, 0.0
+    return total
+
+
+def _full_recompute_bytes(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount]) -> tuple[Amount, Amount]:
+    """Kept and live bytes of one sequence under full recompute; `whole` is what each kind of layer would keep."""
     layers = stage.layers
-    again = recomputed_layers(job.recompute, layers)
+    again = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline)
     group = 1 if job.recompute.method == "block" else job.recompute.layers or 1
-    stream = job.recipe.sequence_length * job.model.hidden_size * job.precision.element_bytes / split[Split.SEQUENCE]
-    largest = reduce(maximum, layer_bytes)
-    mean = total / maximum(layers, 1)
-    kept = ceil_div(again, group) * stream + (layers - again) * mean
-    return kept * scale, minimum(group, layers) * largest * scale
+    sequence = divisors(degrees, job.model, job.vocabulary_multiple)[Split.SEQUENCE]
+    stream = job.recipe.sequence_length * job.model.hidden_size * job.precision.element_bytes / sequence
+    mean = _weighted(stage, whole) / maximum(layers, 1)
+    live = minimum(group, layers) * reduce(maximum, whole) - stream
+    return ceil_div(again, group) * stream + (layers - again) * mean, where(layers > 0, live, 0.0)

@@ -11,9 +11,12 @@ from service.estimator.job import Job, job_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.precision import PRECISIONS
 from service.estimator.question import Cluster, Layout, Model, Question, Recipe
-from service.estimator.rules import Rule, broken, unmet
+from service.estimator.rules import Rule, broken, divisors_of, unmet
 from service.estimator.stacks import STACKS
 from service.estimator.state import default_gradient_dtype
+
+LARGEST_NODE = 16
+"""GPUs in the largest single node sold; a larger fast-link domain spans a rack. Source: NVIDIA HGX-2, 16 V100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +69,7 @@ def rules_of(layout: Layout) -> tuple[Rule, ...]:
     return (
         *data.RULES,
         *tensor.RULES,
-        *context.RULES,
-        *(context.HEAD_RULES if layout.context_method == "ulysses" else ()),
+        *(context.HEAD_RULES if layout.context_method == "ulysses" else context.BLOCK_RULES),
         *pipeline.RULES,
         *(pipeline.EVEN_RULES if layout.stage_layers is None else ()),
         *(pipeline.DUALPIPE_RULES if layout.schedule == "dualpipe" and layout.pipeline > 1 else ()),
@@ -75,17 +77,14 @@ def rules_of(layout: Layout) -> tuple[Rule, ...]:
     )
 
 
-LARGEST_NODE = 16
-"""GPUs in the largest single node sold; a larger fast-link domain spans a rack. Source: NVIDIA HGX-2, 16 V100."""
-
-
 def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
+    """A node is always one domain: by the GPU's own link, or over the host's bus where that reaches fewer GPUs."""
     node = min(cluster.gpus_per_node, cluster.gpus)
-    domain = gpu.scale_up_gpus if gpu.scale_up_gpus > LARGEST_NODE else min(gpu.scale_up_gpus, node)
+    rack = gpu.scale_up_gpus if gpu.scale_up_gpus > LARGEST_NODE else node
     return replace(
         cluster,
         gpus_per_node=node,
-        scale_up_gpus=cluster.scale_up_gpus or min(domain, cluster.gpus),
+        scale_up_gpus=cluster.scale_up_gpus or min(rack, cluster.gpus),
         inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
     )
 
@@ -118,7 +117,8 @@ def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
     reshard = layout.reshard_after_forward
     if reshard is None:
         reshard = zero_stage == 3 and layout.pipeline == 1
-    parallel = layout.tensor > 1 if layout.sequence_parallel is None else layout.sequence_parallel
+    splits_norms = layout.tensor > 1 and stack.splits_norms
+    parallel = splits_norms if layout.sequence_parallel is None else layout.sequence_parallel
     return replace(
         layout,
         data=replicas,
@@ -127,6 +127,7 @@ def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
         shard_group=layout.shard_group or replicas * layout.context,
         reshard_after_forward=reshard,
         sequence_parallel=parallel,
+        context_method=layout.context_method or stack.context_methods[0],
         schedule=layout.schedule or ("interleaved-1f1b" if layout.virtual_pipeline > 1 else "1f1b"),
     )
 
@@ -138,5 +139,5 @@ def _indivisible(layout: Layout, gpus: int) -> Problem:
         code="replica_divides_cluster",
         message=f"one replica takes tensor {layout.tensor} x context {layout.context} x pipeline {layout.pipeline} = "
         f"{replica} GPUs, which does not divide {gpus}",
-        fix="choose degrees whose product divides the number of GPUs",
+        fix=f"make their product {divisors_of(gpus)}",
     )

@@ -5,7 +5,9 @@ from dataclasses import fields
 from service.estimator.degrees import Degrees
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job, job_of
+from service.estimator.load import StageLoad, stage_load
 from service.estimator.question import Cluster, Layout, Model, Question, Recipe
+from service.estimator.stages import stage_at
 
 H100 = Gpu(
     slug="h100-sxm5-80gb",
@@ -68,3 +70,13 @@ def sample_job() -> Job:
             gpu=H100,
         )
     )
+
+
+def sample_load() -> StageLoad:
+    """The load of the sample job on its one GPU.
+
+    Returns:
+        the load
+    """
+    job, degrees = sample_job(), sample_degrees()
+    return stage_load(job, degrees, stage_at(job, degrees, 0, None, 1))

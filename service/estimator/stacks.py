@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from service.estimator.names import GradientDtype, PrecisionName, ScheduleName, StackName, ZeroStage
+from service.estimator.names import ContextMethod, GradientDtype, PrecisionName, ScheduleName, StackName, ZeroStage
 
 WeightHome = Literal["compute", "fp32"]
 
@@ -40,6 +40,12 @@ class Stack:
     """Pipeline schedules it can run; the first is the default."""
     precisions: tuple[PrecisionName, ...]
     """Precision recipes it can run."""
+    context_methods: tuple[ContextMethod, ...]
+    """How its context ranks may exchange keys and values; the first is the default."""
+    pipeline_zero_stages: tuple[ZeroStage, ...]
+    """What the data group can shard beside a pipeline."""
+    splits_norms: bool
+    """Tensor ranks split norms along the sequence (sequence parallelism)."""
     tensor_overlap_fraction: float
     """Share of tensor-parallel communication that hides under compute."""
     source: str
@@ -67,6 +73,9 @@ STACKS: dict[StackName, Stack] = {
         axes=_EVERY_AXIS,
         schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
         precisions=_PLAIN + _MIXED + _FP8,
+        context_methods=("ring", "all-gather", "ulysses"),
+        pipeline_zero_stages=(0, 1, 2, 3),
+        splits_norms=True,
         tensor_overlap_fraction=0.4,
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
         "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
@@ -87,6 +96,9 @@ STACKS: dict[StackName, Stack] = {
         axes=_EVERY_AXIS,
         schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
         precisions=("fp32", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise", "mxfp8"),
+        context_methods=("ring", "all-gather"),
+        pipeline_zero_stages=(0, 3),
+        splits_norms=True,
         tensor_overlap_fraction=0.0,
         source="pytorch/torchtitan@b5bcd76 models/common, distributed; FSDP2 MixedPrecisionPolicy (fp32 shards, bf16 "
         "gathered); loss: float logits, log-softmax and gradient in fp32",
@@ -102,10 +114,13 @@ STACKS: dict[StackName, Stack] = {
         fused_activation=False,
         repeats_key_values=False,
         vocabulary_multiple=1,
-        zero_stages=(3, 0, 2),
+        zero_stages=(3, 0),
         axes=(),
         schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED, "fp8-tensorwise"),
+        context_methods=("ring",),
+        pipeline_zero_stages=(0,),
+        splits_norms=False,
         tensor_overlap_fraction=0.0,
         source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f",
     ),
@@ -124,6 +139,9 @@ STACKS: dict[StackName, Stack] = {
         axes=("tensor", "pipeline", "context", "expert"),
         schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED),
+        context_methods=("ulysses",),
+        pipeline_zero_stages=(0, 1),
+        splits_norms=False,
         tensor_overlap_fraction=0.0,
         source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
         "runtime/zero/stage3.py estimators (18 bytes a parameter)",
@@ -143,6 +161,9 @@ STACKS: dict[StackName, Stack] = {
         axes=("tensor", "context", "pipeline", "expert"),
         schedules=("1f1b", "gpipe"),
         precisions=("fp32", "fp16", "bf16", "bf16-mixed"),
+        context_methods=("ring",),
+        pipeline_zero_stages=(0, 1),
+        splits_norms=True,
         tensor_overlap_fraction=0.0,
         source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 "
         "logits and their gradient",
@@ -158,10 +179,13 @@ STACKS: dict[StackName, Stack] = {
         fused_activation=False,
         repeats_key_values=True,
         vocabulary_multiple=1,
-        zero_stages=(0, 1, 2, 3),
+        zero_stages=(0, 3),
         axes=("tensor", "context"),
         schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED),
+        context_methods=("ring", "all-gather"),
+        pipeline_zero_stages=(0,),
+        splits_norms=False,
         tensor_overlap_fraction=0.0,
         source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient",
     ),

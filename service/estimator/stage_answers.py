@@ -1,24 +1,36 @@
 """What does every stage hold and take? The answer's stages, and the slowest of them."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 from service.estimator.answer import MemoryLine, Phase, StageMemory, StageParameters
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
+from service.estimator.load import StageLoad, mirrored, stage_load
 from service.estimator.memory import StageBytes, stage_bytes
+from service.estimator.numeric import Amount, where
 from service.estimator.question import Layout
-from service.estimator.stages import Stage, rank_parameters, stage_at, stage_total
+from service.estimator.stages import Stage, stage_at, stage_total
 from service.estimator.step_time import StepSeconds, step_seconds
 
-BACKWARD_ONLY = ("gathered_weights", "activations", "recomputed_activations", "logits")
+BACKWARD_ONLY = ("gathered_weights", "context_buffers", "activations", "recomputed_activations", "logits")
 """Kinds that are gone by the optimizer step."""
 
 NOT_ON_DEVICE = ("in_flight", "host")
 """Fields of StageBytes that are no bytes on the device."""
 
 
-def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[Stage]:
-    """Every stage of one layout.
+@dataclass(slots=True)
+class LoadedStage:
+    """One stage of a single layout and what a rank of it carries."""
+
+    stage: Stage
+    load: StageLoad
+    shape: tuple[Amount, ...]
+    """What tells its load and its step from another stage's."""
+
+
+def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
+    """Every stage of one layout with its load; equal stages share theirs.
 
     Args:
         job: the job
@@ -28,23 +40,34 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[Stage]:
     Returns:
         the stages, first to last
     """
-    chunks = layout.virtual_pipeline
-    return [stage_at(job, degrees, index, layout.stage_layers, chunks) for index in range(layout.pipeline)]
+    loads: dict[tuple[Amount, ...], StageLoad] = {}
+    loaded = []
+    for index in range(layout.pipeline):
+        stage = stage_at(job, degrees, index, layout.stage_layers, layout.virtual_pipeline)
+        shape = (*stage.kind_counts, where(stage.is_first, 1, 0), where(stage.is_last, 1, 0))
+        if shape not in loads:
+            loads[shape] = stage_load(job, degrees, stage)
+        loaded.append(LoadedStage(stage, loads[shape], shape))
+    if layout.schedule == "dualpipe" and layout.pipeline > 1:
+        pairs = zip(loaded, reversed([one.load for one in loaded]), strict=True)
+        return [LoadedStage(one.stage, mirrored(one.load, other), one.shape) for one, other in pairs]
+    return loaded
 
 
-def stage_memory(job: Job, degrees: Degrees, layout: Layout, stage: Stage) -> tuple[StageMemory, float]:
+def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float]:
     """The memory of one rank of one stage as the answer tells it.
 
     Args:
         job: the job
         degrees: the layout's degrees, plain numbers
         layout: the layout
-        stage: the stage
+        loaded: the stage
 
     Returns:
         its lines at its peak, and the bytes it keeps on the host [byte]
     """
-    held = stage_bytes(job, degrees, stage, layout.schedule or "1f1b", layout.offload)
+    stage = loaded.stage
+    held = stage_bytes(job, degrees, stage, loaded.load, layout)
     in_backward = held.backward_peak >= held.optimizer_peak
     phase: Phase = "backward" if in_backward else "optimizer"
     lines = tuple(_lines(held, in_backward=bool(in_backward)))
@@ -76,7 +99,7 @@ def _lines(held: StageBytes, *, in_backward: bool) -> list[MemoryLine]:
     return [MemoryLine(kind=name, bytes=count) for name, count in live.items() if count]
 
 
-def stage_parameters(job: Job, degrees: Degrees, stages: list[Stage]) -> tuple[StageParameters, ...]:
+def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
     """Parameters of each stage: of the whole stage, and of one rank before data-parallel sharding.
 
     Args:
@@ -87,21 +110,18 @@ def stage_parameters(job: Job, degrees: Degrees, stages: list[Stage]) -> tuple[S
     Returns:
         the counts [1]
     """
-    answers = []
-    for stage in stages:
-        held = rank_parameters(job, degrees, stage)
-        answers.append(
-            StageParameters(
-                stage=int(float(stage.index)),
-                total=stage_total(job, degrees, stage),
-                per_rank=round(float(held.dense + held.expert)),
-            )
+    return tuple(
+        StageParameters(
+            stage=int(float(one.stage.index)),
+            total=stage_total(job, degrees, one.stage),
+            per_rank=round(float(one.load.held.dense + one.load.held.expert)),
         )
-    return tuple(answers)
+        for one in stages
+    )
 
 
-def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[Stage]) -> StepSeconds:
-    """The step as the slowest stage lives it; first, second and last stage bound the others.
+def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage]) -> StepSeconds:
+    """The step as the slowest stage lives it; each distinct stage is tried once.
 
     Args:
         job: the job
@@ -112,8 +132,8 @@ def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[Stage]
     Returns:
         the seconds by kind [s]
     """
-    candidates = stages if layout.stage_layers is not None else [*stages[:-1][:2], stages[-1]]
-    steps = [step_seconds(job, degrees, stage, layout) for stage in candidates]
+    distinct = {one.shape: one for one in stages}.values()
+    steps = [step_seconds(job, degrees, one.stage, one.load, layout) for one in distinct]
     return max(steps, key=total_seconds)
 
 

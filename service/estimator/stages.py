@@ -1,6 +1,6 @@
 """What does one rank of one pipeline stage hold: which layers, how many parameters?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
@@ -45,6 +45,18 @@ class RankParameters:
     """Numbers of optimizer state outside the routed experts."""
     expert_states: Amount
     """Numbers of optimizer state of its routed experts."""
+    dense_products: Amount
+    """Those of `dense` that are matrices of layers, which low-precision recipes keep copies of."""
+
+    def plus(self, other: "RankParameters") -> "RankParameters":
+        """These and another's."""
+        return RankParameters(
+            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        )
+
+    def over(self, ranks: float) -> "RankParameters":
+        """These, shared by some ranks."""
+        return RankParameters(**{field.name: getattr(self, field.name) / ranks for field in fields(self)})
 
 
 def _prefix(job: Job, kind: int) -> tuple[int, ...]:
@@ -126,7 +138,7 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
         Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
-    sums = RankParameters(dense=0, expert=0, dense_states=0, expert_states=0)
+    sums = RankParameters(dense=0, expert=0, dense_states=0, expert_states=0, dense_products=0)
     for times, ops in _stage_ops(job, stage):
         for op in ops:
             for weight in op.weights:
@@ -138,6 +150,8 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
                 else:
                     sums.dense = sums.dense + parameters
                     sums.dense_states = sums.dense_states + states
+                    if weight.role == "matrix":
+                        sums.dense_products = sums.dense_products + parameters
     return sums
 
 

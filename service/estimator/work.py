@@ -72,8 +72,6 @@ def full_flop(ops: Ops) -> int:
 def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
     """Forward FLOP of one sequence through the whole model, and what recompute repeats of it.
 
-    Under block recompute only the block's layers repeat; the share is that of one stage's layers.
-
     Args:
         ledger: the ledger
         rule: the recompute rule
@@ -116,6 +114,49 @@ def palm_flop(model: Model, parameters: int, tokens: int) -> float:
     if model.kv_lora_rank is not None:
         width = ((model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0) + (model.v_head_dim or 0)) / 2
     return 6.0 * parameters + 12.0 * model.num_hidden_layers * model.num_attention_heads * width * tokens
+
+
+def per_token_flop(forward_flop_of_sequence: int, tokens: int) -> float:
+    """Training FLOP of one token, forward and backward.
+
+    Formula:
+        3 F / s
+
+    Args:
+        forward_flop_of_sequence: forward FLOP of one sequence, F [FLOP]
+        tokens: sequence length, s [token]
+
+    Returns:
+        FLOP of one token [FLOP]
+
+    Source:
+        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+
+    >>> per_token_flop(1000, 10)
+    300.0
+    """
+    return 3 * forward_flop_of_sequence / tokens
+
+
+def six_n_flop(parameters: int) -> float:
+    """Training FLOP of one token by the rule that every parameter costs six.
+
+    Formula:
+        6 N
+
+    Args:
+        parameters: parameters that one token uses, N [1]
+
+    Returns:
+        FLOP of one token [FLOP]
+
+    Source:
+        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+
+    >>> six_n_flop(7 * 10**9)
+    42000000000.0
+    """
+    return 6.0 * parameters
 
 
 def korthikanti_fraction(hidden_size: int, tokens: int) -> float:
@@ -228,7 +269,7 @@ def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction
     rerun = recompute_flop(one.rerun, batch, rerun_fraction)
     total = None if steps is None else run_flop(model, steps)
     return Flop(
-        per_token_flop=3 * one.causal / tokens,
+        per_token_flop=per_token_flop(one.causal, tokens),
         forward_per_step_flop=forward,
         backward_per_step_flop=model - forward,
         per_step_flop=model,
@@ -239,12 +280,12 @@ def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction
         recompute_fraction=one.rerun * rerun_fraction / (3 * one.causal),
         recompute_full_fraction=one.full_rerun * rerun_fraction / (3 * one.full),
         recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, tokens)
-        if "core_attn" in job.recompute.modules
-        else one.rerun * rerun_fraction / (3 * one.causal),
+        if job.recompute.modules == ("core_attn",)
+        else None,
         conventions=Conventions(
-            causal=3 * one.causal / tokens,
-            full=3 * one.full / tokens,
+            causal=per_token_flop(one.causal, tokens),
+            full=per_token_flop(one.full, tokens),
             palm=palm_flop(job.model, counts.active.total, tokens),
-            six_n=6.0 * counts.active.total,
+            six_n=six_n_flop(counts.active.total),
         ),
     )

@@ -39,7 +39,8 @@ def layouts(draw: st.DrawFn, model: Model) -> Layout:
 def recipes(draw: st.DrawFn, layout: Layout) -> Recipe:
     """A batch that fills the pipeline in whole groups, and any choice of numbers, optimizer and recompute."""
     micro_batch = draw(st.sampled_from((1, 2, 3)))
-    accumulation = layout.pipeline * draw(st.sampled_from((1, 2, 5)))
+    groups = 2 if layout.schedule == "dualpipe" else 1
+    accumulation = layout.pipeline * groups * draw(st.sampled_from((1, 2, 5)))
     return Recipe(
         sequence_length=draw(st.sampled_from((1024, 4096, 8192))),
         micro_batch=micro_batch,

@@ -10,6 +10,7 @@ import pytest
 from service.errors import Refused
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.job import job_of
+from service.estimator.load import stage_load
 from service.estimator.memory import StageBytes, stage_bytes
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.question import Cluster, Layout, Model, Question, Recipe
@@ -119,14 +120,16 @@ def compare(questions: list[Question]) -> None:
         for last in (False, True):
             index = degrees.pipeline - 1 if last else degrees.pipeline * 0
             stage = stage_at(job, degrees, index, None, chunks)
-            held = stage_bytes(job, degrees, stage, layout.schedule or "1f1b", "none")
-            step = step_seconds(job, degrees, stage, layout)
+            load = stage_load(job, degrees, stage)
+            held = stage_bytes(job, degrees, stage, load, layout)
+            step = step_seconds(job, degrees, stage, load, layout)
             for row, question in enumerate(questions):
                 one = degrees_of(question.recipe, question.layout)
                 position = question.layout.pipeline - 1 if last else 0
                 single = stage_at(job, one, position, None, question.layout.virtual_pipeline)
-                alone = stage_bytes(job, one, single, layout.schedule or "1f1b", "none")
-                took = step_seconds(job, one, single, layout)
+                carried = stage_load(job, one, single)
+                alone = stage_bytes(job, one, single, carried, layout)
+                took = step_seconds(job, one, single, carried, layout)
                 for field in fields(StageBytes):
                     assert same(getattr(held, field.name), row, getattr(alone, field.name)), field.name
                 for field in fields(StepSeconds):
@@ -154,5 +157,6 @@ def test_every_degree_is_a_field_of_layout_or_batch() -> None:
 def test_dualpipe_and_gpipe_columns() -> None:
     degrees = columns_of(legal_layouts(LLAMA_3_8B, RECIPES["plain"], 40))
     gpipe = in_flight("gpipe", degrees, 0)
-    assert np.array_equal(np.asarray(gpipe), np.asarray(degrees.accumulation))
+    every = np.where(np.asarray(degrees.pipeline) > 1, np.asarray(degrees.accumulation), 1)
+    assert np.array_equal(np.asarray(gpipe), every)
     assert bool(np.all(np.asarray(in_flight("dualpipe", degrees, 0)) <= np.asarray(degrees.pipeline) + 1))

@@ -39,7 +39,7 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "RankParameters", "Stage"})
 COUNTS = frozenset({
     "bubble_micro_batches", "ceil_div", "count", "divisors", "expert_data", "expert_shards", "floor_div", "gpus",
     "in_flight", "layers", "local_ranks", "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary",
-    "power", "ranks", "recomputed_layers", "shards", "stride", "take", "weight_copies", "where",
+    "ranks", "recomputed_layers", "shards", "stride", "take", "where",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 

@@ -55,7 +55,8 @@ def _query_key_norm(model: Model, setting: Setting) -> Ops:
         weights = 2 * norm_weights("rmsnorm", model.head_width)
     elif model.qk_norm == "full":
         weights = tuple(Weight(1, width, Split.TENSOR, role="vector") for width in widths)
-    kept = setting.element_bytes * setting.tokens
+    cast = 4 if not setting.fused_norm and setting.element_bytes < 4 else 0
+    kept = (setting.element_bytes + cast) * setting.tokens
     saved = (Saved(kept * widths[0], Split.TENSOR), Saved(kept * widths[1], Split.KEY_VALUE))
     op = Op(
         name="attention.qk_norm",

@@ -42,6 +42,7 @@ def _projection(model: Model, setting: Setting) -> Ops:
     width, hidden = model.embedding_width, model.hidden_size
     op = Op(
         name="embedding.projection",
+        keeps_precision=True,
         kind="gemm",
         split=Split.WHOLE,
         weights=(Weight(width, hidden),),

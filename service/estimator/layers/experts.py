@@ -27,6 +27,7 @@ def _router(model: Model, setting: Setting) -> Op:
     bias = (Weight(1, model.num_experts, role="vector"),) if model.router_bias else ()
     return Op(
         name="moe.router",
+        keeps_precision=True,
         kind="gemm",
         split=Split.SEQUENCE,
         weights=(Weight(model.hidden_size, model.num_experts), *bias),
@@ -96,6 +97,7 @@ def _shared(model: Model, setting: Setting) -> Ops:
         return ops
     gate = Op(
         name="shared.gate",
+        keeps_precision=True,
         kind="gemm",
         split=Split.SEQUENCE,
         weights=(Weight(model.hidden_size, 1),),

@@ -23,6 +23,7 @@ def head_ops(model: Model, setting: Setting) -> Ops:
     width, hidden = model.embedding_width, model.hidden_size
     projection = Op(
         name="head.projection",
+        keeps_precision=True,
         kind="gemm",
         split=Split.WHOLE,
         weights=(Weight(hidden, width),),
@@ -40,6 +41,7 @@ def _logits(model: Model, setting: Setting) -> Op:
     bias = (Weight(1, vocabulary, Split.VOCABULARY, role="vector"),) if model.lm_head_bias else ()
     return Op(
         name="head.logits",
+        keeps_precision=True,
         kind="gemm",
         split=Split.VOCABULARY,
         weights=(matrix, *bias),
@@ -66,14 +68,15 @@ def depth_ops(model: Model, setting: Setting) -> Ops:
     joint = Op(
         name="mtp.projection",
         kind="gemm",
-        split=Split.SEQUENCE,
-        weights=(Weight(2 * hidden, hidden),),
+        split=Split.TENSOR,
+        weights=(Weight(2 * hidden, hidden, Split.TENSOR),),
         flop=4 * setting.tokens * hidden**2,
         moved_bytes=3 * kept * hidden,
     )
     shared_head = _logits(model, setting)
     logits = Op(
         name="mtp.logits",
+        keeps_precision=True,
         kind="gemm",
         split=Split.VOCABULARY,
         flop=shared_head.flop,
@@ -82,3 +85,21 @@ def depth_ops(model: Model, setting: Setting) -> Ops:
     )
     norms = tuple(norm_op(f"mtp.{name}", model, setting) for name in ("token_norm", "hidden_norm", "head_norm"))
     return (*norms, joint, logits)
+
+
+def depth_embedding_ops(model: Model) -> Ops:
+    """The token embedding that multi-token-prediction depths read: the model's own, or a copy on another stage.
+
+    Args:
+        model: the model; it has depths
+
+    Returns:
+        one operation without work; nothing where a tied head is that copy already
+
+    Source:
+        Megatron-LM gpt_model.py (embedding on the stage of the depths)
+    """
+    if model.tie_word_embeddings:
+        return ()
+    table = Weight(model.vocab_size, model.embedding_width, Split.VOCABULARY, role="embedding", tied=True)
+    return (Op(name="mtp.embedding", kind="elementwise", split=Split.SEQUENCE, weights=(table,)),)

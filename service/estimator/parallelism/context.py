@@ -4,7 +4,7 @@ from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.names import ContextMethod
-from service.estimator.numeric import Condition, divides, minimum, where
+from service.estimator.numeric import Amount, Condition, divides, minimum, where
 from service.estimator.rules import Rule, divisors_of
 
 
@@ -13,7 +13,7 @@ def _blocks_fit(job: Job, degrees: Degrees) -> Condition:
     return divides(blocks, job.recipe.sequence_length)
 
 
-RULES: tuple[Rule, ...] = (
+BLOCK_RULES: tuple[Rule, ...] = (
     Rule(
         "context_divides_sequence",
         "layout.context",
@@ -25,6 +25,7 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
 )
+"""Rules of context_method ring and all-gather."""
 
 HEAD_RULES: tuple[Rule, ...] = (
     Rule(
@@ -36,21 +37,91 @@ HEAD_RULES: tuple[Rule, ...] = (
             f"use context x tensor of {divisors_of(job.model.num_attention_heads)}, or context_method ring",
         ),
     ),
+    Rule(
+        "ulysses_divides_sequence",
+        "layout.context",
+        lambda job, d: divides(d.context, job.recipe.sequence_length),
+        lambda job, d: (
+            f"context degree {d.context} does not divide {job.recipe.sequence_length} tokens",
+            f"make the sequence a multiple of {d.context}, or lower context",
+        ),
+    ),
 )
 """Rules of context_method ulysses."""
 
 
-def layer_transfers(job: Job, degrees: Degrees, method: ContextMethod) -> tuple[Transfer, ...]:
-    """What one context rank sends for one layer and micro-batch, forward and backward.
+def key_value_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes of one layer's keys and values of one micro-batch, of all context ranks, on one tensor rank.
 
     Formula:
-        ring, all-gather: keys and values once forward; again, and their gradients, backward (3 all-gathers' worth)
-        ulysses: queries, keys, values and output by all-to-all, forward and backward
+        b s g (d_qk + d_v) / min(t, g) elements
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one layer and micro-batch [byte]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> key_value_bytes(sample_job(), sample_degrees())
+    33554432.0
+    """
+    query, value, heads = _widths(job)
+    tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
+    return tokens * heads * (query + value) / minimum(degrees.tensor, heads)
+
+
+def exchanged_bytes(job: Job, degrees: Degrees, method: ContextMethod) -> Amount:
+    """Bytes of other ranks' keys and values that one context rank holds while a layer attends.
+
+    Formula:
+        all-gather: (c - 1) / c of keys and values; ring: two blocks of 1 / c; ulysses: none beside its own
 
     Args:
         job: the job
         degrees: the layout
         method: how keys and values are exchanged
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        Liu et al. 2023, arXiv:2310.01889, section 3 (double buffer); Llama 3, arXiv:2407.21783, section 3.3.2
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> exchanged_bytes(sample_job(), sample_degrees(context=4), "ring")
+    16777216.0
+    """
+    block = key_value_bytes(job, degrees) / degrees.context
+    blocks = {"ring": minimum(2, degrees.context - 1), "all-gather": degrees.context - 1, "ulysses": 0}
+    return blocks[method] * block
+
+
+def _widths(job: Job) -> tuple[int, int, int]:
+    """Widths of a query (or key) and of a value head, and heads that have keys of their own."""
+    model = job.model
+    if model.kv_lora_rank is None:
+        return model.head_width, model.head_width, model.key_value_heads
+    query = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
+    return query, model.v_head_dim or 0, model.num_attention_heads
+
+
+def layer_transfers(job: Job, degrees: Degrees, method: ContextMethod, forwards: Amount) -> tuple[Transfer, ...]:
+    """What one context rank sends for one layer and micro-batch, forward and backward.
+
+    Formula:
+        ring, all-gather: keys and values f times forward; again, and their gradients, backward (f + 2 rings' worth)
+        ulysses: queries, keys, values and output by all-to-all, f times forward and once backward
+
+    Args:
+        job: the job
+        degrees: the layout
+        method: how keys and values are exchanged
+        forwards: forward passes of attention for each backward pass, f [1]
 
     Returns:
         the transfers
@@ -59,20 +130,14 @@ def layer_transfers(job: Job, degrees: Degrees, method: ContextMethod) -> tuple[
         Liu et al. 2023, arXiv:2310.01889 (ring); Llama 3, arXiv:2407.21783, section 3.3.2 (all-gather);
         Jacobs et al. 2023, arXiv:2309.14509 (Ulysses)
     """
-    model = job.model
-    tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
-    if model.kv_lora_rank is None:
-        query = value = model.head_width
-    else:
-        query = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
-        value = model.v_head_dim or 0
-    key_heads = model.key_value_heads if model.kv_lora_rank is None else model.num_attention_heads
+    query, value, key_heads = _widths(job)
     group, stride = degrees.context, degrees.tensor
     if method == "ulysses":
-        own = model.num_attention_heads * (query + value) + key_heads * (query + value)
-        return (Transfer("all_to_all", tokens * own / degrees.tensor / degrees.context, 2, group, stride),)
-    key_value_bytes = tokens * key_heads * (query + value) / minimum(degrees.tensor, key_heads)
+        tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
+        own = (job.model.num_attention_heads + key_heads) * (query + value)
+        return (Transfer("all_to_all", tokens * own / degrees.tensor / degrees.context, forwards + 1, group, stride),)
+    exchanged = key_value_bytes(job, degrees)
     return (
-        Transfer("all_gather", key_value_bytes, 2, group, stride),
-        Transfer("reduce_scatter", key_value_bytes, 1, group, stride),
+        Transfer("all_gather", exchanged, forwards + 1, group, stride),
+        Transfer("reduce_scatter", exchanged, 1, group, stride),
     )

@@ -17,6 +17,11 @@ def _resharding_fits(job: Job, degrees: Degrees) -> Condition:
     return where(sharded > 1, degrees.reshard_after_forward, 0) == 0
 
 
+def _expert_group_fits(job: Job, degrees: Degrees) -> Condition:
+    held = where(degrees.shard_group < degrees.data * degrees.context, degrees.expert_data, degrees.shard_group)
+    return divides(degrees.shard_group, held if job.model.num_experts else degrees.shard_group)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "degrees_fill_cluster",
@@ -35,6 +40,24 @@ RULES: tuple[Rule, ...] = (
         lambda _, d: (
             f"a shard group of {d.shard_group} does not divide data {d.data} x context {d.context}",
             f"use {divisors_of(int(d.data * d.context))}",
+        ),
+    ),
+    Rule(
+        "shard_group_divides_experts",
+        "layout.shard_group",
+        _expert_group_fits,
+        lambda _, d: (
+            f"each expert is held by {d.expert_data:g} ranks, which a shard group of {d.shard_group} does not divide",
+            f"use a shard_group that divides {d.expert_data:g}, or leave it out",
+        ),
+    ),
+    Rule(
+        "shard_group_needs_sharding",
+        "layout.shard_group",
+        lambda _, d: where(d.zero_stage == 0, d.shard_group, d.data * d.context) == d.data * d.context,
+        lambda _, d: (
+            f"a shard group of {d.shard_group} shards nothing at ZeRO stage 0",
+            "leave shard_group out, or use zero_stage 1, 2 or 3",
         ),
     ),
     Rule(
@@ -77,7 +100,7 @@ def expert_shards(degrees: Degrees, kind: int) -> Amount:
     """Ranks over which the data group spreads one kind of tensor of the experts.
 
     Formula:
-        min(shard group, d c t / (e e_t)) where zero_stage reaches the kind, else 1
+        d c t / (e e_t), or a smaller shard group where one is given, where zero_stage reaches the kind; else 1
 
     Args:
         degrees: the layout
@@ -93,7 +116,13 @@ def expert_shards(degrees: Degrees, kind: int) -> Amount:
     >>> expert_shards(sample_degrees(data=8, expert=4, zero_stage=1), OPTIMIZER_STATES)
     2.0
     """
-    return where(degrees.zero_stage >= kind, minimum(degrees.shard_group, degrees.expert_data), 1)
+    return where(degrees.zero_stage >= kind, _expert_group(degrees), 1)
+
+
+def _expert_group(degrees: Degrees) -> Amount:
+    """Ranks that shard one expert: all that hold it, unless the dense part has a smaller group too."""
+    is_smaller = degrees.shard_group < degrees.data * degrees.context
+    return where(is_smaller, minimum(degrees.shard_group, degrees.expert_data), degrees.expert_data)
 
 
 def _groups(degrees: Degrees, held: RankParameters) -> tuple[tuple[Amount, Amount, Amount, Amount], ...]:
@@ -103,7 +132,7 @@ def _groups(degrees: Degrees, held: RankParameters) -> tuple[tuple[Amount, Amoun
     expert_stride = degrees.expert * degrees.expert_tensor
     return (
         (held.dense, minimum(degrees.shard_group, ranks), ranks, degrees.tensor),
-        (held.expert, minimum(degrees.shard_group, expert_ranks), expert_ranks, expert_stride),
+        (held.expert, _expert_group(degrees), expert_ranks, expert_stride),
     )
 
 
@@ -125,9 +154,9 @@ def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters) -> t
         Rajbhandari et al. 2020, arXiv:1910.02054, section 7
     """
     transfers: list[Transfer] = []
-    kept = where(degrees.reshard_after_forward == 1, 1, 0)
-    gathers = where(degrees.zero_stage >= WEIGHTS, 2 * kept, 0)
-    reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, kept, 1), 0)
+    freed = degrees.reshard_after_forward
+    gathers = where(degrees.zero_stage >= WEIGHTS, 2 * freed, 0)
+    reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
     for parameters, group, _, stride in _groups(degrees, held):
         weights, gradients = parameters * job.state.gathered_bytes, parameters * _reduced_bytes(job)
         transfers.append(Transfer("all_gather", weights, gathers, group, stride))

@@ -3,7 +3,7 @@
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Condition, divides, where
+from service.estimator.numeric import Amount, Condition, divides, where
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
@@ -13,8 +13,21 @@ def _grid_fits(job: Job, degrees: Degrees) -> Condition:
     return divides(degrees.expert * degrees.expert_tensor, grid)
 
 
+def is_grouped(degrees: Degrees) -> Condition:
+    """Whether experts have groups of their own, so that tokens travel to them.
+
+    Args:
+        degrees: the layout
+
+    Returns:
+        False where each rank holds its tensor share of every expert
+    """
+    own_tensor = where(degrees.expert_tensor == degrees.tensor, 1, 0)
+    return where(degrees.expert > 1, 0, own_tensor) == 0
+
+
 def _sequence_parallel_on(job: Job, degrees: Degrees) -> Condition:
-    needed = where(degrees.expert > 1, degrees.tensor, 1)
+    needed = where(is_grouped(degrees), degrees.tensor, 1)
     return where(needed > 1, degrees.sequence_parallel, 1) == 1
 
 
@@ -68,16 +81,17 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def layer_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
+def layer_transfers(job: Job, degrees: Degrees, forwards: Amount) -> tuple[Transfer, ...]:
     """What one rank sends for one sparse layer and micro-batch: dispatch and combine, forward and backward.
 
     Formula:
-        4 all-to-alls of k s b h / c elements, over t where sequence parallelism is on; expert-tensor ranks
-        gather and reduce the same tokens
+        2 f + 2 all-to-alls of k s b h / c elements, over t where sequence parallelism is on; expert-tensor ranks
+        gather and reduce the same tokens f + 1 times
 
     Args:
         job: the job
         degrees: the layout
+        forwards: forward passes of the experts for each backward pass, f [1]
 
     Returns:
         the transfers
@@ -87,9 +101,9 @@ def layer_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
     """
     shared = where(degrees.sequence_parallel == 1, degrees.tensor, 1)
     visits = job.model.num_experts_per_tok * stream_bytes(job, degrees) / shared
-    split = where(degrees.expert > 1, degrees.expert_tensor, 1)
+    split = where(is_grouped(degrees), degrees.expert_tensor, 1)
     return (
-        Transfer("all_to_all", visits, 4, degrees.expert, degrees.expert_tensor),
-        Transfer("all_gather", visits * split, 2, split, 1),
-        Transfer("reduce_scatter", visits * split, 2, split, 1),
+        Transfer("all_to_all", visits, 2 * forwards + 2, degrees.expert, degrees.expert_tensor),
+        Transfer("all_gather", visits * split, forwards + 1, split, 1),
+        Transfer("reduce_scatter", visits * split, forwards + 1, split, 1),
     )

@@ -4,7 +4,7 @@ from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.names import ScheduleName
-from service.estimator.numeric import Amount, Condition, divides, maximum, minimum, where
+from service.estimator.numeric import Amount, Condition, both, divides, maximum, minimum, where
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
@@ -61,15 +61,24 @@ DUALPIPE_RULES: tuple[Rule, ...] = (
             "use an even pipeline degree, or schedule 1f1b",
         ),
     ),
+    Rule(
+        "dualpipe_needs_micro_batches",
+        "recipe.global_batch",
+        lambda _, d: both(divides(2, d.accumulation), d.accumulation >= 2 * d.pipeline),
+        lambda _, d: (
+            f"DualPipe needs an even number of micro-batches, at least {2 * d.pipeline}; a step has {d.accumulation}",
+            f"choose global_batch so that a step has {2 * d.pipeline} or more, or schedule 1f1b",
+        ),
+    ),
 )
-"""Rules of the dualpipe schedule."""
+"""Rules of the dualpipe schedule with a pipeline."""
 
 
 def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount) -> Amount:
     """Micro-batches whose activations one rank of a stage keeps at once.
 
     Formula:
-        gpipe: m        1f1b, zero-bubble: min(m, p - i)        dualpipe: min(m, p + 1)
+        gpipe: m, 1 without a pipeline        1f1b, zero-bubble: min(m, p - i)        dualpipe: min(m, p + 1)
         interleaved-1f1b: min(m v, 2 (p - i - 1) + (v - 1) p + 1) / v
 
     Args:
@@ -90,35 +99,12 @@ def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount) -> Amount
     """
     micro_batches, stages, chunks = degrees.accumulation, degrees.pipeline, degrees.virtual_pipeline
     if schedule == "gpipe":
-        return micro_batches
+        return where(stages > 1, micro_batches, 1)
     if schedule == "dualpipe":
         return where(stages > 1, minimum(micro_batches, stages + 1), 1)
     plain = minimum(micro_batches, stages - stage)
     warm_up = minimum(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * stages + 1) / chunks
     return where(chunks > 1, warm_up, plain)
-
-
-def weight_copies(schedule: ScheduleName, degrees: Degrees) -> Amount:
-    """Copies of a stage's weights on one rank.
-
-    Formula:
-        2 for dualpipe with p > 1, else 1
-
-    Args:
-        schedule: the schedule
-        degrees: the layout
-
-    Returns:
-        copies [1]
-
-    Source:
-        DeepSeek-V3, arXiv:2412.19437, table 2 (parameters: 2 x)
-
-    >>> from service.estimator.samples import sample_degrees
-    >>> weight_copies("dualpipe", sample_degrees(pipeline=4))
-    2
-    """
-    return where(degrees.pipeline > 1, 2, 1) if schedule == "dualpipe" else 1
 
 
 def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:

@@ -1,9 +1,12 @@
 """Tensor parallelism: what may be split by t ranks, and what they send each other?"""
 
+from math import gcd
+
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Condition, both, divides, where
+from service.estimator.numeric import Amount, Condition, both, divides, where
+from service.estimator.question import Model
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
@@ -30,8 +33,8 @@ def _widths_fit(job: Job, degrees: Degrees) -> Condition:
 
 
 def _sequence_fits(job: Job, degrees: Degrees) -> Condition:
-    ranks = where(degrees.sequence_parallel == 1, degrees.tensor, 1)
-    return divides(ranks * degrees.context, job.recipe.sequence_length)
+    ranks = where(degrees.sequence_parallel == 1, degrees.tensor * degrees.context, 1)
+    return divides(ranks, job.recipe.sequence_length)
 
 
 RULES: tuple[Rule, ...] = (
@@ -61,7 +64,7 @@ RULES: tuple[Rule, ...] = (
         _widths_fit,
         lambda job, d: (
             f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(job)))}",
-            f"use {divisors_of(_widths(job)[0])}",
+            f"use {divisors_of(gcd(*_widths(job)))}",
         ),
     ),
     Rule(
@@ -85,30 +88,75 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def layer_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
+def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, branches: Amount) -> tuple[Transfer, ...]:
     """What one tensor rank sends for one layer and micro-batch, forward and backward.
 
     Formula:
-        4 all-reduces of s b h / c elements; with sequence parallelism the same bytes as 4 all-gathers and
-        4 reduce-scatters, and 2 more all-gathers for the weight gradients; half of all with parallel branches
+        n (f + 1) all-reduces of s b h / c elements; with sequence parallelism as many all-gathers and
+        reduce-scatters, and n more all-gathers for the weight gradients
 
     Args:
         job: the job
         degrees: the layout
+        forwards: forward passes for each backward pass, f [1]
+        branches: branches of the layer that tensor ranks split, n [1]
 
     Returns:
         the transfers
 
     Source:
-        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2;
-        parallel branches: Chowdhery et al. 2022, arXiv:2204.02311, section 2
+        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
     stream = stream_bytes(job, degrees)
     gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
     reduced = stream - gathered
-    branches = 1 if job.model.parallel_attention else 2
     return (
-        Transfer("all_reduce", reduced, 2 * branches, degrees.tensor, 1),
-        Transfer("all_gather", gathered, 3 * branches, degrees.tensor, 1),
-        Transfer("reduce_scatter", gathered, 2 * branches, degrees.tensor, 1),
+        Transfer("all_reduce", reduced, (forwards + 1) * branches, degrees.tensor, 1),
+        Transfer("all_gather", gathered, (forwards + 2) * branches, degrees.tensor, 1),
+        Transfer("reduce_scatter", gathered, (forwards + 1) * branches, degrees.tensor, 1),
     )
+
+
+def dense_branches(model: Model) -> int:
+    """Branches of a dense layer that tensor ranks split and join.
+
+    Formula:
+        2: attention and MLP; 1 where both run side by side
+
+    Args:
+        model: the model
+
+    Returns:
+        branches [1]
+
+    Source:
+        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Chowdhery et al. 2022, arXiv:2204.02311, section 2
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> dense_branches(LLAMA_3_8B)
+    2
+    """
+    return 1 if model.parallel_attention else 2
+
+
+def sparse_branches(model: Model, *, grouped: Condition) -> Amount:
+    """Branches of a sparse layer that tensor ranks split and join.
+
+    Formula:
+        attention, and shared experts; routed experts only where they have no groups of their own
+
+    Args:
+        model: the model
+        grouped: whether tokens travel to experts in groups of their own
+
+    Returns:
+        branches [1]
+
+    Source:
+        Megatron-Core moe README
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> sparse_branches(LLAMA_3_8B, grouped=True)
+    1
+    """
+    return where(grouped, 2 if model.shared_expert_intermediate_size else 1, dense_branches(model))

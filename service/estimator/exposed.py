@@ -1,0 +1,143 @@
+"""Which communication does a rank wait for, and which hides under its compute?"""
+
+from dataclasses import dataclass
+
+from service.estimator.collectives import Transfer, Wires, transfer_seconds, wires_of
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.kernels import ComputeSeconds
+from service.estimator.load import StageLoad
+from service.estimator.numeric import Amount, maximum, minimum, where
+from service.estimator.parallelism import context, data, expert, pipeline, tensor
+from service.estimator.question import Layout
+from service.estimator.recompute import repeated_forwards
+from service.estimator.stages import RankParameters, Stage
+
+EXPOSED_GRADIENT_SHARE = 0.25
+"""Share of the once-a-step gradient traffic that no backward pass hides: the last bucket and the weights' gather.
+Source: fitted by others on published H100 steps; Megatron-LM overlap-grad-reduce."""
+
+CONTENTION_FRACTION = 0.4
+"""How much of the shorter of two overlapped streams is lost to their contention (FSDP).
+Source: fitted on published FSDP steps: 0.38 (A100) and 0.6 (H100); the lower is taken with today's software."""
+
+
+def _seconds(transfers: tuple[Transfer, ...], wires: Wires) -> Amount:
+    total: Amount = 0.0
+    for transfer in transfers:
+        total = total + transfer_seconds(transfer, wires)
+    return total
+
+
+def _sparse_layers(job: Job, stage: Stage) -> Amount:
+    sparse: Amount = 0
+    for count, is_sparse in zip(stage.kind_counts, job.ledger.sparse, strict=True):
+        sparse = sparse + (count if is_sparse else 0)
+    return sparse
+
+
+@dataclass(slots=True, kw_only=True)
+class ExposedSeconds:
+    """Communication of one micro-batch that nothing hides, by axis."""
+
+    tensor: Amount
+    context: Amount
+    expert: Amount
+    data: Amount
+    pipeline: Amount
+    hidden_pipeline: Amount
+    """Sends between stages that hide under compute, except in the bubble."""
+    free: Amount
+    """Compute under which nothing hides yet."""
+
+    @property
+    def total_seconds(self) -> Amount:
+        """All that is exposed [s]."""
+        return self.tensor + self.context + self.expert + self.data + self.pipeline
+
+
+def _tensor_seconds(job: Job, degrees: Degrees, stage: Stage, wires: Wires) -> Amount:
+    """Seconds that tensor ranks exchange for one micro-batch, dense and sparse layers apart."""
+    forwards = 1 + repeated_forwards(job.recompute, stage.layers, degrees.virtual_pipeline)
+    sparse = _sparse_layers(job, stage)
+    in_sparse = tensor.sparse_branches(job.model, grouped=expert.is_grouped(degrees))
+    of_dense = tensor.layer_transfers(job, degrees, forwards, tensor.dense_branches(job.model))
+    of_sparse = tensor.layer_transfers(job, degrees, forwards, in_sparse)
+    return (stage.layers - sparse) * _seconds(of_dense, wires) + sparse * _seconds(of_sparse, wires)
+
+
+def exposed_seconds(
+    job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout, compute: ComputeSeconds
+) -> ExposedSeconds:
+    """Communication of one micro-batch that nothing hides.
+
+    Compute hides each second of communication once. Tensor ranks wait but for the stack's overlapped share; a ring of
+    context ranks hides under attention, their other exchanges do not; DualPipe hides the exchange of experts; sharded
+    weights and gradients travel beside compute and slow it; sends hide but for interleaved chunks.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        stage: the stage
+        load: its load
+        layout: the layout's choices
+        compute: seconds that the stage computes for one micro-batch
+
+    Returns:
+        the seconds by axis [s]
+
+    Source:
+        Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
+    """
+    wires = wires_of(job.cluster, job.gpu)
+    layers, rule = stage.layers, job.recompute
+    chunks, method = degrees.virtual_pipeline, layout.context_method or "ring"
+    attending = 1 + repeated_forwards(rule, layers, chunks, ("core_attn",))
+    routing = 1 + repeated_forwards(rule, layers, chunks, ("moe",))
+    exchange = layers * _seconds(context.layer_transfers(job, degrees, method, attending), wires)
+    experts = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees, routing), wires)
+    sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
+    sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held), wires)
+
+    hidden_exchange = minimum(exchange, compute.attention) if method == "ring" else 0.0
+    free = compute.total_seconds - hidden_exchange
+    both_ways = where(degrees.pipeline > 1, minimum(experts, free), 0.0)
+    hidden_experts = both_ways if layout.schedule == "dualpipe" else 0.0
+    free = free - hidden_experts
+    hidden_sends = where(degrees.virtual_pipeline > 1, 0.0, sends)
+    return ExposedSeconds(
+        tensor=_tensor_seconds(job, degrees, stage, wires) * (1 - job.stack.tensor_overlap_fraction),
+        context=exchange - hidden_exchange,
+        expert=experts - hidden_experts,
+        data=maximum(0.0, sharded - free) + CONTENTION_FRACTION * minimum(sharded, free),
+        pipeline=sends - hidden_sends,
+        hidden_pipeline=hidden_sends,
+        free=maximum(0.0, free - sharded),
+    )
+
+
+def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backward_seconds: Amount) -> Amount:
+    """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
+
+    Formula:
+        x T + max(0, (1 - x) T - t_backward),  x = 0.25
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        held: parameters of the rank before sharding
+        backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        EXPOSED_GRADIENT_SHARE
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> once_a_step_seconds(sample_job(), sample_degrees(), sample_load().held, 1.0)
+    0.0
+    """
+    once = _seconds(data.step_transfers(job, degrees, held), wires_of(job.cluster, job.gpu))
+    seen = EXPOSED_GRADIENT_SHARE
+    return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)

@@ -1,0 +1,124 @@
+"""What does one rank of a stage carry: parameters, activations of one micro-batch, what it gathers at once?"""
+
+from dataclasses import dataclass
+from functools import reduce
+
+from service.estimator.degrees import Degrees, divisors
+from service.estimator.job import Job
+from service.estimator.ledger import Ops
+from service.estimator.logits import logits_bytes
+from service.estimator.numeric import Amount, maximum, where
+from service.estimator.recompute import kept_bytes, stage_activation_bytes
+from service.estimator.stages import RankParameters, Stage, rank_parameters
+
+
+@dataclass(slots=True, kw_only=True)
+class StageLoad:
+    """The load of one rank of one stage; equal stages have equal loads."""
+
+    held: RankParameters
+    """Parameters it holds weights and gradients of."""
+    updated: RankParameters
+    """Parameters it updates."""
+    kept_bytes: Amount
+    """Activations that one micro-batch keeps."""
+    recomputed_bytes: Amount
+    """Activations that live once while layers are computed again."""
+    largest_layer: Amount
+    """Parameters of its largest layer."""
+    largest_end: Amount
+    """Parameters of its embedding or its head, whichever is larger; 0 where it has neither."""
+    logits_bytes: Amount
+    """Logits and losses of one micro-batch; 0 where it has no head."""
+
+
+def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
+    """The load of one rank of one stage.
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        its load
+    """
+    held = rank_parameters(job, degrees, stage)
+    kept, again = stage_activation_bytes(job, degrees, stage)
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    embedding, head = (_parameters(ops, split) for ops in (job.ledger.embedding, job.ledger.head))
+    ends = maximum(where(stage.is_first, embedding, 0.0), where(stage.is_last, head, 0.0))
+    return StageLoad(
+        held=held,
+        updated=held,
+        kept_bytes=kept + end_activation_bytes(job, degrees, stage),
+        recomputed_bytes=again,
+        largest_layer=reduce(maximum, [_parameters(ops, split) for ops in job.ledger.kinds]),
+        largest_end=ends,
+        logits_bytes=where(stage.is_last, logits_bytes(job, degrees), 0.0),
+    )
+
+
+def _parameters(ops: Ops, split: tuple[Amount, ...]) -> Amount:
+    total: Amount = 0.0
+    for op in ops:
+        for weight in op.weights:
+            total = total + weight.parameters / split[weight.split]
+    return total
+
+
+def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
+    """The load of a DualPipe rank, which serves a stage from either end of the pipeline.
+
+    It holds both stages' weights and gradients; each stage's optimizer is shared by its two holders; half of its
+    micro-batches come from either end.
+
+    Args:
+        one: load of its stage
+        other: load of the stage as far from the other end
+
+    Returns:
+        the load of the rank
+
+    Source:
+        DeepSeek-V3, arXiv:2412.19437, section 3.2.1 and table 2
+    """
+    return StageLoad(
+        held=one.held.plus(other.held),
+        updated=one.updated.plus(other.updated).over(2),
+        kept_bytes=(one.kept_bytes + other.kept_bytes) / 2,
+        recomputed_bytes=maximum(one.recomputed_bytes, other.recomputed_bytes),
+        largest_layer=maximum(one.largest_layer, other.largest_layer),
+        largest_end=maximum(one.largest_end, other.largest_end),
+        logits_bytes=maximum(one.logits_bytes, other.logits_bytes),
+    )
+
+
+def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+    """Bytes that embedding, head and depths keep of one micro-batch on one rank of a stage, their layers apart.
+
+    Formula:
+        sum of what their operations keep, on the stages that have them
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        bytes of one micro-batch [byte]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=0, kind_counts=(32,), depths=0, is_first=True, is_last=True)
+    >>> end_activation_bytes(sample_job(), sample_degrees(), stage) == 2 * (2 * 8192 * 4096)
+    True
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    embedding = kept_bytes(job.ledger.embedding, job.recompute, split)
+    head = kept_bytes(job.ledger.head, job.recompute, split)
+    depths = stage.depths * kept_bytes(job.ledger.depth, job.recompute, split)
+    return (where(stage.is_first, embedding, 0.0) + where(stage.is_last, head, 0.0) + depths) * scale

@@ -1,0 +1,75 @@
+"""How long does the optimizer take to update the weights, on the GPU or in host memory?"""
+
+from service.estimator.degrees import Degrees
+from service.estimator.efficiency import LINK_FRACTION, MEMORY_FRACTION
+from service.estimator.job import Job
+from service.estimator.memory import sharded_bytes
+from service.estimator.numeric import Amount
+from service.estimator.optimizers import moment_bytes
+from service.estimator.parallelism.data import OPTIMIZER_STATES
+from service.estimator.stages import RankParameters
+
+HOST_MEMORY_BYTES_PER_S = 77e9
+"""Host memory bandwidth for one GPU: 16 channels of DDR5-4800, shared by 8 GPUs.
+Source: NVIDIA DGX H100 data sheet, two Xeon 8480C."""
+
+
+def _updated_bytes(job: Job, degrees: Degrees, updated: RankParameters) -> tuple[Amount, Amount]:
+    """Bytes that an optimizer step reads and writes back, and those that it reads or writes once."""
+    state = job.state
+    each = moment_bytes(job.optimizer, job.precision)
+    states = sharded_bytes(updated.dense_states, updated.expert_states, degrees, each, OPTIMIZER_STATES)
+    master = state.master_bytes or state.weight_bytes
+    both_ways = states + sharded_bytes(updated.dense, updated.expert, degrees, master, OPTIMIZER_STATES)
+    once = state.gradient_bytes + state.weight_bytes
+    return both_ways, sharded_bytes(updated.dense, updated.expert, degrees, once, OPTIMIZER_STATES)
+
+
+def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Amount:
+    """Seconds of the optimizer's update on one rank: it streams its shard through the GPU's memory.
+
+    Formula:
+        (2 (master + moments) + gradients + weights) bytes / W
+
+    Args:
+        job: the job
+        degrees: the layout
+        updated: parameters that the rank updates, before sharding
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        definition; efficiency.MEMORY_FRACTION
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> round(optimizer_seconds(sample_job(), sample_degrees(), sample_load().updated), 4)
+    0.0827
+    """
+    both_ways, once = _updated_bytes(job, degrees, updated)
+    return (2 * both_ways + once) / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
+
+
+def offloaded_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Amount:
+    """Seconds of an optimizer's update in host memory: gradients go down, weights come up, the host updates.
+
+    Formula:
+        (gradients + weights) bytes / W_link + 2 (master + moments) bytes / W_host
+
+    Args:
+        job: the job
+        degrees: the layout
+        updated: parameters that the rank updates, before sharding
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        Ren et al. 2021, arXiv:2101.06840, section 4; HOST_MEMORY_BYTES_PER_S
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> round(offloaded_seconds(sample_job(), sample_degrees(), sample_load().updated), 3)
+    3.459
+    """
+    both_ways, once = _updated_bytes(job, degrees, updated)
+    return once / (job.gpu.host_bytes_per_s * LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
