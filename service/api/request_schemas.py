@@ -6,6 +6,9 @@ from service.workflows.nouns import LONGEST_NAME
 MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
 """Components that spell a model, beside its name."""
 
+CLUSTER_FORMS = ("Cluster-Input", "NodesOfGpu", "ChangedCluster")
+"""Components that spell a cluster, beside its name."""
+
 NAME: Schema = {
     "type": "string",
     "minLength": 1,
@@ -37,6 +40,7 @@ def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
         "CheckRequest": _question("A job that wants to start: a question, and what the run may take.", limits=limits),
         "ChangedModel": _changed("A model preset with some of its fields given anew.", nouns["Model-Input"]),
         "ChangedCluster": _changed("A cluster preset, resized or changed.", nouns["Nodes"], nouns["Cluster-Input"]),
+        "NodesOfGpu": _noun("So many nodes of one GPU.", ["gpu", "nodes"], nouns["Cluster-Input"], nouns["Nodes"]),
         "ImportedModel": {
             "type": "object",
             "description": "A model as its Hugging Face config.json describes it.",
@@ -57,7 +61,7 @@ def _question(description: str, **more: Schema) -> Schema:
             "model": _one_of("What is trained.", NAME, *map(ref, MODEL_FORMS)),
             "recipe": ref("Recipe-Input"),
             "layout": _one_of("How it is divided; null for the defaults.", ref("Layout-Input"), {"type": "null"}),
-            "cluster": _one_of("What it runs on.", NAME, ref("Cluster-Input"), ref("ChangedCluster")),
+            "cluster": _one_of("What it runs on.", NAME, *map(ref, CLUSTER_FORMS)),
             "price": _one_of("What it costs.", ref("Price"), ref("CataloguePrice"), {"type": "null"}),
             **more,
         },
@@ -66,14 +70,20 @@ def _question(description: str, **more: Schema) -> Schema:
 
 def _changed(description: str, *nouns: Schema) -> Schema:
     """A preset with fields given anew: what is left out is the preset's, so no field has a default."""
-    fields = {name: schema for noun in nouns for name, schema in noun["properties"].items()}
-    changes = {name: {key: value for key, value in s.items() if key != "default"} for name, s in fields.items()}
+    changed = _noun(description, ["preset"], *nouns)
+    fields = changed["properties"].items()
+    changes = {name: {key: value for key, value in s.items() if key != "default"} for name, s in fields}
+    return changed | {"properties": {"preset": NAME, **changes}}
+
+
+def _noun(description: str, required: list[str], *nouns: Schema) -> Schema:
+    """The fields of some nouns in one object."""
     return {
         "type": "object",
         "description": description,
         "additionalProperties": False,
-        "required": ["preset"],
-        "properties": {"preset": NAME, **changes},
+        "required": required,
+        "properties": {name: schema for noun in nouns for name, schema in noun["properties"].items()},
     }
 
 

@@ -14,7 +14,7 @@ from service.estimator.noun import STRICT
 from service.units import BYTES, SECONDS_PER_DAY, readable, said
 from service.workflows.estimates import SPOKEN, Answer, Versions, answer
 from service.workflows.metrics import fits
-from service.workflows.nouns import read_noun
+from service.workflows.nouns import field_names, read_noun
 from service.workflows.one_line import one_line
 from service.workflows.questions import read_question
 
@@ -68,6 +68,10 @@ class Check:
     """What the answer rests on."""
 
 
+LIMITS = ("limits", *(f"limits.{name}" for name in field_names(Limits)))
+"""What a check reads beside the question."""
+
+
 def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
     """Whether a job may start.
 
@@ -83,7 +87,7 @@ def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
     """
     problems: list[Problem] = []
     question = {name: value for name, value in body.items() if name != "limits"}
-    asked = _read(lambda: read_question(question, catalogue), problems)
+    asked = _read(lambda: read_question(question, catalogue, beside=LIMITS), problems)
     limits = _read(lambda: _limits(body.get("limits")), problems)
     if asked is None or limits is None:
         raise Refused(*problems)
@@ -135,7 +139,9 @@ def _exceeded(found: Answer, limits: Limits) -> list[str]:
 
 def _compared(name: str, predicted: Interval, limit: float) -> str:
     amount = f"{readable(predicted.value)} ({readable(predicted.low)} to {readable(predicted.high)})"
-    return f"{name} {amount} {'exceeds' if limit < predicted.low else 'may exceed'} the limit {readable(limit)}"
+    if limit < predicted.low:
+        return f"{name} {amount} exceeds the limit {readable(limit)} even at its low end"
+    return f"{name} {amount} may exceed the limit {readable(limit)}"
 
 
 def _not_judged(name: str, found: Answer) -> Problem:

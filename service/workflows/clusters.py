@@ -1,4 +1,4 @@
-"""Which GPUs are meant: a cluster preset, a preset with changes, or a number of GPUs of one type?"""
+"""Which GPUs are meant: a cluster preset, a preset with changes, or a number of GPUs or nodes of one type?"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """The size of a cluster preset, counted in nodes."""
+    """The size of a cluster, counted in nodes."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -42,7 +42,7 @@ def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
     """The cluster that a request means, with the facts of its GPU.
 
     Args:
-        value: preset name, {"preset": ..., "nodes": ..., changes}, or an inline Cluster
+        value: preset name, {"preset": ..., "nodes": ..., changes}, or an inline Cluster, which may say nodes for gpus
         catalogue: the presets and the GPUs
 
     Returns:
@@ -57,13 +57,19 @@ def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
     if not isinstance(value, Mapping):
         raise Refused(not_an_object("cluster", ["preset", "nodes", *CLUSTER_FIELDS]))
     if "preset" not in value:
-        return _with_gpu(read_noun(Cluster, value, "cluster"), catalogue, ())
+        return _with_gpu(_sized({}, value), catalogue, ())
     found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
-    changes = {name: item for name, item in value.items() if name not in {"preset", "nodes"}}
-    cluster = read_noun(Cluster, {**spelled(found.row.cluster), **changes}, "cluster", beside=("preset", "nodes"))
-    if "nodes" in value:
-        cluster = _of_nodes(cluster, value)
-    return _with_gpu(cluster, catalogue, assumed(found))
+    return _with_gpu(_sized(spelled(found.row.cluster), value), catalogue, assumed(found))
+
+
+def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:
+    """The cluster that a request makes of what is known; its size may be told in nodes."""
+    said = {name: item for name, item in value.items() if name not in {"preset", "nodes"}}
+    beside = ("preset", "nodes")
+    if "nodes" not in value:
+        return read_noun(Cluster, {**known, **said}, "cluster", beside=beside)
+    unsized = read_noun(Cluster, {"gpus": 1, **known, **said}, "cluster", beside=beside)
+    return _of_nodes(unsized, value)
 
 
 def _of_nodes(cluster: Cluster, value: Mapping[str, Any]) -> Cluster:

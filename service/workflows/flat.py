@@ -65,8 +65,8 @@ TOO_MANY = Problem(
 NODES_OF_WHAT = Problem(
     field="nodes",
     code="nodes_without_cluster",
-    message="nodes counts the nodes of a cluster preset, and no cluster is named",
-    fix="give cluster, or give gpus (nodes x GPUs of one node) instead of nodes",
+    message="nodes counts the nodes of a cluster, and neither a cluster nor a GPU is named",
+    fix="give cluster, or gpu beside nodes",
 )
 
 
@@ -109,7 +109,7 @@ def body_of_flat(parameters: Sequence[tuple[str, str]], *, decimal_mark: Decimal
             _put(body, field.path, _value(field, given, decimal_mark))
         except Refused as refused:
             problems.extend(refused.problems)
-    if "nodes" in texts and "cluster" not in texts:
+    if "nodes" in texts and not {"cluster", "gpu"} & texts.keys():
         problems.append(NODES_OF_WHAT)
     if problems:
         raise Refused(*problems)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
-from service.errors import Refused
+from service.errors import Problem, Refused
 from service.estimator.names import PriceModel
 from service.estimator.noun import STRICT, Name
 from service.estimator.question import Price
@@ -33,6 +33,13 @@ class CataloguePrice:
 
 STATED, LOOKED_UP = field_names(Price), field_names(CataloguePrice)
 
+PRICED_TWICE = Problem(
+    field="price",
+    code="priced_twice",
+    message="price states a rate and asks for one of the catalogue, and they may differ",
+    fix="give either usd_per_gpu_hour, or provider, region and price_model",
+)
+
 
 def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Read[Price | None]:
     """The price that a request means.
@@ -54,6 +61,8 @@ def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Read[Pri
         raise Refused(not_an_object("price", [*STATED, *LOOKED_UP]))
     if not any(name in value for name in LOOKED_UP):
         return Read(read_noun(Price, value, "price", beside=LOOKED_UP))
+    if any(name in value for name in STATED):
+        raise Refused(PRICED_TWICE)
     wanted = read_noun(CataloguePrice, value, "price", beside=STATED)
     return Read(None) if gpu is None else _newest(wanted, gpu, catalogue)
 

@@ -45,12 +45,13 @@ class Asked:
     """What the caller should look at."""
 
 
-def read_question(body: Mapping[str, Any], catalogue: Catalogue) -> Asked:
+def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = ()) -> Asked:
     """The question that a request body asks.
 
     Args:
         body: the JSON object of the request
         catalogue: models, GPUs, clusters and prices that names refer to
+        beside: what the caller reads of the body itself, to suggest when a name is unknown
 
     Returns:
         the question with what was assumed
@@ -61,7 +62,7 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue) -> Asked:
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
     unknown = [name for name in body if name not in PARTS]
-    collected = _Collected([unknown_field("", name, set(PARTS)) for name in unknown[:MOST_FINDINGS]])
+    collected = _Collected([unknown_field("", name, {*PARTS, *beside}) for name in unknown[:MOST_FINDINGS]])
     model = collected.read(lambda: read_model(_needed(body, "model"), catalogue))
     recipe = collected.read(lambda: Read(read_noun(Recipe, _or_empty(body.get("recipe")), "recipe")))
     layout = collected.read(lambda: Read(read_noun(Layout, _or_empty(body.get("layout")), "layout")))

@@ -86,7 +86,7 @@ def test_a_limit_below_the_upper_end_is_warned_of(name: str, body: Body, catalog
     for limit, verdict, said in [
         (predicted.high, "ok", "fits"),
         (predicted.value, "warn", "may exceed"),
-        (predicted.low / 2, "warn", " exceeds "),
+        (predicted.low / 2, "warn", "even at its low end"),
     ]:
         found = check({**body, "limits": {name: limit}}, catalogue)
         assert (found.verdict, found.fits) == (verdict, True)
@@ -115,6 +115,13 @@ def test_a_limit_that_cannot_be_judged_is_refused(body: Body, catalogue: Catalog
     body["recipe"] = {"sequence_length": 8192}
     assert refusal({**body, "limits": {"days": 1.0}}, catalogue) == [("limits.days", "not_known")]
     assert check({**body, "limits": None}, catalogue).verdict == "ok"
+
+
+def test_an_unknown_field_is_told_of_the_limits(body: Body, catalogue: Catalogue) -> None:
+    with pytest.raises(Refused) as refused:
+        check({**body, "deadline_hours": 3}, catalogue)
+    (problem,) = refused.value.problems
+    assert "limits.cost_usd, limits.days" in problem.fix
 
 
 def test_everything_wrong_is_named_at_once(body: Body, catalogue: Catalogue) -> None:

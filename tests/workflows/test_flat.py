@@ -131,8 +131,9 @@ def test_an_unknown_parameter_names_the_nearest_and_is_not_repeated() -> None:
     assert "lenght" not in str(problem)
 
 
-def test_nodes_need_a_cluster() -> None:
-    assert codes(("gpu", "h100"), ("nodes", "2")) == [("nodes", "nodes_without_cluster")]
+def test_nodes_need_a_cluster_or_a_gpu() -> None:
+    assert codes(("nodes", "2")) == [("nodes", "nodes_without_cluster")]
+    assert body_of_flat([("gpu", "h100"), ("nodes", "2")])["cluster"] == {"gpu": "h100", "nodes": 2}
 
 
 def test_all_problems_are_named_at_once() -> None:

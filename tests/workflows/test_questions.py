@@ -90,6 +90,26 @@ def test_nodes_and_gpus_may_not_contradict_each_other(catalogue: Catalogue) -> N
     assert [problem[:2] for problem in refused(catalogue, body)] == [("cluster.nodes", "nodes_contradict_gpus")]
 
 
+def test_nodes_of_a_gpu_are_its_size(catalogue: Catalogue) -> None:
+    for cluster, gpus in [
+        ({"gpu": "h100", "nodes": 2}, 16),
+        ({"gpu": "h100", "nodes": 2, "gpus": 16}, 16),
+        ({"gpu": "h100", "nodes": 3, "gpus_per_node": 4}, 12),
+    ]:
+        assert read(catalogue, cluster=cluster).question.cluster.gpus == gpus
+    (problem,) = refused(catalogue, {**BODY, "cluster": {"gpu": "h100", "nodes": 2, "gpus": 8}})
+    assert problem[:2] == ("cluster.nodes", "nodes_contradict_gpus")
+    missing = refused(catalogue, {**BODY, "cluster": {"nodes": 2}})
+    assert [problem[:2] for problem in missing] == [("cluster.gpu", "required")]
+
+
+def test_a_price_is_stated_or_looked_up(catalogue: Catalogue) -> None:
+    both = {"usd_per_gpu_hour": 2.5, "provider": "aws", "region": "us-east-1", "price_model": "on-demand"}
+    (problem,) = refused(catalogue, {**BODY, "price": both})
+    assert problem[:2] == ("price", "priced_twice")
+    assert "either usd_per_gpu_hour, or provider, region and price_model" in problem[2]
+
+
 def test_too_many_nodes_are_too_many_gpus(catalogue: Catalogue) -> None:
     body = {**BODY, "cluster": {"preset": "dgx-h100", "nodes": 1 << 20}}
     assert [problem[:2] for problem in refused(catalogue, body)] == [("cluster.gpus", "out_of_range")]
