@@ -5,10 +5,12 @@ import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow
+from service.catalogue.names import normal
 from service.errors import NotFound, UnknownName
 from service.workflows.columns import Column, columns_of
 from service.workflows.list_query import DEFAULT_ROWS, ListQuery, cursor_after, read_list_query
@@ -65,7 +67,7 @@ def list_rows(listing: Listing, catalogue: Catalogue, parameters: Parameters) ->
     Raises:
         Refused: an unknown parameter or a wrong value
     """
-    query = read_list_query(parameters, listing.columns)
+    query = _query(listing, catalogue, parameters)
     limit = query.limit or DEFAULT_ROWS
     rows = _rows(listing, catalogue, query)
     shown = rows[:limit]
@@ -109,7 +111,7 @@ def list_csv(listing: Listing, catalogue: Catalogue, parameters: Parameters) -> 
         Refused: an unknown parameter or a wrong value
     """
     columns = listing.columns
-    query = read_list_query(parameters, columns)
+    query = _query(listing, catalogue, parameters)
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(column.name for column in columns)
@@ -160,6 +162,15 @@ def _find_price(catalogue: Catalogue, name: str) -> PriceRow:
     if found is None:
         raise NotFound("the catalogue holds no price of this id; GET /v1/prices lists the ids")
     return found
+
+
+def _query(listing: Listing, catalogue: Catalogue, parameters: Parameters) -> ListQuery:
+    return read_list_query(parameters, listing.columns, {"gpu": partial(_gpus_meant, catalogue)})
+
+
+def _gpus_meant(catalogue: Catalogue, name: str) -> tuple[str, ...]:
+    """Every GPU that goes by a name: a filter need not choose between them."""
+    return catalogue.gpu_index.slugs.get(normal(name)) or (catalogue.find_gpu(name, "gpu").row.slug,)
 
 
 def _rows(listing: Listing, catalogue: Catalogue, query: ListQuery) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -12,6 +12,8 @@ from service.workflows.columns import Column
 from service.workflows.flat_values import read_value
 
 Test = Callable[[Any], bool]
+Meanings = Mapping[str, Callable[[str], Collection[str]]]
+"""By column, the values that a name of any spelling may mean there."""
 
 PAGING = ("limit", "cursor")
 """Parameters that are no columns."""
@@ -47,7 +49,7 @@ class ListQuery:
         return all(any(test(column.value(row)) for test in tests) for column, tests in self.tests)
 
 
-def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Column]) -> ListQuery:
+def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings) -> ListQuery:
     """What a query string asks of a list.
 
     A column given twice admits either value; different columns must all agree; an empty value means that nothing
@@ -56,12 +58,13 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
     Args:
         parameters: the query string, in order
         columns: columns of the list
+        meanings: of the columns that hold names of the catalogue
 
     Returns:
         the query
 
     Raises:
-        Refused: an unknown parameter, or a value that its column cannot hold
+        Refused: an unknown parameter, a value that its column cannot hold, or a name that means nothing
     """
     known = {column.name: column for column in columns}
     names = [*known, *PAGING]
@@ -76,7 +79,10 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
         given.setdefault(name, []).append(text)
     limit, cursor = (_once(name, given.pop(name, [])) for name in PAGING)
     return ListQuery(
-        tests=tuple((known[name], tuple(_test(known[name], text) for text in texts)) for name, texts in given.items()),
+        tests=tuple(
+            (known[name], tuple(_test(known[name], text, meanings.get(name)) for text in texts))
+            for name, texts in given.items()
+        ),
         limit=None if limit is None else _limit(limit),
         after="" if cursor is None else _key(cursor),
     )
@@ -126,11 +132,14 @@ def _limit(text: str) -> int:
     return limit
 
 
-def _test(column: Column, text: str) -> Test:
+def _test(column: Column, text: str, meant: Callable[[str], Collection[str]] | None) -> Test:
     """Whether a value is the one that a filter names."""
     types = column.types
     if not text:
         return lambda value: value is None or value in ("", ())
+    if meant is not None:
+        names = meant(text)
+        return lambda value: value in names
     if types & {"integer", "number", "boolean"}:
         number = read_value(column.name, "truth" if "boolean" in types else "number", text, ".")
         return lambda value: value == number

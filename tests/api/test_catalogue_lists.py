@@ -221,6 +221,20 @@ def test_no_text_of_a_csv_runs_as_a_formula(catalogue: Catalogue, start: str) ->
     assert row["aliases"] == f"'{start}2+2;b"
 
 
+@pytest.mark.parametrize("plural", ["prices", "clusters"])
+def test_a_gpu_is_filtered_by_any_of_its_names(plural: str, ask: Ask) -> None:
+    exact = _items(ask, f"/v1/{plural}?gpu=h100-sxm5-80gb")
+    assert exact
+    meant = _items(ask, f"/v1/{plural}?gpu=h100&limit=1000")
+    assert all(row in meant for row in exact)
+    assert {row["gpu"].split("-")[0] for row in meant} == {"h100"}
+    refused = ask("GET", f"/v1/{plural}?gpu=h1000")
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert (error["parameter"], error["code"]) == ("gpu", "unknown_gpu")
+    assert "h100" in error["fix"]
+
+
 @pytest.mark.parametrize("path", ["/v1/gpus", "/v1/prices.csv", "/v1/models/gpt2-124m"])
 def test_lists_have_validators_and_heads(ask: Ask, path: str) -> None:
     answer = ask("GET", path)
