@@ -2,7 +2,9 @@
 
 from service.estimator.answer import Parameters
 from service.estimator.efficiency import UNMEASURED, efficiency_of
+from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RESTART_SECONDS
 from service.estimator.resolve import Resolved
+from service.estimator.stacks import Stack
 
 SENSIBLE_BATCH_TOKENS = (4e6, 64e6)
 """Tokens in one step of recent large runs; DeepSeek-V3's 62.9 million are the "60 million" of the source.
@@ -35,12 +37,16 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
         )
     if job.model.num_experts:
         said.append("tokens are spread evenly over the experts")
+        said.append(f"each expert's matrices are split over {layout.expert_tensor} rank(s)")
     if job.model.num_nextn_predict_layers:
         said.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         said.append("each rank holds two copies of its stage's weights (DualPipe)")
     if resolved.question.recipe.training_tokens is not None:
-        said.append("one interruption for 50,700 GPU-hours, 10 minutes to restart, 30 seconds for a checkpoint")
+        said.append(
+            f"one interruption for {GPU_FAILURE_HOURS:,.0f} GPU-hours, {RESTART_SECONDS / 60:.0f} minutes to restart, "
+            f"{CHECKPOINT_SECONDS:.0f} seconds for a checkpoint"
+        )
     return tuple(said)
 
 
@@ -76,7 +82,8 @@ def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
         return said
     optimal = TOKENS_FOR_EACH_PARAMETER * parameters.active
     if recipe.training_tokens < LEAST_TRAINING_TOKENS:
-        said.append("fewer than 200 billion training tokens are not recommended for a language model")
+        least = LEAST_TRAINING_TOKENS / 1e9
+        said.append(f"fewer than {least:.0f} billion training tokens are not recommended for a language model")
     if recipe.training_tokens < optimal:
         said.append(
             f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {parameters.active:.4g} parameters)"
@@ -114,20 +121,33 @@ def suggestions_of(resolved: Resolved, biggest: str) -> tuple[str, ...]:
     """
     recipe, layout, granularity = resolved.question.recipe, resolved.question.layout, resolved.job.recompute.granularity
     replicas = (layout.data or 1) * layout.context
+    stack, degree = (
+        resolved.job.stack,
+        " or ".join(axis for axis in ("tensor", "context") if axis in resolved.job.stack.axes),
+    )
+    split = " or ".join(axis for axis in ("tensor", "pipeline") if axis in stack.axes)
+    can_shard = stack.pipeline_zero_stages if layout.pipeline > 1 else stack.zero_stages
     for_activations = [
         (recipe.micro_batch > 1, "lower micro_batch to 1"),
         (granularity == "none", "recompute selective or full"),
         (granularity == "selective", "recompute full"),
         (recipe.attention == "eager", "attention flash"),
-        (True, "raise context or tensor to split each sequence"),
+        (degree != "", f"raise {degree} to split each sequence"),
     ]
     for_states = [
-        (layout.zero_stage == 0 and replicas > 1, "zero_stage 1: shard the optimizer over the replicas"),
-        (layout.zero_stage in (1, 2) and replicas > 1, "zero_stage 3: shard weights and gradients too"),
-        (True, "more GPUs, or raise tensor or pipeline"),
+        (
+            layout.zero_stage == 0 and 1 in can_shard and replicas > 1,
+            "zero_stage 1: shard the optimizer over the replicas",
+        ),
+        (layout.zero_stage != 3 and 3 in can_shard and replicas > 1, "zero_stage 3: shard weights and gradients too"),
+        (True, f"more GPUs{f', or raise {split}' if split else ''}"),
         (layout.offload == "none", "offload optimizer"),
         (recipe.optimizer == "adamw", "optimizer adamw-8bit"),
     ]
     moving = biggest in ("activations", "logits", "recomputed_activations")
     ordered = [*for_activations, *for_states] if moving else [*for_states, *for_activations]
     return tuple(words for applies, words in ordered if applies)
+
+
+def _offered(stack: Stack, axes: tuple[str, ...]) -> str:
+    return " or ".join(axis for axis in axes if axis in stack.axes)

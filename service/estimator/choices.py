@@ -22,7 +22,37 @@ class Choice:
 _KORTHIKANTI = "Korthikanti et al. 2022, arXiv:2205.05198"
 _MEGATRON = "NVIDIA/Megatron-LM@d98e8a64 arguments"
 
+_CONFIG = "transformers 5.23.0, modeling files of the types that have it"
+
 _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "model.normalization": (
+        ("rmsnorm", "a scale", "Zhang and Sennrich 2019, arXiv:1910.07467"),
+        ("layernorm", "a scale and a shift", "Ba et al. 2016, arXiv:1607.06450"),
+        ("layernorm_no_bias", "a scale, the mean subtracted", _CONFIG),
+        ("nonparametric", "no trained numbers", "OLMo, arXiv:2402.00838"),
+    ),
+    "model.qk_norm": (
+        ("none", "queries and keys are not normalised", "definition"),
+        ("per_head_dim", "one scale for each number of a head, shared by all heads", _CONFIG),
+        ("full", "one scale for each number of all heads", _CONFIG),
+        ("l2", "normalised without trained numbers", _CONFIG),
+    ),
+    "model.layer_types": (
+        ("full_attention", "every earlier key is seen", "definition"),
+        ("sliding_attention", "the last sliding_window keys are seen", "Beltagy et al. 2020, arXiv:2004.05150"),
+        ("chunked_attention", "the earlier keys of the own chunk are seen", _CONFIG),
+    ),
+    "model.mlp_layer_types": (
+        ("dense", "one MLP for every token", "definition"),
+        ("sparse", "routed experts", "Shazeer et al. 2017, arXiv:1701.06538"),
+    ),
+    "price.price_model": (
+        ("on-demand", "by the hour, at will", "providers' price lists"),
+        ("spot", "spare capacity that may be taken back", "providers' price lists"),
+        ("reserved-1y", "committed for one year", "providers' price lists"),
+        ("reserved-3y", "committed for three years", "providers' price lists"),
+        ("capacity-block", "a fixed time bought ahead", "AWS EC2 Capacity Blocks for ML"),
+    ),
     "recipe.gradient_dtype": (
         ("fp32", "gradients accumulate in single precision", "Ultrascale Playbook, mixed precision"),
         ("bf16", "gradients accumulate in bfloat16", "Ultrascale Playbook, mixed precision"),

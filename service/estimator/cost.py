@@ -7,7 +7,8 @@ HOST_SHARE = 10_200 / (8 * 700)
 Source: NVIDIA DGX H100 data sheet, 10.2 kW."""
 
 LOAD_FRACTION = 0.76
-"""Power of a busy node over its rating. Source: measured heavy AI load, 0.76 of rating."""
+"""Power of a busy node over its rating; the highest seen of an H100 node is 8.4 of 10.2 kW.
+Source: typical share under heavy AI load of published H100 node measurements; a round figure, to be measured."""
 
 POWER_USAGE_EFFECTIVENESS = 1.1
 """Data-centre overhead. Source: LLaMA, arXiv:2302.13971, table 15; Patterson et al. 2021, arXiv:2104.10350, table 4."""

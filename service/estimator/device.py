@@ -27,7 +27,7 @@ def allocated_interval(peak_bytes: float) -> Interval:
     """Live tensors at the peak, with the spread that measured peaks show around it.
 
     Formula:
-        sum of the lines of the fullest stage; x 0.90 and x 1.20 at the ends
+        sum of the lines of the fullest stage; x ALLOCATED_SPREAD at the ends
 
     Args:
         peak_bytes: sum of the lines of the fullest stage [byte]
@@ -46,7 +46,7 @@ def reserved_interval(allocated: Interval) -> Interval:
     """Bytes that the allocator holds: live tensors and fragments.
 
     Formula:
-        allocated x 1.01, x 1.04, x 1.09
+        allocated x RESERVED_SHARE
 
     Args:
         allocated: live tensors
@@ -65,7 +65,7 @@ def device_interval(reserved: Interval, gpus: int) -> Interval:
     """Bytes in use on the device: the allocator's, the context's and the communicators'.
 
     Formula:
-        reserved + context + communicators where there is more than one GPU
+        reserved + CONTEXT_BYTES, + COMMUNICATOR_BYTES where there is more than one GPU
 
     Args:
         reserved: bytes that the allocator holds

@@ -15,11 +15,11 @@ from service.estimator.stages import RankParameters, Stage
 
 EXPOSED_GRADIENT_SHARE = 0.25
 """Share of the once-a-step gradient traffic that no backward pass hides: the last bucket and the weights' gather.
-Source: fitted by others on published H100 steps; Megatron-LM overlap-grad-reduce."""
+Source: an assumption: a quarter stays outside the backward pass (Megatron-LM overlap-grad-reduce, last bucket)."""
 
 CONTENTION_FRACTION = 0.4
 """How much of the shorter of two overlapped streams is lost to their contention (FSDP).
-Source: fitted on published FSDP steps: 0.38 (A100) and 0.6 (H100); the lower is taken with today's software."""
+Source: regressions over published FSDP steps give 0.38 (A100) and 0.6 (H100); the lower end is assumed."""
 
 
 def _seconds(transfers: tuple[Transfer, ...], wires: Wires) -> Amount:
@@ -120,7 +120,7 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
     """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
 
     Formula:
-        x T + max(0, (1 - x) T - t_backward),  x = 0.25
+        x T + max(0, (1 - x) T - t_backward),  x = EXPOSED_GRADIENT_SHARE
 
     Args:
         job: the job

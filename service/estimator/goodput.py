@@ -39,7 +39,7 @@ def goodput_fraction(gpus: int) -> float:
     """Useful share of the wall time of one job.
 
     Formula:
-        1 / (1 + delta / tau + (tau / 2 + R) / M),  M = 50,700 h / GPUs
+        1 / (1 + delta / tau + (tau / 2 + R) / M),  M = GPU_FAILURE_HOURS / GPUs
 
     Args:
         gpus: GPUs in all [1]

@@ -71,6 +71,31 @@ def both(a: Condition, b: Condition) -> Condition:
     return held
 
 
+def implies(premise: Condition, conclusion: Condition) -> Condition:
+    """Whether the conclusion holds wherever the premise does, element by element.
+
+    >>> implies(1 > 2, 2 > 3), implies(2 > 1, 2 > 3)
+    (True, False)
+    """
+    if isinstance(premise, bool) and isinstance(conclusion, bool):
+        return conclusion or not premise
+    numpy = _numpy()
+    held: Condition = numpy.logical_or(numpy.logical_not(premise), conclusion)
+    return held
+
+
+def either(a: Condition, b: Condition) -> Condition:
+    """Whether one of two conditions holds, element by element.
+
+    >>> either(2 > 1, 1 > 2)
+    True
+    """
+    if isinstance(a, bool) and isinstance(b, bool):
+        return a or b
+    held: Condition = _numpy().logical_or(a, b)
+    return held
+
+
 def ceil_div(a: Amount, b: Amount) -> Amount:
     """a / b rounded up; exact for integers, and for columns below 2^53.
 

@@ -138,6 +138,18 @@ class Model:
         return self.head_dim or self.hidden_size // self.num_attention_heads
 
     @property
+    def query_width(self) -> int:
+        """Width of one query and key head in attention, d_qk [1]."""
+        if self.kv_lora_rank is None:
+            return self.head_width
+        return (self.qk_nope_head_dim or 0) + (self.qk_rope_head_dim or 0)
+
+    @property
+    def value_width(self) -> int:
+        """Width of one value head in attention, d_v [1]."""
+        return self.head_width if self.kv_lora_rank is None else self.v_head_dim or 0
+
+    @property
     def embedding_width(self) -> int:
         """Width of one row of the token embedding [1]."""
         return self.word_embed_proj_dim or self.hidden_size

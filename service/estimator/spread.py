@@ -5,12 +5,12 @@ from service.estimator.question import Model
 
 DENSE_FRACTIONS = (0.95, 1.70)
 """Measured over predicted step time of dense models, 80 % interval.
-Source: 405 published steps on A100 and H100, to which no constant was tuned here: 1.02 at 10 %, 1.63 at 90 %;
+Source: 400 published steps on A100 and H100, to which no constant was tuned here: 1.01 at 10 %, 1.63 at 90 %;
 kernels are slower inside a step than in a benchmark, so the middle lies above the value."""
 
 SPARSE_FRACTIONS = (0.80, 2.10)
 """The same for mixtures of experts.
-Source: 32 published steps on H100, B200 and GB200: 0.87 at 10 %, 1.84 at 90 %."""
+Source: 32 published steps on H100, B200 and GB200: 0.86 at 10 %, 1.75 at 90 %."""
 
 
 def step_interval(model: Model, step_seconds: float) -> Interval:

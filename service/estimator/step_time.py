@@ -18,7 +18,7 @@ from service.estimator.update import offloaded_seconds, optimizer_seconds
 
 OTHER_FRACTION = 0.02
 """Share of the step for data loading, logging and host work.
-Source: published per-step traces; a round figure."""
+Source: an assumption; a round figure."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +67,7 @@ def other_seconds(busy_seconds: Amount) -> Amount:
     """Seconds of one step for data loading, logging and host work.
 
     Formula:
-        x T / (1 - x),  x = 0.02
+        x T / (1 - x),  x = OTHER_FRACTION
 
     Args:
         busy_seconds: all other seconds of the step, T [s]

@@ -110,9 +110,7 @@ def palm_flop(model: Model, parameters: int, tokens: int) -> float:
     >>> palm_flop(LLAMA_3_8B, 8030261248, 8192)
     61066469376.0
     """
-    width: float = model.head_width
-    if model.kv_lora_rank is not None:
-        width = ((model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0) + (model.v_head_dim or 0)) / 2
+    width = (model.query_width + model.value_width) / 2
     return 6.0 * parameters + 12.0 * model.num_hidden_layers * model.num_attention_heads * width * tokens
 
 

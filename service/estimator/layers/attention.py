@@ -4,6 +4,7 @@ from service.estimator.core_attention import core_attention_ops
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
 from service.estimator.names import LayerType
 from service.estimator.norm import norm_weights
+from service.estimator.projection import attention_output_op
 from service.estimator.question import Model
 from service.estimator.setting import Setting
 
@@ -24,7 +25,7 @@ def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """
     width = model.head_width
     core = core_attention_ops(model, layer_type, setting, query_width=width, value_width=width)
-    return (_projection(model, setting), *_query_key_norm(model, setting), *core, _output(model, setting))
+    return (_projection(model, setting), *_query_key_norm(model, setting), *core, attention_output_op(model, setting))
 
 
 def _projection(model: Model, setting: Setting) -> Op:
@@ -67,19 +68,3 @@ def _query_key_norm(model: Model, setting: Setting) -> Ops:
         moved_bytes=2 * kept * sum(widths),
     )
     return (op,)
-
-
-def _output(model: Model, setting: Setting) -> Op:
-    hidden, inputs = model.hidden_size, model.num_attention_heads * model.head_width
-    bias = (Weight(1, hidden, role="vector"),) if model.out_bias else ()
-    kept = setting.element_bytes * setting.tokens
-    return Op(
-        name="attention.out",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
-        flop=2 * setting.tokens * inputs * hidden,
-        saved=(Saved(kept * inputs, Split.TENSOR),),
-        moved_bytes=kept * inputs,
-        whole_bytes=kept * hidden,
-    )

@@ -2,6 +2,7 @@
 
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
 from service.estimator.norm import norm_op
+from service.estimator.projection import embedding_width_op
 from service.estimator.question import Model
 from service.estimator.setting import Setting
 
@@ -33,21 +34,7 @@ def embedding_ops(model: Model, setting: Setting) -> Ops:
         saved=(Saved(numbers, Split.SEQUENCE),) if setting.drops_out else (),
         moved_bytes=2 * setting.element_bytes * numbers,
     )
-    projection = _projection(model, setting) if model.word_embed_proj_dim else ()
+    widening = embedding_width_op("embedding.projection", model, setting, rows=width, columns=model.hidden_size)
+    projection = (widening,) if model.word_embed_proj_dim else ()
     norm = (norm_op("embedding.norm", model, setting),) if model.embedding_norm else ()
     return (lookup, *projection, *norm)
-
-
-def _projection(model: Model, setting: Setting) -> Ops:
-    width, hidden = model.embedding_width, model.hidden_size
-    op = Op(
-        name="embedding.projection",
-        keeps_precision=True,
-        kind="gemm",
-        split=Split.WHOLE,
-        weights=(Weight(width, hidden),),
-        flop=2 * setting.tokens * width * hidden,
-        saved=(Saved(setting.element_bytes * setting.tokens * width, Split.SEQUENCE),),
-        moved_bytes=setting.element_bytes * setting.tokens * (width + hidden),
-    )
-    return (op,)

@@ -1,7 +1,8 @@
 """What stands after the last layer: final norm, head, and the multi-token-prediction depths' own parts?"""
 
-from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.ledger import Op, Ops, Split, Weight
 from service.estimator.norm import norm_op
+from service.estimator.projection import embedding_width_op
 from service.estimator.question import Model
 from service.estimator.setting import Setting
 
@@ -21,17 +22,8 @@ def head_ops(model: Model, setting: Setting) -> Ops:
     """
     norm = (norm_op("head.norm", model, setting),) if model.final_norm else ()
     width, hidden = model.embedding_width, model.hidden_size
-    projection = Op(
-        name="head.projection",
-        keeps_precision=True,
-        kind="gemm",
-        split=Split.WHOLE,
-        weights=(Weight(hidden, width),),
-        flop=2 * setting.tokens * hidden * width,
-        saved=(Saved(setting.element_bytes * setting.tokens * width, Split.SEQUENCE),),
-        moved_bytes=setting.element_bytes * setting.tokens * (width + hidden),
-    )
-    projected = (projection,) if model.word_embed_proj_dim else ()
+    narrowing = embedding_width_op("head.projection", model, setting, rows=hidden, columns=width)
+    projected = (narrowing,) if model.word_embed_proj_dim else ()
     return (*norm, *projected, _logits(model, setting))
 
 

@@ -4,6 +4,7 @@ from service.estimator.core_attention import core_attention_ops
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
 from service.estimator.names import LayerType
 from service.estimator.norm import norm_weights
+from service.estimator.projection import attention_output_op
 from service.estimator.question import Model
 from service.estimator.setting import Setting
 
@@ -25,17 +26,16 @@ def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) 
     Source:
         DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py
     """
-    rope, nope, value = (model.qk_rope_head_dim or 0, model.qk_nope_head_dim or 0, model.v_head_dim or 0)
     core = core_attention_ops(
         model,
         layer_type,
         setting,
-        query_width=nope + rope,
-        value_width=value,
+        query_width=model.query_width,
+        value_width=model.value_width,
         input_modules=("mla_up_proj",),
     )
-    latents = (*_query(model, setting, nope + rope), *_key_value(model, setting))
-    return (*latents, *core, _output(model, setting, value))
+    latents = (*_query(model, setting), *_key_value(model, setting))
+    return (*latents, *core, attention_output_op(model, setting))
 
 
 def _down(name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
@@ -67,8 +67,8 @@ def _up(name: str, setting: Setting, latent: int, outputs: int) -> Op:
     )
 
 
-def _query(model: Model, setting: Setting, width: int) -> Ops:
-    queries = model.num_attention_heads * width
+def _query(model: Model, setting: Setting) -> Ops:
+    queries = model.num_attention_heads * model.query_width
     if model.q_lora_rank is None:
         direct = _up("attention.query", setting, model.hidden_size, queries)
         return (direct,)
@@ -78,22 +78,6 @@ def _query(model: Model, setting: Setting, width: int) -> Ops:
 
 def _key_value(model: Model, setting: Setting) -> Ops:
     latent = model.kv_lora_rank or 0
-    outputs = model.num_attention_heads * ((model.qk_nope_head_dim or 0) + (model.v_head_dim or 0))
+    outputs = model.num_attention_heads * ((model.qk_nope_head_dim or 0) + model.value_width)
     down = _down("attention.key_value_down", model, setting, latent, model.qk_rope_head_dim or 0)
     return (down, _up("attention.key_value_up", setting, latent, outputs))
-
-
-def _output(model: Model, setting: Setting, value_width: int) -> Op:
-    hidden, inputs = model.hidden_size, model.num_attention_heads * value_width
-    bias = (Weight(1, hidden, role="vector"),) if model.out_bias else ()
-    kept = setting.element_bytes * setting.tokens
-    return Op(
-        name="attention.out",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
-        flop=2 * setting.tokens * inputs * hidden,
-        saved=(Saved(kept * inputs, Split.TENSOR),),
-        moved_bytes=kept * inputs,
-        whole_bytes=kept * hidden,
-    )

@@ -70,9 +70,9 @@ def key_value_bytes(job: Job, degrees: Degrees) -> Amount:
     >>> key_value_bytes(sample_job(), sample_degrees())
     33554432.0
     """
-    query, value, heads = _widths(job)
+    heads, width = _key_heads(job), job.model.query_width + job.model.value_width
     tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
-    return tokens * heads * (query + value) / minimum(degrees.tensor, heads)
+    return tokens * heads * width / minimum(degrees.tensor, heads)
 
 
 def exchanged_bytes(job: Job, degrees: Degrees, method: ContextMethod) -> Amount:
@@ -101,13 +101,10 @@ def exchanged_bytes(job: Job, degrees: Degrees, method: ContextMethod) -> Amount
     return blocks[method] * block
 
 
-def _widths(job: Job) -> tuple[int, int, int]:
-    """Widths of a query (or key) and of a value head, and heads that have keys of their own."""
+def _key_heads(job: Job) -> int:
+    """Heads that have keys and values of their own; all of them in latent attention, once projected up."""
     model = job.model
-    if model.kv_lora_rank is None:
-        return model.head_width, model.head_width, model.key_value_heads
-    query = (model.qk_nope_head_dim or 0) + (model.qk_rope_head_dim or 0)
-    return query, model.v_head_dim or 0, model.num_attention_heads
+    return model.key_value_heads if model.kv_lora_rank is None else model.num_attention_heads
 
 
 def layer_transfers(job: Job, degrees: Degrees, method: ContextMethod, forwards: Amount) -> tuple[Transfer, ...]:
@@ -130,11 +127,10 @@ def layer_transfers(job: Job, degrees: Degrees, method: ContextMethod, forwards:
         Liu et al. 2023, arXiv:2310.01889 (ring); Llama 3, arXiv:2407.21783, section 3.3.2 (all-gather);
         Jacobs et al. 2023, arXiv:2309.14509 (Ulysses)
     """
-    query, value, key_heads = _widths(job)
     group, stride = degrees.context, degrees.tensor
     if method == "ulysses":
         tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
-        own = (job.model.num_attention_heads + key_heads) * (query + value)
+        own = (job.model.num_attention_heads + _key_heads(job)) * (job.model.query_width + job.model.value_width)
         return (Transfer("all_to_all", tokens * own / degrees.tensor / degrees.context, forwards + 1, group, stride),)
     exchanged = key_value_bytes(job, degrees)
     return (

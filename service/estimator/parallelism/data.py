@@ -3,7 +3,7 @@
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Amount, Condition, divides, minimum, where
+from service.estimator.numeric import Amount, Condition, both, divides, either, implies, minimum, where
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stages import RankParameters
 from service.estimator.state import DTYPE_BYTES
@@ -13,13 +13,14 @@ OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
 
 
 def _resharding_fits(job: Job, degrees: Degrees) -> Condition:
-    sharded = where(degrees.zero_stage == WEIGHTS, degrees.pipeline, 1)
-    return where(sharded > 1, degrees.reshard_after_forward, 0) == 0
+    gathered_often = both(degrees.zero_stage == WEIGHTS, degrees.pipeline > 1)
+    return implies(gathered_often, degrees.reshard_after_forward == 0)
 
 
 def _expert_group_fits(job: Job, degrees: Degrees) -> Condition:
-    held = where(degrees.shard_group < degrees.data * degrees.context, degrees.expert_data, degrees.shard_group)
-    return divides(degrees.shard_group, held if job.model.num_experts else degrees.shard_group)
+    is_smaller = degrees.shard_group < degrees.data * degrees.context
+    fits = divides(degrees.shard_group, degrees.expert_data)
+    return implies(is_smaller, either(fits, job.model.num_experts == 0))
 
 
 RULES: tuple[Rule, ...] = (
@@ -54,7 +55,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "shard_group_needs_sharding",
         "layout.shard_group",
-        lambda _, d: where(d.zero_stage == 0, d.shard_group, d.data * d.context) == d.data * d.context,
+        lambda _, d: implies(d.zero_stage == 0, d.shard_group == d.data * d.context),
         lambda _, d: (
             f"a shard group of {d.shard_group} shards nothing at ZeRO stage 0",
             "leave shard_group out, or use zero_stage 1, 2 or 3",

@@ -3,7 +3,7 @@
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Amount, Condition, divides, where
+from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
@@ -22,20 +22,19 @@ def is_grouped(degrees: Degrees) -> Condition:
     Returns:
         False where each rank holds its tensor share of every expert
     """
-    own_tensor = where(degrees.expert_tensor == degrees.tensor, 1, 0)
-    return where(degrees.expert > 1, 0, own_tensor) == 0
+    return either(degrees.expert > 1, degrees.expert_tensor != degrees.tensor)
 
 
 def _sequence_parallel_on(job: Job, degrees: Degrees) -> Condition:
-    needed = where(is_grouped(degrees), degrees.tensor, 1)
-    return where(needed > 1, degrees.sequence_parallel, 1) == 1
+    sent_often = both(is_grouped(degrees), degrees.tensor > 1)
+    return implies(sent_often, degrees.sequence_parallel == 1)
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "expert_needs_experts",
         "layout.expert",
-        lambda job, d: where(d.expert > 1, job.model.num_experts, 1) > 0,
+        lambda job, d: implies(d.expert > 1, job.model.num_experts > 0),
         lambda _, d: (
             f"expert degree {d.expert} splits experts, and the model has none",
             "set expert to 1",

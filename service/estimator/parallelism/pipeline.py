@@ -4,17 +4,17 @@ from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.names import ScheduleName
-from service.estimator.numeric import Amount, Condition, both, divides, maximum, minimum, where
+from service.estimator.numeric import Amount, Condition, both, divides, implies, maximum, minimum, where
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
 
 def _virtual_fits(job: Job, degrees: Degrees) -> Condition:
-    return where(degrees.virtual_pipeline > 1, degrees.pipeline, 2) > 1
+    return implies(degrees.virtual_pipeline > 1, degrees.pipeline > 1)
 
 
 def _accumulation_fits(job: Job, degrees: Degrees) -> Condition:
-    return divides(where(degrees.virtual_pipeline > 1, degrees.pipeline, 1), degrees.accumulation)
+    return implies(degrees.virtual_pipeline > 1, divides(degrees.pipeline, degrees.accumulation))
 
 
 RULES: tuple[Rule, ...] = (

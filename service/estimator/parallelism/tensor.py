@@ -5,7 +5,7 @@ from math import gcd
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Amount, Condition, both, divides, where
+from service.estimator.numeric import Amount, Condition, divides, either, implies, where
 from service.estimator.question import Model
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
@@ -13,28 +13,23 @@ from service.estimator.stream import stream_bytes
 
 def _kv_heads_fit(job: Job, degrees: Degrees) -> Condition:
     heads = job.model.key_value_heads
-    shared = where(divides(heads, degrees.tensor), 1, 0)
-    split = where(divides(degrees.tensor, heads), 1, 0)
-    return shared + split >= 1
+    return either(divides(heads, degrees.tensor), divides(degrees.tensor, heads))
 
 
 def _widths(job: Job) -> tuple[int, ...]:
+    """Widths of the dense and the shared MLPs that the model has."""
     model = job.model
-    dense = model.intermediate_size if model.first_k_dense_replace or not model.num_experts else None
-    dense = model.intermediate_size if "dense" in model.mlp_layer_types else dense
+    dense = 0 if all(job.ledger.sparse) else model.intermediate_size or 0
     return tuple(width for width in (dense, model.shared_expert_intermediate_size) if width)
 
 
 def _widths_fit(job: Job, degrees: Degrees) -> Condition:
-    fits: Condition = divides(degrees.tensor, 0)
-    for width in _widths(job):
-        fits = both(fits, divides(degrees.tensor, width))
-    return fits
+    return divides(degrees.tensor, gcd(*_widths(job)))
 
 
 def _sequence_fits(job: Job, degrees: Degrees) -> Condition:
-    ranks = where(degrees.sequence_parallel == 1, degrees.tensor * degrees.context, 1)
-    return divides(ranks, job.recipe.sequence_length)
+    ranks = degrees.tensor * degrees.context
+    return implies(degrees.sequence_parallel == 1, divides(ranks, job.recipe.sequence_length))
 
 
 RULES: tuple[Rule, ...] = (
@@ -70,7 +65,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "sequence_parallel_needs_tensor",
         "layout.sequence_parallel",
-        lambda _, d: where(d.sequence_parallel == 1, d.tensor, 2) > 1,
+        lambda _, d: implies(d.sequence_parallel == 1, d.tensor > 1),
         lambda _, d: (
             f"sequence parallelism splits norms over the tensor group, which has {d.tensor} GPU",
             "set tensor above 1, or leave sequence_parallel out",
