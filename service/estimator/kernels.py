@@ -52,7 +52,7 @@ class Rates:
     bytes_per_s: float
     """Memory traffic."""
 
-    def of(self, op: Op) -> float:
+    def op_flop_per_s(self, op: Op) -> float:
         """Arithmetic rate of an operation [FLOP/s]."""
         return self.plain_flop_per_s if op.keeps_precision else self.flop_per_s[op.kind]
 
@@ -140,7 +140,7 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
     if op.kind == "gemm":
         for weight in op.weights:
             moved = moved + weight.parameters / split[weight.split] * job.precision.weight_bytes
-    rate = rates.of(op)
+    rate = rates.op_flop_per_s(op)
     forward = kernel_seconds(flop, moved, rate, rates.bytes_per_s)
     repeated = op.kernel_rerun_flop / divisor * scale
     backward = kernel_seconds(2 * flop + repeated, 2 * moved, rate, rates.bytes_per_s)

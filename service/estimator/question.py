@@ -29,15 +29,7 @@ from service.estimator.names import (
     StackName,
     ZeroStage,
 )
-from service.estimator.noun import STRICT, Name
-
-Width = Annotated[int, Interval(ge=1, le=1 << 24)]
-Layers = Annotated[int, Interval(ge=1, le=2048)]
-Heads = Annotated[int, Interval(ge=1, le=1 << 16)]
-Count = Annotated[int, Interval(ge=0, le=1 << 20)]
-Degree = Annotated[int, Interval(ge=1, le=1 << 20)]
-Tokens = Annotated[int, Interval(ge=1, le=1 << 26)]
-Sequences = Annotated[int, Interval(ge=1, le=1 << 30)]
+from service.estimator.noun import STRICT, Count, Degree, Heads, Layers, Name, Sequences, Tokens, Width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
