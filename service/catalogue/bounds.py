@@ -1,146 +1,207 @@
-"""Is every value of a noun of the kind and inside the bounds that the noun itself declares?
+"""Is a value of the kind and inside the bounds that its field of a noun declares, and what is said if not?
 
-The estimator's nouns carry their bounds as annotations; rows of facts and imported configs are held to the
-same ones that the border holds requests to.
+The nouns of the estimator declare both as annotations, and the workflows hold the nouns of a request to them with
+pydantic. Here single values are judged by the same annotations: a key of a config under its own name, before anything
+is computed from it (a list of so many layers, four times that width), and the rows of data files, without pydantic.
+Codes and words are those of the workflows' refusals; `tests/catalogue/test_bounds.py` asks both about every field.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, GroupedMetadata, Gt, Le, Lt, MaxLen, MinLen
 
-PLAIN_KINDS: Mapping[type, tuple[str, str]] = {
-    bool: ("true or false", "not_true_or_false"),
-    int: ("a whole number", "not_a_whole_number"),
-    float: ("a number", "not_a_number"),
-    str: ("text", "not_text"),
-    NoneType: ("null", "not_null"),
+CODES: Mapping[type, str] = {
+    bool: "not_true_or_false",
+    int: "not_a_whole_number",
+    float: "not_a_number",
+    str: "not_text",
+    tuple: "not_a_list",
 }
-"""How a kind of value is called, and the code of the problem when it is something else."""
+"""Code of the problem when a value is of another kind."""
+
+MOST_DIGITS = 1e16
+"""Bounds from here on are said as powers of ten."""
 
 
-@dataclass(frozen=True, slots=True)
+class Bound(NamedTuple):
+    """One end of what a number, or the length of a text or list, may be."""
+
+    word: str
+    """What is said before the limit."""
+    limit: Any
+    """The limit."""
+    allows: Callable[[Any, Any], Any]
+    """Whether a number keeps to a limit."""
+
+
+class Fault(NamedTuple):
+    """Why a value is not allowed."""
+
+    code: str
+    """Stable name of the broken rule."""
+    wanted: str
+    """What would be right, as a noun phrase."""
+    item: int | None = None
+    """Position of the wrong item, where a list is wrong in that alone."""
+
+    def message(self, name: str) -> str:
+        """What is wrong.
+
+        Args:
+            name: what the value is called
+
+        Returns:
+            a sentence
+        """
+        return f"{name if self.item is None else f'an item of {name}'} is not {self.wanted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """What a field may hold."""
 
-    allows: Callable[[Any], bool]
-    """Whether a value is allowed."""
-    is_of_kind: Callable[[Any], bool]
-    """Whether a value is of the right kind, inside the bounds or not."""
-    wanted: str
-    """What is wanted, in words."""
-    code: str
-    """Code of the problem when a value is of another kind."""
+    kind: type
+    """Kind of its values."""
+    optional: bool = False
+    """Whether it may be null."""
+    choices: tuple[Any, ...] = ()
+    """Its only values, where they are few."""
+    bounds: tuple[Bound, ...] = ()
+    """Its bounds."""
+    items: "Rule | None" = None
+    """What each item of a list may be."""
 
-    def code_for(self, value: object) -> str:
-        """Code of the problem that a value makes.
+    @property
+    def wanted(self) -> str:
+        """What it may hold, as a noun phrase, e.g. `a whole number from 1 to 2048`."""
+        if self.choices:
+            return f"one of {', '.join(map(str, self.choices))}"
+        limits = {bound.word: _plain(bound.limit) for bound in self.bounds}
+        length = f"{limits.get('from', '0')} to {limits.get('to', 'any number of')}"
+        said = "".join(f" {word} {limit}" for word, limit in limits.items())
+        return {
+            bool: "true or false",
+            int: f"a whole number{said}",
+            float: f"a number{said}".replace("above 0 to below", "above 0 and below"),
+            str: f"text of {length} characters",
+            tuple: f"a list of {length} values",
+        }[self.kind]
+
+    def fault(self, value: Any) -> Fault | None:
+        """Why a value is not allowed.
 
         Args:
-            value: a value that is not allowed
+            value: any value
 
         Returns:
-            stable name of the broken rule
+            the first fault; None where the value is allowed
         """
-        return "out_of_range" if self.is_of_kind(value) else self.code
+        if value is None and self.optional:
+            return None
+        if self.choices:
+            chosen = any(type(value) is type(choice) and value == choice for choice in self.choices)
+            return None if chosen else Fault("not_a_choice", self.wanted)
+        if not _is_of_kind(value, self.kind):
+            return Fault(CODES[self.kind], self.wanted)
+        items = enumerate(value) if self.items else ()
+        faults = (fault._replace(item=i) for i, item in items if self.items and (fault := self.items.fault(item)))
+        return next(faults, None) or self._fault_of_size(value)
+
+    def _fault_of_size(self, value: Any) -> Fault | None:
+        has_length = self.kind in (str, tuple)
+        size = len(value) if has_length else value
+        if all(bound.allows(size, bound.limit) for bound in self.bounds):
+            return None
+        return Fault("wrong_length" if has_length else "out_of_range", self.wanted)
 
 
-def broken_rules(noun: Any) -> dict[str, str]:
-    """Fields of a noun that hold what they must not.
+def faults_of(noun: Any) -> dict[str, Fault]:
+    """What is wrong in a noun.
 
     Args:
         noun: a dataclass of the estimator, such as a Model or a Gpu
 
     Returns:
-        what is wanted instead, by field
+        faults by field; empty where every value is allowed
     """
-    rules = _rules(noun.__class__)
-    return {name: rule.wanted for name, rule in rules.items() if not rule.allows(getattr(noun, name))}
+    judged = {name: rule.fault(getattr(noun, name)) for name, rule in _rules(noun.__class__).items()}
+    return {name: fault for name, fault in judged.items() if fault}
 
 
-def rule_of(kind: type, name: str) -> Rule:
+def rule_of(noun: type, name: str) -> Rule:
     """What one field of a noun may hold.
 
     Args:
-        kind: the noun
+        noun: a dataclass of the estimator
         name: the field
 
     Returns:
         its rule
     """
-    return _rules(kind)[name]
+    return _rules(noun)[name]
+
+
+def rule_for(annotation: Any) -> Rule:
+    """What an annotation allows.
+
+    Args:
+        annotation: bool, int, float, str, a Literal or a tuple of any length, with bounds, or None beside it
+
+    Returns:
+        the rule
+
+    >>> from annotated_types import Interval
+    >>> rule_for(Annotated[int, Interval(ge=1, le=8)] | None).wanted
+    'a whole number from 1 to 8'
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        (alone,) = (option for option in arguments if option is not NoneType)
+        return replace(rule_for(alone), optional=True)
+    if origin is Annotated:
+        rule = rule_for(arguments[0])
+        return replace(rule, bounds=(*rule.bounds, *_bounds(arguments[1:])))
+    if origin is Literal:
+        return Rule(kind=type(arguments[0]), choices=arguments)
+    if origin is tuple:
+        return Rule(kind=tuple, items=rule_for(arguments[0]))
+    return Rule(kind=annotation)
 
 
 @cache
-def _rules(kind: type) -> Mapping[str, Rule]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: _rule(hint) for name, hint in hints.items() if not name.startswith("__")}
+def _rules(noun: type) -> Mapping[str, Rule]:
+    hints = get_type_hints(noun, include_extras=True)
+    return {name: rule_for(hint) for name, hint in hints.items() if not name.startswith("__")}
 
 
-def _rule(hint: Any) -> Rule:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _bounded(_rule(arguments[0]), arguments[1:])
-    if origin in (Union, UnionType):
-        return _any_of([_rule(argument) for argument in arguments])
-    if origin is Literal:
-        return _simple(lambda value: value in arguments, f"one of {', '.join(map(str, arguments))}", "not_a_choice")
-    if origin is tuple:
-        item = _rule(arguments[0])
-        listed = f"a list, each item {item.wanted}"
-        return _simple(lambda value: isinstance(value, tuple) and all(map(item.allows, value)), listed, "not_a_list")
-    wanted, code = PLAIN_KINDS[hint]
-    return _simple(lambda value: _is_plain(value, hint), wanted, code)
+def _bounds(annotations: tuple[Any, ...]) -> Iterator[Bound]:
+    for annotation in annotations:
+        match annotation:
+            case Ge(ge=limit) | MinLen(min_length=limit):
+                yield Bound("from", limit, operator.ge)
+            case Gt(gt=limit):
+                yield Bound("above", limit, operator.gt)
+            case Le(le=limit) | MaxLen(max_length=limit):
+                yield Bound("to", limit, operator.le)
+            case Lt(lt=limit):
+                yield Bound("to below", limit, operator.lt)
+            case GroupedMetadata():
+                yield from _bounds(tuple(annotation))
 
 
-def _simple(allows: Callable[[Any], bool], wanted: str, code: str) -> Rule:
-    return Rule(allows, allows, wanted, code)
-
-
-def _any_of(options: list[Rule]) -> Rule:
-    return Rule(
-        lambda value: any(option.allows(value) for option in options),
-        lambda value: any(option.is_of_kind(value) for option in options),
-        " or ".join(option.wanted for option in options),
-        options[0].code,
-    )
-
-
-def _is_plain(value: object, kind: type) -> bool:
+def _is_of_kind(value: object, kind: type) -> bool:
     if isinstance(value, bool) or kind is bool:
         return isinstance(value, bool) and kind is bool
     if kind is float:
-        return isinstance(value, (int, float)) and isfinite(value)
+        return isinstance(value, int) or (isinstance(value, float) and isfinite(value))
     return isinstance(value, kind)
 
 
-def _bounded(rule: Rule, metadata: tuple[Any, ...]) -> Rule:
-    limits = [limit for entry in metadata for limit in (entry if isinstance(entry, GroupedMetadata) else (entry,))]
-    checks = [check for check, _ in map(_limit, limits)]
-    words = ", ".join(said for _, said in map(_limit, limits) if said)
-    return Rule(
-        lambda value: rule.allows(value) and all(check(value) for check in checks),
-        rule.is_of_kind,
-        f"{rule.wanted} ({words})" if words else rule.wanted,
-        rule.code,
-    )
-
-
-def _limit(limit: object) -> tuple[Callable[[Any], bool], str]:  # noqa: PLR0911 - one line a kind of bound
-    match limit:
-        case Ge(ge=bound):
-            return (lambda value: value >= bound), f"at least {bound:,}"
-        case Gt(gt=bound):
-            return (lambda value: value > bound), f"above {bound:,}"
-        case Le(le=bound):
-            return (lambda value: value <= bound), f"at most {bound:,}"
-        case Lt(lt=bound):
-            return (lambda value: value < bound), f"below {bound:,}"
-        case MinLen(min_length=length):
-            return (lambda value: len(value) >= length), f"at least {length} long"
-        case MaxLen(max_length=length):
-            return (lambda value: len(value) <= length), f"at most {length} long"
-    return (lambda _: True), ""
+def _plain(limit: float) -> str:
+    return str(int(limit)) if abs(limit) < MOST_DIGITS and limit == int(limit) else f"{limit:g}"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from math import isfinite
 from typing import Any
 
-from service.catalogue.bounds import broken_rules
+from service.catalogue.bounds import faults_of
 from service.catalogue.rows import ClusterRow, ExactCounts, GpuRow, ModelRow, PriceRow, PublishedCounts, UnsoundFact
 from service.estimator.efficiency import EFFICIENCIES
 from service.estimator.gpu import Gpu
@@ -149,9 +149,9 @@ def _named(kind: str, slug: object) -> Iterator[None]:
 
 
 def _check(noun: object) -> None:
-    broken = broken_rules(noun)
-    if broken:
-        raise UnsoundFact("; ".join(f"{name} is not {wanted}" for name, wanted in broken.items()))
+    faults = faults_of(noun)
+    if faults:
+        raise UnsoundFact("; ".join(fault.message(name) for name, fault in faults.items()))
 
 
 def _number(row: Mapping[str, str], column: str) -> float:

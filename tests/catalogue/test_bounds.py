@@ -1,52 +1,75 @@
-"""Are the bounds that a noun declares the bounds that its values are held to?"""
+"""Are the bounds that a noun declares the bounds that its values are held to, in the words of every other refusal?"""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from service.catalogue.bounds import broken_rules, rule_of
-from service.estimator import Model
+from service.catalogue.bounds import Fault, faults_of, rule_of
+from service.errors import Refused
+from service.estimator import Cluster, Model
 from service.estimator.samples import H100
+from service.workflows.nouns import read_noun, spelled
 
 TINY = Model(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
+BOX = Cluster(gpu="h100-sxm5-80gb", gpus=8)
+NOUNS = (TINY, BOX, H100)
+
+ANYTHING: tuple[Any, ...] = (
+    *(None, True, False, -1, 0, 1, 2, 3, 4096, 1 << 21, 1 << 27, 10**18, -0.5, 0.0, 0.5, 1.0, 64.5, 1e300),
+    *("", "4", "true", "full_attention", "x" * 201, (), {}),
+    *((name,) * many for name in ("full_attention", "dense", "fulll_attention", 1, None) for many in (1, 2049)),
+    ("full_attention", "sliding_attention", "no such thing"),
+)
 
 
-def test_sound_nouns_break_nothing() -> None:
-    assert broken_rules(TINY) == {}
-    assert broken_rules(H100) == {}
+def _refusals(noun: Any, name: str, value: Any) -> set[tuple[str, str, str]]:
+    """Path, code and fix of what the border says about one field of a request."""
+    try:
+        read_noun(type(noun), {**spelled(noun), name: value}, "")
+    except Refused as refused:
+        return {(problem.field, problem.code, problem.fix) for problem in refused.problems}
+    return set()
+
+
+def _said(name: str, fault: Fault, value: Any) -> tuple[str, str, str]:
+    judged = value if fault.item is None else value[fault.item]
+    path = name if fault.item is None else f"{name}.{fault.item}"
+    quotes = ", without quotes" if isinstance(judged, str) and "number" in fault.code else ""
+    return (path, fault.code, f"give {fault.wanted}{quotes}")
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "code"),
-    [
-        ("hidden_size", 0, "out_of_range"),
-        ("hidden_size", 1 << 25, "out_of_range"),
-        ("hidden_size", "4", "not_a_whole_number"),
-        ("hidden_size", True, "not_a_whole_number"),
-        ("hidden_size", 4.5, "not_a_whole_number"),
-        ("hidden_size", float("nan"), "not_a_whole_number"),
-        ("head_dim", -1, "out_of_range"),
-        ("gated_mlp", 1, "not_true_or_false"),
-        ("gated_mlp", None, "not_true_or_false"),
-        ("norms_per_layer", 3, "not_a_choice"),
-        ("normalization", "batchnorm", "not_a_choice"),
-        ("layer_types", ("linear_attention",), "not_a_list"),
-        ("layer_types", ("full_attention",) * 2049, "out_of_range"),
-        ("layer_types", ["full_attention"], "not_a_list"),
-    ],
+    ("noun", "name"), [pytest.param(noun, f.name, id=f.name) for noun in NOUNS for f in fields(noun)]
 )
-def test_broken_rule_is_found_and_named(field: str, value: Any, code: str) -> None:
-    assert set(broken_rules(replace(TINY, **{field: value}))) == {field}
-    assert rule_of(Model, field).code_for(value) == code
+def test_every_field_is_judged_as_in_a_request(noun: Any, name: str) -> None:
+    for value in ANYTHING:
+        fault = rule_of(type(noun), name).fault(value)
+        refused = _refusals(noun, name, value)
+        assert bool(fault) == bool(refused), value
+        if fault:
+            assert _said(name, fault, value) in refused, value
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan"), "1", True])
-def test_rate_is_a_finite_number_above_zero(value: Any) -> None:
-    assert set(broken_rules(replace(H100, board_watts=value))) == {"board_watts"}
+@pytest.mark.parametrize("noun", NOUNS)
+def test_sound_noun_has_no_faults(noun: Any) -> None:
+    assert faults_of(noun) == {}
 
 
-def test_absence_is_allowed_where_it_is_declared() -> None:
-    assert rule_of(Model, "head_dim").allows(None)
-    assert not rule_of(Model, "hidden_size").allows(None)
-    assert rule_of(Model, "hidden_size").wanted == "a whole number (at least 1, at most 16,777,216)"
+def test_fault_is_found_in_its_field_and_said() -> None:
+    (name, fault), *others = faults_of(replace(TINY, hidden_size=0)).items()
+    assert not others
+    assert fault.message(name) == "hidden_size is not a whole number from 1 to 16777216"
+    (fault,) = faults_of(replace(TINY, layer_types=("full_attention", "linear"))).values()  # type: ignore[arg-type]
+    assert (fault.code, fault.item) == ("not_a_choice", 1)
+    assert fault.message("layer_types").startswith("an item of layer_types is not one of full_attention, ")
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_what_json_cannot_spell_is_no_number(value: float) -> None:
+    assert {name: fault.code for name, fault in faults_of(replace(H100, board_watts=value)).items()} == {
+        "board_watts": "not_a_number"
+    }
+    assert rule_of(Model, "hidden_size").fault(value) == Fault(
+        "not_a_whole_number", "a whole number from 1 to 16777216"
+    )

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 
-from service.catalogue.bounds import rule_of
+from annotated_types import Interval, Len
+
+from service.catalogue.bounds import Rule, rule_for, rule_of
 from service.errors import Problem, Refused
 from service.estimator.question import Model
 
@@ -22,6 +23,9 @@ MOST = 1 << 26
 """Largest number that any key can have."""
 MOST_LAYERS = 2048
 """Longest list with one item a layer."""
+
+FLAG = rule_for(bool | None)
+WHOLES = rule_for(Annotated[tuple[Annotated[int, Interval(ge=0, le=MOST)], ...], Len(0, MOST_LAYERS)] | None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +69,7 @@ class Config:
             Refused: no such value, or out of bounds
         """
         key, value = self._value(*self.dialect.keys.get(field, (field,)))
-        value = int(value) if isinstance(value, float) and value.is_integer() else value
-        value = tuple(value) if isinstance(value, list) else value
-        rule = rule_of(Model, field)
-        if value is None and not rule.allows(None):
-            raise self.problem(key, "required", "is null, or missing without a default", f"give {rule.wanted}")
-        if not rule.allows(value):
-            raise self.problem(key, rule.code_for(value), f"is not {rule.wanted}", f"give {rule.wanted}")
-        return value
+        return self._judged(key, value, rule_of(Model, field))
 
     def needed(self, field: str) -> Any:
         """The value of a Model field that others are computed from.
@@ -105,10 +102,9 @@ class Config:
         Raises:
             Refused: something else stands there, or nothing
         """
-        value = self.whole_or_none(key, least=least)
-        if value is None:
-            raise self.problem(key, "required", "is null, or missing without a default", "give a whole number")
-        return value
+        _, value = self._value(key)
+        number: int = self._judged(key, value, rule_for(Annotated[int, Interval(ge=least, le=MOST)]))
+        return number
 
     def whole_or_none(self, key: str, *, least: int = 0) -> int | None:
         """A whole number, or null.
@@ -124,10 +120,8 @@ class Config:
             Refused: something else stands there
         """
         _, value = self._value(key)
-        if value is None or _is_whole(value, least):
-            return None if value is None else int(value)
-        wanted = f"a whole number of {least} to {MOST:,}"
-        raise self.problem(key, "not_a_whole_number", f"is not {wanted}", f"give {wanted}")
+        number: int | None = self._judged(key, value, rule_for(Annotated[int, Interval(ge=least, le=MOST)] | None))
+        return number
 
     def flag(self, key: str) -> bool:
         """True or false; null is false.
@@ -142,9 +136,7 @@ class Config:
             Refused: something else stands there
         """
         _, value = self._value(key)
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        raise self.problem(key, "not_true_or_false", "is neither true nor false", "give true or false")
+        return bool(self._judged(key, value, FLAG))
 
     def wholes(self, key: str) -> tuple[int, ...] | None:
         """A list of whole numbers, or null; true and false count as 1 and 0.
@@ -159,14 +151,10 @@ class Config:
             Refused: something else stands there, or more numbers than a model can have layers
         """
         _, value = self._value(key)
-        if value is None:
-            return None
-        if isinstance(value, list | tuple) and len(value) <= MOST_LAYERS:
-            numbers = [int(item) if isinstance(item, bool) else item for item in value]
-            if all(_is_whole(number, 0) for number in numbers):
-                return tuple(int(number) for number in numbers)
-        wanted = f"a list of at most {MOST_LAYERS} whole numbers"
-        raise self.problem(key, "not_a_list", f"is not {wanted}", f"give {wanted}")
+        if isinstance(value, list):
+            value = [int(item) if isinstance(item, bool) else item for item in value]
+        numbers: tuple[int, ...] | None = self._judged(key, value, WHOLES)
+        return numbers
 
     def demand(self, key: str, allowed: tuple[Any, ...]) -> None:
         """Refuse a value whose architecture cannot be expressed.
@@ -198,6 +186,25 @@ class Config:
             the error to raise
         """
         return Refused(Problem(field=f"{self.path}.{key}", code=code, message=f"{key} {wrong}", fix=fix))
+
+    def _judged(self, key: str, value: Any, rule: Rule) -> Any:
+        """A value that a rule allows; JSON's 64.0 is the whole number 64, and its lists are tuples here."""
+        value = tuple(map(_as_read, value)) if isinstance(value, list) else _as_read(value)
+        if value is None and not rule.optional:
+            raise self.problem(key, "required", "is null, or missing without a default", f"give {rule.wanted}")
+        fault = rule.fault(value)
+        if fault is None:
+            return value
+        place, judged = (key, value) if fault.item is None else (f"{key}.{fault.item}", value[fault.item])
+        quotes = ", without quotes" if isinstance(judged, str) and "number" in fault.code else ""
+        raise Refused(
+            Problem(
+                field=f"{self.path}.{place}",
+                code=fault.code,
+                message=fault.message(key),
+                fix=f"give {fault.wanted}{quotes}",
+            )
+        )
 
     def _value(self, *keys: str) -> tuple[str, Any]:
         """The first key that is there, with its value, else the first that has a default."""
@@ -251,10 +258,8 @@ def read_from() -> str:
     return str(_defaults()["source"])
 
 
-def _is_whole(value: object, least: int) -> bool:
-    if isinstance(value, float):
-        return isfinite(value) and value.is_integer() and least <= value <= MOST
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
+def _as_read(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _flattened(values: Mapping[str, Any], path: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from service.catalogue.bounds import broken_rules
+from service.catalogue.bounds import Fault, faults_of
 from service.catalogue.huggingface.architectures import ARCHITECTURES, Architecture
 from service.catalogue.huggingface.canonical import canonical
 from service.catalogue.huggingface.config import Config, Dialect, read_from
@@ -68,9 +68,9 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     read = Config(config, Dialect(model_type, architecture.keys), path)
     fields = canonical(_fields(architecture, read))
     model = Model(**fields)
-    broken = broken_rules(model)
-    if broken:
-        raise Refused(*(_out_of_bounds(path, name, wanted) for name, wanted in broken.items()))
+    faults = faults_of(model)
+    if faults:
+        raise Refused(*(_problem_of_several_keys(path, name, fault) for name, fault in faults.items()))
     assumptions.extend(read.notes)
     if read.assumed:
         taken = ", ".join(f"{key} {json.dumps(value)}" for key, value in read.assumed.items())
@@ -133,11 +133,11 @@ def _kept(problems: list[Problem]) -> Iterator[None]:
         problems.extend(refused.problems)
 
 
-def _out_of_bounds(path: str, name: str, wanted: str) -> Problem:
+def _problem_of_several_keys(path: str, name: str, fault: Fault) -> Problem:
     return Problem(
         field=path,
-        code="out_of_range",
-        message=f"what the keys make of {name} is not {wanted}",
+        code=fault.code,
+        message=fault.message(f"what the keys make of {name}"),
         fix=f"mend the keys that {name} follows from",
     )
 
