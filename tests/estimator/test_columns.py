@@ -1,13 +1,16 @@
 """One formula serves plain numbers and columns: both give the same numbers, over random legal layouts."""
 
 from dataclasses import fields, replace
+from importlib import import_module
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
 from service.errors import Refused
+from service.estimator import parallelism
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.job import job_of
 from service.estimator.load import stage_load
@@ -53,6 +56,7 @@ RECIPES = {
     "full, factored": Recipe(sequence_length=8192, global_batch=256, recompute="full", optimizer="adafactor"),
 }
 GPUS = 64
+AXES_ROOM = Path(parallelism.__file__).parent
 SIZES = (1, 2, 4, 8, 16)
 
 
@@ -152,6 +156,17 @@ def test_every_degree_is_a_field_of_layout_or_batch() -> None:
     named = {field.name for field in fields(Layout)}
     choices = {"schedule", "context_method", "stage_layers", "offload"}
     assert {field.name for field in fields(Degrees)} - batch == named - choices
+
+
+def test_every_axis_has_a_file_and_every_file_is_an_axis() -> None:
+    files = {Path(path).stem for path in AXES_ROOM.glob("[a-z]*.py")}
+    choices = {"virtual_pipeline", "expert_tensor", "zero_stage", "shard_group", "reshard_after_forward"}
+    other = {"sequence_parallel", "micro_batch", "accumulation"}
+    assert files == {field.name for field in fields(Degrees)} - choices - other
+    for name in files:
+        axis = import_module(f"service.estimator.parallelism.{name}")
+        assert any(constant.endswith("RULES") for constant in vars(axis))
+        assert any(function.endswith("transfers") for function in vars(axis))
 
 
 def test_dualpipe_and_gpipe_columns() -> None:

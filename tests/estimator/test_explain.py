@@ -64,6 +64,17 @@ def test_every_line_of_every_stage_is_explained(question: Question) -> None:
             assert line.kind == "workspace" or path in paths
 
 
+def test_parts_of_a_sum_sum() -> None:
+    for question in QUESTIONS.values():
+        said = {one.path: one for one in explanations(question, estimate(question))}
+        flop = dict(said["flop.forward_per_step_flop"].inputs)
+        batch = flop.pop("global_batch")
+        assert sum(flop.values()) * batch == said["flop.forward_per_step_flop"].value  # type: ignore[arg-type]
+        for path in ("step.step_seconds.value", "memory.allocated_peak_bytes.value"):
+            assert sum(said[path].inputs.values()) == pytest.approx(said[path].value)  # type: ignore[arg-type]
+        assert sum(said["parameters.total"].inputs.values()) == said["parameters.total"].value  # type: ignore[arg-type]
+
+
 def test_exact_strings_keep_what_a_double_cannot() -> None:
     said = {one.path: one for one in explanations(PLAIN, estimate(PLAIN))}
     total = said["flop.total_flop"]
