@@ -1,4 +1,4 @@
-"""The same question under the same version of the formulas has the same answer: a change of answers changes the version."""
+"""Answers change only together with the version of the formulas."""
 
 import tomllib
 from dataclasses import asdict
