@@ -4,12 +4,21 @@ TraincostError
 ├── Refused            a question cannot be answered as asked: one Problem for each thing to mend
 │   └── UnknownName    a model, GPU, cluster or price that the catalogue does not hold
 ├── NotFound           a resource of the path does not exist
+│   └── UnknownMetric  a number that no answer holds
 └── StartupError       the process cannot start: one line, exit code 2
 
 They are plain exceptions, not ValueErrors, so that a validator never swallows them.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+
+MOST_PROBLEMS = 20
+"""Problems that one refusal names: nobody mends more at once, and each costs time to word."""
+
+LONGEST_COMPARED = 64
+"""Characters of an unknown name that are compared with the known ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,5 +55,44 @@ class NotFound(TraincostError):
     """The path names a resource that does not exist."""
 
 
+class UnknownMetric(NotFound):
+    """The path names a number that no answer holds; the message lists the nearest ones."""
+
+
 class StartupError(TraincostError):
     """The process cannot start: a wrong setting, a taken port, an unreachable or newer database."""
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 3, likeness: float = 0.6) -> list[str]:
+    """The known names that an unknown one resembles most, whatever their capitals.
+
+    Args:
+        name: the unknown name
+        known: the names that exist
+        most: how many to tell at most
+        likeness: how alike they have to be, from 0 to 1
+
+    Returns:
+        names, the most alike first
+
+    >>> nearest("Tensr", ["tensor", "data", "zero_stage"])
+    ['tensor']
+    """
+    spelled = {candidate.lower(): candidate for candidate in known}
+    forms = get_close_matches(name[:LONGEST_COMPARED].lower(), spelled, n=most, cutoff=likeness)
+    return [spelled[form] for form in forms]
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    """The question that leads from an unknown name to the nearest known ones.
+
+    Args:
+        near: those names
+
+    Returns:
+        the question; empty where there is none to ask
+
+    >>> did_you_mean(["tensor", "expert_tensor"])
+    'did you mean tensor or expert_tensor?'
+    """
+    return f"did you mean {' or '.join(near)}?" if near else ""

@@ -1,7 +1,6 @@
 """How is this process set up? One frozen Settings, read once from the environment and the command line."""
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -9,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from service.errors import StartupError
+from service.errors import StartupError, did_you_mean, nearest
 
 PREFIX = "TRAINCOST_"
 SLIP_OF_THE_PEN = 0.9
@@ -81,9 +80,9 @@ def read_settings(**given: object) -> Settings:
 def _refuse_misspelt() -> None:
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     for name in sorted(os.environ.keys() - set(known)):
-        near = get_close_matches(name, known, n=1, cutoff=SLIP_OF_THE_PEN) if name.startswith(PREFIX) else []
+        near = nearest(name, known, most=1, likeness=SLIP_OF_THE_PEN) if name.startswith(PREFIX) else []
         if near:
-            raise StartupError(f"{name} is not a setting; did you mean {near[0]}?")
+            raise StartupError(f"{name} is not a setting; {did_you_mean(near)}")
 
 
 def _said(finding: dict[str, Any], given: dict[str, Any]) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 
 from fastapi import Request
 
-from service.api.problems import MOST_ERRORS, ApiError
-from service.errors import Problem, Refused
-from service.workflows.questions import FIELD_NAMES
+from service.api.problems import ApiError
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.workflows.places import FIELD_NAMES
 
 MAXIMUM_DEPTH = 32
 """Lists and objects inside each other."""
@@ -112,7 +112,7 @@ def parse(body: bytes) -> Any:
         raise ApiError("not_json", "send a JSON text in UTF-8, without byte order mark") from None
     problems = [
         Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix)
-        for path, fault in islice(_faults(value), MOST_ERRORS)
+        for path, fault in islice(_faults(value), MOST_PROBLEMS)
     ]
     if problems:
         raise Refused(*problems)

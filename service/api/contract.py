@@ -9,10 +9,10 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.catalogue_schemas import catalogue_schemas
 from service.api.json_schema import Schema, ref
-from service.api.problems import KINDS, MEDIA_TYPE, MOST_ERRORS
+from service.api.problems import KINDS, MEDIA_TYPE
 from service.api.query_parameters import component_parameters
 from service.api.schemas import component_schemas
-from service.errors import StartupError
+from service.errors import MOST_PROBLEMS, StartupError
 
 COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
 
@@ -56,7 +56,7 @@ PROBLEM: Schema = {
         "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
         "errors": {
             "type": "array",
-            "maxItems": MOST_ERRORS,
+            "maxItems": MOST_PROBLEMS,
             "description": "One entry for each thing to mend.",
             "items": {
                 "type": "object",

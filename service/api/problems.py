@@ -1,6 +1,6 @@
 """How the API says no: every error is a small RFC 9457 problem document that names the field and the fix.
 
-A problem document never repeats what the caller sent, holds at most 20 errors and at most 16 KiB.
+A problem document never repeats what the caller sent, holds at most MOST_PROBLEMS errors and at most 16 KiB.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,11 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
-from service.errors import NotFound, Problem, Refused, TraincostError
+from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, TraincostError, UnknownMetric
 from service.workflows.flat import flat_fields, flat_name
-from service.workflows.questions import PARTS
+from service.workflows.places import PARTS
 
 MEDIA_TYPE = "application/problem+json"
-MOST_ERRORS = 20
 MOST_BYTES = 16 * 1024
 LONGEST_TEXT = 1_000
 """Characters kept of one message or fix."""
@@ -34,6 +33,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "not_json": Kind(400, "The body is not a JSON object"),
+    "unknown_metric": Kind(404, "No number of an answer has this name"),
     "not_found": Kind(404, "There is nothing at this path"),
     "method_not_allowed": Kind(405, "This path does not take this method"),
     "body_timeout": Kind(408, "The body did not arrive in time"),
@@ -90,7 +90,7 @@ def problem_response(
         "code": code,
         "detail": detail[:LONGEST_TEXT],
         "request_id": scope.get("state", {}).get("request_id", ""),
-        "errors": list(errors[:MOST_ERRORS]),
+        "errors": list(errors[:MOST_PROBLEMS]),
     }
     while len(content := to_json(document)) > MOST_BYTES:
         document["errors"].pop()
@@ -136,7 +136,8 @@ def on_not_found(request: Request, error: NotFound) -> Response:
     Returns:
         the response, status 404
     """
-    return problem_response(request.scope, "not_found", str(error))
+    code = "unknown_metric" if isinstance(error, UnknownMetric) else "not_found"
+    return problem_response(request.scope, code, str(error))
 
 
 def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:

@@ -9,15 +9,11 @@ from pydantic_core import core_schema
 
 from service.api.json_schema import Schema
 from service.api.request_schemas import request_schemas
-from service.estimator.question import Cluster, Layout, Model, Price, Recipe
 from service.workflows import estimates
-from service.workflows.checks import Check, Limits
-from service.workflows.clusters import Nodes
-from service.workflows.prices import CataloguePrice
+from service.workflows.checks import Check
+from service.workflows.places import PLACES
 from service.workflows.wire import WIRE_NAMES
 
-ASKED = (Model, Recipe, Layout, Cluster, Nodes, Price, CataloguePrice, Limits)
-"""Nouns that a request spells."""
 ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
 """What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
 
@@ -45,7 +41,7 @@ def component_schemas() -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    kinds = [(kind, "validation") for kind in ASKED] + [(kind, "serialization") for kind in (*ANSWERED, Check)]
+    kinds = [(noun, "validation") for _, noun in PLACES] + [(kind, "serialization") for kind in (*ANSWERED, Check)]
     _, document = TypeAdapter.json_schemas(
         [(kind, cast(JsonSchemaMode, mode), TypeAdapter(kind)) for kind, mode in kinds],
         schema_generator=WireSchema,

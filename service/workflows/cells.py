@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from service.catalogue import Catalogue
-from service.errors import NotFound, Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused, UnknownMetric
+from service.estimator.answer import Verdict
 from service.units import UNITS, Dimension, dimension_of
 from service.workflows.estimates import Answer, answer
 from service.workflows.flat import body_of_flat, flat_name
@@ -29,10 +30,13 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "on_error": get_args(OnError),
     "unit": tuple(sorted(UNITS)),
 }
-"""Values that each option of a cell takes."""
+"""Values that each option of a cell takes; of the units, each metric takes those that measure it."""
 
 REFRESH = "r"
 """Option that changes nothing but the URL."""
+
+METRIC = "metric"
+"""Which cell `why` speaks of; a cell has it in its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,8 @@ class Cell:
     """The number, nothing else."""
     unit: str
     """Its unit."""
+    verdict: Verdict
+    """Whether the job fits: the number of one that does not looks no different."""
 
 
 def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:
@@ -84,7 +90,7 @@ def read_options(given: Pairs) -> CellOptions:
     Raises:
         Refused: an option has no such value, or is given twice
     """
-    problems = [_no_such_value(name) for name, value in given if value not in CHOICES[name]]
+    problems = [_no_such_value(name) for name, value in given if name != "unit" and value not in CHOICES[name]]
     names = [name for name, _ in given]
     problems += [_repeated(name) for name in CHOICES if names.count(name) > 1]
     if problems:
@@ -116,19 +122,21 @@ def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogu
         catalogue: the facts
 
     Returns:
-        number and unit
+        number and unit, and whether the job fits
 
     Raises:
-        NotFound: the metric is unknown
+        UnknownMetric: no number has this name
         Refused: the question is refused, the number is null, or the unit measures something else
     """
     wanted = metric_named(metric)
     dimension = dimension_of(wanted.path)
-    unit = options.unit or dimension.base
+    unit = dimension.base if options.unit is None else options.unit
     if unit not in dimension.scales:
-        raise Refused(_other_unit(dimension))
-    value = wanted.value_in(answered(question, options, catalogue))
-    return Cell(number_text(value / dimension.scales[unit] if options.unit else value, options.num), unit)
+        raise Refused(_other_unit(unit, dimension))
+    found = answered(question, options, catalogue)
+    value = wanted.value_in(found)
+    scaled = value if options.unit is None else value / dimension.scales[unit]
+    return Cell(number_text(scaled, options.num), unit, found.verdict)
 
 
 def answered(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
@@ -145,7 +153,7 @@ def answered(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Ans
     Raises:
         Refused: the question is refused; the problems name the parameters
     """
-    body = body_of_flat(question, decimal_mark=options.dec)
+    body = body_of_flat(question, decimal_mark=options.dec, beside=(*CHOICES, REFRESH))
     return answer(read_question(body, catalogue), catalogue)
 
 
@@ -153,21 +161,36 @@ def why(parameters: Pairs, catalogue: Catalogue) -> str:
     """Why a cell with this query shows an error.
 
     Args:
-        parameters: the whole query of the cell
+        parameters: the whole query of the cell, and `metric`, which the cell has in its path
         catalogue: the facts
 
     Returns:
-        one line for each thing to mend; ok where there is none
+        one line for each thing to mend; ok where there is none, without a metric in the question alone
     """
-    given, question = split_options(parameters)
+    metrics = [value for name, value in parameters if name == METRIC]
+    given, question = split_options([pair for pair in parameters if pair[0] != METRIC])
     try:
-        answered(question, read_options(given), catalogue)
+        _judge(metrics, question, read_options(given), catalogue)
+    except UnknownMetric as unknown:
+        return _unknown(unknown)
     except Refused as refused:
-        return "\n".join(_line(problem) for problem in refused.problems[:20])
+        return "\n".join(_line(problem) for problem in refused.problems[:MOST_PROBLEMS])
     return "ok"
 
 
-def error_text(error: Refused | NotFound) -> str:
+def _judge(metrics: Sequence[str], question: Pairs, options: CellOptions, catalogue: Catalogue) -> None:
+    """Refuse what the cell of a metric refuses, or where none is named, what every cell does."""
+    if len(metrics) > 1:
+        raise Refused(_repeated(METRIC))
+    if metrics:
+        cell(metrics[0], question, options, catalogue)
+        return
+    if options.unit is not None and options.unit not in UNITS:
+        raise Refused(_no_such_value("unit"))
+    answered(question, options, catalogue)
+
+
+def error_text(error: Refused | UnknownMetric) -> str:
     """An error as a cell shows it.
 
     Args:
@@ -176,8 +199,12 @@ def error_text(error: Refused | NotFound) -> str:
     Returns:
         `#ERR code: why`, at most 255 characters in one line
     """
-    line = _line(error.problems[0]) if isinstance(error, Refused) else f"unknown_metric: {error}"
+    line = _line(error.problems[0]) if isinstance(error, Refused) else _unknown(error)
     return one_line(f"#ERR {line}")
+
+
+def _unknown(error: UnknownMetric) -> str:
+    return f"unknown_metric: {error}"
 
 
 def _line(problem: Problem) -> str:
@@ -196,6 +223,9 @@ def _repeated(name: str) -> Problem:
     return Problem(field=name, code="repeated", message=f"{name} is given more than once", fix="give it once")
 
 
-def _other_unit(dimension: Dimension) -> Problem:
-    message = f"this metric is in {dimension.base}, which that unit does not measure"
-    return Problem(field="unit", code="unknown_unit", message=message, fix=f"use one of {' '.join(dimension.scales)}")
+def _other_unit(unit: str, dimension: Dimension) -> Problem:
+    message = f"this metric is in {dimension.base}, which no unit of this spelling measures"
+    meant = [known for known in dimension.scales if known.casefold() == unit.casefold()]
+    asked = f"did you mean {' or '.join(meant)}? capitals count; " if meant else ""
+    fix = f"{asked}use one of {' '.join(dimension.scales)}"
+    return Problem(field="unit", code="unknown_unit", message=message, fix=fix)

@@ -3,16 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
-
-from annotated_types import Ge, Gt, Lt
+from typing import Any, ClassVar, Literal, TypeVar
 
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.answer import Interval
-from service.estimator.noun import STRICT
 from service.units import BYTES, SECONDS_PER_DAY, readable, said
 from service.workflows.estimates import SPOKEN, Answer, Versions, answer
+from service.workflows.limits import Limits
 from service.workflows.metrics import fits
 from service.workflows.nouns import field_names, read_noun
 from service.workflows.one_line import one_line
@@ -24,18 +22,6 @@ SECONDS_PER_MINUTE = 60
 """Schedulers take time limits in whole minutes."""
 
 Part = TypeVar("Part")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What the run may take at most."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    days: Annotated[float, Gt(0), Lt(1e6)] | None = None
-    """Wall time of the whole run."""
-    cost_usd: Annotated[float, Ge(0), Lt(1e15)] | None = None
-    """Cost of the whole run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

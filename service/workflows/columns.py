@@ -13,7 +13,7 @@ from pydantic import ConfigDict, TypeAdapter
 from service.catalogue.rows import Provenance
 from service.workflows.expectation import Schema
 
-NOUNS = ("model", "gpu", "cluster")
+KEEP_THEIR_NAMES = ("model", "gpu", "cluster")
 """Nested facts whose fields keep their names; the fields of any other get its name before theirs."""
 FIRST = ("name", "vendor", "family")
 """Columns that tell a person which row it is, and so come first; those that tell where it comes from come last."""
@@ -83,7 +83,7 @@ def _spread(
         if nested is None:
             yield Column(before + field, partial(_follow, (*path, field)), _shown(schema, optional=optional))
         else:
-            prefix = "" if field in NOUNS else f"{field}_"
+            prefix = "" if field in KEEP_THEIR_NAMES else f"{field}_"
             is_optional = {"type": "null"} in options
             yield from _spread(definitions, nested, prefix, (*path, field), optional=is_optional)
 

@@ -4,12 +4,11 @@ A problem names fields and bounds that the service knows, never the caller's tex
 """
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from service.errors import Problem
+from service.errors import MOST_PROBLEMS, Problem, did_you_mean, nearest
 from service.workflows.expectation import Schema, expectation_of, names_at, schema_at
 
 CODES = {
@@ -32,12 +31,6 @@ CODES = {
 }
 """Our stable codes for pydantic's kinds of error; any other kind is `invalid`."""
 
-MOST_FINDINGS = 20
-"""Findings about one noun that become problems: nobody mends more at once, and each costs time to word."""
-
-LONGEST_GUESSED_NAME = 64
-"""Characters up to which an unknown name is compared with the known ones."""
-
 
 def unknown_field(path: str, name: str, known: set[str]) -> Problem:
     """The problem of a field that nobody reads; a field is never ignored.
@@ -50,8 +43,8 @@ def unknown_field(path: str, name: str, known: set[str]) -> Problem:
     Returns:
         a problem that lists the nearest known names
     """
-    near = get_close_matches(name[:LONGEST_GUESSED_NAME].lower(), sorted(known), n=3, cutoff=0.6)
-    fix = f"did you mean {' or '.join(near)}?" if near else f"leave it out; the fields are {', '.join(sorted(known))}"
+    names = sorted(known)
+    fix = did_you_mean(nearest(name, names)) or f"leave it out; the fields are {', '.join(names)}"
     place = path or "the question"
     return Problem(
         field=path,
@@ -109,8 +102,8 @@ def problems_of(root: Schema, error: ValidationError, path: str) -> list[Problem
         one problem for each finding, the first ones where there are many
     """
     details = error.errors(include_url=False, include_context=False, include_input=True)
-    wrong = [detail for detail in details[: 2 * MOST_FINDINGS] if not _of_another_branch(detail, details)]
-    return [_problem(root, detail, path) for detail in wrong[:MOST_FINDINGS]]
+    wrong = [detail for detail in details[: 2 * MOST_PROBLEMS] if not _of_another_branch(detail, details)]
+    return [_problem(root, detail, path) for detail in wrong[:MOST_PROBLEMS]]
 
 
 def _problem(root: Schema, detail: ErrorDetails, path: str) -> Problem:

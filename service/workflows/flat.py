@@ -5,30 +5,17 @@ every GET route, every cell and the command line. `model` and `cluster` name pre
 model or a cluster given beside them change the preset.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from service.errors import Problem, Refused
-from service.estimator.question import Cluster, Layout, Model, Price, Recipe
-from service.workflows.clusters import Nodes
+from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.findings import unknown_field
-from service.workflows.flat_values import DecimalMark, Form, read_value
+from service.workflows.flat_values import MOST_PARAMETERS, TOO_MANY, DecimalMark, Form, read_value
 from service.workflows.nouns import adapter_of
-from service.workflows.prices import CataloguePrice
-
-NOUNS: Sequence[tuple[str, type]] = (
-    ("model", Model),
-    ("recipe", Recipe),
-    ("layout", Layout),
-    ("cluster", Cluster),
-    ("cluster", Nodes),
-    ("price", Price),
-    ("price", CataloguePrice),
-)
-"""Each noun, and the part of the nested body that its fields go to."""
+from service.workflows.places import ASKED
 
 PRESETS = {
     "model": "Name of the model; model fields given beside it change the preset.",
@@ -54,14 +41,7 @@ NAMING = {"preset", "granularity"}
 """Fields that name the whole of which they are a part."""
 
 LIST_MARK = ";"
-MOST_PARAMETERS = 4_096
-"""A question has some hundred; a list of 2,048 layers may be given as repeated keys."""
-MOST_UNKNOWN = 20
-"""Unknown parameters that are told their nearest neighbours: the comparison takes half a millisecond each."""
 
-TOO_MANY = Problem(
-    field="", code="too_many", message=f"more than {MOST_PARAMETERS} parameters are given", fix="give each field once"
-)
 NODES_OF_WHAT = Problem(
     field="nodes",
     code="nodes_without_cluster",
@@ -88,12 +68,15 @@ class FlatField:
     """Takes several values: the key repeated, or semicolons between them."""
 
 
-def body_of_flat(parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".") -> dict[str, Any]:
+def body_of_flat(
+    parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".", beside: Collection[str] = ()
+) -> dict[str, Any]:
     """The nested body that a flat question stands for.
 
     Args:
         parameters: names and texts as they were given, in order
         decimal_mark: what stands before the decimals of a number
+        beside: what the caller reads of the query itself, to suggest when a name is unknown
 
     Returns:
         body for `read_question`, which checks names and ranges
@@ -101,7 +84,7 @@ def body_of_flat(parameters: Sequence[tuple[str, str]], *, decimal_mark: Decimal
     Raises:
         Refused: an unknown or repeated parameter, or a text that does not spell a value of its field
     """
-    texts, problems = _collected(parameters)
+    texts, problems = _collected(parameters, beside)
     body: dict[str, Any] = {"recipe": {}}
     for name, given in texts.items():
         field = flat_fields()[name]
@@ -124,7 +107,7 @@ def flat_fields() -> Mapping[str, FlatField]:
         the parameters by name, in the order of the nouns
     """
     presets = [FlatField(name=part, path=(part, "preset"), meaning=meaning) for part, meaning in PRESETS.items()]
-    found = presets + [field for part, noun in NOUNS for field in _fields_of(noun, (part,))]
+    found = presets + [field for part, noun in ASKED for field in _fields_of(noun, (part,))]
     return {field.name: field for field in found}
 
 
@@ -174,7 +157,9 @@ def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatFie
     return FlatField(name=name, path=path, meaning=meaning, form=form, choices=choices, is_list=is_list)
 
 
-def _collected(parameters: Sequence[tuple[str, str]]) -> tuple[dict[str, list[str]], list[Problem]]:
+def _collected(
+    parameters: Sequence[tuple[str, str]], beside: Collection[str]
+) -> tuple[dict[str, list[str]], list[Problem]]:
     """The texts of each known parameter, and what is wrong with the names."""
     texts: dict[str, list[str]] = {}
     unknown: list[str] = []
@@ -184,7 +169,7 @@ def _collected(parameters: Sequence[tuple[str, str]]) -> tuple[dict[str, list[st
             texts.setdefault(known, []).append(text)
         else:
             unknown.append(name)
-    problems = [unknown_field("", name, {*flat_fields(), *ALIASES}) for name in unknown[:MOST_UNKNOWN]]
+    problems = [unknown_field("", name, {*flat_fields(), *ALIASES, *beside}) for name in unknown[:MOST_PROBLEMS]]
     return texts, problems + ([TOO_MANY] if len(parameters) > MOST_PARAMETERS else [])
 
 

@@ -17,6 +17,16 @@ Form = Literal["integer", "number", "truth", "text"]
 DecimalMark = Literal[".", ","]
 Value = int | float | bool | str
 
+MOST_PARAMETERS = 4_096
+"""Parameters of one query; a question has some hundred, and a list of 2,048 layers may be given as repeated keys."""
+
+TOO_MANY = Problem(
+    field="",
+    code="too_many",
+    message=f"more than {MOST_PARAMETERS} parameters are given",
+    fix=f"give at most {MOST_PARAMETERS}, each field once",
+)
+
 NUMBER = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+ -]?[0-9]{1,4})?")
 """A decimal number; a plus sign after the e may be a space, which is what `+` means in a query string."""
 

@@ -4,14 +4,14 @@ import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from service.errors import Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.workflows.columns import Column
-from service.workflows.flat_values import read_value
+from service.workflows.flat_values import MOST_PARAMETERS, TOO_MANY, read_value
 
-Test = Callable[[Any], bool]
+Form = str | int | float | None
+"""A value as filters compare it: text without regard to capitals, None for nothing known."""
 Meanings = Mapping[str, Callable[[str], Collection[str]]]
 """By column, the values that a name of any spelling may mean there."""
 
@@ -19,19 +19,14 @@ PAGING = ("limit", "cursor")
 """Parameters that are no columns."""
 DEFAULT_ROWS = 100
 MOST_ROWS = 1000
-MOST_PARAMETERS = 100
-MOST_FINDINGS = 20
-"""Unknown parameters that become problems: nobody mends more at once, and each costs time to word."""
-LONGEST_GUESSED_NAME = 64
-"""Characters up to which an unknown name is compared with the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
     """What a caller wants of a list."""
 
-    tests: tuple[tuple[Column, tuple[Test, ...]], ...]
-    """For each filtered column, tests of which a row has to pass one."""
+    filters: tuple[tuple[Column, frozenset[Form]], ...]
+    """Each filtered column, and the values of which a row has to hold one."""
     limit: int | None
     """Rows on a page; None where the caller gave none."""
     after: str
@@ -46,7 +41,7 @@ class ListQuery:
         Returns:
             true if it does
         """
-        return all(any(test(column.value(row)) for test in tests) for column, tests in self.tests)
+        return not any(wanted.isdisjoint(_forms(column.value(row))) for column, wanted in self.filters)
 
 
 def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings) -> ListQuery:
@@ -70,17 +65,16 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
     names = [*known, *PAGING]
     unknown = [name for name, _ in parameters if name not in names]
     if unknown:
-        raise Refused(*(_unknown(name, names) for name in unknown[:MOST_FINDINGS]))
+        raise Refused(*(_unknown(name, names) for name in unknown[:MOST_PROBLEMS]))
     if len(parameters) > MOST_PARAMETERS:
-        message = f"the query has {len(parameters)} parameters, each of which costs time on every row"
-        raise Refused(Problem(field="", code="too_long", message=message, fix=f"give at most {MOST_PARAMETERS}"))
+        raise Refused(TOO_MANY)
     given: dict[str, list[str]] = {}
     for name, text in parameters:
         given.setdefault(name, []).append(text)
     limit, cursor = (_once(name, given.pop(name, [])) for name in PAGING)
     return ListQuery(
-        tests=tuple(
-            (known[name], tuple(_test(known[name], text, meanings.get(name)) for text in texts))
+        filters=tuple(
+            (known[name], frozenset(form for text in texts for form in _wanted(known[name], text, meanings.get(name))))
             for name, texts in given.items()
         ),
         limit=None if limit is None else _limit(limit),
@@ -132,29 +126,31 @@ def _limit(text: str) -> int:
     return limit
 
 
-def _test(column: Column, text: str, meant: Callable[[str], Collection[str]] | None) -> Test:
-    """Whether a value is the one that a filter names."""
+def _forms(value: Any) -> list[Form]:
+    """What a row holds in a column, as filters compare it."""
+    if value is None or value in ("", ()):
+        return [None]
+    held = value if isinstance(value, tuple) else (value,)
+    return [item.casefold() if isinstance(item, str) else item for item in held]
+
+
+def _wanted(column: Column, text: str, meant: Callable[[str], Collection[str]] | None) -> list[Form]:
+    """The values that a filter admits."""
     types = column.types
     if not text:
-        return lambda value: value is None or value in ("", ())
+        return [None]
     if meant is not None:
-        names = meant(text)
-        return lambda value: value in names
+        return [name.casefold() for name in meant(text)]
     if types & {"integer", "number", "boolean"}:
-        number = read_value(column.name, "truth" if "boolean" in types else "number", text, ".")
-        return lambda value: value == number
+        return [read_value(column.name, "truth" if "boolean" in types else "number", text, ".")]
     if column.choices and text not in column.choices:
         message = f"{column.name} has no such value"
         fix = f"use {' or '.join(column.choices)}"
         raise Refused(Problem(field=column.name, code="not_a_choice", message=message, fix=fix))
-    wanted = text.casefold()
-    if "array" in types:
-        return lambda value: value is not None and any(item.casefold() == wanted for item in value)
-    return lambda value: value is not None and value.casefold() == wanted
+    return [text.casefold()]
 
 
 def _unknown(name: str, known: list[str]) -> Problem:
-    near = get_close_matches(name[:LONGEST_GUESSED_NAME].lower(), known, n=3, cutoff=0.6)
-    fix = f"did you mean {' or '.join(near)}?" if near else f"leave it out, or use {', '.join(known)}"
+    fix = did_you_mean(nearest(name, known)) or f"leave it out, or use {', '.join(known)}"
     message = "the query names a column that this list does not have; it would change nothing, so it is refused"
     return Problem(field="", code="unknown_parameter", message=message, fix=fix)

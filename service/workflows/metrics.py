@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from service.errors import NotFound, Problem, Refused
+from service.errors import Problem, Refused, UnknownMetric, did_you_mean, nearest
 from service.estimator.answer import Interval, Verdict
 from service.workflows.estimates import Answer
 from service.workflows.wire import WIRE_NAMES, to_wire
@@ -28,9 +27,8 @@ NEEDED = {
 }
 """Field without which a part of the answer is null."""
 
-LONGEST_METRIC = 128
-"""Characters up to which an unknown metric is compared with the known ones."""
-
+MOST_BEGUN = 3
+"""Metrics that are shown to those who give the beginning of their name, such as mfu."""
 
 MAIN = "fits, device_peak_bytes, parameters.total, total_flop, step_seconds, mfu_fraction, gpu_hours, days, cost_usd"
 """What most callers ask for, to show those whose name resembles nothing."""
@@ -65,7 +63,7 @@ class Metric:
             the number; 1 and 0 for true and false
 
         Raises:
-            NotFound: the answer has no such item
+            UnknownMetric: the answer has no such item
             Refused: the number is null; the problems say which fields it needs
         """
         value: Any = {**to_wire(answer), FITS: fits(answer.verdict)}
@@ -81,20 +79,20 @@ def metric_named(name: str) -> Metric:
     """The number that a name means.
 
     Args:
-        name: e.g. `gpu_hours`, `gpu_hours.low`, `parameters.stages.0.total`, `parts.gemm.seconds`
+        name: e.g. `gpu_hours`, `gpu_hours.low`, `parameters.stages.0.total`, `parts.gemm.seconds`; in any capitals
 
     Returns:
         the metric
 
     Raises:
-        NotFound: no number has that name; the message lists the nearest
+        UnknownMetric: no number has that name; the message lists the nearest
         Refused: several numbers do; the fix lists them
     """
-    steps = tuple(name.split("."))
+    steps = tuple(name.lower().split("."))
     found = [path for path in _paths() if _is_tail(steps, path)]
     nearest = [path for path in found if len(path) == min(map(len, found))]
     if not nearest:
-        raise NotFound(f"no number of the answer has this name; {_near(name)}")
+        raise UnknownMetric(f"no number of the answer has this name; {_near(name)}")
     if len(nearest) > 1:
         said = ", ".join(".".join(path) for path in nearest[:8])
         message = f"{len(found)} numbers of the answer have this name"
@@ -144,7 +142,7 @@ def _item(items: list[Any], step: str) -> Any:
     if step in places:
         return items[places.index(step) % len(items)]
     known = f"the kinds {', '.join(kinds)}" if kinds else f"0 to {len(items) - 1}"
-    raise NotFound(f"the list of this metric has no such item; it has {known}")
+    raise UnknownMetric(f"the list of this metric has no such item; it has {known}")
 
 
 def _needs(path: Path, answer: Answer) -> list[Problem]:
@@ -167,6 +165,6 @@ def _needs(path: Path, answer: Answer) -> list[Problem]:
 
 
 def _near(name: str) -> str:
-    names = {".".join(path) for path in _paths()} | {path[-1] for path in _paths()} - {ITEM}
-    near = get_close_matches(name[:LONGEST_METRIC].lower(), sorted(names), n=3, cutoff=0.6)
-    return f"did you mean {' or '.join(near)}?" if near else f"most callers ask for {MAIN}"
+    names = sorted({".".join(path) for path in _paths()} | {path[-1] for path in _paths()} - {ITEM}, key=len)
+    begun = [known for known in names if known.startswith(f"{name.lower()}_")]
+    return did_you_mean(begun[:MOST_BEGUN] or nearest(name, names)) or f"most callers ask for {MAIN}"

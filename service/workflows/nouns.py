@@ -12,9 +12,9 @@ from typing import Any, TypeVar, get_args
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from service.errors import Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.noun import Name
-from service.workflows.findings import MOST_FINDINGS, not_an_object, not_json, problems_of, unknown_field
+from service.workflows.findings import not_an_object, not_json, problems_of, unknown_field
 
 Noun = TypeVar("Noun")
 
@@ -42,7 +42,7 @@ def read_noun(kind: type[Noun], value: object, path: str, *, beside: tuple[str, 
     if not isinstance(value, Mapping):
         raise Refused(not_an_object(path, known))
     unknown = [name for name in value if name not in known]
-    problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_FINDINGS]]
+    problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_PROBLEMS]]
     try:
         text = to_json({name: _not_equated(kind, name, item) for name, item in value.items() if name in known})
         noun: Noun = adapter_of(judged).validate_json(text, strict=True)

@@ -8,27 +8,21 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from service.catalogue import Catalogue
-from service.errors import Problem, Refused
-from service.estimator.question import Cluster, Layout, Model, Price, Question, Recipe, Recompute
-from service.workflows.clusters import Nodes, read_cluster
-from service.workflows.findings import MOST_FINDINGS, not_an_object, unknown_field
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.question import Layout, Question, Recipe
+from service.workflows.clusters import read_cluster
+from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.models import read_model
-from service.workflows.nouns import field_names, read_noun
-from service.workflows.prices import CataloguePrice, read_price
+from service.workflows.nouns import read_noun
+from service.workflows.places import PARTS
+from service.workflows.prices import read_price
 from service.workflows.reading import Read
-
-PARTS = ("model", "recipe", "layout", "cluster", "price")
 
 EXAMPLES = {
     "model": '"llama-3.1-8b"',
     "cluster": '{"gpu": "h100-sxm5-80gb", "gpus": 8}',
 }
 """What the parts without a default may look like."""
-
-NOUNS = (Model, Recipe, Recompute, Layout, Cluster, Nodes, Price, CataloguePrice)
-
-FIELD_NAMES = frozenset((*PARTS, "preset", "hf_config", *(name for noun in NOUNS for name in field_names(noun))))
-"""Every name that a request body may hold, at any depth."""
 
 Noun = TypeVar("Noun")
 
@@ -62,7 +56,7 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tupl
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
     unknown = [name for name in body if name not in PARTS]
-    collected = _Collected([unknown_field("", name, {*PARTS, *beside}) for name in unknown[:MOST_FINDINGS]])
+    collected = _Collected([unknown_field("", name, {*PARTS, *beside}) for name in unknown[:MOST_PROBLEMS]])
     model = collected.read(lambda: read_model(_needed(body, "model"), catalogue))
     recipe = collected.read(lambda: Read(read_noun(Recipe, _or_empty(body.get("recipe")), "recipe")))
     layout = collected.read(lambda: Read(read_noun(Layout, _or_empty(body.get("layout")), "layout")))

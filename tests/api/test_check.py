@@ -1,5 +1,6 @@
 """POST /v1/check answers a scheduler with a verdict and one line; only a question that cannot be read is an error."""
 
+import json
 from typing import Any
 
 import pytest
@@ -46,6 +47,14 @@ def test_a_wrong_limit_is_named(limits: Any, pointer: str, ask: Ask) -> None:
     answer = ask("POST", "/v1/check", json={**QUESTION, "limits": limits})
     assert answer.status_code == 422
     assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+
+
+@pytest.mark.parametrize("text", ["1e999", "NaN", "9" * 100])
+def test_a_limit_that_no_field_can_hold_is_named_too(text: str, ask: Ask) -> None:
+    body = json.dumps({**QUESTION, "limits": {"days": "@here@"}}).replace('"@here@"', text)
+    answer = ask("POST", "/v1/check", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/limits/days"]
 
 
 def test_a_query_parameter_is_not_ignored(ask: Ask) -> None:

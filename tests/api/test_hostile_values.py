@@ -12,10 +12,12 @@ import pytest
 from fastapi import FastAPI
 
 from service.api.contract import contract
-from service.api.problems import MOST_BYTES, MOST_ERRORS
+from service.api.problems import MOST_BYTES
+from service.errors import MOST_PROBLEMS
 from service.estimator.question import Cluster, Layout, Model, Price, Recipe, Recompute
 from service.workflows.clusters import Nodes
 from service.workflows.flat import flat_fields
+from service.workflows.places import ASKED
 from service.workflows.prices import CataloguePrice
 from tests.api.asking import QUESTION, Ask
 
@@ -82,7 +84,7 @@ def check_refusal(answer: httpx.Response, pointer: str) -> None:
     assert CANARY not in answer.text + str(answer.headers)
     document = answer.json()
     assert {"type", "title", "status", "code", "detail", "request_id", "errors"} == document.keys()
-    assert 1 <= len(document["errors"]) <= MOST_ERRORS
+    assert 1 <= len(document["errors"]) <= MOST_PROBLEMS
     for error in document["errors"]:
         assert error["pointer"].startswith(pointer)
         assert error["code"]
@@ -100,6 +102,10 @@ def paths(app: FastAPI) -> list[str]:
     ]
     assert len(found) >= 4
     return found
+
+
+def test_every_noun_of_a_question_is_tried() -> None:
+    assert {(place, noun) for noun, (place, _) in PARTS.items() if noun is not Recompute} == set(ASKED)
 
 
 def test_every_kind_of_field_is_found() -> None:

@@ -8,7 +8,8 @@ import pytest
 from service.catalogue import GpuRow, ModelRow, shipped_catalogue
 from service.estimator.names import StackName
 from service.workflows.estimates import Answer, answer
-from service.workflows.questions import PARTS, read_question
+from service.workflows.places import PARTS
+from service.workflows.questions import read_question
 from service.workflows.wire import to_bytes
 
 FACTS = shipped_catalogue()

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from service.errors import Refused
 from service.estimator.question import Recompute
-from service.workflows.flat import ALIASES, NOUNS, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
+from service.workflows.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
 from service.workflows.flat_values import DecimalMark
+from service.workflows.places import ASKED
 
-FIELD_NAMES = [field.name for _, noun in NOUNS for field in fields(noun)]
+FIELD_NAMES = [field.name for _, noun in ASKED for field in fields(noun)]
 EXAMPLE = {"integer": ("8", 8), "number": ("2.5", 2.5), "truth": ("true", True), "text": ("a-name", "a-name")}
 
 

@@ -1,0 +1,42 @@
+"""Which nouns may a request spell, and in which part of its body does each stand? The one table of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
+from typing import get_args, get_type_hints
+
+from service.estimator.question import Cluster, Layout, Model, Price, Recipe
+from service.workflows.clusters import Nodes
+from service.workflows.limits import Limits
+from service.workflows.nouns import field_names
+from service.workflows.prices import CataloguePrice
+
+ASKED: Sequence[tuple[str, type]] = (
+    ("model", Model),
+    ("recipe", Recipe),
+    ("layout", Layout),
+    ("cluster", Cluster),
+    ("cluster", Nodes),
+    ("price", Price),
+    ("price", CataloguePrice),
+)
+"""Part of a question, and a noun that spells it."""
+
+PARTS = tuple(dict.fromkeys(part for part, _ in ASKED))
+"""The parts of a question."""
+
+PLACES = (*ASKED, ("limits", Limits))
+"""Part of any request body, and a noun that spells it."""
+
+
+def _names_in(noun: type) -> Iterator[str]:
+    """The fields of a noun and of the nouns inside it."""
+    hints = get_type_hints(noun)
+    for name in field_names(noun):
+        yield name
+        for inner in get_args(hints[name]):
+            if is_dataclass(inner):
+                yield from _names_in(inner)  # type: ignore[arg-type]  # arguments of a type hint are types
+
+
+FIELD_NAMES = frozenset(("preset", "hf_config", *(name for part, noun in PLACES for name in (part, *_names_in(noun)))))
+"""Every name that a request body may hold, at any depth."""
