@@ -3,11 +3,11 @@
 HEAD runs as GET and loses its body. A handler that wants a cheaper HEAD asks `is_head(request)`.
 """
 
-from hashlib import sha256
-
 from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.workflows.wire import digest_of
 
 HEAD = "traincost.head"
 
@@ -67,7 +67,7 @@ class _Sender:
         headers = MutableHeaders(scope=start)
         whole = start["status"] == 200 and not message.get("more_body", False)
         if whole and "etag" not in headers:
-            headers["ETag"] = f'"{sha256(message.get("body", b"")).hexdigest()[:32]}"'
+            headers["ETag"] = f'"{digest_of(message.get("body", b""))}"'
         if whole and self._is_known(headers["etag"]):
             start = {**start, "status": 304}
             del headers["content-length"], headers["content-type"]

@@ -1,19 +1,20 @@
 """What does this training job take? The answer to a question, whole or in part, with what it rests on."""
 
-from dataclasses import dataclass, fields
-from hashlib import sha256
+import re
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate
-from service.estimator.answer import Flop, Memory, Parameters, Step, Totals, Verdict
+from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
 from service.estimator.question import Question
 from service.workflows.questions import Asked
-from service.workflows.wire import to_bytes, to_wire
+from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_bytes
 
-DIGEST_CHARACTERS = 32
+STEP = re.compile(r"(\w+)|\[(\d+)\]")
+"""One step of an explanation's path: a field, or a place in a list."""
 
 SPOKEN: dict[str, Any] = {"use_attribute_docstrings": True}
 """pydantic takes the contract's descriptions from the docstrings below each field."""
@@ -48,7 +49,7 @@ class Grounds:
     versions: Versions
     """What the answer rests on."""
     explain: dict[str, Explanation] | None
-    """Equation, inputs and source of each number, by its path in the answer; null unless asked for."""
+    """Equation, inputs and source of each number, by the name that cells give it; null unless asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +121,10 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
         NotFinite: its values lead together beyond all bounds
     """
     found = estimate(asked.question)
-    to_wire([found.step, found.totals])  # what divides by rates may be infinite, which no caller should meet
+    refuse_infinite(found.step, found.totals)  # they divide by rates
     versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
-    digest = sha256(to_bytes([found.resolved, versions])).hexdigest()[:DIGEST_CHARACTERS]
     return Answer(
-        id=f"est_{digest}",
+        id=f"est_{digest_of(to_bytes([found.resolved, versions]))}",
         resolved=found.resolved,
         verdict=found.verdict,
         parameters=found.parameters,
@@ -135,8 +135,23 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
         assumptions=(*asked.assumptions, *found.assumptions),
         warnings=(*asked.warnings, *found.warnings),
         versions=versions,
-        explain={e.path: e for e in explanations(asked.question, found)} if explain else None,
+        explain=_explained(asked.question, found) if explain else None,
     )
+
+
+def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
+    named = [replace(e, path=_metric_at(e.path, found)) for e in explanations(question, found)]
+    return {explanation.path: explanation for explanation in named}
+
+
+def _metric_at(path: str, found: Estimate) -> str:
+    """The name that cells give a number: items of a list by their kind, or else by their place."""
+    steps: list[str] = []
+    value: Any = found
+    for field, place in STEP.findall(path):
+        value = getattr(value, field) if field else value[int(place)]
+        steps.append(WIRE_NAMES.get(field, field) or getattr(value, "kind", place))
+    return ".".join(steps)
 
 
 def memory_part(whole: Answer) -> MemoryAnswer:

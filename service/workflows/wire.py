@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from hashlib import sha256
 from math import isfinite
 from typing import Any
 
@@ -12,6 +13,8 @@ from service.errors import Problem, Refused
 
 WIRE_NAMES = {"six_n": "6n"}
 """Field names that Python cannot spell."""
+
+DIGEST_CHARACTERS = 32
 
 LARGEST_EXACT = 1 << 53
 """Integers up to here are doubles too; beyond, readers of JSON would round them each in their own way."""
@@ -71,6 +74,30 @@ def to_bytes(value: Any) -> bytes:
         NotFinite: a number is NaN or infinite
     """
     return to_json(to_wire(value))
+
+
+def refuse_infinite(*parts: Any) -> None:
+    """Refuse an answer whose numbers no caller could compute with.
+
+    Args:
+        parts: parts of an answer
+
+    Raises:
+        NotFinite: a number is NaN or infinite
+    """
+    to_wire(parts)
+
+
+def digest_of(content: bytes) -> str:
+    """What tells one content from any other, in ids and ETags.
+
+    Args:
+        content: any bytes
+
+    Returns:
+        the first DIGEST_CHARACTERS of its SHA-256, in hexadecimal
+    """
+    return sha256(content).hexdigest()[:DIGEST_CHARACTERS]
 
 
 @cache

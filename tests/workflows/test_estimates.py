@@ -1,6 +1,5 @@
 """The same question under the same versions is the same answer, whole or in part, explained where asked."""
 
-import re
 from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
@@ -11,8 +10,9 @@ from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION
 from service.workflows import estimates
 from service.workflows.estimates import Answer, answer, flop_part, gpu_hours_part, memory_part
+from service.workflows.metrics import metric_named
 from service.workflows.questions import read_question
-from service.workflows.wire import to_bytes, to_wire
+from service.workflows.wire import DIGEST_CHARACTERS, to_bytes, to_wire
 
 BODY: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -34,7 +34,7 @@ def test_the_same_question_is_the_same_bytes(catalogue: Catalogue) -> None:
 def test_the_id_is_of_the_resolved_question(catalogue: Catalogue) -> None:
     first = whole(catalogue)
     assert first.id.startswith("est_")
-    assert len(first.id) == len("est_") + estimates.DIGEST_CHARACTERS
+    assert len(first.id) == len("est_") + DIGEST_CHARACTERS
     spelled_out = whole(catalogue, cluster={"gpu": "h100-sxm5-80gb", "gpus": 8}, layout={"tensor": 2, "data": 4})
     assert spelled_out.id == first.id
     assert whole(catalogue, layout={"tensor": 4}).id != first.id
@@ -83,16 +83,16 @@ def test_explanations_come_only_where_asked(catalogue: Catalogue) -> None:
     assert whole(catalogue, explain=True).id == whole(catalogue).id
 
 
-def test_an_explanation_stands_at_the_path_of_its_number(catalogue: Catalogue) -> None:
-    everything = whole(catalogue, explain=True)
+@pytest.mark.parametrize("layout", [{"tensor": 2}, {"pipeline": 4}])
+def test_an_explanation_stands_under_the_name_that_a_cell_gives_its_number(
+    catalogue: Catalogue, layout: dict[str, int]
+) -> None:
+    everything = whole(catalogue, explain=True, layout=layout)
     assert everything.explain is not None
-    wire = to_wire(everything)
+    assert {"flop.conventions.6n", "memory.stages.0.lines.weights.bytes"} <= everything.explain.keys()
     for path, explanation in everything.explain.items():
-        number = wire
-        for step in re.findall(r"\w+", path):
-            number = number[int(step)] if isinstance(number, list) else number[step]
-        number = number["value"] if isinstance(number, dict) else number
-        assert explanation.value == pytest.approx(number, rel=1e-12), path
+        assert explanation.path == path
+        assert explanation.value == pytest.approx(metric_named(path).value_in(everything), rel=1e-12), path
         assert explanation.equation, path
         assert explanation.source, path
         assert explanation.inputs, path
