@@ -132,7 +132,11 @@ def price_row(row: Mapping[str, str]) -> PriceRow:
         numbers = {name: _number(row, name) for name in ("usd_per_gpu_hour", "usd_per_instance_hour")}
         values: dict[str, Any] = {**row, **numbers, "gpu_count": int(row["gpu_count"])}
         price = PriceRow(**values)
-        if abs(price.usd_per_instance_hour / price.gpu_count / price.usd_per_gpu_hour - 1) > 0.01:
+        _check(price)
+        if (
+            price.gpu_count < 1
+            or abs(price.usd_per_instance_hour / price.gpu_count / price.usd_per_gpu_hour - 1) > 0.01
+        ):
             raise UnsoundFact("the machine's price is not that of its GPUs together")
         return price
 

@@ -198,3 +198,11 @@ def test_price_of_the_machine_is_that_of_its_gpus() -> None:
     assert _parse("price", usd_per_gpu_hour="1.99", usd_per_instance_hour="15.9").usd_per_gpu_hour == 1.99
     with pytest.raises(UnsoundFact, match="machine"):
         _parse("price", usd_per_instance_hour="160")
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong"), [("price_model", "on demand"), ("stat", "mean"), ("gpu_count", "0"), ("gpu_count", "-8")]
+)
+def test_price_is_on_known_terms_for_some_gpus(column: str, wrong: str) -> None:
+    with pytest.raises(UnsoundFact, match="price aws p5"):
+        _parse("price", **{column: wrong})
