@@ -3,14 +3,10 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Generic, NamedTuple, TypeVar
 
 from service.catalogue.rows import UnsoundFact
-from service.errors import Problem, UnknownName
-
-LONGEST_COMPARED = 64
-"""Characters of an unknown name that are compared with the known ones."""
+from service.errors import Problem, UnknownName, did_you_mean, nearest
 
 PROVIDERS = ("aws", "azure", "coreweave", "crusoe", "gcp", "lambda", "nebius", "oci", "runpod")
 """Words that people put before a machine type; they carry no meaning of their own."""
@@ -119,20 +115,12 @@ class NameIndex(Generic[Row]):
             message = f"this name means {len(candidates)} different {self.kind} rows of the catalogue"
         else:
             message = f"the catalogue holds no {self.kind} of this name"
-        near = list(candidates) or self.nearest(name)
-        fix = f"did you mean {' or '.join(near)}?" if near else f"known are, for example, {self._examples()}"
+        near = list(candidates) or self._nearest(name)
+        fix = did_you_mean(near) or f"known are, for example, {self._examples()}"
         return Problem(field=field, code=f"unknown_{self.kind}", message=message, fix=fix)
 
-    def nearest(self, name: str) -> list[str]:
-        """Slugs whose names look most like a name.
-
-        Args:
-            name: any text
-
-        Returns:
-            at most three slugs
-        """
-        forms = get_close_matches(normal(name[:LONGEST_COMPARED]), list(self.slugs), n=6, cutoff=0.6)
+    def _nearest(self, name: str) -> list[str]:
+        forms = nearest(normal(name), self.slugs, most=6)
         return list(dict.fromkeys(slug for form in forms for slug in self.slugs[form]))[:3]
 
     def _examples(self) -> str:
