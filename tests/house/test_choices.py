@@ -1,13 +1,16 @@
 """Is every name that a question accepts a row of a table, and the other way round?"""
 
-from typing import Any, get_args
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from service.estimator import choices, question
+from service.estimator import choices, names
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.precision import PRECISIONS
 from service.estimator.stacks import STACKS
+from service.workflows.places import ASKED
 
 TABLES = {
     "PrecisionName": PRECISIONS,
@@ -15,32 +18,40 @@ TABLES = {
     "StackName": STACKS,
 }
 
-CHOSEN = {
-    "recipe.precision": "PrecisionName",
-    "recipe.gradient_dtype": "GradientDtype",
-    "recipe.optimizer": "OptimizerName",
-    "recipe.recompute": "RecomputeName",
-    "recipe.recompute.modules": "RecomputeModule",
-    "recipe.recompute.method": "RecomputeMethod",
-    "recipe.attention": "AttentionName",
-    "recipe.method": "MethodName",
-    "recipe.stack": "StackName",
-    "layout.schedule": "ScheduleName",
-    "layout.context_method": "ContextMethod",
-    "layout.offload": "OffloadName",
-}
-"""Field of a question, and the type that bounds it."""
+
+def _closed(hint: Any, path: str) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    """Each field below a type hint that takes values of a closed list, and those values."""
+    if get_origin(hint) is Literal:
+        yield path, get_args(hint)
+    elif is_dataclass(hint):
+        for field in fields(hint):
+            yield from _closed(get_type_hints(hint)[field.name], f"{path}.{field.name}".removesuffix(".granularity"))
+    else:
+        for inner in get_args(hint):
+            yield from _closed(inner, path)
 
 
-@pytest.mark.parametrize(("names", "table"), TABLES.items(), ids=TABLES)
-def test_names_are_the_rows_of_their_table(names: str, table: dict[str, Any]) -> None:
-    assert set(get_args(getattr(question, names))) == table.keys()
+CHOSEN = dict(found for part, noun in ASKED for found in _closed(noun, part))
+"""Field of a question, and the values that its type admits; how much is recomputed may be said by a name alone."""
+
+NAMED = {field for field, values in CHOSEN.items() if any(isinstance(value, str) for value in values)}
+"""Fields that take names, whose meaning has to be said; a number may mean itself."""
 
 
-@pytest.mark.parametrize(("field", "names"), CHOSEN.items(), ids=CHOSEN)
-def test_names_are_the_choices_that_are_listed(field: str, names: str) -> None:
-    assert {row.name for row in choices()[field]} == set(get_args(getattr(question, names)))
+def test_closed_lists_are_found() -> None:
+    assert {"recipe.precision", "recipe.recompute", "recipe.recompute.modules", "layout.zero_stage"} <= CHOSEN.keys()
+    assert CHOSEN["recipe.recompute"] == ("none", "selective", "full")
 
 
-def test_zero_stages_are_the_choices_that_are_listed() -> None:
-    assert {row.name for row in choices()["layout.zero_stage"]} == {"0", "1", "2", "3"}
+@pytest.mark.parametrize(("kind", "table"), TABLES.items(), ids=TABLES)
+def test_names_are_the_rows_of_their_table(kind: str, table: dict[str, Any]) -> None:
+    assert set(get_args(getattr(names, kind))) == table.keys()
+
+
+def test_every_field_of_names_is_listed_and_no_other_field_than_a_closed_one() -> None:
+    assert NAMED <= choices().keys() <= CHOSEN.keys()
+
+
+@pytest.mark.parametrize("field", choices())
+def test_names_are_the_choices_that_are_listed(field: str) -> None:
+    assert {row.name for row in choices()[field]} == set(map(str, CHOSEN[field]))
