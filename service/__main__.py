@@ -1,14 +1,15 @@
 """What can be done from the command line? `traincost serve`, and the same answers without a server."""
 
 from contextlib import suppress
-from dataclasses import replace
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 import typer
 
-from service.errors import Problem, Refused, TraincostError
-from service.workflows.flat import ALIASES, FlatField, body_of_flat, flat_fields, flat_name
+from service import __version__
+from service.errors import Refused, TraincostError
+from service.workflows.dialects import COMMAND_LINE, retold
+from service.workflows.flat import ALIASES, FlatField, body_of_flat, flat_fields
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -29,12 +30,66 @@ def _lines(error: TraincostError) -> list[str]:
     return [str(error)]
 
 
+def _say_version(wanted: object) -> None:
+    if wanted:
+        typer.echo(f"traincost {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def about() -> None:
+def about(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
     """What it takes to train a large language model: bytes, FLOP, seconds and money."""
 
 
-@app.command()
+def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
+    """What does this training job take? Needs no server and no database; a list is a repeated option."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.estimates import answer
+    from service.workflows.questions import read_question
+    from service.workflows.report import report
+    from service.workflows.wire import to_bytes
+
+    catalogue = shipped_catalogue()
+    try:
+        body = body_of_flat([(name, text) for name, texts in given.items() for text in texts or ()])
+        found = answer(read_question(body, catalogue), catalogue)
+    except Refused as refused:
+        raise Refused(*(retold(problem, COMMAND_LINE) for problem in refused.problems)) from None
+    typer.echo(to_bytes(found) if as_json else report(found))
+
+
+METAVARS = {"integer": "INT", "number": "NUM", "truth": "BOOL", "text": "NAME"}
+
+
+def _option_of(field: FlatField) -> Parameter:
+    """The command line option of one field of the flat form."""
+    names = [field.name, *(alias for alias, name in ALIASES.items() if name == field.name)]
+    option = typer.Option(
+        *map(COMMAND_LINE.name, names),
+        help=f"{field.meaning} One of {', '.join(map(str, field.choices))}." if field.choices else field.meaning,
+        metavar=METAVARS[field.form],
+        rich_help_panel=field.path[0].capitalize(),
+    )
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
+
+
+AS_JSON = Parameter(
+    "as_json",
+    Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")],
+)
+ESTIMATE: Any = _estimate
+ESTIMATE.__signature__ = Signature([AS_JSON, *map(_option_of, flat_fields().values())])
+app.command("estimate")(ESTIMATE)
+
+
+@app.command(help="Answer over HTTP; the database is made, migrated and filled first.")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (TRAINCOST_HOST, 127.0.0.1).")] = None,
     port: Annotated[str | None, typer.Option(help="Port, 0 for any free one (TRAINCOST_PORT, 8000).")] = None,
@@ -77,58 +132,6 @@ def write_openapi() -> None:
     from service.settings import Settings
 
     typer.echo(write_contract(create_app(Settings(), shipped_catalogue())))
-
-
-def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
-    """What does this training job take? Needs no server and no database; a list is a repeated option."""
-    from service.catalogue import shipped_catalogue
-    from service.workflows.estimates import answer
-    from service.workflows.questions import read_question
-    from service.workflows.report import report
-    from service.workflows.wire import to_bytes
-
-    catalogue = shipped_catalogue()
-    try:
-        body = body_of_flat([(name, text) for name, texts in given.items() for text in texts or ()])
-        found = answer(read_question(body, catalogue), catalogue)
-    except Refused as refused:
-        raise Refused(*map(_by_option, refused.problems)) from None
-    typer.echo(to_bytes(found) if as_json else report(found))
-
-
-METAVARS = {"integer": "INT", "number": "NUM", "truth": "BOOL", "text": "NAME"}
-
-
-def _option_of(field: FlatField) -> Parameter:
-    """The command line option of one field of the flat form."""
-    names = [field.name, *(alias for alias, name in ALIASES.items() if name == field.name)]
-    option = typer.Option(
-        *map(_spelled, names),
-        help=f"{field.meaning} One of {', '.join(map(str, field.choices))}." if field.choices else field.meaning,
-        metavar=METAVARS[field.form],
-        rich_help_panel=field.path[0].capitalize(),
-    )
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
-
-
-def _by_option(problem: Problem) -> Problem:
-    name = flat_name(problem.field)
-    return replace(problem, field=_spelled(name) if name in flat_fields() else name)
-
-
-def _spelled(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-AS_JSON = Parameter(
-    "as_json",
-    Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")],
-)
-ESTIMATE: Any = _estimate
-ESTIMATE.__signature__ = Signature([AS_JSON, *map(_option_of, flat_fields().values())])
-app.command("estimate")(ESTIMATE)
 
 
 if __name__ == "__main__":

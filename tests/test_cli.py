@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from service import __version__
 from service.__main__ import main
 from service.catalogue import shipped_catalogue
 from service.workflows.estimates import answer
@@ -107,6 +108,34 @@ def test_a_refusal_is_one_line_a_problem(words: list[str], expected: list[str], 
     for line, start in zip(lines, expected, strict=True):
         assert line.startswith(f"traincost: {start}")
         assert "; " in line
+
+
+def test_a_refusal_shows_options(run: Run) -> None:
+    said = run().err
+    assert "e.g. --model llama-3.1-8b\n" in said
+    assert "e.g. --gpu h100-sxm5-80gb --gpus 8\n" in said
+    assert "{" not in said
+
+
+def test_nodes_of_a_gpu_are_its_size(run: Run) -> None:
+    assert run(*ASKED[:4], "--nodes", "1", *ASKED[6:]) == run(*ASKED)
+
+
+def test_the_command_says_its_version_and_first_what_people_want(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = []
+    for words in (["--version"], ["--help"], ["serve", "--help"]):
+        monkeypatch.setattr(sys, "argv", ["traincost", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        shown.append(capsys.readouterr().out)
+    version, commands, serve = shown
+    assert version == f"traincost {__version__}\n"
+    names = ["estimate", "serve", "write-"]
+    assert sorted(names, key=lambda name: commands.index(f" {name}")) == names
+    assert "Args:" not in serve
 
 
 def test_an_unknown_option_names_the_nearest(run: Run) -> None:

@@ -18,7 +18,7 @@ from service.api.limits import BodyLimit
 from service.catalogue import Catalogue
 from service.settings import Settings
 
-EXPOSED_HEADERS = ("ETag", "Retry-After", "X-Request-Id", "X-Unit")
+EXPOSED_HEADERS = ("ETag", "Retry-After", "X-Request-Id", "X-Unit", "X-Verdict")
 """Headers that a page of another origin may read."""
 
 ROUTERS = tuple(import_module(f"{routes.__name__}.{found.name}").router for found in iter_modules(routes.__path__))

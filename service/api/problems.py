@@ -14,7 +14,8 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, TraincostError, UnknownMetric
-from service.workflows.flat import flat_fields, flat_name
+from service.workflows.dialects import QUERY, retold
+from service.workflows.flat import flat_fields
 from service.workflows.places import PARTS
 
 MEDIA_TYPE = "application/problem+json"
@@ -120,10 +121,12 @@ def on_refused(request: Request, error: Refused) -> Response:
     Returns:
         the response, status 422
     """
-    first, *others = error.problems
+    place, problems = _pointer, list(error.problems)
+    if request.method == "GET" or isinstance(error, WrongParameter):
+        place, problems = _parameter, [retold(problem, QUERY) for problem in problems]
+    first, *others = problems
     detail = f"{first.message}; {first.fix}" + (f" (and {len(others)} more)" if others else "")
-    place = _parameter if request.method == "GET" or isinstance(error, WrongParameter) else _pointer
-    return problem_response(request.scope, "refused", detail, errors=[place(p) | _said(p) for p in error.problems])
+    return problem_response(request.scope, "refused", detail, errors=[place(p) | _said(p) for p in problems])
 
 
 def on_not_found(request: Request, error: NotFound) -> Response:
@@ -198,8 +201,8 @@ def _pointer(problem: Problem) -> dict[str, str]:
 
 
 def _parameter(problem: Problem) -> dict[str, str]:
-    """Query parameter of a field, which the flat form calls by a name of its own; a whole part has none."""
-    name = flat_name(problem.field)
+    """Query parameter of a field, by its name in the flat form; a whole part has none."""
+    name = problem.field
     return {} if not name or (name in PARTS and name not in flat_fields()) else {"parameter": name}
 
 

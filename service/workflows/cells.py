@@ -13,8 +13,9 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, UnknownMetric
 from service.estimator.answer import Verdict
 from service.units import UNITS, Dimension, dimension_of
+from service.workflows.dialects import QUERY, retold
 from service.workflows.estimates import Answer, answer
-from service.workflows.flat import body_of_flat, flat_name
+from service.workflows.flat import body_of_flat
 from service.workflows.flat_values import DecimalMark
 from service.workflows.metrics import metric_named
 from service.workflows.number_text import NumberStyle, number_text
@@ -208,9 +209,9 @@ def _unknown(error: UnknownMetric) -> str:
 
 
 def _line(problem: Problem) -> str:
-    name = flat_name(problem.field)
-    place = f"{name}: " if name and name not in problem.message else ""
-    return f"{problem.code}: {place}{problem.message}; {problem.fix}"
+    told = retold(problem, QUERY)
+    place = f"{told.field}: " if told.field and told.field not in told.message else ""
+    return f"{told.code}: {place}{told.message}; {told.fix}"
 
 
 def _no_such_value(name: str) -> Problem:

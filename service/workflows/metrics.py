@@ -165,6 +165,6 @@ def _needs(path: Path, answer: Answer) -> list[Problem]:
 
 
 def _near(name: str) -> str:
-    names = sorted({".".join(path) for path in _paths()} | {path[-1] for path in _paths()} - {ITEM}, key=len)
-    begun = [known for known in names if known.startswith(f"{name.lower()}_")]
+    names = sorted({".".join(path) for path in _paths()} | {path[-1] for path in _paths()} - {ITEM})
+    begun = sorted((known for known in names if known.startswith(f"{name.lower()}_")), key=len)
     return did_you_mean(begun[:MOST_BEGUN] or nearest(name, names)) or f"most callers ask for {MAIN}"

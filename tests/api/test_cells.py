@@ -119,7 +119,7 @@ def test_an_error_names_the_parameter(
 
 def test_an_unknown_metric_is_404_with_the_nearest(ask: Ask) -> None:
     answer = get(ask, "gpu_huors")
-    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown_metric")
     assert "gpu_hours" in answer.json()["detail"]
     assert "huors" not in answer.text
 
@@ -147,10 +147,13 @@ def test_an_error_may_stand_in_the_cell(metric: str, change: dict[str, str], cod
 def test_not_fitting_is_a_number(ask: Ask) -> None:
     assert get(ask, "fits").text == "1"
     assert get(ask, "fits", model="llama-3.1-70b").text == "0"
+    assert get(ask, "gpu_hours").headers["x-verdict"] == "fits"
+    assert get(ask, "gpu_hours", model="llama-3.1-70b").headers["x-verdict"] == "out_of_memory"
 
 
 def test_why_is_always_text(ask: Ask) -> None:
     assert get(ask, "why").text == "ok"
+    assert ask("GET", "/v1/cell/why", params={**FLAT, "metric": "gpu_huors"}).text.startswith("unknown_metric: ")
     answer = get(ask, "why", tp="x", unit="GiB", r="3")
     assert answer.status_code == 200
     assert answer.text.startswith("not_a_whole_number: tensor ")

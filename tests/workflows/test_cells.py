@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.catalogue import Catalogue
-from service.errors import NotFound, Refused
+from service.errors import Refused, UnknownMetric
 from service.workflows.cells import (
     Cell,
     CellOptions,
@@ -34,8 +34,8 @@ def refusal(metric: str, flat: Flat, catalogue: Catalogue, **options: str) -> li
 def test_a_cell_is_the_number_of_the_answer(flat: Flat, catalogue: Catalogue, answered: Answer) -> None:
     assert answered.totals is not None
     assert answered.totals.cost_usd is not None
-    assert text("fits", flat, catalogue) == Cell("1", "1")
-    assert text("parameters.total", flat, catalogue) == Cell("8030261248", "1")
+    assert text("fits", flat, catalogue) == Cell("1", "1", "fits")
+    assert text("parameters.total", flat, catalogue) == Cell("8030261248", "1", "fits")
     for metric, number, unit in [
         ("gpu_hours", answered.totals.gpu_hours.value, "GPU-h"),
         ("cost_usd.low", answered.totals.cost_usd.low, "USD"),
@@ -65,7 +65,14 @@ def test_the_same_unit_asked_for_or_not_is_the_same_number(flat: Flat, catalogue
 
 @pytest.mark.parametrize(
     ("metric", "unit"),
-    [("gpu_hours", "GiB"), ("device_peak_bytes", "h"), ("fits", "%"), ("cost_usd", "EUR"), ("days", "")],
+    [
+        ("gpu_hours", "GiB"),
+        ("device_peak_bytes", "h"),
+        ("fits", "%"),
+        ("cost_usd", "EUR"),
+        ("days", ""),
+        ("days", "parsec"),
+    ],
 )
 def test_a_unit_of_something_else_is_refused(metric: str, unit: str, flat: Flat, catalogue: Catalogue) -> None:
     assert refusal(metric, flat, catalogue, unit=unit) == [("unit", "unknown_unit")]
@@ -87,7 +94,7 @@ def test_a_number_that_is_not_known_names_every_field_it_needs(flat: Flat, catal
 
 def test_what_does_not_fit_is_a_number_too(flat: Flat, catalogue: Catalogue) -> None:
     large = {**flat, "gpus": "2", "gbs": "8"}
-    assert text("fits", {**large, "model": "llama-3.1-70b"}, catalogue) == Cell("0", "1")
+    assert text("fits", {**large, "model": "llama-3.1-70b"}, catalogue) == Cell("0", "1", "out_of_memory")
     assert text("headroom_bytes", {**large, "model": "llama-3.1-70b"}, catalogue).text.startswith("-")
 
 
@@ -102,7 +109,7 @@ def test_options_are_split_from_the_question() -> None:
     ("given", "expected"),
     [
         ([("num", "x")], [("num", "not_a_choice")]), ([("dec", ";")], [("dec", "not_a_choice")]),
-        ([("on_error", "TEXT")], [("on_error", "not_a_choice")]), ([("unit", "parsec")], [("unit", "unknown_unit")]),
+        ([("on_error", "TEXT")], [("on_error", "not_a_choice")]), ([("unit", "s")] * 2, [("unit", "repeated")]),
         ([("num", "e"), ("num", "e")], [("num", "repeated")]),
     ],
 )  # fmt: skip
@@ -128,6 +135,31 @@ def test_why_says_ok_or_each_thing_to_mend(flat: Flat, catalogue: Catalogue) -> 
     assert why([("tp", "3") if name == "tp" else (name, value) for name, value in query], catalogue) != "ok"
 
 
+def test_why_explains_the_cell_of_a_metric(flat: Flat, catalogue: Catalogue) -> None:
+    del flat["training_tokens"], flat["usd_per_gpu_hour"]
+    query = list(flat.items())
+    assert why(query, catalogue) == "ok"
+    assert why([*query, ("metric", "device_peak_bytes")], catalogue) == "ok"
+    for metric, needed in [("gpu_hours", ["training_tokens"]), ("cost_usd", ["training_tokens", "usd_per_gpu_hour"])]:
+        lines = why([*query, ("metric", metric)], catalogue).split("\n")
+        assert [line.rpartition("give ")[2] for line in lines] == needed
+        assert all(line.startswith("not_known: ") for line in lines)
+    assert why([*query, ("metric", "gpu_huors")], catalogue).startswith("unknown_metric: ")
+    assert why([*query, ("metric", "fits"), ("metric", "days")], catalogue).startswith("repeated: ")
+    assert "GiB" in why([*query, ("metric", "device_peak_bytes"), ("unit", "gib")], catalogue)
+
+
+def test_a_misspelt_option_or_unit_is_recognised(flat: Flat, catalogue: Catalogue) -> None:
+    with pytest.raises(Refused) as refused:
+        text("device_peak_bytes", {**flat, "units": "GB"}, catalogue)
+    assert refused.value.problems[0].fix.startswith("did you mean unit")
+    with pytest.raises(Refused) as refused:
+        text("device_peak_bytes", flat, catalogue, unit="gib")
+    assert refused.value.problems[0].fix.startswith("did you mean GiB? ")
+    assert " TiB" in refused.value.problems[0].fix
+    assert "FLOP" not in refused.value.problems[0].fix
+
+
 def test_an_error_text_is_one_short_line(flat: Flat, catalogue: Catalogue) -> None:
     with pytest.raises(Refused) as refused:
         text("gpu_hours", {**flat, "tp": "x\ny"}, catalogue)
@@ -136,9 +168,9 @@ def test_an_error_text_is_one_short_line(flat: Flat, catalogue: Catalogue) -> No
     long = error_text(Refused(replace(problem, message="line\r\n\x00 " * 200)))
     assert len(long) == 255
     assert long.isprintable()
-    assert error_text(NotFound("no such metric")) == "#ERR unknown_metric: no such metric"
+    assert error_text(UnknownMetric("no such metric")) == "#ERR unknown_metric: no such metric"
 
 
 def test_an_unknown_metric_is_not_found(flat: Flat, catalogue: Catalogue) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(UnknownMetric):
         text("gpu_huors", flat, catalogue)

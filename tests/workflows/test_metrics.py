@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.errors import NotFound, Refused
+from service.errors import Refused, UnknownMetric
 from service.units import COUNT, dimension_of
 from service.workflows.estimates import Answer
 from service.workflows.metrics import MAIN, metric_named
@@ -64,20 +64,29 @@ def test_the_metrics_shown_to_the_lost_exist(answered: Answer) -> None:
     "name", ["gpu_huors", "", ".", "verdict", "id", "stages", "stages.x", "0", "*", "total.", "A" * 9000]
 )
 def test_an_unknown_metric_is_told_the_nearest_and_not_repeated(name: str) -> None:
-    with pytest.raises(NotFound) as unknown:
+    with pytest.raises(UnknownMetric) as unknown:
         metric_named(name)
     assert "did you mean" in str(unknown.value) or MAIN in str(unknown.value)
     assert len(str(unknown.value)) < 400
 
 
+def test_capitals_do_not_count(answered: Answer) -> None:
+    assert metric_named("GPU_Hours.Low").value_in(answered) == metric_named("gpu_hours.low").value_in(answered)
+
+
+def test_the_beginning_of_a_name_is_recognised() -> None:
+    with pytest.raises(UnknownMetric, match="did you mean mfu_fraction"):
+        metric_named("mfu")
+
+
 def test_a_misspelt_metric_is_recognised() -> None:
-    with pytest.raises(NotFound, match="gpu_hours"):
+    with pytest.raises(UnknownMetric, match="gpu_hours"):
         metric_named("gpu_huors")
 
 
 @pytest.mark.parametrize("name", ["stages.99.layers", "parts.nothing.seconds", "stages.-1.layers", "stage_layers.7"])
 def test_an_item_that_the_list_does_not_hold_is_unknown(name: str, answered: Answer) -> None:
-    with pytest.raises((NotFound, Refused)):
+    with pytest.raises((Refused, UnknownMetric)):
         metric_named(name).value_in(answered)
 
 

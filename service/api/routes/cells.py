@@ -4,8 +4,9 @@ A spreadsheet sends OPTIONS and HEAD before GET for every cell, follows no 308, 
 an error: so HEAD computes nothing, nothing redirects, and `on_error` puts errors into the cell.
 """
 
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
@@ -14,8 +15,9 @@ from pydantic_core import to_json
 from service import __version__
 from service.api.conditional import is_head
 from service.catalogue import Catalogue
-from service.errors import NotFound, Refused
+from service.errors import Refused, UnknownMetric
 from service.estimator import FORMULAS_VERSION
+from service.estimator.answer import Verdict
 from service.workflows import cells
 from service.workflows.flat import flat_fields
 
@@ -33,27 +35,39 @@ def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str,
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
-def _operation(description: str, headers: dict[str, str], example: str) -> dict[str, Any]:
+UNIT = {"description": "Unit of the number.", "schema": {"type": "string"}}
+VERDICT = {
+    "description": "Whether the job fits; the number is that of the job as asked, even where it does not.",
+    "schema": {"enum": list(get_args(Verdict))},
+}
+
+
+def _operation(description: str, headers: dict[str, Any], example: str, *own: dict[str, Any]) -> dict[str, Any]:
     """What the contract adds to a route that answers one text."""
     text = {"schema": {"type": "string"}, "example": example}
-    said = {name: {"description": meaning, "schema": {"type": "string"}} for name, meaning in headers.items()}
     return {
         "parameters": [
+            *own,
             *({"$ref": f"#/components/parameters/{name}"} for name in flat_fields()),
             *(_parameter(name, meaning, {"enum": list(cells.CHOICES[name])}) for name, meaning in OPTIONS.items()),
             _parameter(cells.REFRESH, "Changes nothing but the URL, so that a sheet asks anew.", {"type": "string"}),
         ],
-        "responses": {"200": {"description": description, "headers": said, "content": {"text/plain": text}}},
+        "responses": {"200": {"description": description, "headers": headers, "content": {"text/plain": text}}},
     }
 
 
-WHY = _operation("ok, or one line for each thing to mend.", {}, "ok")
-CELL = _operation("The number alone.", {"X-Unit": "Unit of the number."}, "7125e-2")
+ASKED = _parameter(
+    cells.METRIC,
+    "The metric of the cell, whose error is then explained too; where absent, ok speaks of the question alone.",
+    {"type": "string"},
+)
+WHY = _operation("ok, or one line for each thing to mend.", {}, "ok", ASKED)
+CELL = _operation("The number alone.", {"X-Unit": UNIT, "X-Verdict": VERDICT}, "7125e-2")
 
 
 @router.get("/v1/cell/why", operation_id="getCellReason", summary="Why a cell shows an error", openapi_extra=WHY)
 async def why(request: Request) -> Response:
-    """Takes the query of the cell as it is; always text."""
+    """Takes the query of the cell as it is, and its metric; always text."""
     if is_head(request):
         return _text(request, "")
     return _text(request, cells.why(request.query_params.multi_items(), request.app.state.catalogue))
@@ -68,17 +82,17 @@ async def cell(request: Request, metric: str) -> Response:
     on_error = cells.on_error_of(given)
     try:
         found = cells.cell(metric, question, cells.read_options(given), request.app.state.catalogue)
-    except (Refused, NotFound) as error:
+    except (Refused, UnknownMetric) as error:
         if on_error == "problem":
             raise
         return _text(request, cells.error_text(error) if on_error == "text" else "")
-    return _text(request, found.text, found.unit)
+    return _text(request, found.text, {"X-Unit": found.unit, "X-Verdict": found.verdict})
 
 
-def _text(request: Request, text: str, unit: str | None = None) -> Response:
+def _text(request: Request, text: str, said: Mapping[str, str] | None = None) -> Response:
     """The text of a cell; its ETag is known before the answer, so that HEAD tells the same one for nothing."""
-    headers = {"Cache-Control": "private, max-age=300", "ETag": _etag(request)} | ({"X-Unit": unit} if unit else {})
-    response = PlainTextResponse(text, headers=headers)
+    headers = {"Cache-Control": "private, max-age=300", "ETag": _etag(request)}
+    response = PlainTextResponse(text, headers=headers | dict(said or {}))
     if is_head(request):
         del response.headers["content-length"]
     return response
