@@ -68,7 +68,8 @@ def test_estimate_of_a_preset(address: str) -> None:
     answer = _answer("/v1/estimates", address)
     assert answer["parameters"]["total"] == 8_030_261_248
     assert answer["verdict"] == "fits"
-    assert answer["totals"]["steps"] == 95_368
+    assert answer["warnings"] == []
+    assert answer["totals"]["steps"] == 47_684
     assert answer["totals"]["cost_usd"]["value"] == pytest.approx(2.5 * answer["totals"]["gpu_hours"]["value"])
 
 
@@ -90,10 +91,15 @@ def test_cell_formula_gives_the_number_of_the_estimate(address: str) -> None:
     (formula,) = [line for line in README.splitlines() if line.startswith("=")]
     found = re.fullmatch(r'=NUMBERVALUE\(WEBSERVICE\("([^"]+)"\);"\.";","\)', formula)
     assert found
-    text = httpx.get(found[1].replace(LIVE, address), timeout=30).text
+    url = found[1].replace(LIVE, address)
+    text = httpx.get(url, timeout=30).text
     assert re.fullmatch(r"\d+\.\d+", text)
     whole = _answer("/v1/estimates", address)
     assert float(text) == pytest.approx(whole["totals"]["gpu_hours"]["value"], rel=1e-14)
+    why = httpx.get(url.replace("/gpu_hours?", "/why?metric=gpu_hours&"), timeout=30).text
+    assert why == "ok"
+    wrong = httpx.get(url.replace("tensor=2", "tensor=x&on_error=text"), timeout=30).text
+    assert wrong.startswith("#ERR ")
 
 
 @pytest.mark.parametrize("path", ["/docs", "/v1/models", "/v1/gpus", "/v1/clusters", "/v1/prices", "/v1/choices"])
