@@ -1,9 +1,10 @@
 """Is a value of the kind and inside the bounds that its field of a noun declares, and what is said if not?
 
-The nouns of the estimator declare both as annotations, and the workflows hold the nouns of a request to them with
-pydantic. Here single values are judged by the same annotations: a key of a config under its own name, before anything
-is computed from it (a list of so many layers, four times that width), and the rows of data files, without pydantic.
-Codes and words are those of the workflows' refusals; `tests/catalogue/test_bounds.py` asks both about every field.
+The nouns of the estimator declare both as annotations. The workflows hold whole nouns of a request to them with
+pydantic; here single values are judged by the same annotations: a key of a config under the name it was written under,
+before anything is computed from it (a list of so many layers, four times that width), and the rows of data files, so
+that facts and importer need the estimator and nothing else. Codes and words are those of the workflows' refusals;
+`tests/catalogue/test_bounds.py` asks both judges about every field.
 """
 
 import operator

@@ -23,7 +23,7 @@ def shipped_catalogue() -> Catalogue:
         the catalogue, read once a process
 
     Raises:
-        UnsoundFact: a data file holds a row that does not load; the message names file and row
+        UnsoundFact: a data file holds a row that does not load; the message names it
     """
     return Catalogue.of(
         models=[

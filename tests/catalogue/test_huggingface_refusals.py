@@ -6,6 +6,8 @@ import pytest
 
 from service.catalogue.huggingface import import_config
 from service.errors import Problem, Refused
+from service.estimator import Model
+from service.workflows.nouns import read_noun
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2}
 
@@ -130,6 +132,19 @@ def test_wrong_value_is_refused_with_its_key(key: str, value: Any, code: str) ->
     assert problem.code == ("required" if value is None else code)
     assert problem.message.startswith(key)
     assert len(repr(problem)) < 600
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("hidden_size", "64"), ("hidden_size", 0), ("tie_word_embeddings", 1), ("num_key_value_heads", [8])],
+)
+def test_wrong_key_is_mended_as_the_field_of_an_inline_model(key: str, value: Any) -> None:
+    inline = {name: one for name, one in LLAMA.items() if name != "model_type"} | {"vocab_size": 8, key: value}
+    with pytest.raises(Refused) as refused:
+        read_noun(Model, inline, "model")
+    (field,) = refused.value.problems
+    problem = _problem({**LLAMA, key: value})
+    assert (problem.code, problem.fix) == (field.code, field.fix)
 
 
 @pytest.mark.parametrize(
