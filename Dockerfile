@@ -1,4 +1,4 @@
-# The API, with the exact dependencies of requirements.lock. Measuring workers bring their own image: they need torch.
+# The API, with the Python packages that requirements.lock pins.
 FROM python:3.11-slim AS build
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
