@@ -171,6 +171,8 @@ def test_bloom_has_a_norm_after_its_embedding_and_no_positions() -> None:
 def test_dbrx_reads_its_nested_objects() -> None:
     config = {
         "model_type": "dbrx",
+        "vocab_size": 99,
+        "n_layers": 2,
         "d_model": 64,
         "n_heads": 8,
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8},

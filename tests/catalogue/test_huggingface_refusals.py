@@ -9,7 +9,7 @@ from service.errors import Problem, Refused
 from service.estimator import Model
 from service.workflows.nouns import read_noun
 
-LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2}
+LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2, "vocab_size": 99}
 
 
 def _problem(config: dict[str, Any]) -> Problem:
@@ -225,6 +225,19 @@ def test_key_of_another_type_is_reported() -> None:
 def test_what_changes_the_model_elsewhere_is_said(keys: dict[str, Any], said: str) -> None:
     (warning,) = import_config({**LLAMA, **keys}).warnings
     assert said in warning
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "(vocab_size)"),
+        ({"model_type": "llama", "num_hidden_layers": 2}, "(hidden_size, num_attention_heads, vocab_size)"),
+        ({"model_type": "gpt2", "n_embd": 64, "n_head": 8, "vocab_size": 99}, "(n_layer)"),
+    ],
+)
+def test_absent_keys_that_define_a_model_are_warned_of(config: dict[str, Any], named: str) -> None:
+    (warning,) = import_config(config).warnings
+    assert named in warning
 
 
 def test_language_model_classes_are_no_warning() -> None:

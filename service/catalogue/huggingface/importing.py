@@ -26,6 +26,9 @@ MOST_NAMED = 8
 LANGUAGE_MODEL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
 """Ends of class names that have a language-model head."""
 
+DEFINING = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+"""Fields without which a config describes hardly more than its type."""
+
 PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 """Keys that can be repeated in a warning."""
 
@@ -51,7 +54,8 @@ def import_config(config: Mapping[str, Any]) -> Imported:
         config: the JSON object
 
     Returns:
-        the model; assumptions name the keys that were taken from the type's defaults, warnings those not understood
+        the model; assumptions name the keys that were taken from the type's defaults, warnings those of them
+        that define the model, and those not understood
 
     Raises:
         Refused: no model_type or one that cannot be estimated; a wrong value; an architecture no layer kind describes
@@ -151,6 +155,11 @@ def _warnings_of_whole(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _warnings_of_keys(architecture: Architecture, read: Config) -> Iterator[str]:
+    keys = [key for field in DEFINING for key in architecture.keys.get(field, (field,))]
+    absent = [key for key in keys if key in read.assumed]
+    if absent:
+        named = ", ".join(absent)
+        yield f"the config lacks what defines a model ({named}); the type's defaults stand in, perhaps another model's"
     known = read.understood | keys_without_effect() | set(architecture.without_effect)
     unread = [key for key in read.values if key not in known]
     if unread:
