@@ -1,5 +1,7 @@
 """Facts: models, GPUs, clusters and prices, each with its owner, its source and its date."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
@@ -12,14 +14,14 @@ depends_on = None
 JSON_VALUE = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 
-def _held_by() -> list[sa.Column]:
+def _held_by() -> list[sa.Column[Any]]:
     return [
         sa.Column("owner", sa.String, nullable=False),
         sa.Column("revision", sa.Integer, nullable=False, server_default="1"),
     ]
 
 
-def _provenance() -> list[sa.Column]:
+def _provenance() -> list[sa.Column[Any]]:
     return [sa.Column(name, sa.String, nullable=False) for name in ("source", "as_of", "verified", "note")]
 
 
