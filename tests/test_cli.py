@@ -144,6 +144,20 @@ def test_an_unknown_option_names_the_nearest(run: Run) -> None:
     assert "--tensor" in ran.err
 
 
+@pytest.mark.parametrize(("command", "file"), [("write-formulas", "README.md"), ("write-openapi", "openapi.json")])
+def test_an_installed_package_writes_no_generated_file(
+    command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("service.workflows.source_tree.ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["traincost", command])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        f"traincost: {file} is written in the source tree, and there is none around the package\n"
+    )
+
+
 def test_it_needs_no_database_and_no_home(tmp_path: Path) -> None:
     environment = {
         "TRAINCOST_DATABASE_URL": "postgresql://nobody@192.0.2.1/none",

@@ -12,9 +12,10 @@ from service.api.json_schema import Schema, ref
 from service.api.problems import KINDS, MEDIA_TYPE
 from service.api.query_parameters import component_parameters
 from service.api.schemas import component_schemas
-from service.errors import MOST_PROBLEMS, StartupError
+from service.errors import MOST_PROBLEMS
+from service.workflows.source_tree import ROOT, write_generated
 
-COMMITTED = Path(__file__).parents[2] / "openapi" / "openapi.json"
+COMMITTED = ROOT / "openapi" / "openapi.json"
 
 DESCRIPTION = """What it takes to train a model: bytes per GPU, FLOP, seconds per step, GPU-hours, money and energy.
 
@@ -101,10 +102,7 @@ def write_contract(app: FastAPI) -> Path:
     Raises:
         StartupError: the package is installed, so there is no source tree around it
     """
-    if not COMMITTED.parent.is_dir():
-        raise StartupError("there is no openapi/ beside the package; run write-openapi in the source tree")
-    COMMITTED.write_bytes(contract_bytes(app))
-    return COMMITTED
+    return write_generated(COMMITTED, contract_bytes(app))
 
 
 def contract(app: FastAPI) -> dict[str, Any]:

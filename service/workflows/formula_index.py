@@ -13,6 +13,7 @@ from typing import Any
 from service import estimator
 from service.estimator import question
 from service.estimator.docstring import read_docstring
+from service.workflows.source_tree import write_generated
 
 INDEX = Path(estimator.__file__).with_name("README.md")
 """Where the index stands: beside the formulas."""
@@ -48,9 +49,11 @@ def write_formula_index() -> Path:
 
     Returns:
         the file
+
+    Raises:
+        StartupError: the package is installed, so there is no source tree around it
     """
-    INDEX.write_text(formula_index(), encoding="utf-8", newline="\n")
-    return INDEX
+    return write_generated(INDEX, formula_index().encode())
 
 
 def _modules() -> Iterator[ModuleType]:

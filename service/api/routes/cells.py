@@ -5,7 +5,6 @@ an error: so HEAD computes nothing, nothing redirects, and `on_error` puts error
 """
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, get_args
 
 from fastapi import APIRouter, Request
@@ -20,6 +19,7 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import Verdict
 from service.workflows import cells
 from service.workflows.flat import flat_fields
+from service.workflows.wire import digest_of
 
 router = APIRouter(tags=["cells"], default_response_class=PlainTextResponse)
 
@@ -103,4 +103,4 @@ def _etag(request: Request) -> str:
     catalogue: Catalogue = request.app.state.catalogue
     query = request.query_params.multi_items()
     inputs = [request.url.path, query, catalogue.revision, FORMULAS_VERSION, __version__]
-    return f'"{sha256(to_json(inputs)).hexdigest()[:32]}"'
+    return f'"{digest_of(to_json(inputs))}"'
