@@ -118,7 +118,7 @@ def _filters(plural: str) -> Schema:
     return {
         "name": "filter",
         "in": "query",
-        "description": "Each column is a parameter of its own name; given twice, either value will do.",
+        "description": "Each column is a parameter of its own name; twice, either value will do. A gpu has any of its names.",
         "style": "form",
         "explode": True,
         "schema": ref(f"{SINGULAR[plural]}Filter"),

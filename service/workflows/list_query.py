@@ -48,7 +48,7 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
     """What a query string asks of a list.
 
     A column given twice admits either value; different columns must all agree; an empty value means that nothing
-    is known. Text is compared without regard to capitals, a list by its members.
+    is known. Text is compared without regard to capitals, a list by its members, a name by what it means.
 
     Args:
         parameters: the query string, in order
