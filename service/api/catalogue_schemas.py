@@ -118,7 +118,7 @@ def _filters(plural: str) -> Schema:
     return {
         "name": "filter",
         "in": "query",
-        "description": "Each column is a parameter of its own name; twice, either value will do. A gpu has any of its names.",
+        "description": "Each column is a parameter of its own name; twice, either will do; gpu by any of its names.",
         "style": "form",
         "explode": True,
         "schema": ref(f"{SINGULAR[plural]}Filter"),
