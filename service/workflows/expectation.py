@@ -55,6 +55,8 @@ def expectation_of(schema: Schema) -> str:
         return " or ".join(options)
     if "enum" in schema:
         return f"one of {', '.join(map(str, schema['enum']))}"
+    if "const" in schema:
+        return str(schema["const"])
     words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "an object"}
     kind = schema.get("type", "object")
     if kind == "array":

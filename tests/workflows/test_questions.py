@@ -203,7 +203,7 @@ def test_the_nearest_known_field_is_named(catalogue: Catalogue, part: str, value
     [
         ("recipe", {"sequence_length": 0}, "give a whole number from 1 to 67108864"),
         ("recipe", {"sequence_length": "8"}, "give a whole number from 1 to 67108864, without quotes"),
-        ("recipe", {"sequence_length": 8, "training_tokens": 1e19}, "give a number above 0 and below 1e+18"),
+        ("recipe", {"sequence_length": 8, "training_tokens": 1e19}, "give a number from 1 to below 1e+18"),
         ("recipe", {"sequence_length": 8, "gradient_dtype": "fp8"}, "give one of fp32, bf16, fp16"),
         ("layout", {"zero_stage": 4}, "give one of 0, 1, 2, 3"),
         ("layout", {"zero_stage": True}, "give one of 0, 1, 2, 3"),
@@ -211,6 +211,7 @@ def test_the_nearest_known_field_is_named(catalogue: Catalogue, part: str, value
         ("layout", {"stage_layers": []}, "give a list of 1 to 2048 values"),
         ("layout", {"stage_layers": 4}, "give a list of 1 to 2048 values"),
         ("recipe", {"sequence_length": 8, "recompute": 4}, "give one of none, selective, full or an object"),
+        ("recipe", {"sequence_length": 8, "method": "lora"}, "give full"),
         ("recipe", [], "give an object with the fields sequence_length"),
         ("cluster", {"gpu": "h100", "gpus": 0}, "give a whole number from 1 to"),
         ("cluster", {"gpu": "", "gpus": 1}, "give text of 1 to 200 characters"),
