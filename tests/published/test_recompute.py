@@ -29,7 +29,7 @@ def _cost_over_matrix_products() -> float:
 
 MEASURES: dict[str, Callable[[], float]] = {
     "memory saved": _memory_saved,
-    "paper's cost": lambda: ask(GPT_3, SELECTIVE).flop.recompute_korthikanti_fraction,
+    "paper's cost": lambda: ask(GPT_3, SELECTIVE).flop.recompute_korthikanti_fraction or 0.0,
     "exact cost over matrix products": _cost_over_matrix_products,
 }
 

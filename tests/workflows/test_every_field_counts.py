@@ -55,6 +55,7 @@ QUESTIONS = [
     question(LATENT, {**RECIPE, "recompute": {"granularity": "full", "method": "block", "layers": 2}}, {"pipeline": 2}),
     question(DENSE, SHARDED, {"zero_stage": 3, "shard_group": 8}),
     question(DENSE, {**RECIPE, "stack": "deepspeed"}, {"zero_stage": 2, "context": 4}),
+    question(DENSE, RECIPE, {"context": 4}),
     question(DENSE, {"sequence_length": 4096, "training_tokens": 1e12}, {"tensor": 4}),
     question("llama-3.1-70b", RECIPE, {"tensor": 8, "pipeline": 2}),
 ]
