@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from service.api.json_schema import Schema, json_response, ref
-from service.workflows.catalogue import LISTINGS, Listing
+from service.workflows.catalogue_lists import LISTINGS, Listing
 from service.workflows.columns import Column
 from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
 

@@ -11,7 +11,7 @@ from openapi_schema_validator import OAS31Validator
 
 from service.api.contract import contract
 from service.catalogue import Catalogue
-from service.workflows.catalogue import LISTINGS, list_csv
+from service.workflows.catalogue_lists import LISTINGS, list_csv
 from service.workflows.flat_values import MOST_PARAMETERS
 from service.workflows.list_query import cursor_after
 from tests.api.asking import Ask

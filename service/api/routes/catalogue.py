@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from service.api.answers import json_answer
 from service.api.catalogue_schemas import SINGULAR, list_operation, row_operation, table_operation
 from service.api.queries import takes_only
-from service.workflows.catalogue import LISTINGS, Listing, list_csv, list_rows, read_row
+from service.workflows.catalogue_lists import LISTINGS, Listing, list_csv, list_rows, read_row
 
 router = APIRouter(tags=["catalogue"])
 
