@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from service.catalogue.huggingface.architectures import ARCHITECTURES
-from service.errors import Problem
+from service.errors import Problem, nearest
 
 TEXT_PARTS: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text"}
 """Types that hold a language model among other parts, and the type of that model."""
@@ -53,7 +52,7 @@ def _fix(model_type: str, config: Mapping[str, Any]) -> str:
     if isinstance(inner_type, str) and inner_type in ARCHITECTURES:
         return f"give its text_config alone ({inner_type}) to estimate its language model"
     known = [*ARCHITECTURES, *TEXT_PARTS]
-    near = get_close_matches(model_type[:40].lower().replace("-", "_"), known, n=3, cutoff=0.6)
+    near = nearest(model_type.replace("-", "_"), known)
     if near:
         return f"the nearest types that can be estimated are {', '.join(near)}; or give the model inline"
     return f"types that can be estimated: {', '.join(sorted(known))}; or give the model inline"
