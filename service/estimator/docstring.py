@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from inspect import getdoc
 from textwrap import dedent
 from typing import Any
@@ -31,6 +32,7 @@ class Docstring:
         return unit_of(self.sections.get("Returns", ""))
 
 
+@cache
 def read_docstring(documented: Callable[..., Any]) -> Docstring:
     """The docstring of a function, taken apart.
 
