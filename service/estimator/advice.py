@@ -2,6 +2,7 @@
 
 from service.estimator.answer import Parameters
 from service.estimator.efficiency import UNMEASURED, efficiency_of
+from service.estimator.filled import filled
 from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RESTART_SECONDS
 from service.estimator.resolve import Resolved
 from service.estimator.stacks import Stack
@@ -92,7 +93,7 @@ def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
 
 
 def _batch(resolved: Resolved) -> list[str]:
-    tokens, asked = resolved.question.recipe.global_batch_tokens or 0, resolved.question.recipe.training_tokens
+    tokens, asked = filled(resolved.question.recipe.global_batch_tokens), resolved.question.recipe.training_tokens
     low, high = SENSIBLE_BATCH_TOKENS
     if asked is None or low <= tokens <= high:
         return []
@@ -100,7 +101,7 @@ def _batch(resolved: Resolved) -> list[str]:
 
 
 def _layout(resolved: Resolved) -> list[str]:
-    layout, domain = resolved.question.layout, resolved.question.cluster.scale_up_gpus or 1
+    layout, domain = resolved.question.layout, filled(resolved.question.cluster.scale_up_gpus)
     said = []
     if layout.tensor > domain:
         said.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")
@@ -120,7 +121,7 @@ def suggestions_of(resolved: Resolved, biggest: str) -> tuple[str, ...]:
         one sentence each
     """
     recipe, layout, granularity = resolved.question.recipe, resolved.question.layout, resolved.job.recompute.granularity
-    replicas = (layout.data or 1) * layout.context
+    replicas = filled(layout.data) * layout.context
     stack, degree = (
         resolved.job.stack,
         " or ".join(axis for axis in ("tensor", "context") if axis in resolved.job.stack.axes),

@@ -9,6 +9,7 @@ from service.estimator.efficiency import (
     NETWORK_FRACTION,
     NETWORK_HOP_SECONDS,
 )
+from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.numeric import Amount, ceil_div, floor_div, maximum, minimum, where
 from service.estimator.question import Cluster
@@ -54,10 +55,10 @@ def wires_of(cluster: Cluster, gpu: Gpu) -> Wires:
     Returns:
         the wires of one GPU
     """
-    domain = cluster.scale_up_gpus or 1
+    domain = filled(cluster.scale_up_gpus)
     linked = gpu.scale_up_gpus >= min(domain, cluster.gpus)
     link = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
-    network = cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s
+    network = filled(cluster.inter_node_bytes_per_s)
     return Wires(link_bytes_per_s=link * LINK_FRACTION, network_bytes_per_s=network * NETWORK_FRACTION, domain=domain)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from service.estimator.filled import filled
 from service.estimator.ledger import Split
 from service.estimator.numeric import Amount, ceil_div, minimum, where
 from service.estimator.question import Layout, Model, Recipe
@@ -49,7 +50,7 @@ def degrees_of(recipe: Recipe, layout: Layout) -> Degrees:
     Returns:
         its degrees
     """
-    data = layout.data or 1
+    data = filled(layout.data)
     return Degrees(
         data=data,
         tensor=layout.tensor,
@@ -57,13 +58,13 @@ def degrees_of(recipe: Recipe, layout: Layout) -> Degrees:
         pipeline=layout.pipeline,
         virtual_pipeline=layout.virtual_pipeline,
         expert=layout.expert,
-        expert_tensor=layout.expert_tensor or 1,
-        zero_stage=layout.zero_stage or 0,
-        shard_group=layout.shard_group or data * layout.context,
-        reshard_after_forward=1 if layout.reshard_after_forward else 0,
-        sequence_parallel=1 if layout.sequence_parallel else 0,
+        expert_tensor=filled(layout.expert_tensor),
+        zero_stage=filled(layout.zero_stage),
+        shard_group=filled(layout.shard_group),
+        reshard_after_forward=1 if filled(layout.reshard_after_forward) else 0,
+        sequence_parallel=1 if filled(layout.sequence_parallel) else 0,
         micro_batch=recipe.micro_batch,
-        accumulation=(recipe.global_batch or data * recipe.micro_batch) // (recipe.micro_batch * data),
+        accumulation=filled(recipe.global_batch) // (recipe.micro_batch * data),
     )
 
 
@@ -109,9 +110,8 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
         Shoeybi et al. 2019, arXiv:1909.08053 (tensor); Korthikanti et al. 2022, arXiv:2205.05198 (sequence);
         Megatron-Core moe README (expert)
 
-    >>> from service.estimator.samples import LLAMA_3_8B
-    >>> from service.estimator.question import Layout, Recipe
-    >>> split = divisors(degrees_of(Recipe(sequence_length=8), Layout(tensor=4, data=2)), LLAMA_3_8B, 1)
+    >>> from service.estimator.samples import LLAMA_3_8B, sample_degrees
+    >>> split = divisors(sample_degrees(tensor=4, data=2), LLAMA_3_8B, 1)
     >>> split[Split.TENSOR], split[Split.SEQUENCE]
     (4, 1)
     """

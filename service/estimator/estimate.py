@@ -13,6 +13,7 @@ from service.estimator.device import (
     reserved_interval,
     verdict_of,
 )
+from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
 from service.estimator.parameters import parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
@@ -123,7 +124,7 @@ def _steps(resolved: Resolved) -> int | None:
     recipe = resolved.question.recipe
     if recipe.training_tokens is None:
         return None
-    return steps_of(recipe.training_tokens, recipe.global_batch or 1, recipe.sequence_length)
+    return steps_of(recipe.training_tokens, filled(recipe.global_batch), recipe.sequence_length)
 
 
 def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:
@@ -133,7 +134,7 @@ def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:
     peak = highest_peak_flop_per_s(job.gpu, job.precision)
     return Step(
         step_seconds=seconds,
-        tokens_per_s_per_gpu=falling(seconds, partial(tokens_per_s_per_gpu, recipe.global_batch_tokens or 1, gpus)),
+        tokens_per_s_per_gpu=falling(seconds, partial(tokens_per_s_per_gpu, filled(recipe.global_batch_tokens), gpus)),
         mfu_fraction=falling(seconds, partial(utilisation_fraction, flop.per_step_flop, gpus, peak)),
         hfu_fraction=falling(seconds, partial(utilisation_fraction, flop.hardware_per_step_flop, gpus, peak)),
         peak_flop_per_s=peak,

@@ -8,6 +8,7 @@ from service.estimator.collectives import transfer_seconds
 from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
 from service.estimator.explain_memory import memory_explanations
 from service.estimator.explanation import Explanation, Inputs, applied, explained
+from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
 from service.estimator.job import Job
 from service.estimator.kernels import kernel_seconds
@@ -85,7 +86,7 @@ def _parameters(job: Job) -> list[Explanation]:
 
 def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
     flop, recipe, active = estimate.flop, estimate.resolved.recipe, estimate.parameters.active
-    batch, tokens, one = recipe.global_batch or 1, recipe.sequence_length, sequence_flop(job.ledger, job.recompute)
+    batch, tokens, one = filled(recipe.global_batch), recipe.sequence_length, sequence_flop(job.ledger, job.recompute)
     forward, every = flop.forward_per_step_flop, flop.conventions
     masked: Inputs = {"forward_flop_of_sequence": one.causal, "tokens": tokens}
     unmasked: Inputs = {"forward_flop_of_sequence": one.full, "tokens": tokens}

@@ -7,9 +7,11 @@ from service.estimator.answer import Memory
 from service.estimator.degrees import divisors, padded_vocabulary
 from service.estimator.device import allocated_interval, device_interval, oom_probability_fraction, reserved_interval
 from service.estimator.explanation import Explanation, Inputs, explained
+from service.estimator.filled import filled
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
 from service.estimator.memory import REDUCTION_BYTES, gathered_bytes, sharded_bytes, stage_bytes
+from service.estimator.names import ScheduleName
 from service.estimator.numeric import Amount
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
@@ -125,7 +127,7 @@ def _kept_by_operation(resolved: Resolved) -> Inputs:
 
 
 def _activations(resolved: Resolved, one: LoadedStage) -> Told:
-    schedule = resolved.question.layout.schedule or "1f1b"
+    schedule: ScheduleName = filled(resolved.question.layout.schedule)
     return stage_activation_bytes, {
         **_kept_by_operation(resolved),
         "layers": float(one.stage.layers),

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from service.estimator.collectives import Transfer, Wires, transfer_seconds, wires_of
 from service.estimator.degrees import Degrees
+from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds
 from service.estimator.load import StageLoad
+from service.estimator.names import ContextMethod
 from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.question import Layout
@@ -91,7 +93,8 @@ def exposed_seconds(
     """
     wires = wires_of(job.cluster, job.gpu)
     layers, rule = stage.layers, job.recompute
-    chunks, method = degrees.virtual_pipeline, layout.context_method or "ring"
+    chunks = degrees.virtual_pipeline
+    method: ContextMethod = filled(layout.context_method)
     attending = 1 + repeated_forwards(rule, layers, chunks, ("core_attn",))
     routing = 1 + repeated_forwards(rule, layers, chunks, ("moe",))
     exchange = layers * _seconds(context.layer_transfers(job, degrees, method, attending), wires)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.efficiency import LAUNCH_SECONDS, MEMORY_FRACTION, efficiency_of, matrix_fraction
+from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.ledger import Op, OpKind, Ops
 from service.estimator.numeric import Amount, maximum
@@ -68,7 +69,7 @@ def rates_of(job: Job) -> Rates:
     """
     gpu, precision = job.gpu, job.precision
     matrix, attention = (
-        peak_flop_per_s(gpu, name) or 0.0 for name in (precision.matrix_format, precision.attention_format)
+        filled(peak_flop_per_s(gpu, name)) for name in (precision.matrix_format, precision.attention_format)
     )
     plain = attention * matrix_fraction(gpu, precision.attention_format)
     fused = attention * efficiency_of(gpu).attention_fraction

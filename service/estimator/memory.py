@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees
+from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.names import ScheduleName
@@ -167,7 +168,7 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         each kind's own function
     """
     held, updated, state = load.held, load.updated, job.state
-    schedule: ScheduleName = layout.schedule or "1f1b"
+    schedule: ScheduleName = filled(layout.schedule)
     flying = in_flight(schedule, degrees, stage.index)
     losses = flying if schedule == "gpipe" else 1
     master = _of(updated, degrees, state.master_bytes, OPTIMIZER_STATES)
@@ -183,7 +184,7 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         optimizer_scales=0.0 if away else scales,
         step_gradients=0.0 if away else _of(updated, degrees, state.step_bytes, OPTIMIZER_STATES),
         gathered_weights=gathered_bytes(job, degrees, load),
-        context_buffers=exchanged_bytes(job, degrees, layout.context_method or "ring"),
+        context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
         activations=flying * load.kept_bytes,
         recomputed_activations=load.recomputed_bytes,
         logits=losses * load.logits_bytes,

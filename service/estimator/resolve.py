@@ -6,6 +6,7 @@ from service.errors import Problem, Refused
 from service.estimator import abilities, consistency
 from service.estimator.batch import resolve_batch
 from service.estimator.degrees import Degrees, degrees_of
+from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job, job_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
@@ -48,7 +49,7 @@ def resolve(question: Question) -> Resolved:
         raise Refused(*problems)
     cluster = _fill_cluster(question.cluster, question.gpu)
     layout = _fill_layout(question.layout, question.recipe, cluster)
-    recipe = _fill_recipe(resolve_batch(question.recipe, layout.data or 1))
+    recipe = _fill_recipe(resolve_batch(question.recipe, filled(layout.data)))
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
     problems = (*unmet(abilities.DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))

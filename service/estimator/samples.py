@@ -4,9 +4,10 @@ from dataclasses import fields
 
 from service.estimator.degrees import Degrees
 from service.estimator.gpu import Gpu
-from service.estimator.job import Job, job_of
+from service.estimator.job import Job
 from service.estimator.load import StageLoad, stage_load
 from service.estimator.question import Cluster, Layout, Model, Question, Recipe
+from service.estimator.resolve import resolve
 from service.estimator.stages import stage_at
 
 H100 = Gpu(
@@ -61,15 +62,14 @@ def sample_job() -> Job:
     Returns:
         the job
     """
-    return job_of(
-        Question(
-            model=LLAMA_3_8B,
-            recipe=Recipe(sequence_length=8192),
-            layout=Layout(),
-            cluster=Cluster(gpu=H100.slug, gpus=1),
-            gpu=H100,
-        )
+    asked = Question(
+        model=LLAMA_3_8B,
+        recipe=Recipe(sequence_length=8192),
+        layout=Layout(),
+        cluster=Cluster(gpu=H100.slug, gpus=1),
+        gpu=H100,
     )
+    return resolve(asked).job
 
 
 def sample_load() -> StageLoad:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from service.estimator.degrees import Degrees
 from service.estimator.efficiency import MEMORY_FRACTION
 from service.estimator.exposed import exposed_seconds, once_a_step_seconds
+from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds, ops_compute, rates_of
 from service.estimator.load import StageLoad
@@ -124,7 +125,7 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layo
     exposed = exposed_seconds(job, degrees, stage, load, layout, compute)
     once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, exposed.free - compute.forward))
     micro_batch = compute.total_seconds + exposed.total_seconds
-    idle = pipeline.bubble_micro_batches(layout.schedule or "1f1b", degrees)
+    idle = pipeline.bubble_micro_batches(filled(layout.schedule), degrees)
     bubble = idle * (micro_batch + exposed.hidden_pipeline)
     away = layout.offload == "optimizer"
     update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from service.estimator.answer import Conventions, Flop
+from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.ledger import Ledger, Ops
 from service.estimator.parameters import ParameterCounts
@@ -262,7 +263,7 @@ def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction
         FLOP of a token, a step and the run
     """
     one, tokens = sequence_flop(job.ledger, job.recompute), job.recipe.sequence_length
-    batch = job.recipe.global_batch or 1
+    batch = filled(job.recipe.global_batch)
     forward, model = one.causal * batch, step_flop(one.causal, batch)
     rerun = recompute_flop(one.rerun, batch, rerun_fraction)
     total = None if steps is None else run_flop(model, steps)
