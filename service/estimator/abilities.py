@@ -12,6 +12,12 @@ AXES = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_t
 _SELECTIVE_NEEDS = {"moe": "experts", "moe_act": "experts", "shared_experts": "shared experts", "mla_up_proj": "MLA"}
 
 
+def _largest_chunk(job: Job, layout: Layout) -> int:
+    if layout.stage_layers is not None:
+        return max(layout.stage_layers)
+    return -(-job.model.num_hidden_layers // (layout.pipeline * layout.virtual_pipeline))
+
+
 def _unusable_modules(job: Job) -> list[str]:
     names = {tag for ops in job.ledger.kinds for op in ops for tag in op.modules}
     return [module for module in job.recompute.modules if module not in names]
@@ -178,6 +184,15 @@ DEMANDS: tuple[Demand[Job], ...] = (
         lambda job, _: (
             f"the model has no {', '.join(_SELECTIVE_NEEDS.get(m, m) for m in _unusable_modules(job))} to recompute",
             f"leave {', '.join(_unusable_modules(job))} out of modules",
+        ),
+    ),
+    Demand(
+        "recompute_layers_are_in_the_stage",
+        "recipe.recompute",
+        lambda job, layout: (job.recompute.layers or 1) <= _largest_chunk(job, layout),
+        lambda job, layout: (
+            f"recompute names {job.recompute.layers} layers, and a stage holds {_largest_chunk(job, layout)} at once",
+            f"use at most {_largest_chunk(job, layout)}",
         ),
     ),
     Demand(

@@ -1,8 +1,9 @@
 """Does the model make sense by itself: are its fields complete, and do they agree?"""
 
+from service.errors import Problem
 from service.estimator.build import layer_type, mlp_type
-from service.estimator.question import Model
-from service.estimator.rules import Demand, divisors_of
+from service.estimator.question import Layout, Model
+from service.estimator.rules import Demand, divisors_of, unmet
 
 _LATENT_FIELDS = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 
@@ -156,3 +157,15 @@ DEMANDS: tuple[Demand[Model], ...] = (
         ),
     ),
 )
+
+
+def problems_of(model: Model) -> tuple[Problem, ...]:
+    """What is wrong with a model by itself.
+
+    Args:
+        model: the model
+
+    Returns:
+        one problem for each demand that it does not meet
+    """
+    return unmet(DEMANDS, model, Layout())

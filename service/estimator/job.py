@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from service.estimator.build import build_ledger
+from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.ledger import Ledger
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
@@ -42,7 +43,7 @@ def setting_of(recipe: Recipe) -> Setting:
     stack = STACKS[recipe.stack]
     return Setting(
         tokens=recipe.sequence_length,
-        element_bytes=PRECISIONS[recipe.precision].element_bytes,
+        element_bytes=PRECISIONS[filled(recipe.precision)].element_bytes,
         keeps_scores=recipe.attention == "eager",
         drops_out=recipe.dropout_fraction > 0,
         fused_norm=stack.fused_norm,
@@ -76,7 +77,7 @@ def job_of(question: Question) -> Job:
         the job
     """
     recipe = question.recipe
-    stack, precision = STACKS[recipe.stack], PRECISIONS[recipe.precision]
+    stack, precision = STACKS[recipe.stack], PRECISIONS[filled(recipe.precision)]
     return Job(
         model=question.model,
         recipe=recipe,

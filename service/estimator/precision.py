@@ -165,6 +165,20 @@ def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
     return peaks[number_format]
 
 
+def default_precision(gpu: Gpu) -> PrecisionName:
+    """The precision recipe of a question that names none: the widest used that the GPU has units for.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        bf16-mixed; fp16-mixed before the Ampere generation; fp32 where neither has a published rate
+    """
+    if gpu.bf16_flop_per_s is not None:
+        return "bf16-mixed"
+    return "fp32" if gpu.fp16_flop_per_s is None else "fp16-mixed"
+
+
 def highest_peak_flop_per_s(gpu: Gpu, precision: Precision) -> float:
     """The peak that MFU divides by: the higher of the formats that matrix products and attention run in.
 

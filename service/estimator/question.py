@@ -189,8 +189,8 @@ class Recipe:
     """Tokens in one optimizer step; may stand instead of global_batch."""
     training_tokens: Annotated[float, Ge(1), Lt(1e18)] | None = None
     """Tokens of the whole run, D; without it there are no totals."""
-    precision: PrecisionName = "bf16-mixed"
-    """Number formats of weights, compute and master copy."""
+    precision: PrecisionName | None = None
+    """Number formats of weights, compute and master copy; bf16-mixed where absent, fp16-mixed on a GPU without bf16."""
     gradient_dtype: GradientDtype | None = None
     """Format in which gradients are accumulated; the stack's own where absent."""
     optimizer: OptimizerName = "adamw"
@@ -271,7 +271,7 @@ class Price:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    usd_per_gpu_hour: Annotated[float, Ge(0), Lt(1e6)]
+    usd_per_gpu_hour: Annotated[float, Ge(1e-4), Lt(1e6)]
     """US dollars for one GPU for one hour."""
 
 

@@ -8,9 +8,9 @@ from service.estimator.batch import resolve_batch
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
-from service.estimator.job import Job, job_of
+from service.estimator.job import Job, job_of, recompute_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
-from service.estimator.precision import PRECISIONS
+from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Model, Question, Recipe
 from service.estimator.rules import Rule, broken, divisors_of, unmet
 from service.estimator.stacks import STACKS
@@ -44,12 +44,12 @@ def resolve(question: Question) -> Resolved:
     Raises:
         Refused: one problem for each rule that it breaks
     """
-    problems = unmet(consistency.DEMANDS, question.model, question.layout)
+    problems = consistency.problems_of(question.model)
     if problems:
         raise Refused(*problems)
     cluster = _fill_cluster(question.cluster, question.gpu)
     layout = _fill_layout(question.layout, question.recipe, cluster)
-    recipe = _fill_recipe(resolve_batch(question.recipe, filled(layout.data)))
+    recipe = _fill_recipe(resolve_batch(question.recipe, filled(layout.data)), question.gpu)
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
     problems = (*unmet(abilities.DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
@@ -99,12 +99,15 @@ def _fill_model(model: Model) -> Model:
     )
 
 
-def _fill_recipe(recipe: Recipe) -> Recipe:
-    stack, precision = STACKS[recipe.stack], PRECISIONS[recipe.precision]
+def _fill_recipe(recipe: Recipe, gpu: Gpu) -> Recipe:
+    stack = STACKS[recipe.stack]
+    name = recipe.precision or default_precision(gpu)
     return replace(
         recipe,
-        gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(precision, stack),
+        precision=name,
+        gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(PRECISIONS[name], stack),
         vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
+        recompute=recipe.recompute if isinstance(recipe.recompute, str) else recompute_of(recipe),
     )
 
 

@@ -1,11 +1,13 @@
 """Which model is meant: a name of the catalogue, a preset with changes, a Hugging Face config, or the model itself?"""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from service.catalogue import Catalogue
 from service.catalogue.huggingface import import_config
 from service.errors import Problem, Refused
+from service.estimator.consistency import problems_of
 from service.estimator.question import Model
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import field_names, read_name, read_noun, spelled
@@ -62,4 +64,7 @@ def _imported(value: Mapping[str, Any]) -> Read[Model]:
         raise Refused(not_an_object("model.hf_config", ["model_type", "hidden_size", "num_hidden_layers"]))
     imported = import_config(config)
     checked = read_noun(Model, spelled(imported.model), "model.hf_config")
+    problems = problems_of(checked)
+    if problems:
+        raise Refused(*(replace(problem, field="model.hf_config") for problem in problems))
     return Read(checked, imported.assumptions, imported.warnings)

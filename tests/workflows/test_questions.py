@@ -217,7 +217,7 @@ def test_the_nearest_known_field_is_named(catalogue: Catalogue, part: str, value
         ("cluster", {"gpu": "", "gpus": 1}, "give text of 1 to 200 characters"),
         ("cluster", {"preset": 1}, "give a name, in quotes"),
         ("cluster", {"preset": "dgx-h100", "nodes": 0}, "give a whole number from 1 to"),
-        ("price", {"usd_per_gpu_hour": float("nan")}, "give a number from 0 to below 1000000"),
+        ("price", {"usd_per_gpu_hour": float("nan")}, "give a number from 0.0001 to below 1000000"),
         ("price", {"provider": "aws", "region": "us-east-1", "price_model": "free"}, "give one of on-demand, spot"),
     ],
 )
