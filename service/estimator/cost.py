@@ -75,7 +75,7 @@ def energy_kwh(gpu_hours_used: float, board_watts: float) -> float:
         energy of the run [kWh]
 
     Source:
-        constants above
+        NVIDIA DGX H100 data sheet (host share), LLaMA, arXiv:2302.13971 (PUE); LOAD_FRACTION
 
     >>> round(energy_kwh(1000.0, 700.0), 1)
     1065.9

@@ -3,6 +3,7 @@
 from math import erf, log, sqrt
 
 from service.estimator.answer import Interval, Verdict
+from service.estimator.gpu import Gpu
 
 ALLOCATED_SPREAD = (0.90, 1.20)
 """80 % of measured allocated peaks lie between these shares of the analytic value.
@@ -36,7 +37,7 @@ def allocated_interval(peak_bytes: float) -> Interval:
         the interval [byte]
 
     Source:
-        ALLOCATED_SPREAD
+        residuals against published peaks (ALLOCATED_SPREAD)
     """
     low, high = ALLOCATED_SPREAD
     return Interval(low * peak_bytes, peak_bytes, high * peak_bytes, "analytic")
@@ -55,7 +56,7 @@ def reserved_interval(allocated: Interval) -> Interval:
         the interval [byte]
 
     Source:
-        RESERVED_SHARE
+        MooreThreads/SimuMax@4dcaae5, 344 rank measurements (RESERVED_SHARE)
     """
     low, middle, high = RESERVED_SHARE
     return Interval(allocated.low * low, allocated.value * middle, allocated.high * high, "analytic")
@@ -75,7 +76,7 @@ def device_interval(reserved: Interval, gpus: int) -> Interval:
         the interval [byte]
 
     Source:
-        CONTEXT_BYTES, COMMUNICATOR_BYTES
+        stas00/ml-engineering@744d01e training/performance (CONTEXT_BYTES, COMMUNICATOR_BYTES)
     """
     ends = (reserved.low, reserved.value, reserved.high)
     beside = [
@@ -83,6 +84,50 @@ def device_interval(reserved: Interval, gpus: int) -> Interval:
     ]
     low, value, high = (end + more for end, more in zip(ends, beside, strict=True))
     return Interval(low, value, high, "analytic")
+
+
+def usable_bytes(gpu: Gpu) -> float:
+    """Memory that a job can use on one GPU.
+
+    Formula:
+        the GPU's row
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        the GPU's row in the catalogue
+
+    >>> from service.estimator.samples import H100
+    >>> usable_bytes(H100) / 2**30
+    79.1
+    """
+    return gpu.usable_bytes
+
+
+def headroom_bytes(usable: float, device: Interval) -> float:
+    """Memory that is left on the fullest GPU; negative where bytes are missing.
+
+    Formula:
+        usable - device peak
+
+    Args:
+        usable: memory a job can use [byte]
+        device: the device peak
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        definition
+
+    >>> headroom_bytes(10.0, Interval(9.0, 12.0, 13.0, "analytic"))
+    -2.0
+    """
+    return usable - device.value
 
 
 def oom_probability_fraction(device: Interval, usable_bytes: float) -> float:

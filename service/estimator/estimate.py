@@ -9,8 +9,10 @@ from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_
 from service.estimator.device import (
     allocated_interval,
     device_interval,
+    headroom_bytes,
     oom_probability_fraction,
     reserved_interval,
+    usable_bytes,
     verdict_of,
 )
 from service.estimator.filled import filled
@@ -91,7 +93,7 @@ def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     allocated = allocated_interval(fullest.allocated_peak_bytes)
     reserved = reserved_interval(allocated)
     device = device_interval(reserved, job.cluster.gpus)
-    usable = job.gpu.usable_bytes
+    usable = usable_bytes(job.gpu)
     probability = oom_probability_fraction(device, usable)
     biggest = max(fullest.lines, key=lambda line: line.bytes).kind
     return Memory(
@@ -99,7 +101,7 @@ def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
         reserved_peak_bytes=reserved,
         device_peak_bytes=device,
         usable_bytes=usable,
-        headroom_bytes=usable - device.value,
+        headroom_bytes=headroom_bytes(usable, device),
         host_bytes=max(host_bytes for _, host_bytes in answers),
         oom_probability_fraction=probability,
         peak_stage=fullest.stage,

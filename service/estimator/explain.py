@@ -4,17 +4,29 @@ from collections.abc import Callable
 from typing import Any
 
 from service.estimator.answer import Estimate
-from service.estimator.collectives import transfer_seconds
-from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
+from service.estimator.collectives import transfer_seconds, wires_of
+from service.estimator.cost import (
+    HOST_SHARE,
+    LOAD_FRACTION,
+    POWER_USAGE_EFFECTIVENESS,
+    at_peak_gpu_hours,
+    cost_usd,
+    energy_kwh,
+    gpu_hours,
+    run_days,
+    steps_of,
+)
+from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.explain_memory import memory_explanations
+from service.estimator.explain_parameters import parameter_explanations
 from service.estimator.explanation import Explanation, Inputs, applied, explained
 from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
+from service.estimator.gpu import Gpu
 from service.estimator.job import Job
-from service.estimator.kernels import kernel_seconds
-from service.estimator.ledger import Ops
+from service.estimator.kernels import kernel_seconds, rates_of
 from service.estimator.parallelism.pipeline import bubble_micro_batches
-from service.estimator.parameters import parameter_counts
+from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.resolve import resolve
 from service.estimator.stage_answers import stages_of, total_seconds
@@ -46,42 +58,12 @@ def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, .
     resolved = resolve(question)
     stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
     return (
-        *_parameters(resolved.job),
+        *parameter_explanations(resolved, stages, estimate.parameters),
         *memory_explanations(resolved, stages, estimate.memory),
         *_flop(resolved.job, estimate),
-        *_step(estimate),
+        *_step(resolved.job, estimate),
         *_totals(estimate),
     )
-
-
-def _parameters_of(ops: Ops) -> int:
-    return sum(weight.parameters for op in ops for weight in op.weights if not weight.tied)
-
-
-def _parameters(job: Job) -> list[Explanation]:
-    counts, ledger = parameter_counts(job.model, job.ledger), job.ledger
-    layers = {
-        f"layer_kind_{kind}": _parameters_of(ops) * count
-        for kind, (count, ops) in enumerate(zip(ledger.kind_counts(), ledger.kinds, strict=True))
-    }
-    parts = {"embedding": _parameters_of(ledger.embedding), **layers, "head": _parameters_of(ledger.head)}
-    experts = {
-        "total": counts.total,
-        "routed_experts": counts.routed_experts,
-        "num_experts": job.model.num_experts,
-        "num_experts_per_tok": job.model.num_experts_per_tok,
-    }
-    outside = {
-        "total": counts.total,
-        "input_embedding": counts.input_embedding,
-        "position_embedding": counts.position_embedding,
-        "lm_head": counts.lm_head,
-    }
-    return [
-        explained("parameters.total", counts.total, parameter_counts, {**parts}),
-        explained("parameters.active", counts.active.total, parameter_counts, {**experts}),
-        explained("parameters.non_embedding", counts.non_embedding, parameter_counts, {**outside}),
-    ]
 
 
 def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
@@ -103,6 +85,13 @@ def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
             recompute_flop,
             {"per_step_flop": flop.per_step_flop, "recompute_per_step_flop": flop.recompute_per_step_flop},
         ),
+        *(
+            explained(f"flop.{name}", share, recompute_flop, {"rerun_flop": rerun, "forward_flop_of_sequence": run})
+            for name, share, rerun, run in (
+                ("recompute_fraction", flop.recompute_fraction, one.rerun, one.causal),
+                ("recompute_full_fraction", flop.recompute_full_fraction, one.full_rerun, one.full),
+            )
+        ),
         explained("flop.conventions.causal", every.causal, per_token_flop, masked),
         explained("flop.conventions.full", every.full, per_token_flop, unmasked),
         explained("flop.conventions.palm", every.palm, palm_flop, {"parameters": active, "tokens": tokens}),
@@ -111,6 +100,7 @@ def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
     if estimate.totals is not None:
         steps = estimate.totals.steps
         said.append(applied("flop.total_flop", run_flop, one_step_flop=flop.per_step_flop, steps=steps))
+        said.append(explained("flop.total_pflop_days", flop.total_pflop_days or 0.0, run_flop, {"steps": steps}))
     return said
 
 
@@ -144,17 +134,29 @@ _PARTS: dict[str, Callable[..., Any]] = {
 """The formula that each part of a step comes from."""
 
 
-def _step(estimate: Estimate) -> list[Explanation]:
+def _step(job: Job, estimate: Estimate) -> list[Explanation]:
     step, recipe, gpus = estimate.step, estimate.resolved.recipe, estimate.resolved.cluster.gpus
     seconds, peak = step.step_seconds.value, step.peak_flop_per_s
     parts: Inputs = {part.kind: part.seconds for part in step.parts}
-    counted: Inputs = {"micro_batch": recipe.micro_batch, "global_batch": recipe.global_batch, "gpus": gpus}
+    rates, wires = rates_of(job), wires_of(job.cluster, job.gpu)
+    counted: Inputs = {
+        "micro_batch": recipe.micro_batch,
+        "global_batch": recipe.global_batch,
+        "gpus": gpus,
+        "gemm_flop_per_s": rates.flop_per_s["gemm"],
+        "attention_flop_per_s": rates.flop_per_s["attention"],
+        "memory_bytes_per_s": rates.bytes_per_s,
+        "link_bytes_per_s": wires.link_bytes_per_s,
+        "network_bytes_per_s": wires.network_bytes_per_s,
+        "launch_seconds": LAUNCH_SECONDS,
+    }
     utilised = (
         ("step.mfu_fraction.value", estimate.flop.per_step_flop),
         ("step.hfu_fraction.value", estimate.flop.hardware_per_step_flop),
     )
     return [
         explained("step.step_seconds.value", seconds, total_seconds, parts),
+        explained("step.peak_flop_per_s", peak, highest_peak_flop_per_s, {"gpu": job.gpu.slug}),
         applied(
             "step.tokens_per_s_per_gpu.value",
             tokens_per_s_per_gpu,
@@ -203,8 +205,18 @@ def _totals(estimate: Estimate) -> list[Explanation]:
             flop=estimate.flop.total_flop,
             peak_flop_per_s=estimate.step.peak_flop_per_s,
         ),
-        applied("totals.energy_kwh.value", energy_kwh, gpu_hours_used=hours, board_watts=full.gpu.board_watts),
+        explained("totals.energy_kwh.value", totals.energy_kwh.value, energy_kwh, _energy_inputs(full.gpu, hours)),
     ]
     if price is not None:
         said.append(applied("totals.cost_usd.value", cost_usd, gpu_hours_used=hours, usd_per_gpu_hour=price))
     return said
+
+
+def _energy_inputs(gpu: Gpu, hours: float) -> Inputs:
+    return {
+        "gpu_hours": hours,
+        "board_watts": gpu.board_watts,
+        "host_share": HOST_SHARE,
+        "load_fraction": LOAD_FRACTION,
+        "power_usage_effectiveness": POWER_USAGE_EFFECTIVENESS,
+    }

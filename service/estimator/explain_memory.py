@@ -5,12 +5,21 @@ from typing import Any
 
 from service.estimator.answer import Memory
 from service.estimator.degrees import divisors, padded_vocabulary
-from service.estimator.device import allocated_interval, device_interval, oom_probability_fraction, reserved_interval
+from service.estimator.device import (
+    COMMUNICATOR_BYTES,
+    CONTEXT_BYTES,
+    allocated_interval,
+    device_interval,
+    headroom_bytes,
+    oom_probability_fraction,
+    reserved_interval,
+    usable_bytes,
+)
 from service.estimator.explanation import Explanation, Inputs, explained
 from service.estimator.filled import filled
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
-from service.estimator.memory import REDUCTION_BYTES, gathered_bytes, sharded_bytes, stage_bytes
+from service.estimator.memory import REDUCTION_BYTES, WORKSPACE_BYTES, gathered_bytes, sharded_bytes, stage_bytes
 from service.estimator.names import ScheduleName
 from service.estimator.numeric import Amount
 from service.estimator.optimizers import moment_bytes
@@ -39,11 +48,15 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
     said: list[Explanation] = []
     for position, one in enumerate(stages):
         held = stage_bytes(resolved.job, resolved.degrees, one.stage, one.load, resolved.question.layout)
-        for index, line in enumerate(memory.stages[position].lines):
-            if line.kind in _FORMULAS:
-                formula, inputs = _FORMULAS[line.kind](resolved, one)
-                path = f"memory.stages[{position}].lines[{index}].bytes"
-                said.append(explained(path, float(getattr(held, line.kind)), formula, inputs))
+        told = memory.stages[position]
+        place = f"memory.stages[{position}]"
+        for index, line in enumerate(told.lines):
+            formula, inputs = _FORMULAS[line.kind](resolved, one)
+            said.append(explained(f"{place}.lines[{index}].bytes", float(getattr(held, line.kind)), formula, inputs))
+        flying: Inputs = {"stage": told.stage, "accumulation": float(resolved.degrees.accumulation)}
+        said.append(explained(f"{place}.micro_batches_in_flight", told.micro_batches_in_flight, in_flight, flying))
+        lines: Inputs = {line.kind: line.bytes for line in told.lines}
+        said.append(explained(f"{place}.allocated_peak_bytes", told.allocated_peak_bytes, allocated_interval, lines))
     return [*said, *_peaks(resolved, memory)]
 
 
@@ -151,6 +164,10 @@ def _logits(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one
     }
 
 
+def _workspace(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    return stage_bytes, {"workspace_bytes": WORKSPACE_BYTES}
+
+
 _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
     "weights": _weights,
     "weight_copies": _copies,
@@ -164,6 +181,7 @@ _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
     "activations": _activations,
     "recomputed_activations": _activations,
     "logits": _logits,
+    "workspace": _workspace,
 }
 
 
@@ -171,7 +189,15 @@ def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
     lines: Inputs = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     exceeding: Inputs = {"device_bytes": device.value, "high_bytes": device.high, "usable_bytes": memory.usable_bytes}
-    communicating: Inputs = {"reserved_bytes": reserved.value, "gpus": resolved.job.cluster.gpus}
+    communicating: Inputs = {
+        "reserved_bytes": reserved.value,
+        "context_bytes": CONTEXT_BYTES[1],
+        "communicator_bytes": COMMUNICATOR_BYTES[1],
+        "gpus": resolved.job.cluster.gpus,
+    }
+    gpu: Inputs = {"gpu": resolved.job.gpu.slug}
+    left: Inputs = {"usable_bytes": memory.usable_bytes, "device_bytes": device.value}
+    away: Inputs = {"offload": resolved.question.layout.offload}
     probability = memory.oom_probability_fraction
     return [
         explained("memory.allocated_peak_bytes.value", allocated.value, allocated_interval, lines),
@@ -180,4 +206,7 @@ def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
         ),
         explained("memory.device_peak_bytes.value", device.value, device_interval, communicating),
         explained("memory.oom_probability_fraction", probability, oom_probability_fraction, exceeding),
+        explained("memory.usable_bytes", memory.usable_bytes, usable_bytes, gpu),
+        explained("memory.headroom_bytes", memory.headroom_bytes, headroom_bytes, left),
+        explained("memory.host_bytes", memory.host_bytes, sharded_bytes, away),
     ]

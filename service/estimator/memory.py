@@ -154,6 +154,9 @@ def _states(held: RankParameters, degrees: Degrees, bytes_each: float) -> Amount
 def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StageBytes:
     """Bytes of one rank of one stage at its peak.
 
+    Formula:
+        each kind's own; the workspace is a constant
+
     Args:
         job: the job
         degrees: the layout's degrees
@@ -165,7 +168,7 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         the bytes by kind [byte]
 
     Source:
-        each kind's own function
+        each kind's own function; WORKSPACE_BYTES
     """
     held, updated, state = load.held, load.updated, job.state
     schedule: ScheduleName = filled(layout.schedule)

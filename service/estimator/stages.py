@@ -126,6 +126,9 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
 
     A tied head on another stage than the embedding is a second copy.
 
+    Formula:
+        sum over the stage's weights of rows x columns x copies / divisor of their split
+
     Args:
         job: the job
         degrees: the layout
