@@ -28,6 +28,10 @@ class Machine:
     """What one of them can do."""
 
 
+NETWORK_KEPT = "the preset's nodes and network are kept with the other GPU; inter_node_bytes_per_s changes the network"
+"""Said where a preset's GPU is changed and its network is not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
     """The size of a cluster, counted in nodes."""
@@ -59,7 +63,8 @@ def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
     if "preset" not in value:
         return _with_gpu(_sized({}, value), catalogue, ())
     found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
-    return _with_gpu(_sized(spelled(found.row.cluster), value), catalogue, assumed(found))
+    kept = (NETWORK_KEPT,) if "gpu" in value and "inter_node_bytes_per_s" not in value else ()
+    return _with_gpu(_sized(spelled(found.row.cluster), value), catalogue, (*assumed(found), *kept))
 
 
 def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:

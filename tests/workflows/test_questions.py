@@ -83,6 +83,10 @@ def test_a_cluster_preset_may_be_named_resized_and_changed(catalogue: Catalogue)
     changed = read(catalogue, cluster={"preset": "dgx-h100", "gpus": 4, "gpu": "a100-sxm4-80gb"}).question
     assert (changed.cluster.gpus, changed.cluster.gpu, changed.gpu.slug) == (4, "a100-sxm4-80gb", "a100-sxm4-80gb")
     assert read(catalogue, cluster={"preset": "dgx-h100", "nodes": 2, "gpus": 16}).question.cluster.gpus == 16
+    swapped = {"preset": "dgx-h100", "gpu": "a100-sxm4-80gb"}
+    assert any("network are kept" in said for said in read(catalogue, cluster=swapped).assumptions)
+    rewired = {**swapped, "inter_node_bytes_per_s": 25e9}
+    assert not any("network are kept" in said for said in read(catalogue, cluster=rewired).assumptions)
 
 
 def test_nodes_and_gpus_may_not_contradict_each_other(catalogue: Catalogue) -> None:
