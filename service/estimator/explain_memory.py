@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from service.estimator.answer import Memory
-from service.estimator.degrees import divisors, padded_vocabulary
+from service.estimator.degrees import Degrees, divisors, padded_vocabulary
 from service.estimator.device import (
     COMMUNICATOR_BYTES,
     CONTEXT_BYTES,
@@ -19,12 +19,18 @@ from service.estimator.explanation import Explanation, Inputs, explained
 from service.estimator.filled import filled
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
-from service.estimator.memory import REDUCTION_BYTES, WORKSPACE_BYTES, gathered_bytes, sharded_bytes, stage_bytes
+from service.estimator.memory import (
+    REDUCTION_BYTES,
+    WORKSPACE_BYTES,
+    Sharded,
+    gathered_bytes,
+    sharded_bytes,
+    sharded_lines,
+    stage_bytes,
+)
 from service.estimator.names import ScheduleName
-from service.estimator.numeric import Amount
-from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
-from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
+from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.recompute import kept_bytes, stage_activation_bytes
 from service.estimator.resolve import Resolved
@@ -51,7 +57,7 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
         told = memory.stages[position]
         place = f"memory.stages[{position}]"
         for index, line in enumerate(told.lines):
-            formula, inputs = _FORMULAS[line.kind](resolved, one)
+            formula, inputs = _told(resolved, one, line.kind)
             said.append(explained(f"{place}.lines[{index}].bytes", float(getattr(held, line.kind)), formula, inputs))
         flying: Inputs = {"stage": told.stage, "accumulation": float(resolved.degrees.accumulation)}
         said.append(explained(f"{place}.micro_batches_in_flight", told.micro_batches_in_flight, in_flight, flying))
@@ -60,50 +66,20 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
     return [*said, *_peaks(resolved, memory)]
 
 
-def _spread(resolved: Resolved, dense: Amount, expert: Amount, bytes_each: float, kind: int) -> Told:
-    degrees = resolved.degrees
+def _told(resolved: Resolved, one: LoadedStage, kind: str) -> Told:
+    """The formula of a line and what it read: one for all that the data group may shard, one for each other."""
+    line = sharded_lines(resolved.job, one.load).get(kind)
+    return _FORMULAS[kind](resolved, one) if line is None else _spread(resolved.degrees, line)
+
+
+def _spread(degrees: Degrees, line: Sharded) -> Told:
     return sharded_bytes, {
-        "dense": float(dense),
-        "dense_shards": float(shards(degrees, kind)),
-        "expert": float(expert),
-        "expert_shards": float(expert_shards(degrees, kind)),
-        "bytes_each": bytes_each,
+        "dense": float(line.dense),
+        "dense_shards": float(shards(degrees, line.kind)),
+        "expert": float(line.expert),
+        "expert_shards": float(expert_shards(degrees, line.kind)),
+        "bytes_each": line.each_bytes,
     }
-
-
-def _weights(resolved: Resolved, one: LoadedStage) -> Told:
-    held = one.load.held
-    return _spread(resolved, held.dense, held.expert, resolved.job.state.weight_bytes, WEIGHTS)
-
-
-def _copies(resolved: Resolved, one: LoadedStage) -> Told:
-    held = one.load.held
-    return _spread(resolved, held.dense_products, held.expert, resolved.job.state.copy_bytes, WEIGHTS)
-
-
-def _gradients(resolved: Resolved, one: LoadedStage) -> Told:
-    held = one.load.held
-    return _spread(resolved, held.dense, held.expert, resolved.job.state.gradient_bytes, GRADIENTS)
-
-
-def _master(resolved: Resolved, one: LoadedStage) -> Told:
-    updated = one.load.updated
-    return _spread(resolved, updated.dense, updated.expert, resolved.job.state.master_bytes, OPTIMIZER_STATES)
-
-
-def _step_gradients(resolved: Resolved, one: LoadedStage) -> Told:
-    updated = one.load.updated
-    return _spread(resolved, updated.dense, updated.expert, resolved.job.state.step_bytes, OPTIMIZER_STATES)
-
-
-def _states(resolved: Resolved, one: LoadedStage) -> Told:
-    updated, each = one.load.updated, moment_bytes(resolved.job.optimizer, resolved.job.precision)
-    return _spread(resolved, updated.dense_states, updated.expert_states, each, OPTIMIZER_STATES)
-
-
-def _scales(resolved: Resolved, one: LoadedStage) -> Told:
-    updated, each = one.load.updated, resolved.job.optimizer.scale_bytes
-    return _spread(resolved, updated.dense_states, updated.expert_states, each, OPTIMIZER_STATES)
 
 
 def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
@@ -169,13 +145,6 @@ def _workspace(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - 
 
 
 _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
-    "weights": _weights,
-    "weight_copies": _copies,
-    "gradients": _gradients,
-    "master_weights": _master,
-    "step_gradients": _step_gradients,
-    "optimizer_states": _states,
-    "optimizer_scales": _scales,
     "gathered_weights": _gathered,
     "context_buffers": _buffers,
     "activations": _activations,

@@ -13,7 +13,7 @@ from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.question import Layout
-from service.estimator.stages import RankParameters, Stage
+from service.estimator.stages import Stage
 
 WORKSPACE_BYTES = 0.10e9
 """Library workspaces and masks that live beside the model's tensors.
@@ -143,12 +143,46 @@ def gathered_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
     return where(degrees.zero_stage >= WEIGHTS, sharded, cast)
 
 
-def _of(held: RankParameters, degrees: Degrees, bytes_each: float, kind: int) -> Amount:
-    return sharded_bytes(held.dense, held.expert, degrees, bytes_each, kind)
+@dataclass(slots=True)
+class Sharded:
+    """The operands of one line that the data group may shard."""
+
+    dense: Amount
+    """Numbers outside the routed experts, before sharding."""
+    expert: Amount
+    """Numbers of the routed experts, before sharding."""
+    each_bytes: float
+    """Bytes of one number."""
+    kind: int
+    """OPTIMIZER_STATES, GRADIENTS or WEIGHTS."""
 
 
-def _states(held: RankParameters, degrees: Degrees, bytes_each: float) -> Amount:
-    return sharded_bytes(held.dense_states, held.expert_states, degrees, bytes_each, OPTIMIZER_STATES)
+def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
+    """The lines of `StageBytes` that the data group may shard, with what each is made of.
+
+    Args:
+        job: the job
+        load: load of the rank
+
+    Returns:
+        the operands of `sharded_bytes` by line
+    """
+    held, updated, state = load.held, load.updated, job.state
+    moment = moment_bytes(job.optimizer, job.precision)
+    moments = (updated.dense_states, updated.expert_states)
+    return {
+        "weights": Sharded(held.dense, held.expert, state.weight_bytes, WEIGHTS),
+        "weight_copies": Sharded(held.dense_products, held.expert, state.copy_bytes, WEIGHTS),
+        "gradients": Sharded(held.dense, held.expert, state.gradient_bytes, GRADIENTS),
+        "master_weights": Sharded(updated.dense, updated.expert, state.master_bytes, OPTIMIZER_STATES),
+        "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),
+        "optimizer_scales": Sharded(*moments, job.optimizer.scale_bytes, OPTIMIZER_STATES),
+        "step_gradients": Sharded(updated.dense, updated.expert, state.step_bytes, OPTIMIZER_STATES),
+    }
+
+
+OFF_DEVICE = ("master_weights", "optimizer_states", "optimizer_scales", "step_gradients")
+"""Lines that leave the device when the optimizer is offloaded."""
 
 
 def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StageBytes:
@@ -170,22 +204,19 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     Source:
         each kind's own function; WORKSPACE_BYTES
     """
-    held, updated, state = load.held, load.updated, job.state
     schedule: ScheduleName = filled(layout.schedule)
     flying = in_flight(schedule, degrees, stage.index)
     losses = flying if schedule == "gpipe" else 1
-    master = _of(updated, degrees, state.master_bytes, OPTIMIZER_STATES)
-    states = _states(updated, degrees, moment_bytes(job.optimizer, job.precision))
-    scales = _states(updated, degrees, job.optimizer.scale_bytes)
-    away = layout.offload == "optimizer"
+    spread = {
+        name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
+        for name, line in sharded_lines(job, load).items()
+    }
+    host: Amount = 0.0
+    if layout.offload == "optimizer":
+        host = spread["master_weights"] + spread["optimizer_states"] + spread["optimizer_scales"]
+        spread |= dict.fromkeys(OFF_DEVICE, 0.0)
     return StageBytes(
-        weights=_of(held, degrees, state.weight_bytes, WEIGHTS),
-        weight_copies=sharded_bytes(held.dense_products, held.expert, degrees, state.copy_bytes, WEIGHTS),
-        gradients=_of(held, degrees, state.gradient_bytes, GRADIENTS),
-        master_weights=0.0 if away else master,
-        optimizer_states=0.0 if away else states,
-        optimizer_scales=0.0 if away else scales,
-        step_gradients=0.0 if away else _of(updated, degrees, state.step_bytes, OPTIMIZER_STATES),
+        **spread,
         gathered_weights=gathered_bytes(job, degrees, load),
         context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
         activations=flying * load.kept_bytes,
@@ -193,5 +224,5 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         logits=losses * load.logits_bytes,
         workspace=WORKSPACE_BYTES,
         in_flight=flying,
-        host=master + states + scales if away else 0.0,
+        host=host,
     )

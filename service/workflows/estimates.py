@@ -102,7 +102,7 @@ class Answer(Grounds):
     """The whole run; null without training_tokens."""
 
 
-Part = TypeVar("Part", MemoryAnswer, FlopAnswer, GpuHoursAnswer)
+Part = TypeVar("Part", Answer, MemoryAnswer, FlopAnswer, GpuHoursAnswer)
 
 
 def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answer:
@@ -154,43 +154,16 @@ def _metric_at(path: str, found: Estimate) -> str:
     return ".".join(steps)
 
 
-def memory_part(whole: Answer) -> MemoryAnswer:
-    """Whether a configuration fits, and what its bytes are.
+def part(kind: type[Part], whole: Answer) -> Part:
+    """The part of an answer that was asked for: all of it, memory, FLOP, or time and totals.
 
     Args:
-        whole: everything about it
+        kind: which part
+        whole: everything about the configuration
 
     Returns:
-        that part
+        that part, with the explanations of its own numbers
     """
-    return _part(MemoryAnswer, whole)
-
-
-def flop_part(whole: Answer) -> FlopAnswer:
-    """The operations of a configuration.
-
-    Args:
-        whole: everything about it
-
-    Returns:
-        that part
-    """
-    return _part(FlopAnswer, whole)
-
-
-def gpu_hours_part(whole: Answer) -> GpuHoursAnswer:
-    """How long a configuration takes and what that costs.
-
-    Args:
-        whole: everything about it
-
-    Returns:
-        that part
-    """
-    return _part(GpuHoursAnswer, whole)
-
-
-def _part(kind: type[Part], whole: Answer) -> Part:
     held = {f.name: getattr(whole, f.name) for f in fields(kind)}
     if whole.explain is not None:
         held["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in held}

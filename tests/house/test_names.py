@@ -37,10 +37,10 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "RankParameters", "Stage"})
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
-    "bubble_micro_batches", "ceil_div", "count", "divisors", "expert_data", "expert_shards", "floor_div", "gpus",
-    "in_flight", "largest_end", "largest_layer", "layers", "local_ranks", "maximum", "micro_batches_in_flight",
-    "minimum", "padded_vocabulary", "ranks", "recomputed_layers", "repeated_forwards", "shape", "shards",
-    "sparse_branches", "stride", "take", "where",
+    "bubble_micro_batches", "ceil_div", "count", "dense", "divisors", "expert", "expert_data", "expert_shards",
+    "floor_div", "gpus", "in_flight", "largest_end", "largest_layer", "layers", "local_ranks", "maximum",
+    "micro_batches_in_flight", "minimum", "padded_vocabulary", "ranks", "recomputed_layers", "repeated_forwards",
+    "shape", "shards", "sparse_branches", "stride", "take", "where",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 

@@ -9,7 +9,7 @@ import pytest
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION
 from service.workflows import estimates
-from service.workflows.estimates import Answer, answer, flop_part, gpu_hours_part, memory_part
+from service.workflows.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, answer, part
 from service.workflows.metrics import metric_named
 from service.workflows.questions import read_question
 from service.workflows.wire import DIGEST_CHARACTERS, to_bytes, to_wire
@@ -57,10 +57,10 @@ def test_assumptions_of_reading_and_of_estimating_stand_together(catalogue: Cata
     assert set(said) > set(whole(catalogue, cluster={"gpu": "h100-sxm5-80gb", "gpus": 8}).assumptions)
 
 
-@pytest.mark.parametrize("part", [memory_part, flop_part, gpu_hours_part])
-def test_a_part_is_the_whole_with_fields_left_out(catalogue: Catalogue, part: Any) -> None:
+@pytest.mark.parametrize("kind", [MemoryAnswer, FlopAnswer, GpuHoursAnswer])
+def test_a_part_is_the_whole_with_fields_left_out(catalogue: Catalogue, kind: Any) -> None:
     everything = whole(catalogue, explain=True)
-    some = part(everything)
+    some = part(kind, everything)
     kept = to_wire(replace(some, explain=None))
     assert kept.items() <= to_wire(replace(everything, explain=None)).items()
     assert {"id", "resolved", "assumptions", "warnings", "versions"} < kept.keys()
@@ -72,10 +72,11 @@ def test_a_part_is_the_whole_with_fields_left_out(catalogue: Catalogue, part: An
 
 def test_together_the_parts_are_the_whole(catalogue: Catalogue) -> None:
     everything = whole(catalogue, explain=True)
-    parts = (memory_part(everything), flop_part(everything), gpu_hours_part(everything))
-    assert {f.name for part in parts for f in fields(part)} == {f.name for f in fields(everything)}
+    kinds: list[Any] = [MemoryAnswer, FlopAnswer, GpuHoursAnswer]
+    parts = [part(kind, everything) for kind in kinds]
+    assert {f.name for one in parts for f in fields(one)} == {f.name for f in fields(everything)}
     assert everything.explain is not None
-    assert {path for part in parts for path in part.explain or ()} == everything.explain.keys()
+    assert {path for one in parts for path in one.explain or ()} == everything.explain.keys()
 
 
 def test_explanations_come_only_where_asked(catalogue: Catalogue) -> None:

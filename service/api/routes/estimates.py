@@ -4,7 +4,7 @@ The routes are asynchronous because an answer takes a millisecond or two of pure
 catalogue is in memory, and no route here touches the database.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,23 +28,22 @@ class Part:
 
     path: str
     name: str
-    schema: str
+    kind: type[Any]
     summary: str
-    of: Callable[[estimates.Answer], Any]
 
 
 PARTS = (
-    Part("/v1/estimates", "Estimate", "Answer", "Everything about one configuration", lambda answer: answer),
-    Part("/v1/memory", "Memory", "MemoryAnswer", "Does it fit? Bytes of every stage, by kind", estimates.memory_part),
-    Part("/v1/flops", "Flop", "FlopAnswer", "Floating-point operations, model and hardware", estimates.flop_part),
-    Part("/v1/gpu-hours", "GpuHours", "GpuHoursAnswer", "Seconds, GPU-hours, days, USD, kWh", estimates.gpu_hours_part),
+    Part("/v1/estimates", "Estimate", estimates.Answer, "Everything about one configuration"),
+    Part("/v1/memory", "Memory", estimates.MemoryAnswer, "Does it fit? Bytes of every stage, by kind"),
+    Part("/v1/flops", "Flop", estimates.FlopAnswer, "Floating-point operations, model and hardware"),
+    Part("/v1/gpu-hours", "GpuHours", estimates.GpuHoursAnswer, "Seconds, GPU-hours, days, USD, kWh"),
 )
 
 
 def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Response:
     catalogue = request.app.state.catalogue
     answer = estimates.answer(read_question(body, catalogue), catalogue, explain=is_explained(request))
-    return json_answer(part.of(answer))
+    return json_answer(estimates.part(part.kind, answer))
 
 
 def _add_routes(part: Part) -> None:
@@ -62,14 +61,14 @@ def _add_routes(part: Part) -> None:
         dependencies=[takes_only(EXPLAIN)],
         operation_id=f"create{part.name}",
         summary=part.summary,
-        openapi_extra=question_operation(part.schema),
+        openapi_extra=question_operation(part.kind.__name__),
     )
     router.add_api_route(
         part.path,
         ask_flat,
         operation_id=f"get{part.name}",
         summary=part.summary,
-        openapi_extra=flat_operation(part.schema),
+        openapi_extra=flat_operation(part.kind.__name__),
     )
 
 
