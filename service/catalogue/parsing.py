@@ -9,7 +9,8 @@ from service.catalogue.bounds import faults_of
 from service.catalogue.rows import ClusterRow, ExactCounts, GpuRow, ModelRow, PriceRow, PublishedCounts, UnsoundFact
 from service.estimator.efficiency import EFFICIENCIES
 from service.estimator.gpu import Gpu
-from service.estimator.question import Cluster, Model
+from service.estimator.model import Model
+from service.estimator.question import Cluster
 
 GIB_BYTES = 2**30
 GB_PER_S_BYTES_PER_S = 1e9

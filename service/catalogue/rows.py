@@ -6,8 +6,9 @@ from typing import Literal
 
 from service.errors import StartupError
 from service.estimator.gpu import Gpu
+from service.estimator.model import Model
 from service.estimator.names import PriceModel
-from service.estimator.question import Cluster, Model
+from service.estimator.question import Cluster
 
 Verified = Literal["yes", "partly", "no"]
 PriceStat = Literal["point", "min", "max"]

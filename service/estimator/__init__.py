@@ -4,8 +4,9 @@ from service.estimator.answer import Estimate
 from service.estimator.choices import choices
 from service.estimator.estimate import estimate
 from service.estimator.gpu import Gpu
+from service.estimator.model import Model
 from service.estimator.parameters import count_parameters
-from service.estimator.question import Cluster, Layout, Model, Price, Question, Recipe, Recompute
+from service.estimator.question import Cluster, Layout, Price, Question, Recipe, Recompute
 
 FORMULAS_VERSION = "2026.11"
 """Changes whenever an answer to the same question may change."""

@@ -7,9 +7,9 @@ from service.estimator.layers.experts import expert_ops
 from service.estimator.layers.head import depth_embedding_ops, depth_ops, head_ops
 from service.estimator.layers.latent_attention import latent_attention_ops
 from service.estimator.ledger import Ledger, Ops
+from service.estimator.model import Model
 from service.estimator.names import LayerType, MlpType
 from service.estimator.norm import norm_op, residual_op
-from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 

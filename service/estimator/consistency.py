@@ -2,7 +2,8 @@
 
 from service.errors import Problem
 from service.estimator.build import layer_type, mlp_type
-from service.estimator.question import Layout, Model
+from service.estimator.model import Model
+from service.estimator.question import Layout
 from service.estimator.rules import Demand, divisors_of, unmet
 
 _LATENT_FIELDS = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")

@@ -1,8 +1,8 @@
 """What does the attention kernel itself do: scores, softmax, weighted values, and what of it is kept?"""
 
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.model import Model
 from service.estimator.names import LayerType, RecomputeModule
-from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 

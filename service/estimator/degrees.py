@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from service.estimator.filled import filled
 from service.estimator.ledger import Split
+from service.estimator.model import Model
 from service.estimator.numeric import Amount, ceil_div, minimum, where
-from service.estimator.question import Layout, Model, Recipe
+from service.estimator.question import Layout, Recipe
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What does a dense MLP do, gated (three matrices) or plain (two)?"""
 
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.model import Model
 from service.estimator.names import RecomputeModule
-from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 Modules = tuple[RecomputeModule, ...]

@@ -6,9 +6,10 @@ from service.estimator.build import build_ledger
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.ledger import Ledger
+from service.estimator.model import Model
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.precision import PRECISIONS, Precision
-from service.estimator.question import Cluster, Model, Question, Recipe, Recompute
+from service.estimator.question import Cluster, Question, Recipe, Recompute
 from service.estimator.setting import Setting
 from service.estimator.stacks import STACKS, Stack
 from service.estimator.state import StateBytes, state_bytes

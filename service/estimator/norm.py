@@ -1,8 +1,8 @@
 """What does a norm hold, keep and move?"""
 
 from service.estimator.ledger import Op, Saved, Split, Weight
+from service.estimator.model import Model
 from service.estimator.names import Normalization
-from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 _VECTORS: dict[Normalization, int] = {"rmsnorm": 1, "layernorm": 2, "layernorm_no_bias": 1, "nonparametric": 0}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from service.estimator.answer import ActiveParameters
 from service.estimator.build import build_ledger
 from service.estimator.ledger import Ledger, Ops, Split, Weight
-from service.estimator.question import Model
+from service.estimator.model import Model
 from service.estimator.setting import Setting
 
 

@@ -1,7 +1,7 @@
 """What do the matrix products do that several kinds of layer share?"""
 
 from service.estimator.ledger import Op, Saved, Split, Weight
-from service.estimator.question import Model
+from service.estimator.model import Model
 from service.estimator.setting import Setting
 
 

@@ -9,9 +9,10 @@ from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job, job_of, recompute_of
+from service.estimator.model import Model
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.precision import PRECISIONS, default_precision
-from service.estimator.question import Cluster, Layout, Model, Question, Recipe
+from service.estimator.question import Cluster, Layout, Question, Recipe
 from service.estimator.rules import Rule, broken, divisors_of, unmet
 from service.estimator.stacks import STACKS
 from service.estimator.state import default_gradient_dtype

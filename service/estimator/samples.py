@@ -6,7 +6,8 @@ from service.estimator.degrees import Degrees
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, stage_load
-from service.estimator.question import Cluster, Layout, Model, Question, Recipe
+from service.estimator.model import Model
+from service.estimator.question import Cluster, Layout, Question, Recipe
 from service.estimator.resolve import resolve
 from service.estimator.stages import stage_at
 

@@ -1,7 +1,7 @@
 """How wide is the interval of an analytic step time? Shares of the value within which measured steps lie."""
 
 from service.estimator.answer import Interval
-from service.estimator.question import Model
+from service.estimator.model import Model
 
 DENSE_FRACTIONS = (0.95, 1.70)
 """Measured over predicted step time of dense models, 80 % interval.

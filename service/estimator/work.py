@@ -6,8 +6,9 @@ from service.estimator.answer import Conventions, Flop
 from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.ledger import Ledger, Ops
+from service.estimator.model import Model
 from service.estimator.parameters import ParameterCounts
-from service.estimator.question import Model, Recompute
+from service.estimator.question import Recompute
 from service.estimator.recompute import is_rerun
 
 PFLOP_DAY_FLOP = 10**15 * 24 * 3600

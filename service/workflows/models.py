@@ -8,7 +8,7 @@ from service.catalogue import Catalogue
 from service.catalogue.huggingface import import_config
 from service.errors import Problem, Refused
 from service.estimator.consistency import problems_of
-from service.estimator.question import Model
+from service.estimator.model import Model
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import field_names, read_name, read_noun, spelled
 from service.workflows.reading import Read, assumed

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import get_args, get_type_hints
 
-from service.estimator.question import Cluster, Layout, Model, Price, Recipe
+from service.estimator.model import Model
+from service.estimator.question import Cluster, Layout, Price, Recipe
 from service.workflows.clusters import Nodes
 from service.workflows.limits import Limits
 from service.workflows.nouns import field_names

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from service.estimator.question import Cluster, Layout, Model, Price, Recipe
+from service.estimator.model import Model
+from service.estimator.question import Cluster, Layout, Price, Recipe
 from service.workflows.nouns import schema_of
 from tests.api.asking import QUESTION, Ask
 

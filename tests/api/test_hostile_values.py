@@ -14,7 +14,8 @@ from fastapi import FastAPI
 from service.api.contract import contract
 from service.api.problems import MOST_BYTES
 from service.errors import MOST_PROBLEMS
-from service.estimator.question import Cluster, Layout, Model, Price, Recipe, Recompute
+from service.estimator.model import Model
+from service.estimator.question import Cluster, Layout, Price, Recipe, Recompute
 from service.workflows.clusters import Nodes
 from service.workflows.flat import flat_fields
 from service.workflows.places import ASKED

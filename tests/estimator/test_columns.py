@@ -15,8 +15,9 @@ from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.job import job_of
 from service.estimator.load import stage_load
 from service.estimator.memory import StageBytes, stage_bytes
+from service.estimator.model import Model
 from service.estimator.parallelism.pipeline import in_flight
-from service.estimator.question import Cluster, Layout, Model, Question, Recipe
+from service.estimator.question import Cluster, Layout, Question, Recipe
 from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.stages import stage_at

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.estimator import Estimate, Layout, Question, Recipe, Recompute, estimate
 from service.estimator.answer import Interval
-from service.estimator.question import Model
+from service.estimator.model import Model
 from service.estimator.stacks import STACKS
 from tests.ask import STATES, ask, bytes_of
 from tests.estimator.legal_questions import questions, with_layout, with_recipe

@@ -13,7 +13,8 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.estimator.question import Cluster, Layout, Model, Price, Recipe, Recompute
+from service.estimator.model import Model
+from service.estimator.question import Cluster, Layout, Price, Recipe, Recompute
 from service.workflows.clusters import Nodes
 from service.workflows.estimates import answer
 from service.workflows.nouns import schema_of

@@ -2,10 +2,10 @@
 
 from service.estimator.core_attention import core_attention_ops
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.model import Model
 from service.estimator.names import LayerType
 from service.estimator.norm import norm_weights
 from service.estimator.projection import attention_output_op
-from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 

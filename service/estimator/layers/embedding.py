@@ -1,9 +1,9 @@
 """What stands before the first layer: token embedding, learned positions, their norm?"""
 
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.model import Model
 from service.estimator.norm import norm_op
 from service.estimator.projection import embedding_width_op
-from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 

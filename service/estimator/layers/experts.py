@@ -2,7 +2,7 @@
 
 from service.estimator.feed_forward import feed_forward_ops
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
-from service.estimator.question import Model
+from service.estimator.model import Model
 from service.estimator.setting import Setting
 
 

@@ -1,9 +1,9 @@
 """What stands after the last layer: final norm, head, and the multi-token-prediction depths' own parts?"""
 
 from service.estimator.ledger import Op, Ops, Split, Weight
+from service.estimator.model import Model
 from service.estimator.norm import norm_op
 from service.estimator.projection import embedding_width_op
-from service.estimator.question import Model
 from service.estimator.setting import Setting
 
 

@@ -5,8 +5,8 @@ from math import gcd
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
+from service.estimator.model import Model
 from service.estimator.numeric import Amount, Condition, divides, either, implies, where
-from service.estimator.question import Model
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 

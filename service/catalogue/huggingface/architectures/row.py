@@ -1,0 +1,60 @@
+"""How does one type of Hugging Face config describe a model?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.catalogue.huggingface.layer_patterns import Builder
+
+Keys = dict[str, tuple[str, ...]]
+
+SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")
+DECODER = (*SIZES, "tie_word_embeddings")
+GROUPED = (*DECODER, "num_key_value_heads", "head_dim")
+LLAMA = (*GROUPED, "intermediate_size")
+EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+LATENT = (*DECODER, "intermediate_size", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
+
+GPT2_KEYS: Keys = {
+    "hidden_size": ("n_embd", "hidden_size"),
+    "num_hidden_layers": ("n_layer", "num_hidden_layers"),
+    "num_attention_heads": ("n_head", "num_attention_heads"),
+    "max_position_embeddings": ("n_positions", "max_position_embeddings"),
+}
+MPT_KEYS: Keys = {
+    "hidden_size": ("d_model", "hidden_size"),
+    "num_hidden_layers": ("n_layers", "num_hidden_layers"),
+    "num_attention_heads": ("n_heads", "num_attention_heads"),
+    "max_position_embeddings": ("max_seq_len", "max_position_embeddings"),
+}
+FALCON_KEYS: Keys = {"hidden_size": ("hidden_size", "n_embed"), "attention_bias": ("bias",), "mlp_bias": ("bias",)}
+MIXTRAL_KEYS: Keys = {
+    "num_experts": ("num_local_experts", "num_experts"),
+    "moe_intermediate_size": ("intermediate_size",),
+}
+ROUTED_KEYS: Keys = {
+    "num_experts": ("n_routed_experts", "num_experts", "num_local_experts"),
+    "num_nextn_predict_layers": ("num_nextn_predict_layers", "num_mtp_layers"),
+}
+PLAIN_MLP: dict[str, Any] = {"gated_mlp": False, "normalization": "layernorm"}
+ALL_BIASES: dict[str, Any] = {"attention_bias": True, "mlp_bias": True}
+PARALLEL: dict[str, Any] = {"parallel_attention": True, "norms_per_layer": 1}
+QKV_BIAS_ONLY: dict[str, Any] = {"attention_out_bias": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """How one type of config describes a model."""
+
+    reads: tuple[str, ...]
+    """Fields of Model that a key says."""
+    keys: Keys = field(default_factory=dict)
+    """Where they stand, if not under their own name."""
+    fixed: dict[str, Any] = field(default_factory=dict)
+    """Fields of Model that the type has whatever the config says."""
+    builders: tuple[Builder, ...] = ()
+    """Rules that read the rest."""
+    demands: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Values that can be expressed, by key; any other is refused."""
+    without_effect: tuple[str, ...] = ()
+    """Keys of the architecture that change nothing in this type."""
