@@ -1,10 +1,12 @@
 """Can the software and the GPU do what the question asks, and does every choice have an effect?"""
 
+from service.estimator.build import recurrences_of
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job
 from service.estimator.precision import PRECISIONS, Precision, peak_flop_per_s
 from service.estimator.question import Layout
 from service.estimator.rules import Demand
+from service.estimator.stacks import STACKS, Stack
 
 AXES = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
 """Axes that a stack may lack; `Stack.axes` names those it has."""
@@ -28,6 +30,14 @@ def _unknown_axes(job: Job, layout: Layout) -> list[str]:
     if not job.model.num_experts:
         del asked["expert_tensor"]
     return [axis for axis, degree in asked.items() if degree > 1 and axis not in job.stack.axes]
+
+
+def _unknown_layers(job: Job) -> list[str]:
+    return [mixer for mixer in recurrences_of(job.model) if mixer not in job.stack.recurrences]
+
+
+def _lacks_no_layer(job: Job, stack: Stack) -> bool:
+    return set(recurrences_of(job.model)) <= set(stack.recurrences)
 
 
 def _has_formats(gpu: Gpu, precision: Precision) -> bool:
@@ -78,6 +88,15 @@ DEMANDS: tuple[Demand[Job], ...] = (
         lambda job, _: (
             f"{job.recipe.stack} under {job.recipe.precision} cannot keep gradients in {job.recipe.gradient_dtype}",
             "leave gradient_dtype out to take the stack's own",
+        ),
+    ),
+    Demand(
+        "stack_has_the_layers",
+        "recipe.stack",
+        lambda job, _: not _unknown_layers(job),
+        lambda job, _: (
+            f"{job.recipe.stack} has no {' and no '.join(_unknown_layers(job))} layers",
+            f"use {' or '.join(name for name, row in STACKS.items() if _lacks_no_layer(job, row))}",
         ),
     ),
     Demand(

@@ -4,6 +4,7 @@ from service.estimator.answer import Parameters
 from service.estimator.efficiency import UNMEASURED, efficiency_of
 from service.estimator.filled import filled
 from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RESTART_SECONDS
+from service.estimator.mixers import MIXERS
 from service.estimator.resolve import Resolved
 from service.estimator.stacks import Stack
 
@@ -36,6 +37,10 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
         said.append(
             f"no measurement of {job.gpu.architecture} matrix products: the median of other generations is used"
         )
+    if any(MIXERS[shape.mixer].carries_state for shape in job.ledger.shapes):
+        said.append("layers that carry a state run in fused kernels, which keep their inputs and results alone")
+    if job.model.zero_expert_num:
+        said.append("experts that do nothing are chosen as often as the others")
     if job.model.num_experts:
         said.append("tokens are spread evenly over the experts")
         said.append(f"each expert's matrices are split over {layout.expert_tensor} rank(s)")

@@ -1,12 +1,14 @@
 """Which operations make up this model? From the model's fields and the recipe's setting to a ledger."""
 
+from dataclasses import replace
+
 from service.estimator.feed_forward import feed_forward_ops
-from service.estimator.layers.attention import attention_ops
 from service.estimator.layers.embedding import embedding_ops
 from service.estimator.layers.experts import expert_ops
 from service.estimator.layers.head import depth_embedding_ops, depth_ops, head_ops
-from service.estimator.layers.latent_attention import latent_attention_ops
-from service.estimator.ledger import Ledger, Ops
+from service.estimator.layers.shared_transformer import SHARED
+from service.estimator.ledger import LayerShape, Ledger, Ops
+from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.names import LayerType, MlpType
 from service.estimator.norm import norm_op, residual_op
@@ -14,14 +16,14 @@ from service.estimator.setting import Setting
 
 
 def layer_type(model: Model, layer: int) -> LayerType:
-    """Attention of one layer: from the model's repeating pattern, else windowed if it has a window, else full.
+    """How one layer mixes tokens: from the model's repeating pattern, else windowed if it has a window, else full.
 
     Args:
         model: the model
         layer: layer, from 0 [1]
 
     Returns:
-        full, sliding or chunked
+        the name of the mixer
     """
     if model.layer_types:
         return model.layer_types[layer % len(model.layer_types)]
@@ -36,46 +38,81 @@ def mlp_type(model: Model, layer: int) -> MlpType:
         layer: layer, from 0 [1]
 
     Returns:
-        dense or sparse
+        dense, sparse, both or none
     """
-    if not model.num_experts or layer < model.first_k_dense_replace:
+    if layer < model.first_k_dense_replace:
         return "dense"
     if model.mlp_layer_types:
         return model.mlp_layer_types[layer % len(model.mlp_layer_types)]
-    return "sparse"
+    return "sparse" if model.num_experts else "dense"
 
 
-def layer_ops(model: Model, attention: LayerType, mlp: MlpType, setting: Setting) -> Ops:
-    """Operations of one whole transformer layer.
+def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
+    """Operations of one whole layer.
 
     Args:
         model: the model
-        attention: attention of the layer
-        mlp: MLP of the layer
+        shape: what mixes tokens and channels in the layer
         setting: how operations are carried out
 
     Returns:
-        norms, attention, MLP and residual additions
+        the branch that mixes tokens and the one that mixes channels, each with its norms and residual addition
     """
-    attend = latent_attention_ops if model.kv_lora_rank is not None else attention_ops
-    branch = (
-        expert_ops(model, setting)
-        if mlp == "sparse"
-        else feed_forward_ops(model, setting, width=model.intermediate_size or 0)
-    )
-    second = (norm_op("mlp.norm", model, setting),) if model.norms_per_layer > 1 else ()
-    after_attention = (norm_op("attention.post_norm", model, setting, feeds_matrix=False),)
-    after_mlp = (norm_op("mlp.post_norm", model, setting, feeds_matrix=False),)
+    mixer = tuple(op for ops in MIXERS[shape.mixer].ops for op in ops(model, shape.mixer, setting))
+    mixed = _reused(mixer) if shape.is_reuse else mixer
+    channels = _channel_ops(model, shape.mlp, setting)
+    has_own_norm = model.norms_per_layer > 1 or not mixed
     return (
-        norm_op("attention.norm", model, setting),
-        *attend(model, attention, setting),
-        *(after_attention if model.norms_per_layer == 4 else ()),
-        residual_op("attention.residual", model, setting),
-        *second,
-        *branch,
-        *(after_mlp if model.norms_per_layer == 4 else ()),
-        residual_op("mlp.residual", model, setting),
+        *_branch("attention", mixed, model, setting, has_norm=True),
+        *_branch("mlp", channels, model, setting, has_norm=has_own_norm),
     )
+
+
+def _channel_ops(model: Model, mlp: MlpType, setting: Setting) -> Ops:
+    dense = feed_forward_ops(model, setting, width=model.intermediate_size or 0) if "dense" in mlp else ()
+    return (*dense, *(expert_ops(model, setting) if "sparse" in mlp else ()))
+
+
+def _branch(name: str, ops: Ops, model: Model, setting: Setting, *, has_norm: bool) -> Ops:
+    """One branch of a layer from the residual stream and back to it; a layer may lack either."""
+    if not ops:
+        return ()
+    after = norm_op(f"{name}.post_norm", model, setting, feeds_matrix=False)
+    return (
+        *((norm_op(f"{name}.norm", model, setting),) if has_norm else ()),
+        *ops,
+        *((after,) if model.norms_per_layer == 4 else ()),
+        residual_op(f"{name}.residual", model, setting),
+    )
+
+
+def _reused(ops: Ops) -> Ops:
+    """Operations of a layer that takes up a block of an earlier one: the block's weights are the same numbers."""
+    return tuple(
+        replace(op, weights=tuple(replace(weight, tied=True) for weight in op.weights))
+        if op.name.startswith(SHARED)
+        else op
+        for op in ops
+    )
+
+
+def layer_shapes(model: Model) -> list[LayerShape]:
+    """The shape of every layer, first to last.
+
+    Args:
+        model: the model
+
+    Returns:
+        one shape a layer
+    """
+    shapes: list[LayerShape] = []
+    blocks = 0
+    for layer in range(model.num_hidden_layers):
+        mixer = layer_type(model, layer)
+        shares = mixer == "shared_attention_and_mamba2"
+        shapes.append(LayerShape(mixer, mlp_type(model, layer), shares and blocks >= model.num_mem_blocks))
+        blocks += shares
+    return shapes
 
 
 def build_ledger(model: Model, setting: Setting) -> Ledger:
@@ -88,16 +125,40 @@ def build_ledger(model: Model, setting: Setting) -> Ledger:
     Returns:
         the ledger of one sequence
     """
-    shapes = [(layer_type(model, i), mlp_type(model, i)) for i in range(model.num_hidden_layers)]
+    shapes = layer_shapes(model)
     distinct = list(dict.fromkeys(shapes))
-    kinds = tuple(layer_ops(model, attention, mlp, setting) for attention, mlp in distinct)
+    kinds = tuple(layer_ops(model, shape, setting) for shape in distinct)
     has_depths = model.num_nextn_predict_layers > 0
     return Ledger(
         embedding=embedding_ops(model, setting),
         kinds=kinds,
-        sparse=tuple(mlp == "sparse" for _, mlp in distinct),
+        shapes=tuple(distinct),
         layer_kinds=tuple(distinct.index(shape) for shape in shapes),
         depths=model.num_nextn_predict_layers,
         depth=depth_ops(model, setting) if has_depths else (),
         head=(*head_ops(model, setting), *(depth_embedding_ops(model) if has_depths else ())),
     )
+
+
+def mixers_of(model: Model) -> tuple[LayerType, ...]:
+    """What mixes tokens in the layers of a model.
+
+    Args:
+        model: the model
+
+    Returns:
+        each kind once, in the order of the layers
+    """
+    return tuple(dict.fromkeys(model.layer_types[: model.num_hidden_layers])) or (layer_type(model, 0),)
+
+
+def recurrences_of(model: Model) -> tuple[LayerType, ...]:
+    """Kinds of layers of a model that carry a state along the sequence.
+
+    Args:
+        model: the model
+
+    Returns:
+        each kind once, in the order of the layers
+    """
+    return tuple(mixer for mixer in mixers_of(model) if MIXERS[mixer].carries_state)

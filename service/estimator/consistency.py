@@ -1,6 +1,7 @@
 """Does the model make sense by itself: are its fields complete, and do they agree?"""
 
 from service.errors import Problem
+from service.estimator import mixer_demands
 from service.estimator.build import layer_type, mlp_type
 from service.estimator.model import Model
 from service.estimator.question import Layout
@@ -15,12 +16,13 @@ def _has_layer(model: Model, wanted: str) -> bool:
 
 
 def _has_dense_layer(model: Model) -> bool:
-    return any(mlp_type(model, layer) == "dense" for layer in range(model.num_hidden_layers))
+    return any("dense" in mlp_type(model, layer) for layer in range(model.num_hidden_layers))
 
 
 def _head_width_is_known(model: Model) -> bool:
     latent = model.kv_lora_rank is not None
-    return latent or model.head_dim is not None or model.hidden_size % model.num_attention_heads == 0
+    heads = max(1, model.num_attention_heads)
+    return latent or model.head_dim is not None or model.hidden_size % heads == 0
 
 
 def _experts_are_visited(model: Model) -> bool:
@@ -35,7 +37,8 @@ def _latent_fields_agree(model: Model) -> bool:
 
 
 def _has_plain_heads(model: Model) -> bool:
-    return model.qk_norm != "none" or model.key_value_heads != model.num_attention_heads
+    own = (model.qk_norm, model.attention_gate) != ("none", "none")
+    return own or model.key_value_heads != model.num_attention_heads
 
 
 def _sparse_fields_have_experts(model: Model) -> bool:
@@ -45,7 +48,9 @@ def _sparse_fields_have_experts(model: Model) -> bool:
         model.shared_expert_gate,
         model.router_bias,
         model.first_k_dense_replace,
-        "sparse" in model.mlp_layer_types,
+        model.moe_latent_size,
+        model.zero_expert_num,
+        any("sparse" in mlp for mlp in model.mlp_layer_types),
     )
     return model.num_experts > 0 or not any(sparse_only)
 
@@ -90,8 +95,9 @@ DEMANDS: tuple[Demand[Model], ...] = (
         "model.kv_lora_rank",
         lambda model, _: model.kv_lora_rank is None or not _has_plain_heads(model),
         lambda _, __: (
-            "latent attention has head widths and norms of its own, so qk_norm and fewer key-value heads say nothing",
-            "leave qk_norm out, and num_key_value_heads as many as num_attention_heads",
+            "latent attention has head widths and norms of its own, so qk_norm, a gate and fewer key-value heads say "
+            "nothing",
+            "leave qk_norm and attention_gate out, and num_key_value_heads as many as num_attention_heads",
         ),
     ),
     Demand(
@@ -169,4 +175,4 @@ def problems_of(model: Model) -> tuple[Problem, ...]:
     Returns:
         one problem for each demand that it does not meet
     """
-    return unmet(DEMANDS, model, Layout())
+    return unmet((*DEMANDS, *mixer_demands.DEMANDS), model, Layout())

@@ -1,5 +1,6 @@
 """Which communication does a rank wait for, and which hides under its compute?"""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.estimator.collectives import Transfer, Wires, transfer_seconds, wires_of
@@ -7,7 +8,9 @@ from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds
+from service.estimator.ledger import LayerShape
 from service.estimator.load import StageLoad
+from service.estimator.mixers import MIXERS
 from service.estimator.names import ContextMethod
 from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
@@ -31,11 +34,12 @@ def _seconds(transfers: tuple[Transfer, ...], wires: Wires) -> Amount:
     return total
 
 
-def _sparse_layers(job: Job, stage: Stage) -> Amount:
-    sparse: Amount = 0
-    for count, is_sparse in zip(stage.kind_counts, job.ledger.sparse, strict=True):
-        sparse = sparse + (count if is_sparse else 0)
-    return sparse
+def _layers(job: Job, stage: Stage, counts: Callable[[LayerShape], bool]) -> Amount:
+    """Layers of a stage whose shape is of some sort."""
+    layers: Amount = 0
+    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
+        layers = layers + (count if counts(shape) else 0)
+    return layers
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,13 +63,14 @@ class ExposedSeconds:
 
 
 def _tensor_seconds(job: Job, degrees: Degrees, stage: Stage, wires: Wires) -> Amount:
-    """Seconds that tensor ranks exchange for one micro-batch, dense and sparse layers apart."""
+    """Seconds that tensor ranks exchange for one micro-batch, each kind of layer by its branches."""
     forwards = 1 + repeated_forwards(job.recompute, stage.layers, degrees.virtual_pipeline)
-    sparse = _sparse_layers(job, stage)
-    in_sparse = tensor.sparse_branches(job.model, grouped=expert.is_grouped(degrees))
-    of_dense = tensor.layer_transfers(job, degrees, forwards, tensor.dense_branches(job.model))
-    of_sparse = tensor.layer_transfers(job, degrees, forwards, in_sparse)
-    return (stage.layers - sparse) * _seconds(of_dense, wires) + sparse * _seconds(of_sparse, wires)
+    grouped = expert.is_grouped(degrees)
+    total: Amount = 0.0
+    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
+        branches = tensor.layer_branches(job.model, shape, grouped=grouped)
+        total = total + count * _seconds(tensor.layer_transfers(job, degrees, forwards, branches), wires)
+    return total
 
 
 def exposed_seconds(
@@ -97,8 +102,10 @@ def exposed_seconds(
     method: ContextMethod = filled(layout.context_method)
     attending = 1 + repeated_forwards(rule, layers, chunks, ("core_attn",))
     routing = 1 + repeated_forwards(rule, layers, chunks, ("moe",))
-    exchange = layers * _seconds(context.layer_transfers(job, degrees, method, attending), wires)
-    experts = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees, routing), wires)
+    attends = _layers(job, stage, lambda shape: MIXERS[shape.mixer].attends)
+    exchange = attends * _seconds(context.layer_transfers(job, degrees, method, attending), wires)
+    sparse = _layers(job, stage, lambda shape: shape.is_sparse)
+    experts = sparse * _seconds(expert.layer_transfers(job, degrees, routing), wires)
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
     sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held), wires)
 

@@ -41,7 +41,7 @@ def setting_of(recipe: Recipe) -> Setting:
     Returns:
         the setting of its ledger
     """
-    stack = STACKS[recipe.stack]
+    stack = STACKS[filled(recipe.stack)]
     return Setting(
         tokens=recipe.sequence_length,
         element_bytes=PRECISIONS[filled(recipe.precision)].element_bytes,
@@ -78,7 +78,7 @@ def job_of(question: Question) -> Job:
         the job
     """
     recipe = question.recipe
-    stack, precision = STACKS[recipe.stack], PRECISIONS[filled(recipe.precision)]
+    stack, precision = STACKS[filled(recipe.stack)], PRECISIONS[filled(recipe.precision)]
     return Job(
         model=question.model,
         recipe=recipe,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
-from service.estimator.names import RecomputeModule
+from service.estimator.names import LayerType, MlpType, RecomputeModule
 
 
 class Split(IntEnum):
@@ -92,6 +92,23 @@ class Op:
 Ops = tuple[Op, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """What decides the operations of a layer, beside the model's widths."""
+
+    mixer: LayerType
+    """What mixes tokens."""
+    mlp: MlpType
+    """What mixes channels."""
+    is_reuse: bool
+    """Its block was held by an earlier layer already."""
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it has routed experts."""
+        return "sparse" in self.mlp
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """Every operation of a model under a recipe."""
@@ -100,8 +117,8 @@ class Ledger:
     """Before the first layer."""
     kinds: tuple[Ops, ...]
     """One entry for each distinct kind of layer."""
-    sparse: tuple[bool, ...]
-    """Whether each kind has routed experts."""
+    shapes: tuple[LayerShape, ...]
+    """What mixes tokens and channels in each kind."""
     layer_kinds: tuple[int, ...]
     """Kind of each layer, first to last."""
     depths: int = 0

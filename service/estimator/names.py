@@ -2,10 +2,14 @@
 
 from typing import Literal
 
-LayerType = Literal["full_attention", "sliding_attention", "chunked_attention"]
-MlpType = Literal["dense", "sparse"]
+LayerType = Literal[
+    "full_attention", "sliding_attention", "chunked_attention", "lightning_attention", "gated_delta_net",
+    "mamba", "mamba2", "attention_and_mamba2", "shared_attention_and_mamba2", "rg_lru", "short_convolution", "none",
+]  # fmt: skip
+MlpType = Literal["dense", "sparse", "dense_and_sparse", "none"]
 Normalization = Literal["rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric"]
 QkNorm = Literal["none", "per_head_dim", "full", "l2"]
+AttentionGate = Literal["none", "per_head", "elementwise"]
 PrecisionName = Literal[
     "fp32", "fp16", "bf16", "int8", "fp16-mixed", "bf16-mixed",
     "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek",

@@ -37,7 +37,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     """Parameters of a model, exact, from its ledger.
 
     Formula:
-        total: sum of rows x columns x copies over every weight once; active: total - routed (1 - k/E);
+        total: sum of rows x columns x copies over every weight once; active: total - routed (1 - k / (E + Z));
         non-embedding: total - token table - positions - untied head
 
     Args:
@@ -60,7 +60,8 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     token_table = model.vocab_size * model.embedding_width
     positions = model.position_embedding_rows * model.hidden_size
     head = 0 if model.tie_word_embeddings else token_table
-    active = total - routed + (routed // model.num_experts * model.num_experts_per_tok if model.num_experts else 0)
+    over, under = model.visits
+    active = total - routed + (routed // model.num_experts * over // under if model.num_experts else 0)
     outside = token_table + positions + head
     return ParameterCounts(
         total=total,

@@ -5,6 +5,39 @@ from service.estimator.model import Model
 from service.estimator.setting import Setting
 
 
+def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: int = 0) -> Op:
+    """The projection to all heads' queries, keys and values, and to the gate on their output.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        inputs: numbers that it reads a token [1]
+        gates: numbers of the gate [1]
+
+    Returns:
+        the operation; what it reads is the norm's to keep, what it writes the kernel's
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245
+    """
+    queries = model.num_attention_heads * model.head_width + gates
+    key_values = 2 * model.key_value_heads * model.head_width
+    weights = [Weight(inputs, queries, Split.TENSOR), Weight(inputs, key_values, Split.KEY_VALUE)]
+    if model.attention_bias:
+        weights += [Weight(1, queries, Split.TENSOR, role="vector")]
+        weights += [Weight(1, key_values, Split.KEY_VALUE, role="vector")]
+    tokens, element = setting.tokens, setting.element_bytes
+    return Op(
+        name="attention.qkv",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=tuple(weights),
+        flop=2 * tokens * inputs * (queries + key_values),
+        moved_bytes=element * tokens * (queries + key_values),
+        whole_bytes=element * tokens * inputs,
+    )
+
+
 def attention_output_op(model: Model, setting: Setting) -> Op:
     """The projection of all heads' values back to the residual stream; it keeps its input.
 
@@ -28,6 +61,62 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
         weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
         flop=2 * setting.tokens * inputs * hidden,
         saved=(Saved(kept * inputs, Split.TENSOR),),
+        moved_bytes=kept * inputs,
+        whole_bytes=kept * hidden,
+    )
+
+
+def mixer_input_op(model: Model, setting: Setting, *, outputs: int) -> Op:
+    """The projection of the residual stream to all that a recurrence or convolution reads; its input is the norm's.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        outputs: numbers that it writes a token [1]
+
+    Returns:
+        the operation; what it writes is kept by those who read it
+
+    Source:
+        Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
+    """
+    bias = (Weight(1, outputs, Split.TENSOR, role="vector"),) if model.mixer_bias else ()
+    kept = setting.element_bytes * setting.tokens
+    return Op(
+        name="mixer.in",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(model.hidden_size, outputs, Split.TENSOR), *bias),
+        flop=2 * setting.tokens * model.hidden_size * outputs,
+        moved_bytes=kept * outputs,
+        whole_bytes=kept * model.hidden_size,
+    )
+
+
+def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input: bool) -> Op:
+    """The projection of what a recurrence or convolution found back to the residual stream.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        inputs: numbers that it reads a token [1]
+        keeps_input: whether they stay for the backward pass, or are computed again from what the kernel kept
+
+    Returns:
+        the operation
+
+    Source:
+        Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
+    """
+    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    bias = (Weight(1, hidden, role="vector"),) if model.mixer_bias else ()
+    return Op(
+        name="mixer.out",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
+        flop=2 * setting.tokens * inputs * hidden,
+        saved=(Saved(kept * inputs, Split.TENSOR),) if keeps_input else (),
         moved_bytes=kept * inputs,
         whole_bytes=kept * hidden,
     )

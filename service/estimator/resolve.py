@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from service.errors import Problem, Refused
 from service.estimator import abilities, consistency
 from service.estimator.batch import resolve_batch
+from service.estimator.build import recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
@@ -14,7 +15,7 @@ from service.estimator.parallelism import context, data, expert, pipeline, tenso
 from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Question, Recipe
 from service.estimator.rules import Rule, broken, divisors_of, unmet
-from service.estimator.stacks import STACKS
+from service.estimator.stacks import STACKS, default_stack
 from service.estimator.state import default_gradient_dtype
 
 LARGEST_NODE = 16
@@ -49,8 +50,9 @@ def resolve(question: Question) -> Resolved:
     if problems:
         raise Refused(*problems)
     cluster = _fill_cluster(question.cluster, question.gpu)
-    layout = _fill_layout(question.layout, question.recipe, cluster)
-    recipe = _fill_recipe(resolve_batch(question.recipe, filled(layout.data)), question.gpu)
+    asked = replace(question.recipe, stack=question.recipe.stack or default_stack(recurrences_of(question.model)))
+    layout = _fill_layout(question.layout, asked, cluster)
+    recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu)
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
     problems = (*unmet(abilities.DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
@@ -71,6 +73,7 @@ def rules_of(layout: Layout) -> tuple[Rule, ...]:
     return (
         *data.RULES,
         *tensor.RULES,
+        *context.RULES,
         *(context.HEAD_RULES if layout.context_method == "ulysses" else context.BLOCK_RULES),
         *pipeline.RULES,
         *(pipeline.EVEN_RULES if layout.stage_layers is None else ()),
@@ -101,7 +104,7 @@ def _fill_model(model: Model) -> Model:
 
 
 def _fill_recipe(recipe: Recipe, gpu: Gpu) -> Recipe:
-    stack = STACKS[recipe.stack]
+    stack = STACKS[filled(recipe.stack)]
     name = recipe.precision or default_precision(gpu)
     return replace(
         recipe,
@@ -113,7 +116,7 @@ def _fill_recipe(recipe: Recipe, gpu: Gpu) -> Recipe:
 
 
 def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
-    stack = STACKS[recipe.stack]
+    stack = STACKS[filled(recipe.stack)]
     replica = layout.tensor * layout.context * layout.pipeline
     if layout.data is None and cluster.gpus % replica:
         raise Refused(_indivisible(layout, cluster.gpus))

@@ -1,9 +1,18 @@
 """What does the training software decide: buffers, defaults, kernels, and what it can express? One row a stack."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from service.estimator.names import ContextMethod, GradientDtype, PrecisionName, ScheduleName, StackName, ZeroStage
+from service.estimator.names import (
+    ContextMethod,
+    GradientDtype,
+    LayerType,
+    PrecisionName,
+    ScheduleName,
+    StackName,
+    ZeroStage,
+)
 
 WeightHome = Literal["compute", "fp32"]
 
@@ -34,6 +43,8 @@ class Stack:
     """The vocabulary is padded to a multiple of this x tensor."""
     zero_stages: tuple[ZeroStage, ...]
     """What the data group can shard; the first is the default."""
+    recurrences: tuple[LayerType, ...]
+    """Layers carrying a state along the sequence that it has code for."""
     axes: tuple[str, ...]
     """Axes it can use beside data."""
     schedules: tuple[ScheduleName, ...]
@@ -55,6 +66,7 @@ class Stack:
 _PLAIN: tuple[PrecisionName, ...] = ("fp32", "fp16", "bf16", "int8")
 _MIXED: tuple[PrecisionName, ...] = ("fp16-mixed", "bf16-mixed")
 _FP8: tuple[PrecisionName, ...] = ("fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek")
+_EVERY_RECURRENCE: tuple[LayerType, ...] = get_args(LayerType)
 _EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
 
 STACKS: dict[StackName, Stack] = {
@@ -70,6 +82,7 @@ STACKS: dict[StackName, Stack] = {
         repeats_key_values=False,
         vocabulary_multiple=128,
         zero_stages=(1, 0, 2, 3),
+        recurrences=("mamba2", "gated_delta_net"),
         axes=_EVERY_AXIS,
         schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
         precisions=_PLAIN + _MIXED + _FP8,
@@ -79,7 +92,7 @@ STACKS: dict[StackName, Stack] = {
         tensor_overlap_fraction=0.4,
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
         "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
-        "0.4-0.5 when fitted on published H100 runs",
+        "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant",
     ),
     "torchtitan": Stack(
         meaning="torchtitan: FSDP2, DTensor tensor parallelism",
@@ -93,6 +106,7 @@ STACKS: dict[StackName, Stack] = {
         repeats_key_values=True,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
+        recurrences=(),
         axes=_EVERY_AXIS,
         schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
         precisions=("fp32", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise", "mxfp8"),
@@ -115,6 +129,7 @@ STACKS: dict[StackName, Stack] = {
         repeats_key_values=False,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
+        recurrences=_EVERY_RECURRENCE,
         axes=(),
         schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED, "fp8-tensorwise"),
@@ -136,6 +151,7 @@ STACKS: dict[StackName, Stack] = {
         repeats_key_values=True,
         vocabulary_multiple=1,
         zero_stages=(1, 0, 2, 3),
+        recurrences=_EVERY_RECURRENCE,
         axes=("tensor", "pipeline", "context", "expert"),
         schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED),
@@ -158,6 +174,7 @@ STACKS: dict[StackName, Stack] = {
         repeats_key_values=False,
         vocabulary_multiple=1,
         zero_stages=(1, 0),
+        recurrences=(),
         axes=("tensor", "context", "pipeline", "expert"),
         schedules=("1f1b", "gpipe"),
         precisions=("fp32", "fp16", "bf16", "bf16-mixed"),
@@ -180,6 +197,7 @@ STACKS: dict[StackName, Stack] = {
         repeats_key_values=True,
         vocabulary_multiple=1,
         zero_stages=(0, 3),
+        recurrences=_EVERY_RECURRENCE,
         axes=("tensor", "context"),
         schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED),
@@ -190,3 +208,18 @@ STACKS: dict[StackName, Stack] = {
         source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient",
     ),
 }
+
+
+def default_stack(recurrences: Collection[LayerType]) -> StackName:
+    """The software that a model is trained with where the recipe names none.
+
+    Args:
+        recurrences: the model's kinds of layers that carry a state
+
+    Returns:
+        megatron-core, or transformers where megatron-core lacks one of them
+
+    >>> default_stack(()), default_stack(("mamba2",)), default_stack(("rg_lru",))
+    ('megatron-core', 'megatron-core', 'transformers')
+    """
+    return "megatron-core" if set(recurrences) <= set(STACKS["megatron-core"].recurrences) else "transformers"

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from service import estimator
-from service.estimator import question
+from service.estimator import model, question
 from service.estimator.docstring import read_docstring
 from service.workflows.source_tree import write_generated
 
@@ -88,7 +88,7 @@ def _row(function: Callable[..., Any]) -> str:
 
 def _letters() -> Iterator[tuple[str, str, str]]:
     """Letter, field and meaning of every field of a question whose description names a letter."""
-    for noun in ast.parse(getsource(question)).body:
+    for noun in (noun for nouns in (model, question) for noun in ast.parse(getsource(nouns)).body):
         for field, below in zip(getattr(noun, "body", []), getattr(noun, "body", [])[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
                 found = _LETTER.match(str(ast.literal_eval(below.value)))

@@ -72,7 +72,7 @@ def _asked(question: Question) -> str:
     degrees = [(name, getattr(layout, name)) for name in ("data", "tensor", "context", "pipeline", "expert")]
     divided = [f"{name} {degree}" for name, degree in degrees if degree and degree > 1]
     batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
-    named = [f"micro-batches of {recipe.micro_batch}", filled(recipe.precision), recipe.optimizer, recipe.stack]
+    named = [f"micro-batches of {recipe.micro_batch}", filled(recipe.precision), recipe.optimizer, filled(recipe.stack)]
     return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *divided, batch, *named])
 
 

@@ -6,6 +6,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from service.estimator import Layout, Model, Question, Recipe
+from service.estimator.build import recurrences_of
 from service.estimator.names import OffloadName, OptimizerName
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
@@ -16,7 +17,8 @@ PRECISIONS = ("fp32", "fp16-mixed", "bf16", "bf16-mixed", "fp8-blockwise")
 @st.composite
 def layouts(draw: st.DrawFn, model: Model) -> Layout:
     """Degrees that are powers of two divide each other, and the small models, wherever the rules ask for it."""
-    data, tensor, context, pipeline = (draw(st.sampled_from((1, 2, 4))) for _ in range(4))
+    data, tensor, pipeline = (draw(st.sampled_from((1, 2, 4))) for _ in range(3))
+    context = 1 if recurrences_of(model) else draw(st.sampled_from((1, 2, 4)))
     chunks = [v for v in (1, 2) if v == 1 or (pipeline > 1 and model.num_hidden_layers % (pipeline * v) == 0)]
     experts = [e for e in (1, 2, 4, 8) if data * context * tensor % e == 0] if model.num_experts else [1]
     virtual = draw(st.sampled_from(chunks))

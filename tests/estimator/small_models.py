@@ -66,5 +66,29 @@ WINDOWED = Model(
     layer_types=("sliding_attention", "sliding_attention", "sliding_attention", "full_attention"),
     sliding_window=512,
 )
+HYBRID = Model(
+    vocab_size=32000,
+    hidden_size=1024,
+    num_hidden_layers=8,
+    num_attention_heads=16,
+    num_key_value_heads=4,
+    intermediate_size=4096,
+    layer_types=("mamba2", "gated_delta_net", "full_attention", "none"),
+    mlp_layer_types=("none", "dense", "dense", "sparse"),
+    num_experts=16,
+    num_experts_per_tok=4,
+    moe_intermediate_size=512,
+    conv_kernel=4,
+    conv_bias=True,
+    mixer_norm=True,
+    mamba_d_ssm=2048,
+    mamba_d_state=128,
+    mamba_n_heads=32,
+    mamba_n_groups=4,
+    linear_num_key_heads=8,
+    linear_num_value_heads=16,
+    linear_key_head_dim=64,
+    linear_value_head_dim=64,
+)
 
-FAMILIES = {"dense": DENSE, "tied": TIED, "sparse": SPARSE, "latent": LATENT, "windowed": WINDOWED}
+FAMILIES = {"dense": DENSE, "tied": TIED, "sparse": SPARSE, "latent": LATENT, "windowed": WINDOWED, "hybrid": HYBRID}

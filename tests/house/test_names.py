@@ -29,18 +29,19 @@ BANNED = re.compile(r"(?:^|_)(?:flops|tflops|mem|util|utils|helper|helpers|manag
 TABLE_OF_ONE_UNIT = re.compile(r"(Bytes|Seconds|Flop|Tokens|Usd)$")
 
 HUGGING_FACE = re.compile(
-    r"num_(hidden_layers|attention_heads|key_value_heads|experts|experts_per_tok|nextn_predict_layers)"
+    r"num_(hidden_layers|attention_heads|key_value_heads|experts|experts_per_tok|nextn_predict_layers"
+    r"|mem_blocks)|linear_num_(key|value)_heads"
 )
-"""Fields of config.json that users paste, the only names that may begin with num_."""
+"""Fields of config.json that users paste, the only names that may hold num_."""
 
 CLASSES_OF_COUNTS = frozenset({"Degrees", "RankParameters", "Stage"})
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
     "bubble_micro_batches", "ceil_div", "count", "dense", "divisors", "expert", "expert_data", "expert_shards",
-    "floor_div", "gpus", "in_flight", "largest_end", "largest_layer", "layers", "local_ranks", "maximum",
-    "micro_batches_in_flight", "minimum", "padded_vocabulary", "ranks", "recomputed_layers", "repeated_forwards",
-    "shape", "shards", "sparse_branches", "stride", "take", "where",
+    "floor_div", "gpus", "in_flight", "largest_end", "largest_layer", "layer_branches", "layers", "local_ranks",
+    "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary", "ranks", "recomputed_layers", "repeated_forwards",
+    "shape", "shards", "stride", "take", "where",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 

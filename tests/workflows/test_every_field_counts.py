@@ -37,6 +37,20 @@ LATENT = {
     **SPARSE, "kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
     "v_head_dim": 128,
 }  # fmt: skip
+RECURRENT = {
+    "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 16,
+    "intermediate_size": 8192, "conv_kernel": 4,
+    "layer_types": ["mamba", "mamba2", "gated_delta_net", "rg_lru"],
+    "mamba_d_ssm": 4096, "mamba_d_state": 64, "mamba_dt_rank": 128, "mamba_n_heads": 64, "mamba_n_groups": 4,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+    "lru_width": 2048,
+}  # fmt: skip
+REUSING = {
+    "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 16, "head_dim": 256,
+    "intermediate_size": 8192, "conv_kernel": 4, "mlp_layer_types": ["none"],
+    "layer_types": ["mamba2", "shared_attention_and_mamba2"], "num_mem_blocks": 1, "adapter_rank": 64,
+    "mamba_d_ssm": 4096, "mamba_d_state": 64, "mamba_n_heads": 64, "mamba_n_groups": 4,
+}  # fmt: skip
 RECIPE = {"sequence_length": 4096, "micro_batch": 1, "global_batch": 128, "training_tokens": 1e12}
 CLUSTER = {"gpu": "h100-sxm5-80gb", "gpus": 16}
 SPLIT = {"tensor": 2, "pipeline": 2}
@@ -58,6 +72,8 @@ QUESTIONS = [
     question(DENSE, {**RECIPE, "stack": "deepspeed"}, {"zero_stage": 2, "context": 4}),
     question(DENSE, RECIPE, {"context": 4}),
     question(DENSE, {"sequence_length": 4096, "training_tokens": 1e12}, {"tensor": 4}),
+    question(RECURRENT, RECIPE, {}),
+    question(REUSING, RECIPE, {}),
     question("llama-3.1-70b", RECIPE, {"tensor": 8, "pipeline": 2}),
 ]
 

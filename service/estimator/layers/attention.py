@@ -5,7 +5,7 @@ from service.estimator.ledger import Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
 from service.estimator.names import LayerType
 from service.estimator.norm import norm_weights
-from service.estimator.projection import attention_output_op
+from service.estimator.projection import attention_output_op, query_key_value_op
 from service.estimator.setting import Setting
 
 
@@ -18,33 +18,43 @@ def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
         setting: how operations are carried out
 
     Returns:
-        query/key/value projection, norms on them, core attention, output projection
+        query/key/value projection, norms on them, core attention, its gate, output projection
 
     Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245;
+        gate: Qiu et al. 2025, arXiv:2505.06708
     """
     width = model.head_width
     core = core_attention_ops(model, layer_type, setting, query_width=width, value_width=width)
-    return (_projection(model, setting), *_query_key_norm(model, setting), *core, attention_output_op(model, setting))
-
-
-def _projection(model: Model, setting: Setting) -> Op:
-    hidden, queries = model.hidden_size, model.num_attention_heads * model.head_width
-    key_values = 2 * model.key_value_heads * model.head_width
-    weights = [Weight(hidden, queries, Split.TENSOR), Weight(hidden, key_values, Split.KEY_VALUE)]
-    if model.attention_bias:
-        weights += [Weight(1, queries, Split.TENSOR, role="vector")]
-        weights += [Weight(1, key_values, Split.KEY_VALUE, role="vector")]
-    tokens, element = setting.tokens, setting.element_bytes
-    return Op(
-        name="attention.qkv",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=tuple(weights),
-        flop=2 * tokens * hidden * (queries + key_values),
-        moved_bytes=element * tokens * (queries + key_values),
-        whole_bytes=element * tokens * hidden,
+    return (
+        query_key_value_op(model, setting, inputs=model.hidden_size, gates=_gates(model)),
+        *_query_key_norm(model, setting),
+        *core,
+        *_gated(model, setting),
+        attention_output_op(model, setting),
     )
+
+
+def _gates(model: Model) -> int:
+    """Numbers of the gate on one token's output."""
+    numbers = {"none": 0, "per_head": 1, "elementwise": model.head_width}
+    return model.num_attention_heads * numbers[model.attention_gate]
+
+
+def _gated(model: Model, setting: Setting) -> Ops:
+    """The gate's product with what the heads found: keeps both, and the output projection keeps the product."""
+    gates, width = _gates(model), model.num_attention_heads * model.head_width
+    if not gates:
+        return ()
+    kept = setting.element_bytes * setting.tokens
+    op = Op(
+        name="attention.gate",
+        kind="elementwise",
+        split=Split.TENSOR,
+        saved=(Saved(kept * (gates + width), Split.TENSOR),),
+        moved_bytes=kept * (gates + 2 * width),
+    )
+    return (op,)
 
 
 def _query_key_norm(model: Model, setting: Setting) -> Ops:

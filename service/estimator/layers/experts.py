@@ -18,28 +18,59 @@ def expert_ops(model: Model, setting: Setting) -> Ops:
 
     Source:
         Shazeer et al. 2017, arXiv:1701.06538 (top-k routing); DeepSeekMoE, arXiv:2401.06066 (shared experts);
+        LongCat-Flash, arXiv:2509.01322, section 2.1 (experts that do nothing); Megatron-LM moe-latent-size;
         Megatron-LM moe/token_dispatcher.py (kept: permuted input, both sides of the activation, output)
     """
-    return (_router(model, setting), *_routed(model, setting), *_shared(model, setting))
+    return (_router(model, setting), *_latent(model, setting), *_routed(model, setting), *_shared(model, setting))
+
+
+def _visits(model: Model, setting: Setting) -> int:
+    """Tokens that routed experts work on, one counted for each expert that it visits [1]."""
+    over, under = model.visits
+    return setting.tokens * over // under
 
 
 def _router(model: Model, setting: Setting) -> Op:
-    bias = (Weight(1, model.num_experts, role="vector"),) if model.router_bias else ()
+    choices = model.num_experts + model.zero_expert_num
+    bias = (Weight(1, choices, role="vector"),) if model.router_bias else ()
     return Op(
         name="moe.router",
         keeps_precision=True,
         kind="gemm",
         split=Split.SEQUENCE,
-        weights=(Weight(model.hidden_size, model.num_experts), *bias),
-        flop=2 * setting.tokens * model.hidden_size * model.num_experts,
-        saved=(Saved(8 * setting.tokens * model.num_experts, Split.SEQUENCE, ("moe",)),),
-        moved_bytes=setting.tokens * (setting.element_bytes * model.hidden_size + 8 * model.num_experts),
+        weights=(Weight(model.hidden_size, choices), *bias),
+        flop=2 * setting.tokens * model.hidden_size * choices,
+        saved=(Saved(8 * setting.tokens * choices, Split.SEQUENCE, ("moe",)),),
+        moved_bytes=setting.tokens * (setting.element_bytes * model.hidden_size + 8 * choices),
         modules=("moe",),
     )
 
 
+def _latent(model: Model, setting: Setting) -> Ops:
+    """The projections to the latent on which experts act, and back; every rank has them whole."""
+    hidden, latent = model.hidden_size, model.moe_latent_size
+    if latent is None:
+        return ()
+    shapes = {"moe.latent_down": (hidden, latent), "moe.latent_up": (latent, hidden)}
+    kept = setting.element_bytes * setting.tokens
+    return tuple(
+        Op(
+            name=name,
+            kind="gemm",
+            split=Split.SEQUENCE,
+            weights=(Weight(rows, columns), *((Weight(1, columns, role="vector"),) if model.mlp_bias else ())),
+            flop=2 * setting.tokens * rows * columns,
+            saved=(Saved(kept * latent, Split.SEQUENCE, ("moe",)),),
+            moved_bytes=kept * (rows + columns),
+            modules=("moe",),
+        )
+        for name, (rows, columns) in shapes.items()
+    )
+
+
 def _routed(model: Model, setting: Setting) -> Ops:
-    kept = setting.element_bytes * setting.tokens * model.num_experts_per_tok
+    kept = setting.element_bytes * _visits(model, setting)
+    width = model.expert_input_width
     inner = (2 if model.gated_mlp else 1) * model.expert_width
     activation = Op(
         name="moe.activation",
@@ -51,11 +82,11 @@ def _routed(model: Model, setting: Setting) -> Ops:
     )
     activated = (Saved(kept * model.expert_width, Split.TENSOR, ("moe", "moe_act")),)
     return (
-        _exchange("moe.dispatch", kept * model.hidden_size),
-        _product("moe.up", model, setting, (model.hidden_size, inner), ()),
+        _exchange("moe.dispatch", kept * width),
+        _product("moe.up", model, setting, (width, inner), ()),
         activation,
-        _product("moe.down", model, setting, (model.expert_width, model.hidden_size), activated),
-        _exchange("moe.combine", kept * model.hidden_size),
+        _product("moe.down", model, setting, (model.expert_width, width), activated),
+        _exchange("moe.combine", kept * width),
     )
 
 
@@ -74,7 +105,7 @@ def _exchange(name: str, kept_bytes: int) -> Op:
 def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], saved: tuple[Saved, ...]) -> Op:
     """One matrix product of every routed expert over the tokens that visit it."""
     rows, columns = shape
-    visits = setting.tokens * model.num_experts_per_tok
+    visits = _visits(model, setting)
     bias = (Weight(1, columns, Split.EXPERT, model.num_experts, "vector"),) if model.mlp_bias else ()
     return Op(
         name=name,

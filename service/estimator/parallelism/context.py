@@ -3,8 +3,9 @@
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
+from service.estimator.mixers import MIXERS
 from service.estimator.names import ContextMethod
-from service.estimator.numeric import Amount, Condition, divides, minimum, where
+from service.estimator.numeric import Amount, Condition, divides, implies, minimum, where
 from service.estimator.rules import Rule, divisors_of
 
 
@@ -12,6 +13,20 @@ def _blocks_fit(job: Job, degrees: Degrees) -> Condition:
     blocks = where(degrees.context > 1, 2 * degrees.context, 1)
     return divides(blocks, job.recipe.sequence_length)
 
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "context_needs_attention_alone",
+        "layout.context",
+        lambda job, d: implies(any(MIXERS[shape.mixer].carries_state for shape in job.ledger.shapes), d.context == 1),
+        lambda _, d: (
+            f"layers hand a state on from token to token, so {d.context} context ranks would wait for each other; "
+            "what they exchange is not estimated",
+            "set context to 1; tensor and data split such a model",
+        ),
+    ),
+)
+"""Rules of every context_method."""
 
 BLOCK_RULES: tuple[Rule, ...] = (
     Rule(

@@ -84,8 +84,8 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount) -> tuple[Trans
     """What one rank sends for one sparse layer and micro-batch: dispatch and combine, forward and backward.
 
     Formula:
-        2 f + 2 all-to-alls of k s b h / c elements, over t where sequence parallelism is on; expert-tensor ranks
-        gather and reduce the same tokens f + 1 times
+        2 f + 2 all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on;
+        expert-tensor ranks gather and reduce the same tokens f + 1 times
 
     Args:
         job: the job
@@ -99,7 +99,9 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount) -> tuple[Trans
         Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core moe README
     """
     shared = where(degrees.sequence_parallel == 1, degrees.tensor, 1)
-    visits = job.model.num_experts_per_tok * stream_bytes(job, degrees) / shared
+    over, under = job.model.visits
+    narrowed = job.model.expert_input_width / job.model.hidden_size
+    visits = over / max(1, under) * narrowed * stream_bytes(job, degrees) / shared
     split = where(is_grouped(degrees), degrees.expert_tensor, 1)
     return (
         Transfer("all_to_all", visits, 2 * forwards + 2, degrees.expert, degrees.expert_tensor),

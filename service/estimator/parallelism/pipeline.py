@@ -28,6 +28,16 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        "pipeline_needs_unshared_layers",
+        "layout.pipeline",
+        lambda job, d: implies(bool(job.model.num_mem_blocks), d.pipeline == 1),
+        lambda job, d: (
+            f"layers all over the model share {job.model.num_mem_blocks} blocks, and {d.pipeline} stages would each "
+            "need copies whose gradients are exchanged, which no stack does",
+            "set pipeline to 1",
+        ),
+    ),
+    Rule(
         "interleaving_divides_micro_batches",
         "layout.virtual_pipeline",
         _accumulation_fits,

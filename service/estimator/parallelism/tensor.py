@@ -5,6 +5,8 @@ from math import gcd
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
+from service.estimator.ledger import LayerShape
+from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.numeric import Amount, Condition, divides, either, implies, where
 from service.estimator.rules import Rule, divisors_of
@@ -19,8 +21,15 @@ def _kv_heads_fit(job: Job, degrees: Degrees) -> Condition:
 def _widths(job: Job) -> tuple[int, ...]:
     """Widths of the dense and the shared MLPs that the model has."""
     model = job.model
-    dense = 0 if all(job.ledger.sparse) else model.intermediate_size or 0
+    has_dense = any("dense" in shape.mlp or "shared" in shape.mixer for shape in job.ledger.shapes)
+    dense = model.intermediate_size or 0 if has_dense else 0
     return tuple(width for width in (dense, model.shared_expert_intermediate_size) if width)
+
+
+def _mixer_heads(job: Job) -> tuple[int, ...]:
+    """Numbers of heads, groups or channels of recurrences and convolutions, which ranks share out."""
+    names = {name for shape in job.ledger.shapes for name in MIXERS[shape.mixer].heads}
+    return tuple(getattr(job.model, name) or 0 for name in sorted(names))
 
 
 def _widths_fit(job: Job, degrees: Degrees) -> Condition:
@@ -60,6 +69,16 @@ RULES: tuple[Rule, ...] = (
         lambda job, d: (
             f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(job)))}",
             f"use {divisors_of(gcd(*_widths(job)))}",
+        ),
+    ),
+    Rule(
+        "tensor_divides_mixer",
+        "layout.tensor",
+        lambda job, d: divides(d.tensor, gcd(*_mixer_heads(job))),
+        lambda job, d: (
+            f"tensor degree {d.tensor} does not divide {' and '.join(map(str, _mixer_heads(job)))}, "
+            "the heads and groups of a layer that carries a state, and each lives on one GPU",
+            f"use {divisors_of(gcd(*_mixer_heads(job)))}",
         ),
     ),
     Rule(
@@ -112,46 +131,31 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, branches: Amou
     )
 
 
-def dense_branches(model: Model) -> int:
-    """Branches of a dense layer that tensor ranks split and join.
+def layer_branches(model: Model, shape: LayerShape, *, grouped: Condition) -> Amount:
+    """Branches of a layer that tensor ranks split and join.
 
     Formula:
-        2: attention and MLP; 1 where both run side by side
+        one for what mixes tokens (three for a shared block with its state space), one for a dense MLP, one for
+        experts without groups of their own, else one for shared experts; one less where both run side by side
 
     Args:
         model: the model
-
-    Returns:
-        branches [1]
-
-    Source:
-        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Chowdhery et al. 2022, arXiv:2204.02311, section 2
-
-    >>> from service.estimator.samples import LLAMA_3_8B
-    >>> dense_branches(LLAMA_3_8B)
-    2
-    """
-    return 1 if model.parallel_attention else 2
-
-
-def sparse_branches(model: Model, *, grouped: Condition) -> Amount:
-    """Branches of a sparse layer that tensor ranks split and join.
-
-    Formula:
-        attention, and shared experts; routed experts only where they have no groups of their own
-
-    Args:
-        model: the model
+        shape: what mixes tokens and channels in the layer
         grouped: whether tokens travel to experts in groups of their own
 
     Returns:
         branches [1]
 
     Source:
+        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Chowdhery et al. 2022, arXiv:2204.02311, section 2;
         Megatron-Core moe README
 
     >>> from service.estimator.samples import LLAMA_3_8B
-    >>> sparse_branches(LLAMA_3_8B, grouped=True)
-    1
+    >>> layer_branches(LLAMA_3_8B, LayerShape("full_attention", "dense", False), grouped=False)
+    2
     """
-    return where(grouped, 2 if model.shared_expert_intermediate_size else 1, dense_branches(model))
+    mixers = {"none": 0, "shared_attention_and_mamba2": 3}.get(shape.mixer, 1)
+    dense = 1 if "dense" in shape.mlp else 0
+    shared = 1 if model.shared_expert_intermediate_size else 0
+    joint = 1 if model.parallel_attention and mixers and shape.mlp != "none" else 0
+    return mixers + dense - joint + (where(grouped, shared + joint, 1) if shape.is_sparse else 0)

@@ -1,0 +1,82 @@
+"""What does a transformer block do that several layers share (Zamba2)?"""
+
+from dataclasses import replace
+
+from service.estimator.core_attention import core_attention_ops
+from service.estimator.feed_forward import feed_forward_ops
+from service.estimator.ledger import Op, Ops, Split, Weight
+from service.estimator.model import Model
+from service.estimator.names import LayerType
+from service.estimator.norm import norm_op
+from service.estimator.projection import attention_output_op, query_key_value_op
+from service.estimator.setting import Setting
+
+SHARED = "block."
+"""Beginning of the names of operations whose weights belong to the block, not to the layer."""
+
+
+def shared_transformer_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """A block over the residual stream and the token embedding side by side, and what each layer adds to it.
+
+    Attention reads both, 2h wide; the MLP reads what attention found. A layer's own are adapters of low rank on
+    the block's MLP (and its queries, keys and values), and the projection of the block's result.
+
+    Args:
+        model: the model
+        layer_type: shared_attention_and_mamba2
+        setting: how operations are carried out
+
+    Returns:
+        the operations; those of the block begin with SHARED
+
+    Source:
+        Glorioso et al. 2024, arXiv:2411.15242, section 2; transformers modeling_zamba2
+    """
+    width, both = model.head_width, 2 * model.hidden_size
+    inner = model.intermediate_size or 0
+    block = (
+        norm_op("attention.norm", replace(model, hidden_size=both), setting),
+        query_key_value_op(model, setting, inputs=both),
+        *core_attention_ops(model, "full_attention", setting, query_width=width, value_width=width),
+        attention_output_op(model, setting),
+        norm_op("mlp.norm", model, setting),
+        *feed_forward_ops(model, setting, width=inner),
+    )
+    gated = 2 if model.gated_mlp else 1
+    return (
+        *(replace(op, name=f"{SHARED}{op.name}") for op in block),
+        *_adapters(model, setting, (model.hidden_size, gated * inner), copies=1),
+        *_adapters(model, setting, (both, both), copies=3 if model.shared_attention_adapter else 0),
+        _projection(model, setting),
+    )
+
+
+def _adapters(model: Model, setting: Setting, shape: tuple[int, int], *, copies: int) -> Ops:
+    """Adapters beside one of the block's matrices, each a product of two thin ones."""
+    rank, (rows, columns) = model.adapter_rank, shape
+    if not rank or not copies:
+        return ()
+    numbers = setting.element_bytes * setting.tokens * copies
+    op = Op(
+        name="adapter",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(rows, rank, copies=copies), Weight(rank, columns, Split.TENSOR, copies)),
+        flop=2 * setting.tokens * rank * (rows + columns) * copies,
+        moved_bytes=numbers * columns,
+        whole_bytes=numbers * (rows + 2 * rank),
+    )
+    return (op,)
+
+
+def _projection(model: Model, setting: Setting) -> Op:
+    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    return Op(
+        name="block_projection",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(hidden, hidden, Split.TENSOR),),
+        flop=2 * setting.tokens * hidden**2,
+        moved_bytes=kept * hidden,
+        whole_bytes=kept * hidden,
+    )
