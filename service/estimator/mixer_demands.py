@@ -2,7 +2,7 @@
 
 from service.estimator.build import layer_shapes, mixers_of
 from service.estimator.ledger import LayerShape
-from service.estimator.mixers import MIXERS
+from service.estimator.mixers import MIXER_FIELDS, MIXERS
 from service.estimator.model import Model
 from service.estimator.rules import Demand, divisors_of
 
@@ -10,16 +10,6 @@ _NEUTRAL = (None, 0, False, "none", ())
 """Values of a field that says nothing."""
 
 _ATTENTION_ONLY = ("num_key_value_heads", "head_dim", "qk_norm", "attention_gate", "attention_sinks", "attention_bias")
-
-_OWN_FIELDS = tuple(
-    dict.fromkeys(
-        name
-        for mixer in MIXERS.values()
-        for name in (*mixer.needs, *mixer.takes)
-        if name not in {"num_attention_heads", "intermediate_size"}
-    )
-)
-"""Fields that only some mixers read."""
 
 _SHARED = (
     ("mamba_n_heads", "mamba_d_ssm"),
@@ -41,7 +31,7 @@ def _missing(model: Model) -> list[str]:
 
 def _unread(model: Model) -> list[str]:
     read = {name for mixer in mixers_of(model) for name in (*MIXERS[mixer].needs, *MIXERS[mixer].takes)}
-    return [name for name in _OWN_FIELDS if name not in read and _says(model, name)]
+    return [name for name in MIXER_FIELDS if name not in read and _says(model, name)]
 
 
 def _without_heads(model: Model) -> list[str]:

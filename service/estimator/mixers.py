@@ -105,3 +105,13 @@ MIXERS: Mapping[LayerType, Mixer] = {
     ),
     "none": Mixer(),
 }  # fmt: skip
+
+MIXER_FIELDS = tuple(
+    dict.fromkeys(
+        name
+        for mixer in MIXERS.values()
+        for name in (*mixer.needs, *mixer.takes)
+        if name not in {"num_attention_heads", "intermediate_size"}
+    )
+)
+"""Fields of Model that some mixers read, and nothing else."""

@@ -74,8 +74,7 @@ class Recipe:
     method: MethodName = "full"
     """What is trained; descriptive: only full training is estimated."""
     stack: StackName | None = None
-    """Training software: it decides buffers, defaults and what can be expressed; megatron-core where absent, or
-    transformers for layers that megatron-core lacks."""
+    """Training software: buffers, defaults, what can be expressed; megatron-core, or transformers, where absent."""
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Dropout probability of attention and residuals; masks are kept above 0, whatever the probability."""
     vocabulary_multiple: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None

@@ -15,13 +15,18 @@ from service.catalogue.huggingface.importing import keys_without_effect
 from service.catalogue.huggingface.model_types import kind_of
 from service.estimator import Model, count_parameters
 from service.estimator.build import layer_type
+from service.estimator.consistency import problems_of
+from service.estimator.mixers import MIXERS
 
 HERE = Path(__file__).parent
 PRESETS: dict[str, dict[str, Any]] = json.loads((HERE / "preset_configs.json").read_text(encoding="utf-8"))["configs"]
 COUNTED: dict[str, Any] = json.loads((HERE / "meta_device_counts.json").read_text(encoding="utf-8"))
 
-NOT_IN_TRANSFORMERS = {"minimax-text-01", "grok-1"}
-"""Presets without a config to import: linear attention; no class."""
+NOT_IN_TRANSFORMERS = {"grok-1"}
+"""Presets without a config to import: no class."""
+
+WITHOUT_A_CLASS = {"kimi_k2": "deepseek_v3", "minimax_text_01": "minimax"}
+"""Types of remote code, and the type with a class that describes the same model."""
 
 
 def _numbered(cases: list[dict[str, Any]]) -> list[Any]:
@@ -58,6 +63,23 @@ def test_model_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None
     assert "".join(layer_type(model, i)[0] for i in range(model.num_hidden_layers)) == case["attention"]
 
 
+def mixing(model: Model, layer: int) -> str:
+    """How a layer mixes tokens, as meta_device_counts.json spells it."""
+    name = layer_type(model, layer)
+    mixer = MIXERS[name]
+    if mixer.carries_state:
+        return "h" if mixer.attends else "l"
+    return name[0] if mixer.attends else "n"
+
+
+@pytest.mark.parametrize("case", _numbered(COUNTED["hybrid"]))
+def test_hybrid_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None:
+    model = import_config(case["config"]).model
+    assert problems_of(model) == ()
+    assert count_parameters(model).total + case.get("unused", 0) == case["total"]
+    assert "".join(mixing(model, layer) for layer in range(model.num_hidden_layers)) == case["layers"]
+
+
 @pytest.mark.parametrize("case", COUNTED["stablelm"], ids=lambda case: case["name"])
 def test_stablelm_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None:
     """Counts: see the source in meta_device_counts.json; 3B: 2,795,443,200 on its model card too."""
@@ -65,9 +87,13 @@ def test_stablelm_is_the_one_that_transformers_builds(case: dict[str, Any]) -> N
 
 
 def test_every_type_is_counted() -> None:
-    counted = {case["config"]["model_type"] for cases in (COUNTED["every_type"], COUNTED["stablelm"]) for case in cases}
-    assert counted | {"kimi_k2"} == set(ARCHITECTURES)
-    assert ARCHITECTURES["kimi_k2"] is ARCHITECTURES["deepseek_v3"]
+    counted = {
+        case["config"]["model_type"]
+        for cases in (COUNTED["every_type"], COUNTED["stablelm"], COUNTED["hybrid"])
+        for case in cases
+    }
+    assert counted | set(WITHOUT_A_CLASS) == set(ARCHITECTURES)
+    assert all(ARCHITECTURES[name] is ARCHITECTURES[twin] for name, twin in WITHOUT_A_CLASS.items())
 
 
 @pytest.mark.parametrize("model_type", ARCHITECTURES)

@@ -36,8 +36,8 @@ def test_missing_type_is_said(config: dict[str, Any]) -> None:
         ("t5", "encoder-decoder"),
         ("whisper", "speech"),
         ("vit", "vision"),
-        ("mamba2", "state-space"),
-        ("minimax", "linear-attention"),
+        ("rwkv", "state-space"),
+        ("kimi_linear", "linear-attention"),
     ],
 )
 def test_unsupported_type_is_refused_by_name_and_kind(model_type: str, kind: str) -> None:

@@ -40,8 +40,8 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "RankParameters", "Stage"})
 COUNTS = frozenset({
     "bubble_micro_batches", "ceil_div", "count", "dense", "divisors", "expert", "expert_data", "expert_shards",
     "floor_div", "gpus", "in_flight", "largest_end", "largest_layer", "layer_branches", "layers", "local_ranks",
-    "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary", "ranks", "recomputed_layers", "repeated_forwards",
-    "shape", "shards", "stride", "take", "where",
+    "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary", "ranks", "recomputed_layers",
+    "repeated_forwards", "shape", "shards", "stride", "take", "where",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 

@@ -1,5 +1,6 @@
 """A body becomes a question of plain facts, or names everything that is to be mended."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -68,9 +69,16 @@ def test_a_preset_may_be_changed(catalogue: Catalogue) -> None:
 
 
 def test_a_model_that_cannot_be_estimated_is_refused_with_its_reason(catalogue: Catalogue) -> None:
-    row = next(row for row in catalogue.models.values() if row.model is None)
+    row = replace(catalogue.models["llama-3.1-70b"], slug="unknown-9b", name="", aliases=(), hugging_face_id=None)
+    row = replace(row, model=None, not_estimated="its layers are of no kind that is known")
+    larger = Catalogue.of(
+        models=[*catalogue.models.values(), row],
+        gpus=catalogue.gpus.values(),
+        clusters=catalogue.clusters.values(),
+        prices=catalogue.prices,
+    )
     with pytest.raises(Refused) as refusal:
-        read(catalogue, model=row.slug)
+        read(larger, model=row.slug)
     (problem,) = refusal.value.problems
     assert (problem.field, problem.code) == ("model", "not_estimable")
     assert str(row.not_estimated) in problem.message

@@ -7,6 +7,8 @@ so the same model has the same fields whether it comes from a config, from a pre
 from typing import Any
 
 from service.catalogue.huggingface.layer_patterns import CHUNKED, FULL, SLIDING, shortest_period
+from service.estimator.mixers import MIXER_FIELDS, MIXERS
+from service.estimator.names import LayerType
 
 SPARSE_ONLY = (
     "num_experts_per_tok",
@@ -15,7 +17,8 @@ SPARSE_ONLY = (
     "shared_expert_gate",
     "router_bias",
     "first_k_dense_replace",
-    "mlp_layer_types",
+    "moe_latent_size",
+    "zero_expert_num",
 )
 
 
@@ -45,21 +48,23 @@ def _attention(fields: dict[str, Any]) -> dict[str, Any]:
     pattern = fields.pop("layer_types", None)
     if pattern is None:
         return fields
-    period = shortest_period(pattern)
+    period: tuple[LayerType, ...] = shortest_period(pattern)
     if SLIDING not in period:
         fields.pop("sliding_window", None)
     if CHUNKED not in period:
         fields.pop("attention_chunk_size", None)
-    return fields if period in ((FULL,), (SLIDING,)) else {**fields, "layer_types": period}
+    read = {name for mixer in period for name in (*MIXERS[mixer].needs, *MIXERS[mixer].takes)}
+    kept = {name: value for name, value in fields.items() if name in read or name not in MIXER_FIELDS}
+    return kept if period in ((FULL,), (SLIDING,)) else {**kept, "layer_types": period}
 
 
 def _feed_forward(fields: dict[str, Any]) -> dict[str, Any]:
-    if not fields.get("num_experts"):
-        return {name: value for name, value in fields.items() if name not in (*SPARSE_ONLY, "num_experts")}
-    pattern = list(fields.pop("mlp_layer_types", ()))
-    period = shortest_period(pattern) if pattern else ("sparse",)
-    if period != ("sparse",):
-        fields["mlp_layer_types"] = period
+    pattern = shortest_period(fields.pop("mlp_layer_types", ()) or ("sparse",))
+    if not fields.get("num_experts") or not any("sparse" in mlp for mlp in pattern):
+        dense = {name: value for name, value in fields.items() if name not in (*SPARSE_ONLY, "num_experts")}
+        return {**dense, "mlp_layer_types": pattern} if "none" in pattern else dense
+    if pattern != ("sparse",):
+        fields["mlp_layer_types"] = pattern
     elif not fields.get("first_k_dense_replace"):
         fields.pop("intermediate_size", None)
     if fields.get("moe_intermediate_size") == fields.get("intermediate_size"):

@@ -24,7 +24,6 @@ MOST = 1 << 26
 MOST_LAYERS = 2048
 """Longest list with one item a layer."""
 
-FLAG = rule_for(bool | None)
 WHOLES = rule_for(Annotated[tuple[Annotated[int, Interval(ge=0, le=MOST)], ...], Len(0, MOST_LAYERS)] | None)
 
 
@@ -89,6 +88,22 @@ class Config:
         key = self.dialect.keys.get(field, (field,))[0]
         raise self.problem(key, "required", "is null, and other widths follow from it", "give a whole number")
 
+    def read(self, key: str, annotation: Any) -> Any:
+        """The value of a key that no single field of Model says.
+
+        Args:
+            key: where it stands
+            annotation: what may stand there: bool, int, float, str, a tuple of them, with bounds, or None beside it
+
+        Returns:
+            the value
+
+        Raises:
+            Refused: something else stands there
+        """
+        _, value = self._value(key)
+        return self._judged(key, value, rule_for(annotation))
+
     def whole(self, key: str, *, least: int = 0) -> int:
         """A whole number.
 
@@ -102,8 +117,7 @@ class Config:
         Raises:
             Refused: something else stands there, or nothing
         """
-        _, value = self._value(key)
-        number: int = self._judged(key, value, rule_for(Annotated[int, Interval(ge=least, le=MOST)]))
+        number: int = self.read(key, Annotated[int, Interval(ge=least, le=MOST)])
         return number
 
     def whole_or_none(self, key: str, *, least: int = 0) -> int | None:
@@ -119,8 +133,7 @@ class Config:
         Raises:
             Refused: something else stands there
         """
-        _, value = self._value(key)
-        number: int | None = self._judged(key, value, rule_for(Annotated[int, Interval(ge=least, le=MOST)] | None))
+        number: int | None = self.read(key, Annotated[int, Interval(ge=least, le=MOST)] | None)
         return number
 
     def flag(self, key: str) -> bool:
@@ -135,8 +148,7 @@ class Config:
         Raises:
             Refused: something else stands there
         """
-        _, value = self._value(key)
-        return bool(self._judged(key, value, FLAG))
+        return bool(self.read(key, bool | None))
 
     def wholes(self, key: str) -> tuple[int, ...] | None:
         """A list of whole numbers, or null; true and false count as 1 and 0.

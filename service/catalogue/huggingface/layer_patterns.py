@@ -4,17 +4,18 @@ Each builder reads the keys of its model type and returns Model fields.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from service.catalogue.huggingface.config import Config
 
+Name = TypeVar("Name", bound=str)
 Fields = dict[str, Any]
 Builder = Callable[[Config], Fields]
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
 
-def shortest_period(pattern: Sequence[str]) -> tuple[str, ...]:
+def shortest_period(pattern: Sequence[Name]) -> tuple[Name, ...]:
     """The shortest list that, repeated, begins with a pattern.
 
     Args:
@@ -199,7 +200,7 @@ def _rotary_layers(config: Config) -> list[bool]:
     layers = config.field("num_hidden_layers")
     if not listed:
         return [(layer + 1) % period != 0 for layer in range(layers)]
-    _one_a_layer(config, "no_rope_layers", len(listed), layers)
+    one_a_layer(config, "no_rope_layers", len(listed), layers)
     return [bool(item) for item in listed]
 
 
@@ -217,11 +218,22 @@ def _layer_types(config: Config, otherwise: list[str]) -> list[str]:
     if not config.values.get("layer_types"):
         return otherwise
     listed = config.field("layer_types")
-    _one_a_layer(config, "layer_types", len(listed), config.field("num_hidden_layers"))
+    one_a_layer(config, "layer_types", len(listed), config.field("num_hidden_layers"))
     return list(listed)
 
 
-def _one_a_layer(config: Config, key: str, items: int, layers: int) -> None:
+def one_a_layer(config: Config, key: str, items: int, layers: int) -> None:
+    """Refuse a list that does not have one item a layer.
+
+    Args:
+        config: the config
+        key: where the list stands
+        items: its length [1]
+        layers: layers of the model [1]
+
+    Raises:
+        Refused: the two differ
+    """
     if items != layers:
         wrong = f"says {items} layers, and the model has {layers}"
         raise config.problem(key, "contradiction", wrong, "give one item a layer")
