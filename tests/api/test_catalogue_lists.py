@@ -118,7 +118,7 @@ def test_an_unknown_name_is_not_found_and_the_nearest_are_told(ask: Ask, path: s
         ("/v1/gpus?default_for=H100", "slug", {"h100-sxm5-80gb"}),
         ("/v1/models?hidden_size=4096&num_key_value_heads=8&family=Llama%203.1", "slug", {"llama-3.1-8b"}),
         ("/v1/models?tie_word_embeddings=true", "tie_word_embeddings", {True}),
-        ("/v1/models?vocab_size=&limit=3", "hidden_size", {None}),
+        ("/v1/models?qk_norm=none&sliding_window=&limit=3", "sliding_window", {None}),
         ("/v1/clusters?gpu=h100-sxm5-80gb", "gpu", {"h100-sxm5-80gb"}),
         ("/v1/prices?provider=aws&price_model=spot&stat=min&gpu=h100-sxm5-80gb", "price_model", {"spot"}),
     ],
