@@ -5,7 +5,7 @@ from typing import Literal
 LayerType = Literal["full_attention", "sliding_attention", "chunked_attention"]
 MlpType = Literal["dense", "sparse"]
 Normalization = Literal["rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric"]
-QkNorm = Literal["none", "per_head_dim", "full", "l2"]
+QkNorm = Literal["none", "per_head_dim", "per_head_dim_biased", "full", "l2"]
 PrecisionName = Literal[
     "fp32", "fp16", "bf16", "int8", "fp16-mixed", "bf16-mixed",
     "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek",

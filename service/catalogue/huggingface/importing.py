@@ -78,7 +78,7 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     assumptions.extend(read.notes)
     if read.assumed:
         taken = ", ".join(f"{key} {json.dumps(value)}" for key, value in read.assumed.items())
-        assumptions.append(f"not in the config, so as {read_from()} has it for {model_type}: {taken}")
+        assumptions.append(f"not in the config, so as {read_from(model_type)} has it for {model_type}: {taken}")
     return Imported(model, tuple(assumptions), (*warnings, *_warnings_of_keys(architecture, read)))
 
 

@@ -6,7 +6,7 @@ Each builder reads the keys of its model type and returns Model fields.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from service.catalogue.huggingface.config import Config
+from service.catalogue.huggingface.config import Config, defaults_of
 
 Fields = dict[str, Any]
 Builder = Callable[[Config], Fields]
@@ -70,7 +70,7 @@ def window_from_layer(config: Config) -> Fields:
     """
     switched, first = config.flag("use_sliding_window"), config.whole("max_window_layers")
     layers = range(config.field("num_hidden_layers"))
-    return _windowed(config, [SLIDING if switched and layer >= first else FULL for layer in layers])
+    return windowed(config, [SLIDING if switched and layer >= first else FULL for layer in layers])
 
 
 def window_below_layer(config: Config) -> Fields:
@@ -84,8 +84,8 @@ def window_below_layer(config: Config) -> Fields:
     """
     switched, end = config.flag("use_sliding_window"), config.whole("max_window_layers")
     layers = range(config.field("num_hidden_layers"))
-    windowed = [switched and layer < end and layer % 2 == 0 for layer in layers]
-    return _windowed(config, [SLIDING if one else FULL for one in windowed])
+    has_window = [switched and layer < end and layer % 2 == 0 for layer in layers]
+    return windowed(config, [SLIDING if one else FULL for one in has_window])
 
 
 def alternating_window(config: Config) -> Fields:
@@ -98,7 +98,7 @@ def alternating_window(config: Config) -> Fields:
         layer_types and sliding_window
     """
     layers = range(config.field("num_hidden_layers"))
-    return _windowed(config, [FULL if layer % 2 else SLIDING for layer in layers])
+    return windowed(config, [FULL if layer % 2 else SLIDING for layer in layers])
 
 
 def window_but_every_nth(config: Config) -> Fields:
@@ -112,7 +112,7 @@ def window_but_every_nth(config: Config) -> Fields:
     """
     period = config.whole("sliding_window_pattern", least=1)
     layers = range(config.field("num_hidden_layers"))
-    return _windowed(config, [SLIDING if (layer + 1) % period else FULL for layer in layers])
+    return windowed(config, [SLIDING if (layer + 1) % period else FULL for layer in layers])
 
 
 def window_without_rotation(config: Config) -> Fields:
@@ -126,7 +126,7 @@ def window_without_rotation(config: Config) -> Fields:
     """
     switched = config.flag("use_sliding_window") and config.field("sliding_window") is not None
     rotary = _rotary_layers(config)
-    return _windowed(config, [SLIDING if switched and not turns else FULL for turns in rotary])
+    return windowed(config, [SLIDING if switched and not turns else FULL for turns in rotary])
 
 
 def chunks_with_rotation(config: Config) -> Fields:
@@ -169,7 +169,8 @@ def sparse_but_listed(config: Config) -> Fields:
     Returns:
         mlp_layer_types
     """
-    period, dense = config.whole("decoder_sparse_step", least=1), set(config.wholes("mlp_only_layers") or ())
+    period, listed = config.whole("decoder_sparse_step", least=1), config.wholes("mlp_only_layers")
+    dense = set(defaults_of(config.dialect.model_type)["mlp_only_layers"] or () if listed is None else listed)
     layers = range(config.field("num_hidden_layers"))
     return {
         "mlp_layer_types": [
@@ -199,11 +200,20 @@ def _rotary_layers(config: Config) -> list[bool]:
     layers = config.field("num_hidden_layers")
     if not listed:
         return [(layer + 1) % period != 0 for layer in range(layers)]
-    _one_a_layer(config, "no_rope_layers", len(listed), layers)
+    one_a_layer(config, "no_rope_layers", len(listed), layers)
     return [bool(item) for item in listed]
 
 
-def _windowed(config: Config, pattern: list[str]) -> Fields:
+def windowed(config: Config, pattern: list[str]) -> Fields:
+    """Layers as the config lists them, else as the type's own rule says, and the length of their window.
+
+    Args:
+        config: the config
+        pattern: what the type's rule says of each layer
+
+    Returns:
+        layer_types and sliding_window
+    """
     pattern = _layer_types(config, pattern)
     window = config.field("sliding_window")
     if SLIDING in pattern and window is None:
@@ -217,11 +227,22 @@ def _layer_types(config: Config, otherwise: list[str]) -> list[str]:
     if not config.values.get("layer_types"):
         return otherwise
     listed = config.field("layer_types")
-    _one_a_layer(config, "layer_types", len(listed), config.field("num_hidden_layers"))
+    one_a_layer(config, "layer_types", len(listed), config.field("num_hidden_layers"))
     return list(listed)
 
 
-def _one_a_layer(config: Config, key: str, items: int, layers: int) -> None:
+def one_a_layer(config: Config, key: str, items: int, layers: int) -> None:
+    """Refuse a list that does not have one item a layer.
+
+    Args:
+        config: the config
+        key: where the list stands
+        items: its length [1]
+        layers: layers of the model [1]
+
+    Raises:
+        Refused: another length
+    """
     if items != layers:
         wrong = f"says {items} layers, and the model has {layers}"
         raise config.problem(key, "contradiction", wrong, "give one item a layer")

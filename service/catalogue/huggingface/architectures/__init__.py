@@ -9,9 +9,10 @@ architecture change nothing in this type (`without_effect`). Read in the classes
 from collections.abc import Mapping
 
 from service.catalogue.huggingface.architectures.dense import DENSE
+from service.catalogue.huggingface.architectures.plain import PLAIN
 from service.catalogue.huggingface.architectures.row import Architecture
 from service.catalogue.huggingface.architectures.sparse import SPARSE
 
-ARCHITECTURES: Mapping[str, Architecture] = {**DENSE, **SPARSE}
+ARCHITECTURES: Mapping[str, Architecture] = {**DENSE, **PLAIN, **SPARSE}
 
 __all__ = ["ARCHITECTURES", "Architecture"]

@@ -1,0 +1,174 @@
+"""Every frozen config counted again by transformers on the meta device: equal or not; --fuzz N varies each type."""
+
+import argparse
+import importlib
+import json
+import random
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from service.catalogue.huggingface import import_config
+from service.catalogue.huggingface.architectures import ARCHITECTURES
+from service.catalogue.huggingface.config import defaults_of
+from service.errors import Refused
+from service.estimator import count_parameters
+from service.estimator.build import layer_type
+
+FROZEN = Path("tests/catalogue/meta_device_counts.json")
+NEEDED = ("torch", "transformers")
+LISTED_UNDER = ("layer_types", "attention_layers")
+"""Where a config object says the attention of each layer."""
+LETTERS = {"global": "f", "local": "s"}
+"""Names of attention whose first letter is not that of the layer kind."""
+SIZES: dict[str, tuple[Any, ...]] = {
+    "vocab_size": (100, 1001),
+    "hidden_size": (64, 128, 192),
+    "num_hidden_layers": (1, 2, 3, 5, 8),
+    "num_attention_heads": (4, 8),
+    "num_key_value_heads": (1, 2, 4, None),
+    "head_dim": (8, 16),
+    "intermediate_size": (96, 128, 300),
+    "moe_intermediate_size": (24, 40),
+    "shared_expert_intermediate_size": (0, 33),
+    "max_position_embeddings": (64, 128),
+    "num_experts": (2, 4),
+    "num_experts_per_tok": (1, 2),
+    "first_k_dense_replace": (0, 1, 2),
+    "sliding_window": (16, 32, None),
+}
+"""Small values that a variation may give to a field."""
+
+
+class Count(NamedTuple):
+    """What one model is, by one implementation."""
+
+    total: int
+    """Trained parameters."""
+    attention: str | None
+    """One letter a layer; None where the implementation does not say."""
+
+
+class Refusal(NamedTuple):
+    """Why an implementation builds no model from a config."""
+
+    reason: str
+
+
+def counted_there(config: dict[str, Any]) -> Count | Refusal:
+    """What transformers builds from a config."""
+    torch, transformers = (importlib.import_module(name) for name in NEEDED)
+    try:
+        read = transformers.AutoConfig.for_model(**config)
+        with torch.device("meta"):
+            model = transformers.AutoModelForCausalLM.from_config(read)
+    except Exception as error:  # a config that it refuses may fail anywhere
+        return Refusal(f"{type(error).__name__}: {error}".splitlines()[0])
+    total = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    listed = next((names for key in LISTED_UNDER if (names := getattr(read, key, None))), None)
+    if listed is None:
+        layers = read.num_hidden_layers
+        return Count(total, None if "layers_block_type" in dir(read) else layers * _only_letter(read))
+    return Count(total, "".join(LETTERS.get(name, name[0]) for name in listed))
+
+
+def _only_letter(config: Any) -> str:
+    return "s" if getattr(config, "sliding_window", None) else "f"
+
+
+def counted_here(config: dict[str, Any]) -> Count | Refusal:
+    """What the importer makes of a config."""
+    try:
+        model = import_config(config).model
+    except Refused as refused:
+        return Refusal(refused.problems[0].message)
+    attention = "".join(layer_type(model, layer)[0] for layer in range(model.num_hidden_layers))
+    return Count(count_parameters(model).total, attention)
+
+
+def differ(one: Count, other: Count) -> bool:
+    """Whether two counts contradict each other."""
+    said = one.attention is not None and other.attention is not None
+    return one.total != other.total or (said and one.attention != other.attention)
+
+
+def frozen_cases() -> dict[str, list[dict[str, Any]]]:
+    """Every frozen case by type, from all lists of the file."""
+    lists = (cases for cases in json.loads(FROZEN.read_text(encoding="utf-8")).values() if isinstance(cases, list))
+    by_type = defaultdict(list)
+    for case in (case for cases in lists for case in cases):
+        by_type[case["config"]["model_type"]].append(case)
+    return dict(sorted(by_type.items()))
+
+
+def varied(rng: random.Random, configs: list[dict[str, Any]]) -> dict[str, Any]:
+    """One config of a type with some keys of another one, some small sizes and some flags turned."""
+    config, other = dict(rng.choice(configs)), rng.choice(configs)
+    model_type = config["model_type"]
+    row, defaults = ARCHITECTURES[model_type], defaults_of(model_type)
+    config |= {key: value for key, value in other.items() if rng.random() < 0.3}
+    for field, values in SIZES.items():
+        keys = [key for key in row.keys.get(field, (field,)) if key in defaults]
+        if keys and rng.random() < 0.4:
+            config[keys[0]] = rng.choice(values)
+    flags = [key for key, value in defaults.items() if isinstance(value, bool) and rng.random() < 0.3]
+    return config | {key: rng.random() < 0.5 for key in flags}
+
+
+def fuzzed(model_type: str, configs: list[dict[str, Any]], tries: int) -> Iterator[str]:
+    """Each way in which a variation ended: equal, refused by one side, or a line on what differs."""
+    rng = random.Random(model_type)  # noqa: S311 - the same variations every time
+    for _ in range(tries):
+        config = varied(rng, configs)
+        here, there = counted_here(config), counted_there(config)
+        if isinstance(here, Count) and isinstance(there, Count):
+            yield f"DIFFERS: {here} here, {there} there: {json.dumps(config)}" if differ(here, there) else "equal"
+        elif isinstance(here, Refusal) and isinstance(there, Refusal):
+            yield "refused by both"
+        else:
+            yield "refused here" if isinstance(here, Refusal) else "refused there"
+
+
+def recounted(case: dict[str, Any]) -> str:
+    """How a frozen case ended."""
+    frozen = Count(case["total"], case.get("attention"))
+    here, there = counted_here(case["config"]), counted_there(case["config"])
+    if isinstance(there, Refusal) and "Unrecognized model identifier" in there.reason:
+        there = frozen
+    wrong = [count for count in (here, there) if isinstance(count, Refusal) or differ(frozen, count)]
+    return f"DIFFERS: {wrong[0]}, frozen {frozen}: {json.dumps(case['config'])}" if wrong else "equal"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fuzz", type=int, default=0, metavar="N", help="variations of each type to try too")
+    parser.add_argument("--only", nargs="*", help="types to count; all where absent")
+    asked = parser.parse_args()
+    try:
+        versions = " and ".join(f"{name} {importlib.import_module(name).__version__}" for name in NEEDED)
+    except ImportError as error:
+        sys.exit(f"{error.name} is not installed here: pip install {' '.join(NEEDED)}")
+    warnings.simplefilter("ignore")
+    importlib.import_module("transformers").logging.set_verbosity_error()
+    differing = 0
+    for model_type, cases in frozen_cases().items():
+        if asked.only and model_type not in asked.only:
+            continue
+        ends = [recounted(case) for case in cases]
+        fuzz = list(fuzzed(model_type, [case["config"] for case in cases], asked.fuzz))
+        said = ", ".join(f"{times} {end}" for end, times in Counter(end for end in fuzz if ":" not in end).items())
+        print(f"{model_type}: {ends.count('equal')} of {len(cases)} equal" + (f"; varied: {said}" if fuzz else ""))
+        wrong = [end for end in (*ends, *fuzz) if end.startswith("DIFFERS")]
+        differing += len(wrong)
+        for end in wrong:
+            print(f"  {end}")
+    print(f"counted by {versions}")
+    if differing:
+        sys.exit(f"{differing} configs differ")
+
+
+if __name__ == "__main__":
+    main()
