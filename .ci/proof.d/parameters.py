@@ -33,7 +33,7 @@ SIZES: dict[str, tuple[Any, ...]] = {
     "head_dim": (8, 16),
     "intermediate_size": (96, 128, 300),
     "moe_intermediate_size": (24, 40),
-    "shared_expert_intermediate_size": (0, 33),
+    "shared_expert_intermediate_size": (33, 48),
     "max_position_embeddings": (64, 128),
     "num_experts": (2, 4),
     "num_experts_per_tok": (1, 2),
@@ -41,6 +41,8 @@ SIZES: dict[str, tuple[Any, ...]] = {
     "sliding_window": (16, 32, None),
 }
 """Small values that a variation may give to a field."""
+UNVARIED = {"mpt": ("expansion_ratio", "no_bias")}
+"""Keys that transformers ignores and the importer reads as the model's makers do, and says so."""
 
 
 class Count(NamedTuple):
@@ -115,7 +117,18 @@ def varied(rng: random.Random, configs: list[dict[str, Any]]) -> dict[str, Any]:
         if keys and rng.random() < 0.4:
             config[keys[0]] = rng.choice(values)
     flags = [key for key, value in defaults.items() if isinstance(value, bool) and rng.random() < 0.3]
-    return config | {key: rng.random() < 0.5 for key in flags}
+    config |= {key: rng.random() < 0.5 for key in flags}
+    return nested({key: value for key, value in config.items() if key not in UNVARIED.get(model_type, ())})
+
+
+def nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """A config whose dotted keys stand in objects of their own."""
+    config = {key: value for key, value in flat.items() if "." not in key}
+    for key, value in flat.items():
+        outer, dot, inner = key.partition(".")
+        if dot:
+            config[outer] = config.get(outer, {}) | {inner: value}
+    return config
 
 
 def fuzzed(model_type: str, configs: list[dict[str, Any]], tries: int) -> Iterator[str]:

@@ -137,18 +137,21 @@ def post_norms(key: str) -> Builder:
     return lambda config: {"norms_per_layer": 4 if config.flag(key) else 2}
 
 
-def norm_of_command(config: Config) -> Fields:
-    """RMSNorm where the config has its epsilon, else LayerNorm without bias (Command A with experts).
+def command_with_experts(config: Config) -> Fields:
+    """RMSNorm where the config has its epsilon, else LayerNorm; dense layers as wide as an expert (Command A, sparse).
 
     Args:
         config: the config
 
     Returns:
-        normalization
+        normalization and intermediate_size
     """
-    config.understood.add("rms_norm_eps")
     has_rms = config.values.get("rms_norm_eps") is not None
-    return {"normalization": "rmsnorm" if has_rms else "layernorm_no_bias"}
+    dense = config.whole_or_none("prefix_dense_intermediate_size", least=1)
+    return {
+        "normalization": "rmsnorm" if has_rms else "layernorm_no_bias",
+        "intermediate_size": dense or config.needed("moe_intermediate_size"),
+    }
 
 
 def falcon_heads(config: Config) -> Fields:

@@ -73,18 +73,22 @@ def experts_of_hunyuan(config: Config) -> Fields:
     return {"num_experts_per_tok": given[0], "shared_expert_intermediate_size": width}
 
 
-def shared_experts_of(key: str) -> Builder:
+def shared_experts_of(key: str, *, least: int = 0) -> Builder:
     """Shared experts, each as wide as a routed one (ERNIE 4.5, EXAONE with experts, Hunyuan 3).
 
     Args:
         key: how many
+        least: the fewest that the type's code can have [1]
 
     Returns:
         builder of shared_expert_intermediate_size
     """
-    return lambda config: {
-        "shared_expert_intermediate_size": (config.whole_or_none(key) or 0) * config.needed("moe_intermediate_size")
-    }
+
+    def build(config: Config) -> Fields:
+        experts = config.whole_or_none(key, least=least) or 0
+        return {"shared_expert_intermediate_size": experts * config.needed("moe_intermediate_size")}
+
+    return build
 
 
 def _in_every_layer(config: Config, key: str) -> int | None:

@@ -27,7 +27,7 @@ def full_every(period: int, *, first: int) -> Builder:
 
 
 def window_but_every_nth(config: Config) -> Fields:
-    """All but every sliding_window_pattern-th layer have the window, if there is one (Command R7B, EXAONE 4).
+    """All but every sliding_window_pattern-th layer have the window; where layers are listed, it may be text (EXAONE).
 
     Args:
         config: the config
@@ -36,7 +36,7 @@ def window_but_every_nth(config: Config) -> Fields:
         layer_types and sliding_window
     """
     config.understood.add("sliding_window_pattern")
-    if config.values.get("layer_types") or config.field("sliding_window") is None:
+    if config.values.get("layer_types"):
         return _unlisted(config, lambda *_: False)
     period = config.whole("sliding_window_pattern", least=1)
     return _unlisted(config, lambda layer, _: (layer + 1) % period != 0)

@@ -39,14 +39,11 @@ SPARSE: Mapping[str, Architecture] = {
         demands={"mlp_bias": (False,)},
     ),
     "cohere2_moe": Architecture(
-        reads=(*LLAMA, *EXPERTS, "attention_bias"),
-        keys={
-            "intermediate_size": ("prefix_dense_intermediate_size",),
-            "moe_intermediate_size": ("intermediate_size",),
-        },
+        reads=(*GROUPED, *EXPERTS, "attention_bias"),
+        keys={"moe_intermediate_size": ("intermediate_size",)},
         fixed=PARALLEL,
         builders=(
-            b.norm_of_command,
+            b.command_with_experts,
             w.window_after_prefix,
             s.dense_before_said,
             s.shared_experts_of("num_shared_experts"),
@@ -152,7 +149,7 @@ SPARSE: Mapping[str, Architecture] = {
         reads=(*LLAMA, *EXPERTS, "attention_bias"),
         keys={"num_experts": ("num_experts", "num_local_experts")},
         fixed={"qk_norm": "per_head_dim"},
-        builders=(s.dense_before(1), s.shared_experts_of("num_shared_experts")),
+        builders=(s.dense_before(1), s.shared_experts_of("num_shared_experts", least=1)),
         demands={"mlp_bias": (False,)},
     ),
     "kimi_k2": DEEPSEEK_V3,
