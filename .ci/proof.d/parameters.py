@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from service.catalogue.huggingface import import_config
 from service.catalogue.huggingface.architectures import ARCHITECTURES
 from service.catalogue.huggingface.config import defaults_of
+from service.catalogue.huggingface.model_types import TEXT_PARTS, kind_of
 from service.errors import Refused
 from service.estimator import count_parameters
 from service.estimator.build import layer_type
@@ -70,15 +71,18 @@ def counted_there(config: dict[str, Any]) -> Count | Refusal:
     except Exception as error:  # a config that it refuses may fail anywhere
         return Refusal(f"{type(error).__name__}: {error}".splitlines()[0])
     total = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    listed = next((names for key in LISTED_UNDER if (names := getattr(read, key, None))), None)
-    if listed is None:
-        layers = read.num_hidden_layers
-        return Count(total, None if "layers_block_type" in dir(read) else layers * _only_letter(read))
-    return Count(total, "".join(LETTERS.get(name, name[0]) for name in listed))
+    return Count(total, attention_of(read))
 
 
-def _only_letter(config: Any) -> str:
-    return "s" if getattr(config, "sliding_window", None) else "f"
+def attention_of(config: Any) -> str | None:
+    """Attention of each layer by a config object; None where only the modeling code knows."""
+    listed = next((names for key in LISTED_UNDER if (names := getattr(config, key, None))), None)
+    if listed is not None:
+        return "".join(LETTERS.get(name, name[0]) for name in listed)
+    if hasattr(config, "layers_block_type"):
+        return None
+    letter = "s" if getattr(config, "sliding_window", None) else "f"
+    return letter * getattr(config, "num_hidden_layers", 0) or None
 
 
 def counted_here(config: dict[str, Any]) -> Count | Refusal:
@@ -145,14 +149,56 @@ def fuzzed(model_type: str, configs: list[dict[str, Any]], tries: int) -> Iterat
             yield "refused here" if isinstance(here, Refusal) else "refused there"
 
 
+def saved_defaults(model_type: str) -> str:
+    """How a config with a type's defaults ended: without keys, and with every key that transformers saves."""
+    here, there = counted_here({"model_type": model_type}), counted_there({"model_type": model_type})
+    if isinstance(here, Refusal) or isinstance(there, Refusal):
+        return "defaults alone make no model"
+    read = importlib.import_module("transformers").AutoConfig.for_model(model_type)
+    saved = json.loads(read.to_json_string(use_diff=False))
+    whole, warned = counted_here(saved), import_config(saved).warnings
+    wrong = isinstance(whole, Refusal) or differ(whole, there) or differ(here, there) or warned
+    return f"DIFFERS: {here} and {whole} here, {there} there, by defaults; {warned}" if wrong else "defaults equal"
+
+
+def unknown_types() -> list[str]:
+    """Types with a causal language model in transformers that the importer neither reads nor refuses by name."""
+    module = importlib.import_module("transformers.models.auto.modeling_auto")
+    known = {*ARCHITECTURES, *TEXT_PARTS}
+    return [name for name in module.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if name not in known and not kind_of(name)]
+
+
 def recounted(case: dict[str, Any]) -> str:
-    """How a frozen case ended."""
+    """How a frozen case ended; a type that transformers does not have keeps its published count."""
     frozen = Count(case["total"], case.get("attention"))
     here, there = counted_here(case["config"]), counted_there(case["config"])
-    if isinstance(there, Refusal) and "Unrecognized model identifier" in there.reason:
-        there = frozen
-    wrong = [count for count in (here, there) if isinstance(count, Refusal) or differ(frozen, count)]
-    return f"DIFFERS: {wrong[0]}, frozen {frozen}: {json.dumps(case['config'])}" if wrong else "equal"
+    has_class = not isinstance(there, Refusal) or "Unrecognized model identifier" not in there.reason
+    counts = (here, there) if has_class else (here,)
+    wrong = [count for count in counts if isinstance(count, Refusal) or differ(frozen, count)]
+    if wrong:
+        return f"DIFFERS: {wrong[0]}, frozen {frozen}: {json.dumps(case['config'])}"
+    return "equal" if has_class else "equal to what is published"
+
+
+def tallied(ends: list[str]) -> str:
+    """How often cases ended in each way."""
+    return ", ".join(f"{times} {end}" for end, times in Counter(end.partition(":")[0] for end in ends).items())
+
+
+def compared(model_type: str, cases: list[dict[str, Any]], tries: int) -> list[str]:
+    """Print how the cases of a type, its defaults and its variations ended; give those that differ."""
+    ends = [recounted(case) for case in cases]
+    fuzz = list(fuzzed(model_type, [case["config"] for case in cases], tries))
+    defaults = saved_defaults(model_type)
+    said = [f"{times} {end}" for end, times in Counter(end for end in fuzz if ":" not in end).items()]
+    varied_too = f"; varied: {', '.join(said)}" if fuzz else ""
+    print(
+        f"{model_type}: {ends.count('equal')} of {len(cases)} equal, {defaults.split(':')[0]}{varied_too}", flush=True
+    )
+    wrong = [end for end in (*ends, defaults, *fuzz) if end.startswith("DIFFERS")]
+    for end in wrong:
+        print(f"  {end}")
+    return wrong
 
 
 def main() -> None:
@@ -166,19 +212,11 @@ def main() -> None:
         sys.exit(f"{error.name} is not installed here: pip install {' '.join(NEEDED)}")
     warnings.simplefilter("ignore")
     importlib.import_module("transformers").logging.set_verbosity_error()
-    differing = 0
-    for model_type, cases in frozen_cases().items():
-        if asked.only and model_type not in asked.only:
-            continue
-        ends = [recounted(case) for case in cases]
-        fuzz = list(fuzzed(model_type, [case["config"] for case in cases], asked.fuzz))
-        said = ", ".join(f"{times} {end}" for end, times in Counter(end for end in fuzz if ":" not in end).items())
-        print(f"{model_type}: {ends.count('equal')} of {len(cases)} equal" + (f"; varied: {said}" if fuzz else ""))
-        wrong = [end for end in (*ends, *fuzz) if end.startswith("DIFFERS")]
-        differing += len(wrong)
-        for end in wrong:
-            print(f"  {end}")
-    print(f"counted by {versions}")
+    types = {name: cases for name, cases in frozen_cases().items() if not asked.only or name in asked.only}
+    differing = sum(len(compared(name, cases, asked.fuzz)) for name, cases in types.items())
+    print(f"{len(types)} types, {sum(map(len, types.values()))} frozen configs, counted by {versions}")
+    if unknown_types():
+        print(f"types of transformers that are neither read nor refused by name: {', '.join(unknown_types())}")
     if differing:
         sys.exit(f"{differing} configs differ")
 

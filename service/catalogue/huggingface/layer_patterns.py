@@ -207,6 +207,8 @@ def _rotary_layers(config: Config) -> list[bool]:
 def windowed(config: Config, pattern: list[str]) -> Fields:
     """Layers as the config lists them, else as the type's own rule says, and the length of their window.
 
+    A window of 0 is how transformers saves a window that is switched off.
+
     Args:
         config: the config
         pattern: what the type's rule says of each layer
@@ -214,7 +216,10 @@ def windowed(config: Config, pattern: list[str]) -> Fields:
     Returns:
         layer_types and sliding_window
     """
-    pattern = _layer_types(config, pattern)
+    pattern, said = _layer_types(config, pattern), config.values.get("sliding_window")
+    if SLIDING not in pattern and type(said) is int and said == 0:
+        config.understood.add("sliding_window")
+        return {"layer_types": pattern}
     window = config.field("sliding_window")
     if SLIDING in pattern and window is None:
         raise config.problem("sliding_window", "required", "is missing, and some layers slide", "give the window")

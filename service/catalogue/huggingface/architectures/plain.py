@@ -69,6 +69,7 @@ PLAIN: Mapping[str, Architecture] = {
         without_effect=(
             "inference_runner",
             "max_batch_size",
+            "num_key_value_heads",
             "pad_key_length",
             "pre_allocate_kv_cache",
             "validate_runner_input",

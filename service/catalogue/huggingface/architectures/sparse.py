@@ -60,6 +60,7 @@ SPARSE: Mapping[str, Architecture] = {
             "moe_intermediate_size": ("ffn_config.ffn_hidden_size",),
         },
         fixed={"normalization": "layernorm_no_bias"},
+        without_effect=("num_key_value_heads",),
     ),
     "deepseek_v2": Architecture(
         reads=(*LATENT, "v_head_dim", *EXPERTS, "attention_bias", "first_k_dense_replace"),
@@ -173,6 +174,8 @@ SPARSE: Mapping[str, Architecture] = {
         keys={"num_experts": ("num_local_experts", "num_experts")},
         fixed={"qk_norm": "per_head_dim"},
         builders=(w.window_if_listed, s.dense_before(0)),
+        demands={"num_nextn_predict_layers": (None, 0)},
+        without_effect=("mtp_layer_types", "mtp_mlp_layer_types"),
     ),
     "mixtral": Architecture(reads=(*GROUPED, *EXPERTS), keys=MIXTRAL_KEYS, builders=(p.window_everywhere,)),
     "olmoe": Architecture(reads=(*GROUPED, *EXPERTS, "attention_bias"), keys=MIXTRAL_KEYS, fixed={"qk_norm": "full"}),
