@@ -190,11 +190,8 @@ def compared(model_type: str, cases: list[dict[str, Any]], tries: int) -> list[s
     ends = [recounted(case) for case in cases]
     fuzz = list(fuzzed(model_type, [case["config"] for case in cases], tries))
     defaults = saved_defaults(model_type)
-    said = [f"{times} {end}" for end, times in Counter(end for end in fuzz if ":" not in end).items()]
-    varied_too = f"; varied: {', '.join(said)}" if fuzz else ""
-    print(
-        f"{model_type}: {ends.count('equal')} of {len(cases)} equal, {defaults.split(':')[0]}{varied_too}", flush=True
-    )
+    varied_too = f"; varied: {tallied(fuzz)}" if fuzz else ""
+    print(f"{model_type}: {tallied(ends)}, {defaults.partition(':')[0]}{varied_too}", flush=True)
     wrong = [end for end in (*ends, defaults, *fuzz) if end.startswith("DIFFERS")]
     for end in wrong:
         print(f"  {end}")
