@@ -34,6 +34,7 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
     "model.qk_norm": (
         ("none", "queries and keys are not normalised", "definition"),
         ("per_head_dim", "one scale for each number of a head, shared by all heads", _CONFIG),
+        ("per_head_dim_biased", "a scale and a shift for each number of a head, shared by all heads", _CONFIG),
         ("full", "one scale for each number of all heads", _CONFIG),
         ("l2", "normalised without trained numbers", _CONFIG),
     ),

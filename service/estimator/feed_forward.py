@@ -30,7 +30,8 @@ def feed_forward_ops(
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
-        gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form
+        gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form;
+        trained activation (xIELU): Huang and Schlag 2024, arXiv:2411.13010
     """
     return (
         _up(model, setting, width, name, modules),
@@ -61,10 +62,12 @@ def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules)
 def _activation(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
     inner, kept = _inner(model, width), setting.element_bytes * setting.tokens
     unfused = width if model.gated_mlp and not setting.fused_activation else 0
+    trained = (Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else ()
     return Op(
         name=f"{name}.activation",
         kind="elementwise",
         split=Split.TENSOR,
+        weights=trained,
         saved=(Saved(kept * (inner + unfused), Split.TENSOR, modules),),
         moved_bytes=kept * (inner + width + 2 * unfused),
         modules=modules,

@@ -34,6 +34,8 @@ class Model:
     """Width of one head, d; hidden_size / num_attention_heads where absent."""
     gated_mlp: bool = True
     """Three MLP matrices (SwiGLU, GeGLU) instead of two."""
+    activation_parameters: Annotated[int, Interval(ge=0, le=64)] = 0
+    """Trained numbers of the activation function of one MLP (xIELU: 2); each routed expert has its own."""
     tie_word_embeddings: bool = False
     """The head reuses the token embedding."""
     attention_bias: bool = False
@@ -57,7 +59,7 @@ class Model:
     max_position_embeddings: Tokens | None = None
     """Longest sequence the model was built for; descriptive: a longer sequence_length is warned about."""
     qk_norm: QkNorm = "none"
-    """Norm on queries and keys: one weight a head dimension, one a whole projection, or without weights."""
+    """Norm on queries and keys: one weight (or two) a head dimension, one a whole projection, or without weights."""
     attention_gate: AttentionGate = "none"
     """Learned gate on the attention's output: one number a head, or one a value (Qwen3-Next)."""
     attention_sinks: bool = False

@@ -8,7 +8,7 @@ LayerType = Literal[
 ]  # fmt: skip
 MlpType = Literal["dense", "sparse", "dense_and_sparse", "none"]
 Normalization = Literal["rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric"]
-QkNorm = Literal["none", "per_head_dim", "full", "l2"]
+QkNorm = Literal["none", "per_head_dim", "per_head_dim_biased", "full", "l2"]
 AttentionGate = Literal["none", "per_head", "elementwise"]
 PrecisionName = Literal[
     "fp32", "fp16", "bf16", "int8", "fp16-mixed", "bf16-mixed",

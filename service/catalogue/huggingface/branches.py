@@ -19,16 +19,21 @@ def positions(*, extra: int = 0) -> Builder:
     return lambda config: {"position_embedding_rows": config.needed("max_position_embeddings") + extra}
 
 
-def inner_width(key: str) -> Builder:
+def inner_width(key: str | None = None) -> Builder:
     """An MLP four times as wide as the residual stream, unless a key says otherwise (GPT-2, BLOOM, Falcon).
 
     Args:
-        key: where another width would stand
+        key: where another width would stand; None where the type has no such key (GPT)
 
     Returns:
         builder of intermediate_size
     """
-    return lambda config: {"intermediate_size": config.whole_or_none(key, least=1) or 4 * config.field("hidden_size")}
+
+    def build(config: Config) -> Fields:
+        said = config.whole_or_none(key, least=1) if key else None
+        return {"intermediate_size": said or 4 * config.needed("hidden_size")}
+
+    return build
 
 
 def qk_norm(key: str, kind: str) -> Builder:
@@ -73,6 +78,80 @@ def opt_norms(config: Config) -> Fields:
     before, removed = config.flag("do_layer_norm_before"), config.flag("_remove_final_layer_norm")
     trained = config.flag("layer_norm_elementwise_affine")
     return {"normalization": "layernorm" if trained else "nonparametric", "final_norm": before and not removed}
+
+
+def multi_query(config: Config) -> Fields:
+    """One key and value head, if multi_query says so, else as many as query heads (StarCoder).
+
+    Args:
+        config: the config
+
+    Returns:
+        num_key_value_heads
+    """
+    return {"num_key_value_heads": 1 if config.flag("multi_query") else None}
+
+
+def square_output(config: Config) -> Fields:
+    """Heads that fill the residual stream exactly, because the output projection is square (Helium).
+
+    Args:
+        config: the config
+
+    Returns:
+        head_dim
+
+    Raises:
+        Refused: heads of another width together
+    """
+    heads, hidden = config.needed("num_attention_heads"), config.needed("hidden_size")
+    width = config.field("head_dim") or hidden // heads
+    if heads * width != hidden:
+        wrong = f"makes {heads} heads of {width} numbers, and the output projection reads {hidden}"
+        raise config.problem("head_dim", "contradiction", wrong, "leave it out")
+    return {"head_dim": width}
+
+
+def value_width(config: Config) -> Fields:
+    """Value heads that fill the residual stream together, unless a key says their width (MiniCPM3).
+
+    Args:
+        config: the config
+
+    Returns:
+        v_head_dim
+    """
+    hidden, heads = config.needed("hidden_size"), config.needed("num_attention_heads")
+    return {"v_head_dim": config.field("v_head_dim") or hidden // heads}
+
+
+def post_norms(key: str) -> Builder:
+    """Norms after both branches too, if a key says so (HyperCLOVA X).
+
+    Args:
+        key: true or false
+
+    Returns:
+        builder of norms_per_layer
+    """
+    return lambda config: {"norms_per_layer": 4 if config.flag(key) else 2}
+
+
+def command_with_experts(config: Config) -> Fields:
+    """RMSNorm where the config has its epsilon, else LayerNorm; dense layers as wide as an expert (Command A, sparse).
+
+    Args:
+        config: the config
+
+    Returns:
+        normalization and intermediate_size
+    """
+    has_rms = config.values.get("rms_norm_eps") is not None
+    dense = config.whole_or_none("prefix_dense_intermediate_size", least=1)
+    return {
+        "normalization": "rmsnorm" if has_rms else "layernorm_no_bias",
+        "intermediate_size": dense or config.needed("moe_intermediate_size"),
+    }
 
 
 def falcon_heads(config: Config) -> Fields:

@@ -261,13 +261,17 @@ def defaults_of(model_type: str) -> Mapping[str, Any]:
     return defaults
 
 
-def read_from() -> str:
+def read_from(model_type: str) -> str:
     """Where the defaults were read.
 
+    Args:
+        model_type: type of the config
+
     Returns:
-        the library and its version
+        the library and its version, or the file of a type that the library does not have
     """
-    return str(_defaults()["source"])
+    defaults = _defaults()
+    return str(defaults["elsewhere"].get(model_type, defaults["source"]))
 
 
 def _as_read(value: Any) -> Any:

@@ -78,7 +78,7 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     assumptions.extend(read.notes)
     if read.assumed:
         taken = ", ".join(f"{key} {json.dumps(value)}" for key, value in read.assumed.items())
-        assumptions.append(f"not in the config, so as {read_from()} has it for {model_type}: {taken}")
+        assumptions.append(f"not in the config, so as {read_from(model_type)} has it for {model_type}: {taken}")
     return Imported(model, tuple(assumptions), (*warnings, *_warnings_of_keys(architecture, read)))
 
 
@@ -160,8 +160,9 @@ def _warnings_of_keys(architecture: Architecture, read: Config) -> Iterator[str]
     if absent:
         named = ", ".join(absent)
         yield f"the config lacks what defines a model ({named}); the type's defaults stand in, perhaps another model's"
-    known = read.understood | keys_without_effect() | set(architecture.without_effect)
-    unread = [key for key in read.values if key not in known]
+    harmless = keys_without_effect()
+    known = read.understood | harmless | set(architecture.without_effect)
+    unread = [key for key in read.values if key not in known and key.rpartition(".")[2] not in harmless]
     if unread:
         named = ", ".join(key if PLAIN_KEY.fullmatch(key) else "(no plain name)" for key in unread[:MOST_NAMED])
         more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""

@@ -6,7 +6,7 @@ Each builder reads the keys of its model type and returns Model fields.
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from service.catalogue.huggingface.config import Config
+from service.catalogue.huggingface.config import Config, defaults_of
 
 Name = TypeVar("Name", bound=str)
 Fields = dict[str, Any]
@@ -71,7 +71,7 @@ def window_from_layer(config: Config) -> Fields:
     """
     switched, first = config.flag("use_sliding_window"), config.whole("max_window_layers")
     layers = range(config.field("num_hidden_layers"))
-    return _windowed(config, [SLIDING if switched and layer >= first else FULL for layer in layers])
+    return windowed(config, [SLIDING if switched and layer >= first else FULL for layer in layers])
 
 
 def window_below_layer(config: Config) -> Fields:
@@ -85,8 +85,8 @@ def window_below_layer(config: Config) -> Fields:
     """
     switched, end = config.flag("use_sliding_window"), config.whole("max_window_layers")
     layers = range(config.field("num_hidden_layers"))
-    windowed = [switched and layer < end and layer % 2 == 0 for layer in layers]
-    return _windowed(config, [SLIDING if one else FULL for one in windowed])
+    has_window = [switched and layer < end and layer % 2 == 0 for layer in layers]
+    return windowed(config, [SLIDING if one else FULL for one in has_window])
 
 
 def alternating_window(config: Config) -> Fields:
@@ -99,7 +99,7 @@ def alternating_window(config: Config) -> Fields:
         layer_types and sliding_window
     """
     layers = range(config.field("num_hidden_layers"))
-    return _windowed(config, [FULL if layer % 2 else SLIDING for layer in layers])
+    return windowed(config, [FULL if layer % 2 else SLIDING for layer in layers])
 
 
 def window_but_every_nth(config: Config) -> Fields:
@@ -113,7 +113,7 @@ def window_but_every_nth(config: Config) -> Fields:
     """
     period = config.whole("sliding_window_pattern", least=1)
     layers = range(config.field("num_hidden_layers"))
-    return _windowed(config, [SLIDING if (layer + 1) % period else FULL for layer in layers])
+    return windowed(config, [SLIDING if (layer + 1) % period else FULL for layer in layers])
 
 
 def window_without_rotation(config: Config) -> Fields:
@@ -127,7 +127,7 @@ def window_without_rotation(config: Config) -> Fields:
     """
     switched = config.flag("use_sliding_window") and config.field("sliding_window") is not None
     rotary = _rotary_layers(config)
-    return _windowed(config, [SLIDING if switched and not turns else FULL for turns in rotary])
+    return windowed(config, [SLIDING if switched and not turns else FULL for turns in rotary])
 
 
 def chunks_with_rotation(config: Config) -> Fields:
@@ -170,7 +170,8 @@ def sparse_but_listed(config: Config) -> Fields:
     Returns:
         mlp_layer_types
     """
-    period, dense = config.whole("decoder_sparse_step", least=1), set(config.wholes("mlp_only_layers") or ())
+    period, listed = config.whole("decoder_sparse_step", least=1), config.wholes("mlp_only_layers")
+    dense = set(defaults_of(config.dialect.model_type)["mlp_only_layers"] or () if listed is None else listed)
     layers = range(config.field("num_hidden_layers"))
     return {
         "mlp_layer_types": [
@@ -204,8 +205,22 @@ def _rotary_layers(config: Config) -> list[bool]:
     return [bool(item) for item in listed]
 
 
-def _windowed(config: Config, pattern: list[str]) -> Fields:
-    pattern = _layer_types(config, pattern)
+def windowed(config: Config, pattern: list[str]) -> Fields:
+    """Layers as the config lists them, else as the type's own rule says, and the length of their window.
+
+    A window of 0 is how transformers saves a window that is switched off.
+
+    Args:
+        config: the config
+        pattern: what the type's rule says of each layer
+
+    Returns:
+        layer_types and sliding_window
+    """
+    pattern, said = _layer_types(config, pattern), config.values.get("sliding_window")
+    if SLIDING not in pattern and type(said) is int and said == 0:
+        config.understood.add("sliding_window")
+        return {"layer_types": pattern}
     window = config.field("sliding_window")
     if SLIDING in pattern and window is None:
         raise config.problem("sliding_window", "required", "is missing, and some layers slide", "give the window")

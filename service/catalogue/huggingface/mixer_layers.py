@@ -152,18 +152,19 @@ def olmo_hybrid_names(config: Config) -> list[str]:
     return names if FULL in names else [*names[:-1], FULL]
 
 
-def lfm2_indices(config: Config) -> list[str]:
-    """Layers of LFM2 that attend, where an older config lists them by number; all of them where it does not.
+def lfm2_layers(config: Config) -> Fields:
+    """LFM2's layers: by name, or the numbers of those that attend, or else all of them do.
 
     Args:
         config: the config
 
     Returns:
-        one name a layer
+        layer_types
     """
-    layers, listed_ones = range(config.field("num_hidden_layers")), config.wholes("full_attn_idxs")
-    attending = set(layers if listed_ones is None else listed_ones)
-    return [FULL if layer in attending else "conv" for layer in layers]
+    layers, numbers = range(config.field("num_hidden_layers")), config.wholes("full_attn_idxs")
+    attending = set(layers if numbers is None else numbers)
+    otherwise = [FULL if layer in attending else "conv" for layer in layers]
+    return listed({"conv": "short_convolution", FULL: FULL}, lambda _: otherwise)(config)
 
 
 def longcat_layers(config: Config) -> Fields:
@@ -225,7 +226,7 @@ NEMOTRON_H_BLOCKS: Mapping[str, tuple[str, str]] = {
 
 
 def nemotron_h_layers(config: Config) -> Fields:
-    """Nemotron-H's layers: a pattern of letters, or a list of names.
+    """Nemotron-H's layers: a pattern of letters, or a list of names; depths, where it has any, stay unread.
 
     Args:
         config: the config
@@ -242,6 +243,8 @@ def nemotron_h_layers(config: Config) -> Fields:
             wrong, fix = "has a letter that stands for no layer", f"use {', '.join(PATTERN_LETTERS)}"
             raise config.problem("hybrid_override_pattern", "not_a_choice", wrong, fix)
         names = [PATTERN_LETTERS[letter] for letter in pattern]
+    if not config.values.get("num_nextn_predict_layers"):
+        config.understood |= {"num_nextn_predict_layers", "mtp_layers_block_type"}
     blocks = [NEMOTRON_H_BLOCKS[name] for name in names]
     return {
         "num_hidden_layers": len(blocks),

@@ -64,6 +64,8 @@ def _query_key_norm(model: Model, setting: Setting) -> Ops:
     weights: tuple[Weight, ...] = ()
     if model.qk_norm == "per_head_dim":
         weights = 2 * norm_weights("rmsnorm", model.head_width)
+    elif model.qk_norm == "per_head_dim_biased":
+        weights = 2 * norm_weights("layernorm", model.head_width)
     elif model.qk_norm == "full":
         weights = tuple(Weight(1, width, Split.TENSOR, role="vector") for width in widths)
     cast = 4 if not setting.fused_norm and setting.element_bytes < 4 else 0

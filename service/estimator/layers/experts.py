@@ -72,10 +72,13 @@ def _routed(model: Model, setting: Setting) -> Ops:
     kept = setting.element_bytes * _visits(model, setting)
     width = model.expert_input_width
     inner = (2 if model.gated_mlp else 1) * model.expert_width
+    own = model.activation_parameters
+    trained = (Weight(1, own, Split.EXPERT, model.num_experts, "vector"),) if own else ()
     activation = Op(
         name="moe.activation",
         kind="elementwise",
         split=Split.TENSOR,
+        weights=trained,
         saved=(Saved(kept * inner, Split.TENSOR, ("moe",)),),
         moved_bytes=kept * (inner + model.expert_width),
         modules=("moe", "moe_act"),

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from service.catalogue.huggingface.architectures.dense import DENSE
 from service.catalogue.huggingface.architectures.hybrids import HYBRIDS
+from service.catalogue.huggingface.architectures.plain import PLAIN
 from service.catalogue.huggingface.architectures.row import Architecture
 from service.catalogue.huggingface.architectures.sparse import SPARSE
 
-ARCHITECTURES: Mapping[str, Architecture] = {**DENSE, **SPARSE, **HYBRIDS}
+ARCHITECTURES: Mapping[str, Architecture] = {**DENSE, **PLAIN, **SPARSE, **HYBRIDS}
 
 __all__ = ["ARCHITECTURES", "Architecture"]

@@ -1,46 +1,66 @@
-"""Types of config without routed experts."""
+"""Types of config without routed experts that are built like Llama: gated MLP, RMSNorm, or little else than that."""
 
 from collections.abc import Mapping
 
 from service.catalogue.huggingface import branches as b
 from service.catalogue.huggingface import layer_patterns as p
+from service.catalogue.huggingface import windows as w
 from service.catalogue.huggingface.architectures.row import (
-    ALL_BIASES,
     DECODER,
-    FALCON_KEYS,
-    GPT2_KEYS,
+    HUNYUAN_DEMANDS,
+    HUNYUAN_WITHOUT_EFFECT,
+    LATENT_DENSE,
+    LATENT_WITHOUT_EFFECT,
     LLAMA,
-    MPT_KEYS,
     PARALLEL,
-    PLAIN_MLP,
     QKV_BIAS_ONLY,
     Architecture,
 )
 
 DENSE: Mapping[str, Architecture] = {
-    "bloom": Architecture(
-        reads=DECODER,
-        keys={
-            "max_position_embeddings": ("seq_length",),
-            "hidden_size": ("hidden_size", "n_embed"),
-            "num_hidden_layers": ("n_layer", "num_hidden_layers"),
-            "num_attention_heads": ("n_head", "num_attention_heads"),
+    "apertus": Architecture(
+        reads=(*LLAMA, "attention_bias"),
+        fixed={"gated_mlp": False, "qk_norm": "per_head_dim", "activation_parameters": 2},
+        demands={
+            "hidden_act": (None, "xielu"),
+            "mlp_bias": (None, False),
+            "post_norm": (None, False),
+            "qk_norm": (None, True),
         },
-        fixed=PLAIN_MLP | ALL_BIASES | {"embedding_norm": True},
-        builders=(b.inner_width("n_inner"),),
     ),
+    "arcee": Architecture(reads=(*LLAMA, "attention_bias", "mlp_bias"), fixed={"gated_mlp": False}),
     "cohere": Architecture(
         reads=(*LLAMA, "attention_bias"),
         fixed=PARALLEL | {"normalization": "layernorm_no_bias"},
         builders=(b.qk_norm("use_qk_norm", "full"),),
     ),
-    "falcon": Architecture(
-        reads=(*DECODER, "attention_bias", "mlp_bias"),
-        keys=FALCON_KEYS,
-        fixed=PLAIN_MLP,
-        builders=(b.falcon_heads, b.falcon_norms, b.inner_width("ffn_hidden_size")),
-        without_effect=("alibi",),
+    "cohere2": Architecture(
+        reads=(*LLAMA, "attention_bias"),
+        fixed=PARALLEL | {"normalization": "layernorm_no_bias"},
+        builders=(w.window_but_every_nth,),
+        demands={
+            "use_gated_activation": (None, True),
+            "use_parallel_block": (None, True),
+            "use_qk_norm": (None, False),
+        },
+        without_effect=(
+            "layer_switch",
+            "order_of_interleaved_layers",
+            "position_embedding_type",
+            "use_embedding_sharing",
+            "use_parallel_embedding",
+        ),
     ),
+    "cwm": Architecture(
+        reads=(*LLAMA, "mlp_bias"),
+        builders=(w.full_every(4, first=0),),
+        demands={"attention_bias": (None, False)},
+    ),
+    "ernie4_5": Architecture(
+        reads=(*LLAMA, "attention_bias", "mlp_bias"),
+        keys={"attention_bias": ("use_bias",), "mlp_bias": ("use_bias",)},
+    ),
+    "exaone4": Architecture(reads=LLAMA, fixed={"qk_norm": "per_head_dim"}, builders=(w.window_but_every_nth,)),
     "gemma": Architecture(reads=(*LLAMA, "attention_bias"), demands={"use_bidirectional_attention": (None, False)}),
     "gemma2": Architecture(
         reads=(*LLAMA, "attention_bias"),
@@ -55,53 +75,56 @@ DENSE: Mapping[str, Architecture] = {
         demands={"use_bidirectional_attention": (None, False)},
         without_effect=("_sliding_window_pattern",),
     ),
-    "gpt2": Architecture(
-        reads=DECODER,
-        keys=GPT2_KEYS,
-        fixed=PLAIN_MLP | ALL_BIASES,
-        builders=(b.inner_width("n_inner"), b.positions()),
-        demands={"add_cross_attention": (False,)},
+    "glm": Architecture(reads=(*LLAMA, "attention_bias"), fixed=QKV_BIAS_ONLY),
+    "glm4": Architecture(reads=(*LLAMA, "attention_bias"), fixed=QKV_BIAS_ONLY | {"norms_per_layer": 4}),
+    "granite": Architecture(reads=(*LLAMA, "attention_bias", "mlp_bias"), without_effect=("position_embedding_type",)),
+    "granite_swa": Architecture(
+        reads=(*LLAMA, "attention_bias", "mlp_bias"),
+        fixed={"attention_sinks": True},
+        builders=(w.full_every(4, first=0),),
     ),
-    "gpt_neox": Architecture(
-        reads=(*DECODER, "intermediate_size", "attention_bias"),
-        fixed=PLAIN_MLP | {"mlp_bias": True},
-        builders=(b.parallel_residual(norms=2),),
+    "helium": Architecture(
+        reads=(*LLAMA, "attention_bias", "mlp_bias"), fixed=QKV_BIAS_ONLY, builders=(b.square_output,)
     ),
-    "gptj": Architecture(
-        reads=DECODER,
-        keys=GPT2_KEYS,
-        fixed=PLAIN_MLP | PARALLEL | {"mlp_bias": True, "lm_head_bias": True},
-        builders=(b.inner_width("n_inner"),),
+    "hunyuan_v1_dense": Architecture(
+        reads=(*LLAMA, "attention_bias"),
+        fixed={"qk_norm": "per_head_dim"},
+        demands=HUNYUAN_DEMANDS,
+        without_effect=HUNYUAN_WITHOUT_EFFECT,
+    ),
+    "hyperclovax": Architecture(
+        reads=(*LLAMA, "attention_bias", "mlp_bias"), builders=(b.post_norms("use_post_norm"),)
+    ),
+    "internlm2": Architecture(
+        reads=(*DECODER, "num_key_value_heads", "intermediate_size", "attention_bias"),
+        keys={"attention_bias": ("bias",)},
+    ),
+    "internlm3": Architecture(
+        reads=(*LLAMA, "attention_bias", "attention_out_bias", "mlp_bias"),
+        keys={
+            "attention_bias": ("qkv_bias", "attention_bias"),
+            "attention_out_bias": ("bias", "mlp_bias"),
+            "mlp_bias": ("bias", "mlp_bias"),
+        },
+    ),
+    "iquestcoder": Architecture(
+        reads=(*LLAMA, "attention_bias", "mlp_bias"), demands={"use_sliding_window": (None, False)}
     ),
     "llama": Architecture(reads=(*LLAMA, "attention_bias", "mlp_bias")),
-    "mistral": Architecture(reads=LLAMA, builders=(p.window_everywhere,)),
-    "mpt": Architecture(
-        reads=DECODER,
-        keys=MPT_KEYS,
-        fixed={"gated_mlp": False},
-        builders=(b.mpt_branches,),
-        demands={
-            "attn_config.alibi": (True,),
-            "attn_config.attn_type": ("multihead_attention",),
-            "attn_config.prefix_lm": (False,),
-            "attn_config.qk_ln": (False,),
-            "norm_type": ("low_precision_layernorm", "layernorm"),
-        },
-        without_effect=("learned_pos_emb",),
+    "minicpm3": Architecture(
+        reads=(*LATENT_DENSE, "mlp_bias"), builders=(b.value_width,), without_effect=LATENT_WITHOUT_EFFECT
     ),
-    "nemotron": Architecture(reads=(*LLAMA, "attention_bias", "mlp_bias"), fixed=PLAIN_MLP),
+    "ministral": Architecture(reads=LLAMA, builders=(w.window_if_any,)),
+    "ministral3": Architecture(reads=LLAMA, builders=(p.window_everywhere,)),
+    "mistral": Architecture(reads=LLAMA, builders=(p.window_everywhere,)),
+    "nanochat": Architecture(
+        reads=(*LLAMA, "attention_bias"),
+        fixed={"gated_mlp": False, "normalization": "nonparametric", "qk_norm": "l2", "embedding_norm": True},
+    ),
     "olmo": Architecture(reads=(*LLAMA, "attention_bias"), fixed={"normalization": "nonparametric"}),
     "olmo2": Architecture(reads=(*LLAMA, "attention_bias"), fixed={"qk_norm": "full"}),
-    "opt": Architecture(
-        reads=(*DECODER, "intermediate_size", "word_embed_proj_dim", "attention_bias", "mlp_bias"),
-        keys={"intermediate_size": ("ffn_dim",), "attention_bias": ("enable_bias",), "mlp_bias": ("enable_bias",)},
-        fixed={"gated_mlp": False},
-        builders=(b.positions(extra=2), b.opt_norms),
-    ),
-    "phi": Architecture(
-        reads=LLAMA,
-        fixed=PLAIN_MLP | PARALLEL | ALL_BIASES | {"lm_head_bias": True},
-        demands={"qk_layernorm": (False,)},
+    "olmo3": Architecture(
+        reads=(*LLAMA, "attention_bias"), fixed={"qk_norm": "full"}, builders=(w.full_every(4, first=3),)
     ),
     "phi3": Architecture(
         reads=LLAMA,
@@ -113,6 +136,7 @@ DENSE: Mapping[str, Architecture] = {
     "qwen3": Architecture(
         reads=(*LLAMA, "attention_bias"), fixed={"qk_norm": "per_head_dim"}, builders=(p.window_from_layer,)
     ),
+    "seed_oss": Architecture(reads=(*LLAMA, "attention_bias", "attention_out_bias", "mlp_bias")),
     "smollm3": Architecture(
         reads=(*LLAMA, "attention_bias", "mlp_bias"),
         builders=(p.window_without_rotation,),
@@ -124,4 +148,6 @@ DENSE: Mapping[str, Architecture] = {
         fixed=QKV_BIAS_ONLY | {"normalization": "layernorm"},
         builders=(b.parallel_residual(norms=1), b.qk_norm("qk_layernorm", "full")),
     ),
+    "vaultgemma": Architecture(reads=(*LLAMA, "attention_bias"), builders=(p.alternating_window,)),
+    "youtu": Architecture(reads=LATENT_DENSE, without_effect=LATENT_WITHOUT_EFFECT),
 }

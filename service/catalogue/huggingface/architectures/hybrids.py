@@ -27,7 +27,6 @@ MAMBA = Architecture(
 HYBRID_NAMES = {layers.LINEAR: "mamba2", "mamba": "mamba2", p.FULL: p.FULL, "attention": p.FULL}
 DELTA_NAMES = {layers.LINEAR: "gated_delta_net", p.FULL: p.FULL}
 QWEN_FIXED: dict[str, Any] = {"qk_norm": "per_head_dim", "attention_gate": "elementwise"}
-CONVOLUTION_NAMES = {"conv": "short_convolution", p.FULL: p.FULL}
 QWEN_LAYERS = layers.attention_at_every("full_attention_interval", DELTA_NAMES)
 
 MINIMAX = Architecture(
@@ -61,6 +60,7 @@ HYBRIDS: Mapping[str, Architecture] = {
             layers.listed(HYBRID_NAMES, lambda config: [layers.LINEAR] * config.field("num_hidden_layers")),
             m.granite_shared_mlp,
         ),
+        without_effect=("position_embedding_type",),
     ),
     "jamba": Architecture(
         reads=(*DECODER, "num_key_value_heads", "intermediate_size"),
@@ -76,7 +76,7 @@ HYBRIDS: Mapping[str, Architecture] = {
         reads=(*DECODER, "num_key_value_heads"),
         keys={"tie_word_embeddings": ("tie_embedding", "tie_word_embeddings")},
         fixed={"qk_norm": "per_head_dim"},
-        builders=(m.short_convolution, m.lfm2_width, layers.listed(CONVOLUTION_NAMES, layers.lfm2_indices)),
+        builders=(m.short_convolution, m.lfm2_width, layers.lfm2_layers),
     ),
     "lfm2_moe": Architecture(
         reads=(*DECODER, "num_key_value_heads", "intermediate_size", *EXPERTS, "first_k_dense_replace"),
@@ -85,7 +85,7 @@ HYBRIDS: Mapping[str, Architecture] = {
             "first_k_dense_replace": ("num_dense_layers",),
         },
         fixed={"qk_norm": "per_head_dim"},
-        builders=(m.short_convolution, layers.listed(CONVOLUTION_NAMES, layers.lfm2_indices)),
+        builders=(m.short_convolution, layers.lfm2_layers),
         without_effect=("use_expert_bias",),
     ),
     "longcat_flash": Architecture(

@@ -14,6 +14,8 @@ GROUPED = (*DECODER, "num_key_value_heads", "head_dim")
 LLAMA = (*GROUPED, "intermediate_size")
 EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
 LATENT = (*DECODER, "intermediate_size", "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
+LATENT_DENSE = (*LATENT, "v_head_dim", "attention_bias")
+LATENT_WITHOUT_EFFECT = ("num_key_value_heads", "head_dim", "qk_head_dim")
 
 GPT2_KEYS: Keys = {
     "hidden_size": ("n_embd", "hidden_size"),
@@ -32,6 +34,7 @@ MIXTRAL_KEYS: Keys = {
     "num_experts": ("num_local_experts", "num_experts"),
     "moe_intermediate_size": ("intermediate_size",),
 }
+GRANITE_KEYS: Keys = MIXTRAL_KEYS | {"shared_expert_intermediate_size": ("shared_intermediate_size",)}
 ROUTED_KEYS: Keys = {
     "num_experts": ("n_routed_experts", "num_experts", "num_local_experts"),
     "num_nextn_predict_layers": ("num_nextn_predict_layers", "num_mtp_layers"),
@@ -40,6 +43,12 @@ PLAIN_MLP: dict[str, Any] = {"gated_mlp": False, "normalization": "layernorm"}
 ALL_BIASES: dict[str, Any] = {"attention_bias": True, "mlp_bias": True}
 PARALLEL: dict[str, Any] = {"parallel_attention": True, "norms_per_layer": 1}
 QKV_BIAS_ONLY: dict[str, Any] = {"attention_out_bias": False}
+HUNYUAN_DEMANDS: dict[str, tuple[Any, ...]] = {
+    "use_cla": (None, False),
+    "use_mla": (None, False),
+    "use_qk_norm": (None, True),
+}
+HUNYUAN_WITHOUT_EFFECT = ("attention_head_dim", "cla_share_factor", "norm_type", "use_rotary_pos_emb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
