@@ -6,7 +6,7 @@ from service.estimator.layers.embedding import embedding_ops
 from service.estimator.layers.experts import expert_ops
 from service.estimator.layers.head import depth_embedding_ops, depth_ops, head_ops
 from service.estimator.layers.latent_attention import latent_attention_ops
-from service.estimator.ledger import Ledger, Ops
+from service.estimator.ledger import GROUP, Ledger, Ops
 from service.estimator.model import Model
 from service.estimator.names import LayerType, MlpType
 from service.estimator.norm import norm_op, residual_op
@@ -63,7 +63,8 @@ def layer_ops(model: Model, attention: LayerType, mlp: MlpType, setting: Setting
         if mlp == "sparse"
         else feed_forward_ops(model, setting, width=model.intermediate_size or 0)
     )
-    second = (norm_op("mlp.norm", model, setting),) if model.norms_per_layer > 1 else ()
+    beside = (GROUP,) if model.parallel_attention else ()
+    second = (norm_op("mlp.norm", model, setting, reads=beside),) if model.norms_per_layer > 1 else ()
     after_attention = (norm_op("attention.post_norm", model, setting, feeds_matrix=False),)
     after_mlp = (norm_op("mlp.post_norm", model, setting, feeds_matrix=False),)
     return (
@@ -99,5 +100,6 @@ def build_ledger(model: Model, setting: Setting) -> Ledger:
         layer_kinds=tuple(distinct.index(shape) for shape in shapes),
         depths=model.num_nextn_predict_layers,
         depth=depth_ops(model, setting) if has_depths else (),
+        depth_kind=distinct.index(shapes[-1]),
         head=(*head_ops(model, setting), *(depth_embedding_ops(model) if has_depths else ())),
     )

@@ -8,11 +8,11 @@ from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds
 from service.estimator.load import StageLoad
-from service.estimator.names import ContextMethod
+from service.estimator.names import ContextMethod, RecomputeModule
 from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.question import Layout
-from service.estimator.recompute import repeated_forwards
+from service.estimator.recompute import repeated_forwards, trained_layers
 from service.estimator.stages import RankParameters, Stage
 
 EXPOSED_GRADIENT_SHARE = 0.25
@@ -58,13 +58,21 @@ class ExposedSeconds:
         return self.tensor + self.context + self.expert + self.data + self.pipeline
 
 
+def _passes(job: Job, degrees: Degrees, stage: Stage, modules: tuple[RecomputeModule, ...]) -> tuple[Amount, Amount]:
+    """Forward passes, those that recompute repeats counted, and backward passes of the mean layer of a stage."""
+    trained = trained_layers(job, stage)
+    backwards = trained / maximum(stage.layers, 1)
+    repeated = repeated_forwards(job.recompute, trained, degrees.virtual_pipeline, modules)
+    return 1 + repeated * backwards, backwards
+
+
 def _tensor_seconds(job: Job, degrees: Degrees, stage: Stage, wires: Wires) -> Amount:
     """Seconds that tensor ranks exchange for one micro-batch, dense and sparse layers apart."""
-    forwards = 1 + repeated_forwards(job.recompute, stage.layers, degrees.virtual_pipeline)
+    forwards, backwards = _passes(job, degrees, stage, ())
     sparse = _sparse_layers(job, stage)
     in_sparse = tensor.sparse_branches(job.model, grouped=expert.is_grouped(degrees))
-    of_dense = tensor.layer_transfers(job, degrees, forwards, tensor.dense_branches(job.model))
-    of_sparse = tensor.layer_transfers(job, degrees, forwards, in_sparse)
+    of_dense = tensor.layer_transfers(job, degrees, forwards, backwards, tensor.dense_branches(job.model))
+    of_sparse = tensor.layer_transfers(job, degrees, forwards, backwards, in_sparse)
     return (stage.layers - sparse) * _seconds(of_dense, wires) + sparse * _seconds(of_sparse, wires)
 
 
@@ -92,13 +100,10 @@ def exposed_seconds(
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
     wires = wires_of(job.cluster, job.gpu)
-    layers, rule = stage.layers, job.recompute
-    chunks = degrees.virtual_pipeline
     method: ContextMethod = filled(layout.context_method)
-    attending = 1 + repeated_forwards(rule, layers, chunks, ("core_attn",))
-    routing = 1 + repeated_forwards(rule, layers, chunks, ("moe",))
-    exchange = layers * _seconds(context.layer_transfers(job, degrees, method, attending), wires)
-    experts = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees, routing), wires)
+    attending, routing = (_passes(job, degrees, stage, (module,)) for module in ("core_attn", "moe"))
+    exchange = stage.layers * _seconds(context.layer_transfers(job, degrees, method, *attending), wires)
+    experts = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees, *routing), wires)
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
     sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held), wires)
 

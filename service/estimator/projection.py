@@ -6,7 +6,7 @@ from service.estimator.setting import Setting
 
 
 def attention_output_op(model: Model, setting: Setting) -> Op:
-    """The projection of all heads' values back to the residual stream; it keeps its input.
+    """The projection of all heads' values back to the residual stream; it keeps its input, as flash attention does too.
 
     Args:
         model: the model
@@ -25,9 +25,9 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
         name="attention.out",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
+        weights=(Weight(inputs, hidden, Split.TENSOR, matrices=("o_proj",)), *bias),
         flop=2 * setting.tokens * inputs * hidden,
-        saved=(Saved(kept * inputs, Split.TENSOR),),
+        saved=(Saved(kept * inputs, Split.TENSOR, serves="own_weights" if setting.keeps_scores else "backward"),),
         moved_bytes=kept * inputs,
         whole_bytes=kept * hidden,
     )
@@ -56,6 +56,12 @@ def embedding_width_op(name: str, model: Model, setting: Setting, *, rows: int, 
         split=Split.WHOLE,
         weights=(Weight(rows, columns),),
         flop=2 * setting.tokens * rows * columns,
-        saved=(Saved(setting.element_bytes * setting.tokens * model.embedding_width, Split.SEQUENCE),),
+        saved=(
+            Saved(
+                setting.element_bytes * setting.tokens * model.embedding_width,
+                Split.SEQUENCE,
+                serves="own_weights" if rows == model.embedding_width else "next_weights",
+            ),
+        ),
         moved_bytes=setting.element_bytes * setting.tokens * (rows + columns),
     )

@@ -1,7 +1,9 @@
 """What does a sparse MLP do: router, routed experts, shared experts (MoE)?"""
 
-from service.estimator.feed_forward import feed_forward_ops
-from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from dataclasses import replace
+
+from service.estimator.feed_forward import feed_forward_ops, up_matrices
+from service.estimator.ledger import LAST_NORM, Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
 from service.estimator.setting import Setting
 
@@ -35,6 +37,7 @@ def _router(model: Model, setting: Setting) -> Op:
         saved=(Saved(8 * setting.tokens * model.num_experts, Split.SEQUENCE, ("moe",)),),
         moved_bytes=setting.tokens * (setting.element_bytes * model.hidden_size + 8 * model.num_experts),
         modules=("moe",),
+        reads=(LAST_NORM,),
     )
 
 
@@ -49,25 +52,28 @@ def _routed(model: Model, setting: Setting) -> Ops:
         moved_bytes=kept * (inner + model.expert_width),
         modules=("moe", "moe_act"),
     )
-    activated = (Saved(kept * model.expert_width, Split.TENSOR, ("moe", "moe_act")),)
+    activated = (Saved(kept * model.expert_width, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
+    up, down = (model.hidden_size, inner), (model.expert_width, model.hidden_size)
+    received = Saved(kept * model.hidden_size, Split.EXPERT_TOKENS, ("moe",), "next_weights")
     return (
-        _exchange("moe.dispatch", kept * model.hidden_size),
-        _product("moe.up", model, setting, (model.hidden_size, inner), ()),
+        _exchange("moe.dispatch", received, (LAST_NORM,)),
+        _product("moe.up", model, setting, up, ()),
         activation,
-        _product("moe.down", model, setting, (model.expert_width, model.hidden_size), activated),
-        _exchange("moe.combine", kept * model.hidden_size),
+        _product("moe.down", model, setting, down, activated),
+        _exchange("moe.combine", replace(received, serves="backward"), ("moe.down", "moe.router")),
     )
 
 
-def _exchange(name: str, kept_bytes: int) -> Op:
+def _exchange(name: str, result: Saved, reads: tuple[str, ...]) -> Op:
     """Permutation of tokens to or from their experts: what it reads and writes; its result is kept."""
     return Op(
         name=name,
         kind="elementwise",
         split=Split.EXPERT_TOKENS,
-        saved=(Saved(kept_bytes, Split.EXPERT_TOKENS, ("moe",)),),
-        moved_bytes=2 * kept_bytes,
+        saved=(result,),
+        moved_bytes=2 * result.bytes,
         modules=("moe",),
+        reads=reads,
     )
 
 
@@ -76,11 +82,12 @@ def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], 
     rows, columns = shape
     visits = setting.tokens * model.num_experts_per_tok
     bias = (Weight(1, columns, Split.EXPERT, model.num_experts, "vector"),) if model.mlp_bias else ()
+    matrices = ("down_proj",) if saved else up_matrices(model)
     return Op(
         name=name,
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(rows, columns, Split.EXPERT, model.num_experts), *bias),
+        weights=(Weight(rows, columns, Split.EXPERT, model.num_experts, matrices=matrices), *bias),
         flop=2 * visits * rows * columns,
         saved=saved,
         moved_bytes=setting.element_bytes * visits * (rows + columns),
@@ -104,5 +111,6 @@ def _shared(model: Model, setting: Setting) -> Ops:
         flop=2 * setting.tokens * model.hidden_size,
         moved_bytes=setting.element_bytes * setting.tokens * model.hidden_size,
         modules=("moe", "shared_experts"),
+        reads=(LAST_NORM,),
     )
     return (*ops, gate)
