@@ -41,7 +41,7 @@ CONDITIONS = (
 )
 
 
-class Adapted(nn.Module):
+class Adapted(nn.Module):  # type: ignore[misc,unused-ignore]  # without torch it is Any
     """A frozen linear layer and the two trained halves of an adapter beside it."""
 
     def __init__(self, base: nn.Linear, rank: int) -> None:
@@ -122,7 +122,9 @@ def against_vendors() -> bool:
     for row in rows:
         inputs, limits = row["inputs"], row["tolerance"]
         kept = {**models[inputs["model"]], **{key: value for key, value in inputs.items() if key.startswith("num_")}}
-        fields = {key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()}
+        fields: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in kept.items()
+        }
         del fields["source"]
         asked = Question(model=Model(**fields), recipe=Recipe(sequence_length=inputs["s"]), layout=Layout(),
                          cluster=Cluster(gpu=H100.slug, gpus=1), gpu=H100)  # fmt: skip

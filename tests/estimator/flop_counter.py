@@ -55,8 +55,10 @@ def model_of(case: Counted) -> Model:
 
 def method_of(case: Counted) -> Method:
     """What is trained."""
-    lists = {name: tuple(value) if isinstance(value, list) else value for name, value in case.method.items()}
-    return Method(**lists)
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in case.method.items()
+    }
+    return Method(**fields)
 
 
 def ours(case: Counted) -> SequenceFlop:

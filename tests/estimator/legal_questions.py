@@ -6,7 +6,7 @@ from typing import get_args
 from hypothesis import strategies as st
 
 from service.estimator import Layout, Model, Question, Recipe
-from service.estimator.names import OffloadName, OptimizerName
+from service.estimator.names import MatrixName, OffloadName, OptimizerName
 from service.estimator.question import DocumentLength, Method
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
@@ -36,6 +36,9 @@ def layouts(draw: st.DrawFn, model: Model) -> Layout:
     )
 
 
+TARGETS: tuple[tuple[MatrixName, ...], ...] = (("q_proj", "v_proj"), ("o_proj", "up_proj", "down_proj"))
+
+
 @st.composite
 def methods(draw: st.DrawFn, model: Model, layout: Layout) -> Method:
     """Full training, first layers and tables frozen, or adapters; schedules that split the backward pass train all."""
@@ -45,7 +48,7 @@ def methods(draw: st.DrawFn, model: Model, layout: Layout) -> Method:
     layers = draw(st.integers(0, model.num_hidden_layers - 1))
     choices = [whole, Method(name="full", frozen=("embedding", "head"), frozen_layers=layers)]
     if not model.num_nextn_predict_layers:
-        targets = draw(st.sampled_from((("q_proj", "v_proj"), ("o_proj", "up_proj", "down_proj"))))
+        targets = draw(st.sampled_from(TARGETS))
         choices.append(Method(name="lora", rank=draw(st.sampled_from((1, 16))), targets=targets))
     return draw(st.sampled_from(choices))
 

@@ -60,7 +60,7 @@ def test_a_histogram_of_whole_sequences_changes_nothing(model: Model) -> None:
     whole = (DocumentLength(tokens=TOKENS, count=7), DocumentLength(tokens=3 * TOKENS, count=1))
     plain = ask(model, PLAIN)
     for batching in ("packed", "padded"):
-        answer = ask(model, replace(PLAIN, document_lengths=whole, batching=batching))  # type: ignore[arg-type]  # by name
+        answer = ask(model, replace(PLAIN, document_lengths=whole, batching=batching))
         assert (answer.flop, answer.step, answer.totals) == (plain.flop, plain.step, plain.totals)
 
 

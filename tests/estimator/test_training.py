@@ -1,11 +1,12 @@
 """Frozen weights cost a forward pass, the way back to what is trained, and nothing else."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from service.estimator import Estimate, Layout, Model, Recipe
+from service.estimator.names import MatrixName, MethodName, ZeroStage
 from service.estimator.question import Method
 from service.estimator.samples import LLAMA_3_8B
 from tests.ask import ask, bytes_of
@@ -13,13 +14,13 @@ from tests.estimator.small_models import DENSE, SPARSE
 
 TOKENS = 8192
 PLAIN = Recipe(sequence_length=TOKENS)
-EVERY = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+EVERY: tuple[MatrixName, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 LORA = Method(name="lora", rank=16, targets=EVERY)
 LAYERS, HIDDEN, WIDTH, KEYS = 32, 4096, 14336, 1024
 ADAPTERS = LAYERS * 16 * (2 * 2 * HIDDEN + 2 * (HIDDEN + KEYS) + 3 * (HIDDEN + WIDTH))
 
 
-def llama(method: Method | str, layout: Layout | None = None, *, gpus: int = 1, **recipe: Any) -> Estimate:
+def llama(method: Method | MethodName, layout: Layout | None = None, *, gpus: int = 1, **recipe: Any) -> Estimate:
     """The answer for Llama 3.1 8B trained by a method."""
     return ask(LLAMA_3_8B, replace(PLAIN, method=method, **recipe), layout, gpus=gpus)
 
@@ -69,10 +70,8 @@ def test_only_what_is_trained_has_states() -> None:
 
 
 def test_states_of_trained_parameters_are_sharded_and_frozen_weights_with_zero_3_only() -> None:
-    alone, one, three = (
-        llama(LORA, Layout(zero_stage=stage), gpus=gpus)
-        for stage, gpus in ((0, 1), (1, 8), (3, 8))  # type: ignore[arg-type]  # stages by number
-    )
+    stages: tuple[tuple[ZeroStage, int], ...] = ((0, 1), (1, 8), (3, 8))
+    alone, one, three = (llama(LORA, Layout(zero_stage=stage), gpus=gpus) for stage, gpus in stages)
     assert 8 * bytes_of(one, "optimizer_states") == bytes_of(alone, "optimizer_states")
     assert bytes_of(one, "frozen_weights") == bytes_of(alone, "frozen_weights")
     assert 8 * bytes_of(three, "frozen_weights") == bytes_of(alone, "frozen_weights")
@@ -85,7 +84,7 @@ def test_stacks_that_cast_keep_frozen_weights_in_the_compute_format() -> None:
     assert bytes_of(answer, "gathered_weights") == 2 * answer.parameters.trained
 
 
-def kept_by_second_layer(method: Method | str) -> float:
+def kept_by_second_layer(method: Method | MethodName) -> float:
     """Bytes that a layer keeps which has something trained before it."""
     two, one = (
         bytes_of(ask(replace(LLAMA_3_8B, num_hidden_layers=layers), replace(PLAIN, method=method)), "activations")
@@ -113,7 +112,7 @@ def test_layers_before_the_first_trained_one_keep_and_repeat_nothing() -> None:
 
 
 def test_only_trained_gradients_are_sent_and_updated() -> None:
-    whole, adapted = (llama(method, Layout(zero_stage=1), gpus=64) for method in ("full", "lora"))
+    whole, adapted = (llama(Method(name=name), Layout(zero_stage=1), gpus=64) for name in get_args(MethodName))
     parts = [{part.kind: part.seconds for part in answer.step.parts} for answer in (whole, adapted)]
     assert parts[1]["exposed_data"] < parts[0]["exposed_data"] / 100
     share = adapted.parameters.trained / whole.parameters.trained

@@ -76,6 +76,23 @@ def test_a_whole_question() -> None:
     }
 
 
+def test_documents_and_methods() -> None:
+    flat = [
+        ("seq", "4096"), ("document_lengths", "512:300;2048:1e2"), ("document_lengths", "4096:7"),
+        ("batching", "padded"), ("method", "lora"), ("method_rank", "16"), ("method_targets", "q_proj;k_proj"),
+    ]  # fmt: skip
+    bars = [{"tokens": tokens, "count": count} for tokens, count in ((512, 300), (2048, 100), (4096, 7))]
+    method = {"name": "lora", "rank": 16, "targets": ["q_proj", "k_proj"]}
+    recipe = {"sequence_length": 4096, "document_lengths": bars, "batching": "padded", "method": method}
+    assert body_of_flat(flat) == {"recipe": recipe}
+    assert body_of_flat([("method", "lora")]) == {"recipe": {"method": "lora"}}
+
+
+@pytest.mark.parametrize("text", ["512", "512:", ":300", "512:300:2", "a:b", "512:1.5", "1e50:1"])
+def test_a_document_length_is_two_whole_numbers(text: str) -> None:
+    assert codes(("document_lengths", text)) == [("document_lengths", "not_whole_numbers")]
+
+
 def test_a_name_alone_stays_a_name() -> None:
     body = body_of_flat([("model", "gpt2-124m"), ("cluster", "dgx-h100"), ("recompute", "selective"), ("seq", "1024")])
     assert body["model"] == "gpt2-124m"
