@@ -46,7 +46,7 @@ class StageParameters:
     stage: int
     """Stage, from 0."""
     total: int
-    """Parameters of the stage, all its ranks together; a tied head on the last stage is a copy of its own."""
+    """Parameters of the stage, all its ranks together, adapters counted; a tied head on the last stage is a copy."""
     per_rank: int
     """Parameters of one rank of the stage before any data-parallel sharding, padding of the vocabulary included."""
 

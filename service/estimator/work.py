@@ -151,6 +151,8 @@ def padding_flop(ledger: Ledger, share: Fraction, global_batch: int) -> int:
     >>> padding_flop(sample_job().ledger, Fraction(1), 1)
     0
     """
+    if share == 1:
+        return 0
     spared = Fraction(0)
     for times, ops in ledger.groups():
         for op in ops:
