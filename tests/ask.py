@@ -26,7 +26,7 @@ def bytes_of(answer: Estimate, *kinds: str, stage: int = 0) -> float:
     return sum(held.get(kind, 0.0) for kind in kinds)
 
 
-STATES = ("weights", "weight_copies", "gradients", "master_weights", "optimizer_states")
+STATES = ("weights", "frozen_weights", "weight_copies", "gradients", "master_weights", "optimizer_states")
 """Kinds of memory kept for each parameter; quantisation scales stand apart."""
 
 

@@ -1,6 +1,7 @@
 """What should the reader of an answer know: what was assumed, what looks odd, what to change when it does not fit?"""
 
 from service.estimator.answer import Parameters
+from service.estimator.documents import padding_fraction
 from service.estimator.efficiency import UNMEASURED, efficiency_of
 from service.estimator.filled import filled
 from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RESTART_SECONDS
@@ -14,6 +15,9 @@ Source: Ultrascale Playbook, batch size."""
 
 LEAST_TRAINING_TOKENS = 200e9
 """Fewer tokens are not recommended for a language model. Source: lecture notes, memory and compute requirements."""
+
+NOTICEABLE_PADDING_FRACTION = 0.05
+"""Padding below this share is not worth a warning. Source: an assumption; a round figure."""
 
 TOKENS_FOR_EACH_PARAMETER = 20
 """Compute-optimal training tokens for each parameter. Source: Hoffmann et al. 2022, arXiv:2203.15556."""
@@ -48,12 +52,28 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
         said.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         said.append("each rank holds two copies of its stage's weights (DualPipe)")
+    said.extend(_documents(resolved))
     if resolved.question.recipe.training_tokens is not None:
         said.append(
             f"one interruption for {GPU_FAILURE_HOURS:,.0f} GPU-hours, {RESTART_SECONDS / 60:.0f} minutes to restart, "
             f"{CHECKPOINT_SECONDS:.0f} seconds for a checkpoint"
         )
     return tuple(said)
+
+
+def _documents(resolved: Resolved) -> list[str]:
+    recipe, method = resolved.question.recipe, resolved.job.method
+    said = []
+    if recipe.document_lengths and recipe.batching == "packed":
+        said.append("documents fill every sequence to its end, each whole or split at its own multiples of the length")
+    if recipe.document_lengths and recipe.batching == "padded":
+        said.append("each document, split where it is longer, has a sequence of its own; kernels compute its padding")
+    if recipe.document_lengths and resolved.question.layout.context > 1:
+        said.append("context ranks share the attention of all documents evenly")
+    if method.name == "lora":
+        rank, targets = method.rank, ", ".join(method.targets)
+        said.append(f"adapters of rank {rank} beside {targets}, without dropout; frozen weights in the compute format")
+    return said
 
 
 def warnings_of(resolved: Resolved, parameters: Parameters) -> tuple[str, ...]:
@@ -66,7 +86,13 @@ def warnings_of(resolved: Resolved, parameters: Parameters) -> tuple[str, ...]:
     Returns:
         one sentence each
     """
-    return (*_missing(resolved), *_tokens(resolved, parameters), *_batch(resolved), *_layout(resolved))
+    return (
+        *_missing(resolved),
+        *_padding(resolved),
+        *_tokens(resolved, parameters),
+        *_batch(resolved),
+        *_layout(resolved),
+    )
 
 
 def _missing(resolved: Resolved) -> list[str]:
@@ -78,13 +104,20 @@ def _missing(resolved: Resolved) -> list[str]:
     return said
 
 
+def _padding(resolved: Resolved) -> list[str]:
+    share = padding_fraction(resolved.question.recipe)
+    if share < NOTICEABLE_PADDING_FRACTION:
+        return []
+    return [f"{100 * share:.0f} % of the computed tokens are padding: batching packed would train on all of them"]
+
+
 def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
     recipe, model = resolved.question.recipe, resolved.question.model
     said = []
     limit = model.max_position_embeddings
     if limit is not None and recipe.sequence_length > limit:
         said.append(f"sequence_length {recipe.sequence_length} exceeds the {limit} tokens the model was built for")
-    if recipe.training_tokens is None:
+    if recipe.training_tokens is None or resolved.job.method.name == "lora":
         return said
     optimal = TOKENS_FOR_EACH_PARAMETER * parameters.active
     if recipe.training_tokens < LEAST_TRAINING_TOKENS:
@@ -100,7 +133,7 @@ def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
 def _batch(resolved: Resolved) -> list[str]:
     tokens, asked = filled(resolved.question.recipe.global_batch_tokens), resolved.question.recipe.training_tokens
     low, high = SENSIBLE_BATCH_TOKENS
-    if asked is None or low <= tokens <= high:
+    if asked is None or low <= tokens <= high or resolved.job.method.name == "lora":
         return []
     return [f"a batch of {tokens:.3g} tokens is outside the 4 to 60 million of recent large runs"]
 

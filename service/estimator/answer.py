@@ -46,7 +46,7 @@ class StageParameters:
     stage: int
     """Stage, from 0."""
     total: int
-    """Parameters of the stage, all its ranks together; a tied head on the last stage is a copy of its own."""
+    """Parameters of the stage, all its ranks together, adapters counted; a tied head on the last stage is a copy."""
     per_rank: int
     """Parameters of one rank of the stage before any data-parallel sharding, padding of the vocabulary included."""
 
@@ -56,7 +56,11 @@ class Parameters:
     """Parameter counts of the model, exact."""
 
     total: int
-    """Every trained number once; tied weights once; multi-token-prediction depths not counted."""
+    """Every number of the model once; tied weights once; adapters and multi-token-prediction depths not counted."""
+    trained: int
+    """Numbers that are trained: the model's but for frozen ones, its depths', or its adapters'."""
+    adapters: int
+    """Numbers of the adapters that stand beside frozen matrices (LoRA)."""
     active: int
     """Parameters that one token uses: `active_by_definition.total`."""
     active_by_definition: ActiveParameters
@@ -144,13 +148,14 @@ class Conventions:
     """FLOP of one trained token, forward and backward, as different people count it."""
 
     causal: float
-    """Matrix products and attention over visible keys only (Megatron-Core); the headline."""
+    """Matrix products and attention over visible keys only (Megatron-Core), frozen parts, documents, padding and depths
+    as they are; the headline."""
     full: float
-    """The same without the causal mask (Megatron 2021, llm-foundry, torchtitan but for embeddings)."""
+    """The same without any mask: attention over all s^2 pairs (Megatron 2021, llm-foundry, torch's own counter)."""
     palm: float
-    """6 N + 12 L a d s, every active parameter counted (PaLM appendix B)."""
+    """6 N + 12 L a d s, every active parameter counted (PaLM appendix B); knows no depth, document or frozen part."""
     six_n: float
-    """6 N, every active parameter counted, attention left out; `6n` on the wire."""
+    """6 N, every active parameter counted, attention left out; no depth or frozen part either; `6n` on the wire."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +164,8 @@ class Flop:
 
     per_token_flop: float
     """One trained token, forward and backward, causal convention."""
+    per_step_tokens: float
+    """Trained tokens of one optimizer step, padding left out."""
     forward_per_step_flop: int
     """Forward passes of one optimizer step."""
     backward_per_step_flop: int
@@ -169,6 +176,10 @@ class Flop:
     """Activations computed again in one optimizer step."""
     hardware_per_step_flop: int
     """Model FLOP and recompute of one optimizer step."""
+    padding_per_step_flop: int
+    """Model FLOP of one optimizer step that kernels for variable lengths would spare; 0 unless documents are padded."""
+    padding_fraction: float
+    """Share of the computed tokens that are padding; 0 unless documents are padded."""
     total_flop: int | None
     """Model FLOP of the whole run."""
     total_pflop_days: float | None
@@ -200,7 +211,7 @@ class Step:
     step_seconds: Interval
     """Wall time."""
     tokens_per_s_per_gpu: Interval
-    """Trained tokens a second on one GPU."""
+    """Trained tokens a second on one GPU, padding left out."""
     mfu_fraction: Interval
     """Model FLOP over what the GPUs could do at the dense peak of the compute format."""
     hfu_fraction: Interval

@@ -7,7 +7,7 @@ from service.estimator.layers.embedding import embedding_ops
 from service.estimator.layers.experts import expert_ops
 from service.estimator.layers.head import depth_embedding_ops, depth_ops, head_ops
 from service.estimator.layers.shared_transformer import SHARED
-from service.estimator.ledger import LayerShape, Ledger, Ops
+from service.estimator.ledger import GROUP, LayerShape, Ledger, Ops
 from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.names import LayerType, MlpType
@@ -61,10 +61,12 @@ def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
     mixer = tuple(op for ops in MIXERS[shape.mixer].ops for op in ops(model, shape.mixer, setting))
     mixed = _reused(mixer) if shape.is_reuse else mixer
     channels = _channel_ops(model, shape.mlp, setting)
+    before = norm_op("attention.norm", model, setting)
+    beside = norm_op("mlp.norm", model, setting, reads=(GROUP,) if model.parallel_attention else ())
     has_own_norm = model.norms_per_layer > 1 or not mixed
     return (
-        *_branch("attention", mixed, model, setting, has_norm=True),
-        *_branch("mlp", channels, model, setting, has_norm=has_own_norm),
+        *_branch("attention", (before, *mixed) if mixed else (), model, setting),
+        *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
     )
 
 
@@ -73,13 +75,12 @@ def _channel_ops(model: Model, mlp: MlpType, setting: Setting) -> Ops:
     return (*dense, *(expert_ops(model, setting) if "sparse" in mlp else ()))
 
 
-def _branch(name: str, ops: Ops, model: Model, setting: Setting, *, has_norm: bool) -> Ops:
-    """One branch of a layer from the residual stream and back to it; a layer may lack either."""
+def _branch(name: str, ops: Ops, model: Model, setting: Setting) -> Ops:
+    """One branch of a layer, joined to the residual stream; a layer may lack either."""
     if not ops:
         return ()
     after = norm_op(f"{name}.post_norm", model, setting, feeds_matrix=False)
     return (
-        *((norm_op(f"{name}.norm", model, setting),) if has_norm else ()),
         *ops,
         *((after,) if model.norms_per_layer == 4 else ()),
         residual_op(f"{name}.residual", model, setting),
@@ -136,6 +137,7 @@ def build_ledger(model: Model, setting: Setting) -> Ledger:
         layer_kinds=tuple(distinct.index(shape) for shape in shapes),
         depths=model.num_nextn_predict_layers,
         depth=depth_ops(model, setting) if has_depths else (),
+        depth_kind=distinct.index(shapes[-1]),
         head=(*head_ops(model, setting), *(depth_embedding_ops(model) if has_depths else ())),
     )
 

@@ -22,6 +22,8 @@ class Choice:
 _KORTHIKANTI = "Korthikanti et al. 2022, arXiv:2205.05198"
 _MEGATRON = "NVIDIA/Megatron-LM@d98e8a64 arguments"
 
+_LORA = "Hu et al. 2021, arXiv:2106.09685"
+_PACKED = "Megatron-LM seqlen_squared_sum_in_batch; torchtitan document masks; Krell et al. 2021, arXiv:2107.02027"
 _CONFIG = "transformers 5.23.0, modeling files of the types that have it"
 
 _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -104,7 +106,47 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("eager", "scores are written to memory and kept", _KORTHIKANTI),
         ("flash", "fused kernel that keeps no scores", "Dao 2023, arXiv:2307.08691"),
     ),
-    "recipe.method": (("full", "every parameter is trained", "definition"),),
+    "recipe.batching": (
+        ("packed", "documents stand back to back in full sequences, and attention stays inside each", _PACKED),
+        ("padded", "each document is padded to a sequence of its own", "transformers 5.23.0 DataCollatorWithPadding"),
+    ),
+    "recipe.method": (
+        ("full", "the model's own parameters are trained, but for frozen parts", "definition"),
+        ("lora", "adapters of a low rank are trained beside frozen matrices", _LORA),
+    ),
+    "recipe.method.targets": tuple(
+        (name, meaning, _LORA + "; names of transformers 5.23.0 modeling_llama and modeling_deepseek_v3")
+        for name, meaning in (
+            ("q_proj", "queries"),
+            ("k_proj", "keys"),
+            ("v_proj", "values"),
+            ("o_proj", "attention output"),
+            ("q_a_proj", "queries to their latent (MLA)"),
+            ("q_b_proj", "queries from their latent (MLA)"),
+            ("kv_a_proj_with_mqa", "keys and values to their latent (MLA)"),
+            ("kv_b_proj", "keys and values from their latent (MLA)"),
+            ("gate_proj", "gate of the MLP and of each expert"),
+            ("up_proj", "first matrix of the MLP and of each expert"),
+            ("down_proj", "last matrix of the MLP and of each expert"),
+            ("in_proj", "all that a recurrence or convolution reads"),
+            ("x_proj", "step, B and C of a selective state space"),
+            ("dt_proj", "steps of a selective state space"),
+            ("out_proj", "output of a recurrence or convolution"),
+            ("lm_head", "head"),
+        )
+    ),
+    "recipe.method.frozen": tuple(
+        (name, meaning, "definition")
+        for name, meaning in (
+            ("embedding", "tables of tokens and positions, and the projection after them"),
+            ("norms", "every norm"),
+            ("attention", "projections, biases and sinks of attention"),
+            ("mlp", "dense MLPs"),
+            ("experts", "routed and shared experts"),
+            ("router", "routers"),
+            ("head", "head and the projection before it"),
+        )
+    ),
     "layout.zero_stage": tuple(
         (name, meaning, "Rajbhandari et al. 2020, arXiv:1910.02054")
         for name, meaning in (

@@ -1,13 +1,16 @@
 """What does the attention kernel itself do: scores, softmax, weighted values, and what of it is kept?"""
 
-from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from functools import partial
+
+from service.estimator.documents import document_pairs_twice, sequence_pairs_twice
+from service.estimator.ledger import Gradient, Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
-from service.estimator.names import LayerType, RecomputeModule
+from service.estimator.names import LayerType, MatrixName, RecomputeModule
 from service.estimator.setting import Setting
 
 
 def visible_pairs_twice(tokens: int, layer_type: LayerType, window: int | None, chunk: int | None) -> int:
-    """Twice the query-key pairs that a causal mask lets through in one sequence.
+    """Twice the query-key pairs that a causal mask lets through in one document.
 
     Twice, so that the half of a causal square stays a whole number.
 
@@ -15,7 +18,7 @@ def visible_pairs_twice(tokens: int, layer_type: LayerType, window: int | None, 
         full: s^2        sliding, w < s: 2 w s - w^2        chunked, c < s: (s // c) c^2 + (s mod c)^2
 
     Args:
-        tokens: tokens of the sequence, s [token]
+        tokens: tokens of the document, s [token]
         layer_type: full, sliding or chunked
         window: keys that a sliding layer sees, w [token]
         chunk: length of a block, c [token]
@@ -70,7 +73,7 @@ def core_attention_ops(
         Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass)
     """
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
-    pairs_twice = visible_pairs_twice(tokens, layer_type, model.sliding_window, model.attention_chunk_size)
+    pairs_twice, document_pairs = _pairs_twice(model, layer_type, setting)
     repeated = setting.repeats_key_values or model.kv_lora_rank is not None
     key_heads = heads if repeated else model.key_value_heads
     queries = element * tokens * heads * query_width
@@ -85,6 +88,7 @@ def core_attention_ops(
         weights=(Weight(1, heads, Split.TENSOR, role="vector"),) if model.attention_sinks else (),
         flop=heads * (query_width + value_width) * pairs_twice,
         full_flop=2 * heads * (query_width + value_width) * tokens**2,
+        document_flop=heads * (query_width + value_width) * document_pairs,
         kernel_rerun_flop=0 if setting.keeps_scores else heads * query_width * pairs_twice,
         saved=(
             Saved(queries, Split.TENSOR, input_modules),
@@ -93,5 +97,32 @@ def core_attention_ops(
         ),
         moved_bytes=queries + keys_values + element * tokens * heads * value_width + streamed,
         modules=("core_attn",),
+        reads=_inputs(model),
+        products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens),
     )
     return (op,)
+
+
+def _pairs_twice(model: Model, layer_type: LayerType, setting: Setting) -> tuple[int, int]:
+    """Twice the query-key pairs of one sequence, as computed and without padding."""
+    visible = partial(
+        visible_pairs_twice, layer_type=layer_type, window=model.sliding_window, chunk=model.attention_chunk_size
+    )
+    return (
+        sequence_pairs_twice(setting.documents, setting.tokens, visible),
+        document_pairs_twice(setting.documents, setting.tokens, visible),
+    )
+
+
+def _inputs(model: Model) -> tuple[MatrixName, MatrixName, MatrixName]:
+    """The matrices that queries, keys and values come from."""
+    if model.kv_lora_rank is None:
+        return ("q_proj", "k_proj", "v_proj")
+    return ("q_proj" if model.q_lora_rank is None else "q_b_proj", "kv_b_proj", "kv_b_proj")
+
+
+def _products(model: Model, query_width: int, value_width: int, pairs_twice: int, tokens: int) -> tuple[Gradient, ...]:
+    """The backward pass: gradients of queries and of keys, of values, and of the softmax before both."""
+    query, key, value = _inputs(model)
+    widths = ((query_width, (query,)), (query_width, (key,)), (value_width, (value,)), (value_width, (query, key)))
+    return tuple(Gradient(width * pairs_twice, 2 * width * tokens**2, serves) for width, serves in widths)

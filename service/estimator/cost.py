@@ -14,7 +14,7 @@ POWER_USAGE_EFFECTIVENESS = 1.1
 """Data-centre overhead. Source: LLaMA, arXiv:2302.13971, table 15; Patterson et al. 2021, arXiv:2104.10350, table 4."""
 
 
-def steps_of(training_tokens: float, global_batch: int, tokens: int) -> int:
+def steps_of(training_tokens: float, global_batch: int, tokens: float) -> int:
     """Optimizer steps of a run.
 
     Formula:
@@ -23,7 +23,7 @@ def steps_of(training_tokens: float, global_batch: int, tokens: int) -> int:
     Args:
         training_tokens: tokens of the run, D [token]
         global_batch: sequences in one step, B [1]
-        tokens: tokens of one sequence, s [token]
+        tokens: trained tokens of one sequence, s [token]
 
     Returns:
         steps [1]

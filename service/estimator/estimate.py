@@ -15,12 +15,13 @@ from service.estimator.device import (
     usable_bytes,
     verdict_of,
 )
+from service.estimator.documents import trained_tokens
 from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
 from service.estimator.parameters import parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
-from service.estimator.recompute import recomputed_layers
+from service.estimator.recompute import recomputed_layers, trained_layers
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.spread import step_interval
 from service.estimator.stage_answers import (
@@ -72,6 +73,8 @@ def _parameters(resolved: Resolved, stages: list[LoadedStage]) -> Parameters:
     counts = parameter_counts(resolved.job.model, resolved.job.ledger)
     return Parameters(
         total=counts.total,
+        trained=counts.trained,
+        adapters=counts.adapters,
         active=counts.active.total,
         active_by_definition=counts.active,
         non_embedding=counts.non_embedding,
@@ -116,9 +119,9 @@ def _flop(resolved: Resolved, stages: list[LoadedStage]) -> Flop:
     job = resolved.job
     counts = parameter_counts(job.model, job.ledger)
     chunks = resolved.question.layout.virtual_pipeline
-    again = sum(float(recomputed_layers(job.recompute, one.stage.layers, chunks)) for one in stages)
-    layers = sum(float(one.stage.layers) for one in stages)
-    share = again / layers if job.recompute.granularity == "full" else 1.0
+    layers = [trained_layers(job, one.stage) for one in stages]
+    again = sum(float(recomputed_layers(job.recompute, count, chunks)) for count in layers)
+    share = again / max(1.0, sum(map(float, layers))) if job.recompute.granularity == "full" else 1.0
     return flop_of(job, counts, _steps(resolved), share)
 
 
@@ -126,17 +129,17 @@ def _steps(resolved: Resolved) -> int | None:
     recipe = resolved.question.recipe
     if recipe.training_tokens is None:
         return None
-    return steps_of(recipe.training_tokens, filled(recipe.global_batch), recipe.sequence_length)
+    return steps_of(recipe.training_tokens, filled(recipe.global_batch), trained_tokens(recipe))
 
 
 def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:
-    job, recipe, gpus = resolved.job, resolved.question.recipe, resolved.question.cluster.gpus
+    job, gpus = resolved.job, resolved.question.cluster.gpus
     parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages)
     seconds = step_interval(job.model, total_seconds(parts))
     peak = highest_peak_flop_per_s(job.gpu, job.precision)
     return Step(
         step_seconds=seconds,
-        tokens_per_s_per_gpu=falling(seconds, partial(tokens_per_s_per_gpu, filled(recipe.global_batch_tokens), gpus)),
+        tokens_per_s_per_gpu=falling(seconds, partial(tokens_per_s_per_gpu, flop.per_step_tokens, gpus)),
         mfu_fraction=falling(seconds, partial(utilisation_fraction, flop.per_step_flop, gpus, peak)),
         hfu_fraction=falling(seconds, partial(utilisation_fraction, flop.hardware_per_step_flop, gpus, peak)),
         peak_flop_per_s=peak,

@@ -5,6 +5,7 @@ from typing import Any
 
 from service.estimator.answer import Estimate
 from service.estimator.collectives import transfer_seconds, wires_of
+from service.estimator.conventions import palm_flop, six_n_flop
 from service.estimator.cost import (
     HOST_SHARE,
     LOAD_FRACTION,
@@ -16,6 +17,7 @@ from service.estimator.cost import (
     run_days,
     steps_of,
 )
+from service.estimator.documents import documents_of, padding_fraction, step_tokens, trained_tokens
 from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.explain_memory import memory_explanations
 from service.estimator.explain_parameters import parameter_explanations
@@ -27,7 +29,7 @@ from service.estimator.job import Job
 from service.estimator.kernels import kernel_seconds, rates_of
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.precision import highest_peak_flop_per_s
-from service.estimator.question import Question
+from service.estimator.question import Question, Recipe
 from service.estimator.resolve import resolve
 from service.estimator.stage_answers import stages_of, total_seconds
 from service.estimator.step_time import loss_seconds, other_seconds
@@ -35,12 +37,11 @@ from service.estimator.throughput import tokens_per_s_per_gpu, utilisation_fract
 from service.estimator.update import optimizer_seconds
 from service.estimator.work import (
     forward_flop,
-    palm_flop,
+    padding_flop,
     per_token_flop,
     recompute_flop,
     run_flop,
     sequence_flop,
-    six_n_flop,
     step_flop,
 )
 
@@ -68,16 +69,17 @@ def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, .
 
 def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
     flop, recipe, active = estimate.flop, estimate.resolved.recipe, estimate.parameters.active
-    batch, tokens, one = filled(recipe.global_batch), recipe.sequence_length, sequence_flop(job.ledger, job.recompute)
-    forward, every = flop.forward_per_step_flop, flop.conventions
-    masked: Inputs = {"forward_flop_of_sequence": one.causal, "tokens": tokens}
-    unmasked: Inputs = {"forward_flop_of_sequence": one.full, "tokens": tokens}
+    batch, length, one = filled(recipe.global_batch), recipe.sequence_length, sequence_flop(job.ledger, job.recompute)
+    every, tokens, packed = flop.conventions, trained_tokens(recipe), _documents(recipe)
+    masked: Inputs = {"forward": one.causal, "backward": one.backward, "tokens": tokens}
+    unmasked: Inputs = {"forward": one.full, "backward": one.full_backward, "tokens": tokens}
     again: Inputs = {"rerun_flop_of_sequence": one.rerun, "global_batch": batch}
     said = [
         explained("flop.per_token_flop", flop.per_token_flop, per_token_flop, masked),
-        explained("flop.forward_per_step_flop", forward, forward_flop, _forward_parts(job, batch)),
-        explained("flop.backward_per_step_flop", flop.backward_per_step_flop, step_flop, {"forward_flop": forward}),
-        applied("flop.per_step_flop", step_flop, forward_flop_of_sequence=one.causal, global_batch=batch),
+        explained("flop.per_step_tokens", flop.per_step_tokens, step_tokens, {**packed, "global_batch": batch}),
+        explained("flop.forward_per_step_flop", flop.forward_per_step_flop, forward_flop, _forward_parts(job, batch)),
+        applied("flop.backward_per_step_flop", step_flop, flop_of_sequence=one.backward, global_batch=batch),
+        applied("flop.per_step_flop", step_flop, flop_of_sequence=one.training, global_batch=batch),
         explained("flop.recompute_per_step_flop", flop.recompute_per_step_flop, recompute_flop, again),
         explained(
             "flop.hardware_per_step_flop",
@@ -85,16 +87,18 @@ def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
             recompute_flop,
             {"per_step_flop": flop.per_step_flop, "recompute_per_step_flop": flop.recompute_per_step_flop},
         ),
+        explained("flop.padding_per_step_flop", flop.padding_per_step_flop, padding_flop, packed),
+        explained("flop.padding_fraction", flop.padding_fraction, padding_fraction, packed),
         *(
-            explained(f"flop.{name}", share, recompute_flop, {"rerun_flop": rerun, "forward_flop_of_sequence": run})
+            explained(f"flop.{name}", share, recompute_flop, {"rerun_flop": rerun, "training_flop_of_sequence": run})
             for name, share, rerun, run in (
-                ("recompute_fraction", flop.recompute_fraction, one.rerun, one.causal),
-                ("recompute_full_fraction", flop.recompute_full_fraction, one.full_rerun, one.full),
+                ("recompute_fraction", flop.recompute_fraction, one.rerun, one.training),
+                ("recompute_full_fraction", flop.recompute_full_fraction, one.full_rerun, one.full_training),
             )
         ),
         explained("flop.conventions.causal", every.causal, per_token_flop, masked),
         explained("flop.conventions.full", every.full, per_token_flop, unmasked),
-        explained("flop.conventions.palm", every.palm, palm_flop, {"parameters": active, "tokens": tokens}),
+        explained("flop.conventions.palm", every.palm, palm_flop, {"parameters": active, "tokens": length}),
         applied("flop.conventions.six_n", six_n_flop, parameters=active),
     ]
     if estimate.totals is not None:
@@ -102,6 +106,20 @@ def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
         said.append(applied("flop.total_flop", run_flop, one_step_flop=flop.per_step_flop, steps=steps))
         said.append(explained("flop.total_pflop_days", flop.total_pflop_days or 0.0, run_flop, {"steps": steps}))
     return said
+
+
+def _documents(recipe: Recipe) -> Inputs:
+    """What the documents of a batch are, once split to fit a sequence."""
+    documents, length = documents_of(recipe), recipe.sequence_length
+    if documents is None:
+        return {"sequence_length": length}
+    return {
+        "sequence_length": length,
+        "batching": documents.batching,
+        "documents": documents.count,
+        "document_tokens": documents.tokens,
+        "sum_of_squared_lengths": documents.squares,
+    }
 
 
 def _forward_parts(job: Job, batch: int) -> Inputs:
@@ -160,7 +178,7 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
         applied(
             "step.tokens_per_s_per_gpu.value",
             tokens_per_s_per_gpu,
-            batch_tokens=recipe.global_batch_tokens,
+            batch_tokens=estimate.flop.per_step_tokens,
             gpus=gpus,
             step_seconds=seconds,
         ),
@@ -187,7 +205,7 @@ def _totals(estimate: Estimate) -> list[Explanation]:
             steps_of,
             training_tokens=full.recipe.training_tokens,
             global_batch=full.recipe.global_batch,
-            tokens=full.recipe.sequence_length,
+            tokens=trained_tokens(full.recipe),
         ),
         applied("totals.goodput_fraction", goodput_fraction, gpus=gpus),
         applied(

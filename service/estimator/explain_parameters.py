@@ -4,6 +4,7 @@ from service.estimator.answer import Parameters
 from service.estimator.explanation import Explanation, Inputs, explained
 from service.estimator.ledger import Ops
 from service.estimator.parameters import parameter_counts
+from service.estimator.question import Method
 from service.estimator.resolve import Resolved
 from service.estimator.stage_answers import LoadedStage
 from service.estimator.stages import rank_parameters, stage_total
@@ -36,8 +37,12 @@ def parameter_explanations(resolved: Resolved, stages: list[LoadedStage], parame
     sparse: Inputs = {"expert_width": model.expert_width, "num_experts": model.num_experts}
     shared: Inputs = {"shared_expert_intermediate_size": model.shared_expert_intermediate_size}
     depths: Inputs = {"depths": model.num_nextn_predict_layers, "own": parameters.multi_token_prediction}
+    with_depths = parameters.total_with_multi_token_prediction
+    method = _method(resolved.job.method)
     rows: tuple[tuple[str, int, Inputs], ...] = (
         ("total", parameters.total, _parts(resolved)),
+        ("trained", parameters.trained, method),
+        ("adapters", parameters.adapters, method),
         ("active", parameters.active, experts),
         ("active_by_definition.total", active.total, experts),
         ("active_by_definition.without_input_embedding", active.without_input_embedding, {**experts, **table}),
@@ -49,14 +54,20 @@ def parameter_explanations(resolved: Resolved, stages: list[LoadedStage], parame
         ("routed_experts", parameters.routed_experts, sparse),
         ("shared_experts", parameters.shared_experts, shared),
         ("multi_token_prediction", parameters.multi_token_prediction, depths),
-        (
-            "total_with_multi_token_prediction",
-            parameters.total_with_multi_token_prediction,
-            {"total": parameters.total, **depths},
-        ),
+        ("total_with_multi_token_prediction", with_depths, {"total": parameters.total, **depths}),
     )
     counted = [explained(f"parameters.{name}", value, parameter_counts, inputs) for name, value, inputs in rows]
     return [*counted, *_stages(stages, parameters)]
+
+
+def _method(method: Method) -> Inputs:
+    return {
+        "method": method.name,
+        "rank": method.rank,
+        "targets": ", ".join(method.targets),
+        "frozen": ", ".join(method.frozen),
+        "frozen_layers": method.frozen_layers,
+    }
 
 
 def _parts(resolved: Resolved) -> Inputs:
@@ -70,7 +81,7 @@ def _parts(resolved: Resolved) -> Inputs:
 
 
 def _parameters_of(ops: Ops) -> int:
-    return sum(weight.parameters for op in ops for weight in op.weights if not weight.tied)
+    return sum(weight.parameters for op in ops for weight in op.weights if not weight.tied and weight.role != "adapter")
 
 
 def _stages(stages: list[LoadedStage], parameters: Parameters) -> list[Explanation]:

@@ -11,11 +11,11 @@ from service.estimator.kernels import ComputeSeconds
 from service.estimator.ledger import LayerShape
 from service.estimator.load import StageLoad
 from service.estimator.mixers import MIXERS
-from service.estimator.names import ContextMethod
+from service.estimator.names import ContextMethod, RecomputeModule
 from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.question import Layout
-from service.estimator.recompute import repeated_forwards
+from service.estimator.recompute import repeated_forwards, trained_layers
 from service.estimator.stages import RankParameters, Stage
 
 EXPOSED_GRADIENT_SHARE = 0.25
@@ -62,14 +62,22 @@ class ExposedSeconds:
         return self.tensor + self.context + self.expert + self.data + self.pipeline
 
 
+def _passes(job: Job, degrees: Degrees, stage: Stage, modules: tuple[RecomputeModule, ...]) -> tuple[Amount, Amount]:
+    """Forward passes, those that recompute repeats counted, and backward passes of the mean layer of a stage."""
+    trained = trained_layers(job, stage)
+    backwards = trained / maximum(stage.layers, 1)
+    repeated = repeated_forwards(job.recompute, trained, degrees.virtual_pipeline, modules)
+    return 1 + repeated * backwards, backwards
+
+
 def _tensor_seconds(job: Job, degrees: Degrees, stage: Stage, wires: Wires) -> Amount:
     """Seconds that tensor ranks exchange for one micro-batch, each kind of layer by its branches."""
-    forwards = 1 + repeated_forwards(job.recompute, stage.layers, degrees.virtual_pipeline)
+    forwards, backwards = _passes(job, degrees, stage, ())
     grouped = expert.is_grouped(degrees)
     total: Amount = 0.0
     for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
         branches = tensor.layer_branches(job.model, shape, grouped=grouped)
-        total = total + count * _seconds(tensor.layer_transfers(job, degrees, forwards, branches), wires)
+        total = total + count * _seconds(tensor.layer_transfers(job, degrees, forwards, backwards, branches), wires)
     return total
 
 
@@ -97,15 +105,12 @@ def exposed_seconds(
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
     wires = wires_of(job.cluster, job.gpu)
-    layers, rule = stage.layers, job.recompute
-    chunks = degrees.virtual_pipeline
     method: ContextMethod = filled(layout.context_method)
-    attending = 1 + repeated_forwards(rule, layers, chunks, ("core_attn",))
-    routing = 1 + repeated_forwards(rule, layers, chunks, ("moe",))
+    attending, routing = (_passes(job, degrees, stage, (module,)) for module in ("core_attn", "moe"))
     attends = _layers(job, stage, lambda shape: MIXERS[shape.mixer].attends)
-    exchange = attends * _seconds(context.layer_transfers(job, degrees, method, attending), wires)
+    exchange = attends * _seconds(context.layer_transfers(job, degrees, method, *attending), wires)
     sparse = _layers(job, stage, lambda shape: shape.is_sparse)
-    experts = sparse * _seconds(expert.layer_transfers(job, degrees, routing), wires)
+    experts = sparse * _seconds(expert.layer_transfers(job, degrees, *routing), wires)
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
     sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held), wires)
 

@@ -1,8 +1,8 @@
 """What does a dense MLP do, gated (three matrices) or plain (two)?"""
 
-from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.ledger import LAST_NORM, Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
-from service.estimator.names import RecomputeModule
+from service.estimator.names import MatrixName, RecomputeModule
 from service.estimator.setting import Setting
 
 Modules = tuple[RecomputeModule, ...]
@@ -40,6 +40,18 @@ def feed_forward_ops(
     )
 
 
+def up_matrices(model: Model) -> tuple[MatrixName, ...]:
+    """The matrices that an MLP or an expert reads its input with, side by side.
+
+    Args:
+        model: the model
+
+    Returns:
+        their names
+    """
+    return ("gate_proj", "up_proj") if model.gated_mlp else ("up_proj",)
+
+
 def _inner(model: Model, width: int) -> int:
     return (2 if model.gated_mlp else 1) * width
 
@@ -51,7 +63,8 @@ def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules)
         name=f"{name}.up",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(hidden, inner, Split.TENSOR), *bias),
+        weights=(Weight(hidden, inner, Split.TENSOR, matrices=up_matrices(model)), *bias),
+        reads=(LAST_NORM,),
         flop=2 * setting.tokens * hidden * inner,
         moved_bytes=kept * inner,
         whole_bytes=kept * hidden,
@@ -81,9 +94,9 @@ def _down(model: Model, setting: Setting, width: int, name: str, modules: Module
         name=f"{name}.down",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(width, hidden, Split.TENSOR), *bias),
+        weights=(Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)), *bias),
         flop=2 * setting.tokens * width * hidden,
-        saved=(Saved(kept * width, Split.TENSOR, modules),),
+        saved=(Saved(kept * width, Split.TENSOR, modules, "own_weights"),),
         moved_bytes=kept * width,
         whole_bytes=kept * hidden,
         modules=modules,

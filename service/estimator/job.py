@@ -3,16 +3,18 @@
 from dataclasses import dataclass
 
 from service.estimator.build import build_ledger
+from service.estimator.documents import documents_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.ledger import Ledger
 from service.estimator.model import Model
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.precision import PRECISIONS, Precision
-from service.estimator.question import Cluster, Question, Recipe, Recompute
+from service.estimator.question import Cluster, Method, Question, Recipe, Recompute
 from service.estimator.setting import Setting
 from service.estimator.stacks import STACKS, Stack
 from service.estimator.state import StateBytes, state_bytes
+from service.estimator.training import method_of, trained_ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,7 @@ class Job:
     optimizer: Optimizer
     stack: Stack
     recompute: Recompute
+    method: Method
     state: StateBytes
     ledger: Ledger
     vocabulary_multiple: int
@@ -50,6 +53,7 @@ def setting_of(recipe: Recipe) -> Setting:
         fused_norm=stack.fused_norm,
         fused_activation=stack.fused_activation,
         repeats_key_values=stack.repeats_key_values,
+        documents=documents_of(recipe),
     )
 
 
@@ -77,7 +81,7 @@ def job_of(question: Question) -> Job:
     Returns:
         the job
     """
-    recipe = question.recipe
+    recipe, setting, method = question.recipe, setting_of(question.recipe), method_of(question.recipe)
     stack, precision = STACKS[filled(recipe.stack)], PRECISIONS[filled(recipe.precision)]
     return Job(
         model=question.model,
@@ -88,7 +92,8 @@ def job_of(question: Question) -> Job:
         optimizer=OPTIMIZERS[recipe.optimizer],
         stack=stack,
         recompute=recompute_of(recipe),
+        method=method,
         state=state_bytes(precision, recipe.gradient_dtype, stack),
-        ledger=build_ledger(question.model, setting_of(recipe)),
+        ledger=trained_ledger(build_ledger(question.model, setting), method, setting),
         vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
     )

@@ -112,8 +112,8 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
     """Seconds of one operation on one rank for one micro-batch.
 
     Formula:
-        forward: roofline of its FLOP, its bytes and a product's weights; backward: of twice all three, and what the
-        kernel repeats by itself
+        forward: roofline of its FLOP, its bytes and a product's weights; backward: of the gradients' FLOP, of the bytes
+        once for each gradient (twice all three where everything is trained), and what the kernel repeats by itself
 
     Args:
         op: the operation
@@ -144,8 +144,10 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
     rate = rates.op_flop_per_s(op)
     forward = kernel_seconds(flop, moved, rate, rates.bytes_per_s)
     repeated = op.kernel_rerun_flop / divisor * scale
-    backward = kernel_seconds(2 * flop + repeated, 2 * moved, rate, rates.bytes_per_s)
-    return forward, backward
+    gradients = op.backward_flop / divisor * scale + repeated
+    if not op.gradients:
+        return forward, 0.0
+    return forward, kernel_seconds(gradients, op.gradients * moved, rate, rates.bytes_per_s)
 
 
 def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSeconds:

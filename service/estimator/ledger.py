@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
-from service.estimator.names import LayerType, MlpType, RecomputeModule
+from service.estimator.names import LayerType, MatrixName, MlpType, RecomputeModule
 
 
 class Split(IntEnum):
@@ -32,12 +32,16 @@ class Split(IntEnum):
 
 
 OpKind = Literal["gemm", "attention", "elementwise"]
-WeightRole = Literal["matrix", "vector", "embedding", "head"]
+WeightRole = Literal["matrix", "vector", "norm", "embedding", "head", "adapter"]
+SavedFor = Literal["backward", "own_weights", "next_weights"]
+
+GROUP, LAST_NORM, EVERYTHING = "group", "norm", "everything"
+"""What an operation may read beside named results: what enters its group, the last norm before it, all before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """One trained tensor: `copies` matrices of `rows` inputs and `columns` outputs."""
+    """One tensor of numbers: `copies` matrices of `rows` inputs and `columns` outputs."""
 
     rows: int
     columns: int
@@ -46,10 +50,14 @@ class Weight:
     role: WeightRole = "matrix"
     tied: bool = False
     """The same numbers as another tensor of the model: counted once, stored again on another stage."""
+    matrices: tuple[MatrixName, ...] = ()
+    """Names of the equally wide matrices that stand side by side in it; adapters are put beside them by name."""
+    trained: bool = True
+    """It has gradients, optimizer states and updates; else it is frozen."""
 
     @property
     def parameters(self) -> int:
-        """Trained numbers in this tensor, undivided [1]."""
+        """Numbers in this tensor, undivided [1]."""
         return self.rows * self.columns * self.copies
 
 
@@ -61,6 +69,34 @@ class Saved:
     split: Split
     modules: tuple[RecomputeModule, ...] = ()
     """Selective recompute of any of these drops them."""
+    serves: SavedFor = "backward"
+    """What it is kept for: any gradient of its operation, or those of its weights, or of those of the next ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """One product of the backward pass of an operation without weights."""
+
+    flop: int
+    """Its FLOP over visible keys."""
+    full_flop: int
+    """Its FLOP without any mask."""
+    serves: tuple[str, ...]
+    """Matrices whose results' gradients need it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """The backward pass of an operation where not everything in or before it is trained."""
+
+    flop: int
+    """Its FLOP over visible keys."""
+    full_flop: int
+    """Its FLOP without any mask."""
+    gradients: int
+    """Gradients that it computes, as a multiple of the forward pass's traffic: of inputs and of weights, 0 to 2."""
+    in_trained_layer: bool
+    """Whether any operation of its layer has a backward pass; recompute repeats no other layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +112,8 @@ class Op:
     """Forward FLOP over visible keys."""
     full_flop: int | None = None
     """Forward FLOP without any mask; the same as `flop` where None."""
+    document_flop: int | None = None
+    """Forward FLOP over the documents of a padded sequence alone; in proportion to their tokens where None."""
     kernel_rerun_flop: int = 0
     """FLOP that the backward kernel repeats by itself (flash attention)."""
     saved: tuple[Saved, ...] = ()
@@ -87,6 +125,33 @@ class Op:
     """Selective recompute of any of these runs it again."""
     keeps_precision: bool = False
     """Its products stay in the attention's format where the others are in fp8 or fp4."""
+    reads: tuple[str, ...] = ()
+    """Operations of its group whose results it reads, or GROUP, LAST_NORM, EVERYTHING; the one before where empty."""
+    products: tuple[Gradient, ...] = ()
+    """What its backward pass computes, where it multiplies results with results; else a product for each operand."""
+    backward: Backward | None = None
+    """Its backward pass where it differs from that of full training, as `trained_ledger` decides."""
+
+    @property
+    def backward_flop(self) -> int:
+        """FLOP of its backward pass over visible keys: twice the forward pass where all is trained [FLOP]."""
+        return 2 * self.flop if self.backward is None else self.backward.flop
+
+    @property
+    def backward_full_flop(self) -> int:
+        """The same without any mask [FLOP]."""
+        forward = self.flop if self.full_flop is None else self.full_flop
+        return 2 * forward if self.backward is None else self.backward.full_flop
+
+    @property
+    def gradients(self) -> int:
+        """Gradients that its backward pass computes: of inputs and of weights [1]."""
+        return 2 if self.backward is None else self.backward.gradients
+
+    @property
+    def in_trained_layer(self) -> bool:
+        """Whether the backward pass reaches its layer."""
+        return self.backward is None or self.backward.in_trained_layer
 
 
 Ops = tuple[Op, ...]
@@ -122,9 +187,11 @@ class Ledger:
     layer_kinds: tuple[int, ...]
     """Kind of each layer, first to last."""
     depths: int = 0
-    """Multi-token-prediction depths; each is one more layer of the last layer's kind, and its own operations."""
+    """Multi-token-prediction depths; each is one more layer, and its own operations."""
     depth: Ops = ()
     """Operations of one depth beside its layer."""
+    depth_kind: int = -1
+    """Kind of each depth's layer."""
     head: Ops
     """After the last layer."""
 
@@ -135,7 +202,7 @@ class Ledger:
     def layer_groups(self) -> tuple[tuple[int, Ops], ...]:
         """Layers of each kind, those of the depths counted, with their operations."""
         counts = list(self.kind_counts())
-        counts[self.layer_kinds[-1]] += self.depths
+        counts[self.depth_kind] += self.depths
         return tuple(zip(counts, self.kinds, strict=True))
 
     def groups(self) -> tuple[tuple[int, Ops], ...]:

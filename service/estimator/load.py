@@ -17,7 +17,7 @@ class StageLoad:
     """The load of one rank of one stage; equal stages have equal loads."""
 
     held: RankParameters
-    """Parameters it holds weights and gradients of."""
+    """Parameters it holds weights of, and of the trained ones gradients."""
     updated: RankParameters
     """Parameters it updates."""
     kept_bytes: Amount
@@ -26,8 +26,12 @@ class StageLoad:
     """Activations that live once while layers are computed again."""
     largest_layer: Amount
     """Parameters of its largest layer."""
+    largest_trained_layer: Amount
+    """Most trained parameters of a layer."""
     largest_end: Amount
     """Parameters of its embedding or its head, whichever is larger; 0 where it has neither."""
+    largest_trained_end: Amount
+    """Most trained parameters of either."""
     logits_bytes: Amount
     """Logits and losses of one micro-batch; 0 where it has no head."""
 
@@ -46,25 +50,41 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
     held = rank_parameters(job, degrees, stage)
     kept, again = stage_activation_bytes(job, degrees, stage)
     split = divisors(degrees, job.model, job.vocabulary_multiple)
+    layer, trained_layer = _largest([_parameters(ops, split) for ops in job.ledger.kinds])
     embedding, head = (_parameters(ops, split) for ops in (job.ledger.embedding, job.ledger.head))
-    ends = maximum(where(stage.is_first, embedding, 0.0), where(stage.is_last, head, 0.0))
+    end, trained_end = _largest(
+        [
+            (where(has_it, every, 0.0), where(has_it, trained, 0.0))
+            for has_it, (every, trained) in ((stage.is_first, embedding), (stage.is_last, head))
+        ]
+    )
     return StageLoad(
         held=held,
         updated=held,
         kept_bytes=kept + end_activation_bytes(job, degrees, stage),
         recomputed_bytes=again,
-        largest_layer=reduce(maximum, [_parameters(ops, split) for ops in job.ledger.kinds]),
-        largest_end=ends,
+        largest_layer=layer,
+        largest_trained_layer=trained_layer,
+        largest_end=end,
+        largest_trained_end=trained_end,
         logits_bytes=where(stage.is_last, logits_bytes(job, degrees), 0.0),
     )
 
 
-def _parameters(ops: Ops, split: tuple[Amount, ...]) -> Amount:
-    total: Amount = 0.0
+def _largest(counts: list[tuple[Amount, Amount]]) -> tuple[Amount, Amount]:
+    return reduce(maximum, [every for every, _ in counts]), reduce(maximum, [trained for _, trained in counts])
+
+
+def _parameters(ops: Ops, split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
+    """All parameters of some operations on one rank, and the trained ones."""
+    every: Amount = 0.0
+    trained: Amount = 0.0
     for op in ops:
         for weight in op.weights:
-            total = total + weight.parameters / split[weight.split]
-    return total
+            held = weight.parameters / split[weight.split]
+            every = every + held
+            trained = trained + held if weight.trained else trained
+    return every, trained
 
 
 def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
@@ -89,7 +109,9 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
         kept_bytes=(one.kept_bytes + other.kept_bytes) / 2,
         recomputed_bytes=maximum(one.recomputed_bytes, other.recomputed_bytes),
         largest_layer=maximum(one.largest_layer, other.largest_layer),
+        largest_trained_layer=maximum(one.largest_trained_layer, other.largest_trained_layer),
         largest_end=maximum(one.largest_end, other.largest_end),
+        largest_trained_end=maximum(one.largest_trained_end, other.largest_trained_end),
         logits_bytes=maximum(one.logits_bytes, other.logits_bytes),
     )
 

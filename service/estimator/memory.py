@@ -28,6 +28,8 @@ class StageBytes:
     """Bytes of one rank of one stage at its peak, by kind."""
 
     weights: Amount
+    frozen_weights: Amount
+    """Weights that are not trained, in the compute format."""
     weight_copies: Amount
     gradients: Amount
     master_weights: Amount
@@ -55,6 +57,7 @@ class StageBytes:
         """Bytes that live through the whole step [byte]."""
         return (
             self.weights
+            + self.frozen_weights
             + self.weight_copies
             + self.gradients
             + self.master_weights
@@ -113,7 +116,8 @@ def gathered_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
         ZeRO-3, freed after use: the larger of two layers, one with its gradient and reduction, and the head or
         embedding with both and one layer ahead
         ZeRO-3, kept: every weight, and one layer's gradient and reduction, or with a pipeline every fp32 gradient
-        below ZeRO-3: every weight, where fp32 weights are cast on the fly; else nothing
+        below ZeRO-3: every trained weight, where fp32 weights are cast on the fly; else nothing
+        (gradients of trained parameters only)
 
     Args:
         job: the job
@@ -132,13 +136,14 @@ def gathered_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
     >>> gathered_bytes(sample_job(), zero, sample_load()) == 128_256 * 4096 * 8 + 4096 * 8 + 218_112_000 * 2
     True
     """
-    every, layer, end = load.held.dense + load.held.expert, load.largest_layer, load.largest_end
-    weight = job.state.gathered_bytes
+    every, trained = load.held.dense + load.held.expert, load.held.dense_trained + load.held.expert_trained
+    layer, end, weight = load.largest_layer, load.largest_end, job.state.gathered_bytes
     reducing = weight + REDUCTION_BYTES
-    freed = maximum(layer * (2 * weight + reducing), end * (weight + reducing) + layer * weight)
-    kept = every * weight + where(degrees.pipeline > 1, every * REDUCTION_BYTES, layer * reducing)
+    in_layer, in_end = load.largest_trained_layer * reducing, load.largest_trained_end * reducing
+    freed = maximum(layer * 2 * weight + in_layer, end * weight + in_end + layer * weight)
+    kept = every * weight + where(degrees.pipeline > 1, trained * REDUCTION_BYTES, in_layer)
     live = where(degrees.reshard_after_forward == 1, freed, kept)
-    cast = every * weight if job.state.casts_weights else 0.0
+    cast = trained * weight if job.state.casts_weights else 0.0
     sharded = where(degrees.shard_group > 1, live, cast)
     return where(degrees.zero_stage >= WEIGHTS, sharded, cast)
 
@@ -170,14 +175,17 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
     held, updated, state = load.held, load.updated, job.state
     moment = moment_bytes(job.optimizer, job.precision)
     moments = (updated.dense_states, updated.expert_states)
+    trained, renewed = (held.dense_trained, held.expert_trained), (updated.dense_trained, updated.expert_trained)
+    frozen = (held.dense - held.dense_trained, held.expert - held.expert_trained)
     return {
-        "weights": Sharded(held.dense, held.expert, state.weight_bytes, WEIGHTS),
+        "weights": Sharded(*trained, state.weight_bytes, WEIGHTS),
+        "frozen_weights": Sharded(*frozen, state.frozen_bytes, WEIGHTS),
         "weight_copies": Sharded(held.dense_products, held.expert, state.copy_bytes, WEIGHTS),
-        "gradients": Sharded(held.dense, held.expert, state.gradient_bytes, GRADIENTS),
-        "master_weights": Sharded(updated.dense, updated.expert, state.master_bytes, OPTIMIZER_STATES),
+        "gradients": Sharded(*trained, state.gradient_bytes, GRADIENTS),
+        "master_weights": Sharded(*renewed, state.master_bytes, OPTIMIZER_STATES),
         "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),
         "optimizer_scales": Sharded(*moments, job.optimizer.scale_bytes, OPTIMIZER_STATES),
-        "step_gradients": Sharded(updated.dense, updated.expert, state.step_bytes, OPTIMIZER_STATES),
+        "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
     }
 
 

@@ -24,6 +24,12 @@ StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotr
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
 OffloadName = Literal["none", "optimizer"]
-MethodName = Literal["full"]
+BatchingName = Literal["packed", "padded"]
+MethodName = Literal["full", "lora"]
+PartName = Literal["embedding", "norms", "attention", "mlp", "experts", "router", "head"]
+MatrixName = Literal[
+    "q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",
+    "gate_proj", "up_proj", "down_proj", "in_proj", "x_proj", "dt_proj", "out_proj", "lm_head",
+]  # fmt: skip
 ZeroStage = Literal[0, 1, 2, 3]
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]

@@ -1,6 +1,6 @@
 """What does a norm hold, keep and move?"""
 
-from service.estimator.ledger import Op, Saved, Split, Weight
+from service.estimator.ledger import EVERYTHING, Op, Saved, Split, Weight
 from service.estimator.model import Model
 from service.estimator.names import Normalization
 from service.estimator.setting import Setting
@@ -18,10 +18,10 @@ def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]
     Returns:
         its weights, held whole by every rank
     """
-    return tuple(Weight(1, width, role="vector") for _ in range(_VECTORS[normalization]))
+    return tuple(Weight(1, width, role="norm") for _ in range(_VECTORS[normalization]))
 
 
-def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = True) -> Op:
+def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = True, reads: tuple[str, ...] = ()) -> Op:
     """One norm over the residual stream of one sequence.
 
     It keeps its input; what it feeds to a matrix product is kept too, and selective recompute of
@@ -33,6 +33,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
         model: the model
         setting: how operations are carried out
         feeds_matrix: whether its output is the input of a matrix product, which keeps it
+        reads: what it normalises, where that is not the result before it
 
     Returns:
         the operation
@@ -46,7 +47,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
     is_cast = not setting.fused_norm and setting.element_bytes < 4
     unfused = (Saved(4 * numbers, Split.SEQUENCE),) if is_cast else ()
     passes = 0 if setting.fused_norm else 6
-    output = (Saved(kept, Split.SEQUENCE, ("layernorm",)),) if feeds_matrix else ()
+    output = (Saved(kept, Split.SEQUENCE, ("layernorm",), "next_weights"),) if feeds_matrix else ()
     return Op(
         name=name,
         kind="elementwise",
@@ -55,6 +56,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
         saved=(Saved(kept, Split.SEQUENCE), *unfused, *output),
         moved_bytes=2 * kept + passes * 4 * numbers,
         modules=("layernorm",),
+        reads=reads,
     )
 
 
@@ -80,4 +82,5 @@ def residual_op(name: str, model: Model, setting: Setting) -> Op:
         split=Split.SEQUENCE,
         saved=mask,
         moved_bytes=3 * setting.element_bytes * numbers,
+        reads=(EVERYTHING,),
     )

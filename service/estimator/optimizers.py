@@ -88,7 +88,8 @@ def state_numbers(optimizer: Optimizer, weight: Weight) -> int:
     """Numbers of optimizer state kept for one weight, undivided.
 
     Formula:
-        full: r c        rows and columns: r + c        columns: c        (times copies; vectors are always full)
+        full: r c        rows and columns: r + c        columns: c        (times copies; vectors are always full;
+        none for a frozen weight)
 
     Args:
         optimizer: the optimizer's row
@@ -103,7 +104,9 @@ def state_numbers(optimizer: Optimizer, weight: Weight) -> int:
     >>> state_numbers(OPTIMIZERS["adamw"], Weight(4, 3)), state_numbers(OPTIMIZERS["adafactor"], Weight(4, 3))
     (24, 7)
     """
-    if optimizer.outside_matrices == "adamw" and (weight.role != "matrix" or weight.rows == 1):
+    if not weight.trained:
+        return 0
+    if optimizer.outside_matrices == "adamw" and (weight.role not in ("matrix", "adapter") or weight.rows == 1):
         return 2 * weight.parameters
     return _form_numbers(optimizer.first_moment, weight) + _form_numbers(optimizer.second_moment, weight)
 

@@ -14,7 +14,11 @@ class ParameterCounts:
     """Parameter counts of one model, undivided."""
 
     total: int
-    """Every trained number once."""
+    """Every number of the model once."""
+    trained: int
+    """Numbers that are trained, those of adapters and depths counted."""
+    adapters: int
+    """Numbers of adapters."""
     active: ActiveParameters
     """What one token uses, by the vendors' definitions."""
     non_embedding: int
@@ -37,7 +41,8 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     """Parameters of a model, exact, from its ledger.
 
     Formula:
-        total: sum of rows x columns x copies over every weight once; active: total - routed (1 - k / (E + Z));
+        total: sum of rows x columns x copies over every weight once; trained: over those that are not frozen; adapters:
+        r (n_in + n_out) for each adapted matrix; active: total - routed (1 - k / (E + Z));
         non-embedding: total - token table - positions - untied head
 
     Args:
@@ -52,7 +57,9 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     """
     layers = list(zip(ledger.kind_counts(), ledger.kinds, strict=True))
     groups = [(1, ledger.embedding), *layers, (1, ledger.head)]
-    pairs = [(times, op.name, weight) for times, ops in groups for op in ops for weight in op.weights]
+    every = [(times, op.name, weight) for times, ops in groups for op in ops for weight in op.weights]
+    pairs = [found for found in every if found[2].role != "adapter"]
+    whole = [(times, weight) for times, ops in ledger.groups() for op in ops for weight in op.weights]
 
     total = sum(times * weight.parameters for times, _, weight in pairs if not weight.tied)
     routed = sum(times * weight.parameters for times, _, weight in pairs if weight.split is Split.EXPERT)
@@ -65,6 +72,8 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     outside = token_table + positions + head
     return ParameterCounts(
         total=total,
+        trained=sum(times * weight.parameters for times, weight in whole if weight.trained and not weight.tied),
+        adapters=sum(times * weight.parameters for times, _, weight in every if weight.role == "adapter"),
         active=ActiveParameters(
             total=active, without_input_embedding=active - token_table, non_embedding=active - outside
         ),
@@ -74,7 +83,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
         lm_head=head,
         routed_experts=routed,
         shared_experts=shared,
-        multi_token_prediction=ledger.depths * _own_parameters(ledger.depth + ledger.kinds[ledger.layer_kinds[-1]]),
+        multi_token_prediction=ledger.depths * _own_parameters(ledger.depth + ledger.kinds[ledger.depth_kind]),
     )
 
 

@@ -1,6 +1,6 @@
 """What do the matrix products do that several kinds of layer share?"""
 
-from service.estimator.ledger import Op, Saved, Split, Weight
+from service.estimator.ledger import EVERYTHING, LAST_NORM, Op, Saved, Split, Weight
 from service.estimator.model import Model
 from service.estimator.setting import Setting
 
@@ -22,7 +22,10 @@ def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: in
     """
     queries = model.num_attention_heads * model.head_width + gates
     key_values = 2 * model.key_value_heads * model.head_width
-    weights = [Weight(inputs, queries, Split.TENSOR), Weight(inputs, key_values, Split.KEY_VALUE)]
+    weights = [
+        Weight(inputs, queries, Split.TENSOR, matrices=("q_proj",)),
+        Weight(inputs, key_values, Split.KEY_VALUE, matrices=("k_proj", "v_proj")),
+    ]
     if model.attention_bias:
         weights += [Weight(1, queries, Split.TENSOR, role="vector")]
         weights += [Weight(1, key_values, Split.KEY_VALUE, role="vector")]
@@ -39,7 +42,7 @@ def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: in
 
 
 def attention_output_op(model: Model, setting: Setting) -> Op:
-    """The projection of all heads' values back to the residual stream; it keeps its input.
+    """The projection of all heads' values back to the residual stream; it keeps its input, as flash attention does too.
 
     Args:
         model: the model
@@ -58,9 +61,9 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
         name="attention.out",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
+        weights=(Weight(inputs, hidden, Split.TENSOR, matrices=("o_proj",)), *bias),
         flop=2 * setting.tokens * inputs * hidden,
-        saved=(Saved(kept * inputs, Split.TENSOR),),
+        saved=(Saved(kept * inputs, Split.TENSOR, serves="own_weights" if setting.keeps_scores else "backward"),),
         moved_bytes=kept * inputs,
         whole_bytes=kept * hidden,
     )
@@ -86,10 +89,11 @@ def mixer_input_op(model: Model, setting: Setting, *, outputs: int) -> Op:
         name="mixer.in",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(model.hidden_size, outputs, Split.TENSOR), *bias),
+        weights=(Weight(model.hidden_size, outputs, Split.TENSOR, matrices=("in_proj",)), *bias),
         flop=2 * setting.tokens * model.hidden_size * outputs,
         moved_bytes=kept * outputs,
         whole_bytes=kept * model.hidden_size,
+        reads=(EVERYTHING,) if model.num_mem_blocks else (LAST_NORM,),
     )
 
 
@@ -114,9 +118,9 @@ def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input:
         name="mixer.out",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(inputs, hidden, Split.TENSOR), *bias),
+        weights=(Weight(inputs, hidden, Split.TENSOR, matrices=("out_proj",)), *bias),
         flop=2 * setting.tokens * inputs * hidden,
-        saved=(Saved(kept * inputs, Split.TENSOR),) if keeps_input else (),
+        saved=(Saved(kept * inputs, Split.TENSOR, serves="own_weights"),) if keeps_input else (),
         moved_bytes=kept * inputs,
         whole_bytes=kept * hidden,
     )
@@ -145,6 +149,12 @@ def embedding_width_op(name: str, model: Model, setting: Setting, *, rows: int, 
         split=Split.WHOLE,
         weights=(Weight(rows, columns),),
         flop=2 * setting.tokens * rows * columns,
-        saved=(Saved(setting.element_bytes * setting.tokens * model.embedding_width, Split.SEQUENCE),),
+        saved=(
+            Saved(
+                setting.element_bytes * setting.tokens * model.embedding_width,
+                Split.SEQUENCE,
+                serves="own_weights" if rows == model.embedding_width else "next_weights",
+            ),
+        ),
         moved_bytes=setting.element_bytes * setting.tokens * (rows + columns),
     )

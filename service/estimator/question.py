@@ -13,11 +13,14 @@ from service.estimator.gpu import Gpu
 from service.estimator.model import Model
 from service.estimator.names import (
     AttentionName,
+    BatchingName,
     ContextMethod,
     GradientDtype,
+    MatrixName,
     MethodName,
     OffloadName,
     OptimizerName,
+    PartName,
     PrecisionName,
     RecomputeMethod,
     RecomputeModule,
@@ -46,6 +49,36 @@ class Recompute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentLength:
+    """So many documents of so many tokens: one bar of a histogram."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    tokens: Tokens
+    """Tokens of each of these documents, l."""
+    count: Annotated[int, Interval(ge=1, le=1 << 40)]
+    """Documents of this length; only the proportions between lengths matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """Which parameters are trained: the model's own, some parts of it frozen, or adapters beside frozen matrices."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    name: MethodName
+    """full (the model's own parameters) or lora (adapters beside its frozen matrices, nothing else)."""
+    rank: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
+    """Rank of each adapter, r; 8 where absent (lora)."""
+    targets: Annotated[tuple[MatrixName, ...], Len(0, 12)] = ()
+    """Matrices that have an adapter; q_proj and v_proj where empty (lora)."""
+    frozen: Annotated[tuple[PartName, ...], Len(0, 7)] = ()
+    """Parts of the model that are not trained (full)."""
+    frozen_layers: Annotated[int, Interval(ge=0, le=2048)] = 0
+    """First layers of the model that are not trained (full)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """How the model is trained: batch, tokens, numbers, optimizer, software."""
 
@@ -58,7 +91,11 @@ class Recipe:
     global_batch: Sequences | None = None
     """Sequences in one optimizer step, B; micro_batch x data where absent."""
     global_batch_tokens: Annotated[int, Interval(ge=1, le=1 << 53)] | None = None
-    """Tokens in one optimizer step; may stand instead of global_batch."""
+    """Tokens in one optimizer step, padding counted; may stand instead of global_batch."""
+    document_lengths: Annotated[tuple[DocumentLength, ...], Len(0, 1024)] = ()
+    """Histogram of the documents' lengths; longer ones are split. Empty: every sequence is one document."""
+    batching: BatchingName = "packed"
+    """How documents fill sequences: back to back, each attending to itself alone, or each padded to a sequence."""
     training_tokens: Annotated[float, Ge(1), Lt(1e18)] | None = None
     """Tokens of the whole run, D; without it there are no totals."""
     precision: PrecisionName | None = None
@@ -71,8 +108,8 @@ class Recipe:
     """Activations computed again in the backward pass."""
     attention: AttentionName = "flash"
     """Attention kernel: eager keeps the scores, flash does not."""
-    method: MethodName = "full"
-    """What is trained; descriptive: only full training is estimated."""
+    method: MethodName | Method = "full"
+    """What is trained: every parameter, some parts of the model, or adapters."""
     stack: StackName | None = None
     """Training software: buffers, defaults, what can be expressed; megatron-core, or transformers, where absent."""
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0

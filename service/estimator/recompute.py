@@ -35,8 +35,11 @@ def is_rerun(op: Op, rule: Recompute) -> bool:
         rule: the recompute rule
 
     Returns:
-        True under full recompute, and under selective recompute of one of its modules
+        True under full recompute, and under selective recompute of one of its modules; False where no backward pass
+        reaches its layer
     """
+    if not op.in_trained_layer:
+        return False
     if rule.granularity == "selective":
         return any(module in rule.modules for module in op.modules)
     return rule.granularity == "full"
@@ -124,6 +127,32 @@ def repeated_forwards(
     return recomputed_layers(rule, layers, chunks) / maximum(layers, 1)
 
 
+def trained_layers(job: Job, stage: Stage) -> Amount:
+    """Layers of a stage that the backward pass reaches: all but those with nothing trained in or before them.
+
+    Formula:
+        sum over the kinds of layer that have a backward pass of their layers
+
+    Args:
+        job: the job
+        stage: the stage
+
+    Returns:
+        layers [1]
+
+    Source:
+        definition; torch.utils.checkpoint keeps and repeats nothing without a gradient
+
+    >>> from service.estimator.samples import sample_job
+    >>> trained_layers(sample_job(), Stage(index=0, kind_counts=(32,), depths=0, is_first=True, is_last=True))
+    32
+    """
+    total: Amount = 0
+    for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True):
+        total = total + (count if ops[0].in_trained_layer else 0)
+    return total
+
+
 def stage_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amount, Amount]:
     """Activations that one rank keeps of one micro-batch, and those of the layers being computed again.
 
@@ -169,7 +198,7 @@ def _weighted(stage: Stage, layer_bytes: list[Amount]) -> Amount:
 
 def _full_recompute_bytes(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount]) -> tuple[Amount, Amount]:
     """Kept and live bytes of one sequence under full recompute; `whole` is what each kind of layer would keep."""
-    layers = stage.layers
+    layers = trained_layers(job, stage)
     again = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline)
     group = 1 if job.recompute.method == "block" else job.recompute.layers or 1
     sequence = divisors(degrees, job.model, job.vocabulary_multiple)[Split.SEQUENCE]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from service.errors import Problem, Refused
-from service.estimator import abilities, consistency
+from service.estimator import abilities, consistency, trainable
 from service.estimator.batch import resolve_batch
 from service.estimator.build import recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
@@ -17,6 +17,7 @@ from service.estimator.question import Cluster, Layout, Question, Recipe
 from service.estimator.rules import Rule, broken, divisors_of, unmet
 from service.estimator.stacks import STACKS, default_stack
 from service.estimator.state import default_gradient_dtype
+from service.estimator.training import method_of
 
 LARGEST_NODE = 16
 """GPUs in the largest single node sold; a larger fast-link domain spans a rack. Source: NVIDIA HGX-2, 16 V100."""
@@ -55,7 +56,7 @@ def resolve(question: Question) -> Resolved:
     recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu)
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
-    problems = (*unmet(abilities.DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
+    problems = (*unmet((*abilities.DEMANDS, *trainable.DEMANDS), job, layout), *broken(rules_of(layout), job, degrees))
     if problems:
         raise Refused(*problems)
     return Resolved(question=full, job=job, degrees=degrees)
@@ -112,6 +113,7 @@ def _fill_recipe(recipe: Recipe, gpu: Gpu) -> Recipe:
         gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(PRECISIONS[name], stack),
         vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
         recompute=recipe.recompute if isinstance(recipe.recompute, str) else recompute_of(recipe),
+        method="full" if recipe.method == "full" else method_of(recipe),
     )
 
 

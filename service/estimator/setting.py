@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from service.estimator.documents import Documents
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
@@ -21,3 +23,5 @@ class Setting:
     """The activation keeps only its inputs and output."""
     repeats_key_values: bool
     """Keys and values are copied to every query head before attention."""
+    documents: Documents | None = None
+    """The documents that sequences are made of; None where every sequence is one document."""

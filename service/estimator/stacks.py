@@ -59,6 +59,8 @@ class Stack:
     """Tensor ranks split norms along the sequence (sequence parallelism)."""
     tensor_overlap_fraction: float
     """Share of tensor-parallel communication that hides under compute."""
+    freezes: bool
+    """It can freeze parameters and train adapters."""
     source: str
     """Where these facts come from."""
 
@@ -90,9 +92,11 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0, 1, 2, 3),
         splits_norms=True,
         tensor_overlap_fraction=0.4,
+        freezes=True,
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
         "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
-        "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant",
+        "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant; "
+        "adapters: NVIDIA-NeMo/Megatron-Bridge docs/training/peft.md",
     ),
     "torchtitan": Stack(
         meaning="torchtitan: FSDP2, DTensor tensor parallelism",
@@ -114,8 +118,9 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0, 3),
         splits_norms=True,
         tensor_overlap_fraction=0.0,
+        freezes=True,
         source="pytorch/torchtitan@b5bcd76 models/common, distributed; FSDP2 MixedPrecisionPolicy (fp32 shards, bf16 "
-        "gathered); loss: float logits, log-softmax and gradient in fp32",
+        "gathered); loss: float logits, log-softmax and gradient in fp32; adapters: components/lora.py",
     ),
     "fsdp1": Stack(
         meaning="PyTorch FullyShardedDataParallel (llm-foundry)",
@@ -137,7 +142,8 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0,),
         splits_norms=False,
         tensor_overlap_fraction=0.0,
-        source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f",
+        freezes=True,
+        source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f (adapters: peft_config)",
     ),
     "deepspeed": Stack(
         meaning="DeepSpeed ZeRO",
@@ -159,8 +165,9 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0, 1),
         splits_norms=False,
         tensor_overlap_fraction=0.0,
+        freezes=True,
         source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
-        "runtime/zero/stage3.py estimators (18 bytes a parameter)",
+        "runtime/zero/stage3.py estimators (18 bytes a parameter); adapters: huggingface/peft docs, DeepSpeed",
     ),
     "nanotron": Stack(
         meaning="nanotron",
@@ -182,6 +189,7 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0, 1),
         splits_norms=True,
         tensor_overlap_fraction=0.0,
+        freezes=False,
         source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 "
         "logits and their gradient",
     ),
@@ -205,7 +213,9 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0,),
         splits_norms=False,
         tensor_overlap_fraction=0.0,
-        source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient",
+        freezes=True,
+        source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient; "
+        "adapters: huggingface/peft",
     ),
 }
 

@@ -41,6 +41,10 @@ class RankParameters:
     """Parameters outside the routed experts."""
     expert: Amount
     """Parameters of its routed experts."""
+    dense_trained: Amount
+    """Those of `dense` that are trained."""
+    expert_trained: Amount
+    """Those of `expert` that are trained."""
     dense_states: Amount
     """Numbers of optimizer state outside the routed experts."""
     expert_states: Amount
@@ -100,7 +104,7 @@ def stage_at(job: Job, degrees: Degrees, index: Amount, stage_layers: tuple[int,
             counts = tuple(total + count * present for total, count in zip(counts, inside, strict=True))
     is_last = index == degrees.pipeline - 1
     depths = where(is_last, job.ledger.depths, 0)
-    last_kind = job.ledger.layer_kinds[-1]
+    last_kind = job.ledger.depth_kind
     counts = (*counts[:last_kind], counts[last_kind] + depths, *counts[last_kind + 1 :])
     return Stage(index=index, kind_counts=counts, depths=depths, is_first=index == 0, is_last=is_last)
 
@@ -141,17 +145,20 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
         Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
-    sums = RankParameters(dense=0, expert=0, dense_states=0, expert_states=0, dense_products=0)
+    sums = RankParameters(**dict.fromkeys((each.name for each in fields(RankParameters)), 0))
     for times, ops in _stage_ops(job, stage):
         for op in ops:
             for weight in op.weights:
                 held = times * _held(weight, degrees) / split[weight.split]
                 parameters, states = weight.parameters * held, state_numbers(job.optimizer, weight) * held
+                trained = parameters if weight.trained else 0
                 if weight.split is Split.EXPERT:
                     sums.expert = sums.expert + parameters
+                    sums.expert_trained = sums.expert_trained + trained
                     sums.expert_states = sums.expert_states + states
                 else:
                     sums.dense = sums.dense + parameters
+                    sums.dense_trained = sums.dense_trained + trained
                     sums.dense_states = sums.dense_states + states
                     if weight.role == "matrix":
                         sums.dense_products = sums.dense_products + parameters

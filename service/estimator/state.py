@@ -16,7 +16,7 @@ class StateBytes:
     weight_bytes: float
     """Weights that are resident."""
     gathered_bytes: float
-    """Weights as the forward pass reads them, where they are gathered or cast on the fly."""
+    """Weights as the forward pass reads them, where they are gathered or cast on the fly; frozen ones are kept so."""
     copy_bytes: float
     """Low-precision copies for the matrix products."""
     gradient_bytes: float
@@ -25,6 +25,11 @@ class StateBytes:
     """fp32 master copy."""
     step_bytes: float
     """fp32 gradients made inside the optimizer step."""
+
+    @property
+    def frozen_bytes(self) -> float:
+        """Weights that are not trained: in the format that the forward pass reads, without a copy for the optimizer."""
+        return self.gathered_bytes
 
     @property
     def casts_weights(self) -> bool:

@@ -13,7 +13,7 @@ from service.estimator.logits import logits_bytes
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism import pipeline
 from service.estimator.question import Layout
-from service.estimator.recompute import repeated_forwards
+from service.estimator.recompute import repeated_forwards, trained_layers
 from service.estimator.stages import Stage
 from service.estimator.update import offloaded_seconds, optimizer_seconds
 
@@ -92,7 +92,8 @@ def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
     for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True):
         total = total.plus(ops_compute(ops, job, degrees, rates), count)
     if job.recompute.granularity == "full":
-        total.recompute = total.recompute * repeated_forwards(job.recompute, stage.layers, degrees.virtual_pipeline)
+        layers = trained_layers(job, stage)
+        total.recompute = total.recompute * repeated_forwards(job.recompute, layers, degrees.virtual_pipeline)
     first = ops_compute(job.ledger.embedding, job, degrees, rates)
     last = ops_compute(job.ledger.head, job, degrees, rates)
     depth = ops_compute(job.ledger.depth, job, degrees, rates)

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from service.estimator.answer import Interval
 
 
-def tokens_per_s_per_gpu(batch_tokens: int, gpus: int, step_seconds: float) -> float:
+def tokens_per_s_per_gpu(batch_tokens: float, gpus: int, step_seconds: float) -> float:
     """Trained tokens a second on one GPU.
 
     Formula:
         B s / (t_step GPUs)
 
     Args:
-        batch_tokens: tokens of one step, B s [token]
+        batch_tokens: trained tokens of one step, B s [token]
         gpus: GPUs in all [1]
         step_seconds: seconds of one step, t_step [s]
 

@@ -20,9 +20,10 @@ def _updated_bytes(job: Job, degrees: Degrees, updated: RankParameters) -> tuple
     each = moment_bytes(job.optimizer, job.precision)
     states = sharded_bytes(updated.dense_states, updated.expert_states, degrees, each, OPTIMIZER_STATES)
     master = state.master_bytes or state.weight_bytes
-    both_ways = states + sharded_bytes(updated.dense, updated.expert, degrees, master, OPTIMIZER_STATES)
+    trained = (updated.dense_trained, updated.expert_trained)
+    both_ways = states + sharded_bytes(*trained, degrees, master, OPTIMIZER_STATES)
     once = state.gradient_bytes + state.weight_bytes
-    return both_ways, sharded_bytes(updated.dense, updated.expert, degrees, once, OPTIMIZER_STATES)
+    return both_ways, sharded_bytes(*trained, degrees, once, OPTIMIZER_STATES)
 
 
 def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Amount:

@@ -1,12 +1,14 @@
 """How many FLOP does training take, by whose count? Sums over the ledger, exact integers."""
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from service.estimator.answer import Conventions, Flop
+from service.estimator.conventions import korthikanti_fraction, palm_flop, six_n_flop
+from service.estimator.documents import padding_fraction, step_tokens, trained_share, trained_tokens
 from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.ledger import Ledger, Ops
-from service.estimator.model import Model
 from service.estimator.parameters import ParameterCounts
 from service.estimator.question import Recompute
 from service.estimator.recompute import is_rerun
@@ -17,16 +19,30 @@ PFLOP_DAY_FLOP = 10**15 * 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceFlop:
-    """Forward FLOP of one sequence through the whole model."""
+    """FLOP of one sequence through the whole model."""
 
     causal: int
-    """Over visible keys."""
+    """Forward, over visible keys."""
     full: int
-    """Without any mask."""
+    """Forward, without any mask."""
+    backward: int
+    """Backward, over visible keys."""
+    full_backward: int
+    """Backward, without any mask."""
     rerun: int
-    """Run a second time for recompute, over visible keys."""
+    """Forward, run a second time for recompute, over visible keys."""
     full_rerun: int
     """The same without any mask."""
+
+    @property
+    def training(self) -> int:
+        """Forward and backward, over visible keys."""
+        return self.causal + self.backward
+
+    @property
+    def full_training(self) -> int:
+        """Forward and backward, without any mask."""
+        return self.full + self.full_backward
 
 
 def forward_flop(ops: Ops) -> int:
@@ -71,8 +87,29 @@ def full_flop(ops: Ops) -> int:
     return sum(op.flop if op.full_flop is None else op.full_flop for op in ops)
 
 
+def backward_flop(ops: Ops) -> int:
+    """Backward FLOP of some operations on one sequence, over visible keys.
+
+    Formula:
+        sum over the operations of F for each operand whose gradient is needed: 2 F where everything is trained
+
+    Args:
+        ops: the operations
+
+    Returns:
+        FLOP of one sequence [FLOP]
+
+    Source:
+        the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_backward = 4 P D); training.trained_ledger
+
+    >>> backward_flop(())
+    0
+    """
+    return sum(op.backward_flop for op in ops)
+
+
 def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
-    """Forward FLOP of one sequence through the whole model, and what recompute repeats of it.
+    """FLOP of one sequence through the whole model, and what recompute repeats of it.
 
     Args:
         ledger: the ledger
@@ -86,124 +123,86 @@ def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
     return SequenceFlop(
         causal=sum(times * forward_flop(ops) for times, ops in groups),
         full=sum(times * full_flop(ops) for times, ops in groups),
+        backward=sum(times * backward_flop(ops) for times, ops in groups),
+        full_backward=sum(times * op.backward_full_flop for times, ops in groups for op in ops),
         rerun=sum(times * forward_flop(ops) for times, ops in again),
         full_rerun=sum(times * full_flop(ops) for times, ops in again),
     )
 
 
-def palm_flop(model: Model, parameters: int, tokens: int) -> float:
-    """Training FLOP of one token as the PaLM paper counts it.
+def padding_flop(ledger: Ledger, share: Fraction, global_batch: int) -> int:
+    """FLOP of one optimizer step that kernels for variable lengths would not compute, rounded to a whole number here.
 
     Formula:
-        6 N + 12 L a d s
+        B sum over the operations of F_train x (1 - share); share of core attention: pairs inside documents / pairs
 
     Args:
-        model: the model
-        parameters: parameters that one token uses, N [1]
-        tokens: sequence length, s [token]
-
-    Returns:
-        FLOP of one token [FLOP]
-
-    Source:
-        Chowdhery et al. 2022, arXiv:2204.02311, appendix B
-
-    >>> from service.estimator.samples import LLAMA_3_8B
-    >>> palm_flop(LLAMA_3_8B, 8030261248, 8192)
-    61066469376.0
-    """
-    width = (model.query_width + model.value_width) / 2
-    return 6.0 * parameters + 12.0 * model.num_hidden_layers * model.num_attention_heads * width * tokens
-
-
-def per_token_flop(forward_flop_of_sequence: int, tokens: int) -> float:
-    """Training FLOP of one token, forward and backward.
-
-    Formula:
-        3 F / s
-
-    Args:
-        forward_flop_of_sequence: forward FLOP of one sequence, F [FLOP]
-        tokens: sequence length, s [token]
-
-    Returns:
-        FLOP of one token [FLOP]
-
-    Source:
-        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
-
-    >>> per_token_flop(1000, 10)
-    300.0
-    """
-    return 3 * forward_flop_of_sequence / tokens
-
-
-def six_n_flop(parameters: int) -> float:
-    """Training FLOP of one token by the rule that every parameter costs six.
-
-    Formula:
-        6 N
-
-    Args:
-        parameters: parameters that one token uses, N [1]
-
-    Returns:
-        FLOP of one token [FLOP]
-
-    Source:
-        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
-
-    >>> six_n_flop(7 * 10**9)
-    42000000000.0
-    """
-    return 6.0 * parameters
-
-
-def korthikanti_fraction(hidden_size: int, tokens: int) -> float:
-    """Extra FLOP of selective recompute over model FLOP, by the paper that proposed it.
-
-    It counts the attention of forward and backward once more; recomputing core attention really
-    repeats only the forward products, a third of that.
-
-    Formula:
-        (s / 6h) / (1 + s / 6h) = s / (6 h + s)
-
-    Args:
-        hidden_size: width of the residual stream, h [1]
-        tokens: sequence length, s [token]
-
-    Returns:
-        share of model FLOP [1]
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 5 (2.7 % for GPT-3 175B)
-
-    >>> round(korthikanti_fraction(12288, 2048), 4)
-    0.027
-    """
-    return tokens / (6 * hidden_size + tokens)
-
-
-def step_flop(forward_flop_of_sequence: int, global_batch: int) -> int:
-    """Model FLOP of one optimizer step: a backward pass costs twice a forward pass.
-
-    Formula:
-        3 F B
-
-    Args:
-        forward_flop_of_sequence: forward FLOP of one sequence, F [FLOP]
+        ledger: the ledger
+        share: trained tokens over computed tokens [1]
         global_batch: sequences in one step, B [1]
 
     Returns:
         FLOP of one step [FLOP]
 
     Source:
-        Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_forward = 2 P D, C_backward = 4 P D)
+        definition
 
-    >>> step_flop(10, 4)
+    >>> from service.estimator.samples import sample_job
+    >>> padding_flop(sample_job().ledger, Fraction(1), 1)
+    0
+    """
+    if share == 1:
+        return 0
+    spared = Fraction(0)
+    for times, ops in ledger.groups():
+        for op in ops:
+            needed = share if op.document_flop is None else Fraction(op.document_flop, op.flop)
+            spared += times * (op.flop + op.backward_flop) * (1 - needed)
+    return round(spared * global_batch)
+
+
+def per_token_flop(training_flop_of_sequence: int, tokens: float) -> float:
+    """Training FLOP of one token, forward and backward.
+
+    Formula:
+        F_train / s,  F_train = 3 F_forward where everything is trained
+
+    Args:
+        training_flop_of_sequence: forward and backward FLOP of one sequence, F_train [FLOP]
+        tokens: trained tokens of one sequence, s [token]
+
+    Returns:
+        FLOP of one token [FLOP]
+
+    Source:
+        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+
+    >>> per_token_flop(3000, 10)
+    300.0
+    """
+    return training_flop_of_sequence / tokens
+
+
+def step_flop(flop_of_sequence: int, global_batch: int) -> int:
+    """Model FLOP of one optimizer step: of all passes, or of the backward passes alone.
+
+    Formula:
+        F B
+
+    Args:
+        flop_of_sequence: FLOP of those passes of one sequence, F [FLOP]
+        global_batch: sequences in one step, B [1]
+
+    Returns:
+        FLOP of one step [FLOP]
+
+    Source:
+        definition
+
+    >>> step_flop(30, 4)
     120
     """
-    return 3 * forward_flop_of_sequence * global_batch
+    return flop_of_sequence * global_batch
 
 
 def run_flop(one_step_flop: int, steps: int) -> int:
@@ -263,29 +262,32 @@ def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction
     Returns:
         FLOP of a token, a step and the run
     """
-    one, tokens = sequence_flop(job.ledger, job.recompute), job.recipe.sequence_length
-    batch = filled(job.recipe.global_batch)
-    forward, model = one.causal * batch, step_flop(one.causal, batch)
+    one, tokens = sequence_flop(job.ledger, job.recompute), trained_tokens(job.recipe)
+    batch, length = filled(job.recipe.global_batch), job.recipe.sequence_length
+    model = step_flop(one.training, batch)
     rerun = recompute_flop(one.rerun, batch, rerun_fraction)
     total = None if steps is None else run_flop(model, steps)
     return Flop(
-        per_token_flop=per_token_flop(one.causal, tokens),
-        forward_per_step_flop=forward,
-        backward_per_step_flop=model - forward,
+        per_token_flop=per_token_flop(one.training, tokens),
+        per_step_tokens=step_tokens(tokens, batch),
+        forward_per_step_flop=step_flop(one.causal, batch),
+        backward_per_step_flop=step_flop(one.backward, batch),
         per_step_flop=model,
         recompute_per_step_flop=rerun,
         hardware_per_step_flop=model + rerun,
+        padding_per_step_flop=padding_flop(job.ledger, trained_share(job.recipe), batch),
+        padding_fraction=padding_fraction(job.recipe),
         total_flop=total,
         total_pflop_days=None if total is None else total / PFLOP_DAY_FLOP,
-        recompute_fraction=one.rerun * rerun_fraction / (3 * one.causal),
-        recompute_full_fraction=one.full_rerun * rerun_fraction / (3 * one.full),
-        recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, tokens)
+        recompute_fraction=one.rerun * rerun_fraction / one.training,
+        recompute_full_fraction=one.full_rerun * rerun_fraction / one.full_training,
+        recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, length)
         if job.recompute.modules == ("core_attn",)
         else None,
         conventions=Conventions(
-            causal=per_token_flop(one.causal, tokens),
-            full=per_token_flop(one.full, tokens),
-            palm=palm_flop(job.model, counts.active.total, tokens),
+            causal=per_token_flop(one.training, tokens),
+            full=per_token_flop(one.full_training, tokens),
+            palm=palm_flop(job.model, counts.active.total, length),
             six_n=six_n_flop(counts.active.total),
         ),
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.findings import unknown_field
-from service.workflows.flat_values import MOST_PARAMETERS, TOO_MANY, DecimalMark, Form, read_value
+from service.workflows.flat_values import MOST_PARAMETERS, TOO_MANY, DecimalMark, Form, read_members, read_value
 from service.workflows.nouns import adapter_of
 from service.workflows.places import ASKED
 
@@ -37,7 +37,7 @@ ALIASES = {
 
 FORMS: Mapping[type, Form] = {int: "integer", float: "number", bool: "truth", str: "text"}
 
-NAMING = {"preset", "granularity"}
+NAMING = {"preset", "granularity", "name"}
 """Fields that name the whole of which they are a part."""
 
 LIST_MARK = ";"
@@ -66,6 +66,8 @@ class FlatField:
     """The values it takes; empty where they are not a closed list."""
     is_list: bool = False
     """Takes several values: the key repeated, or semicolons between them."""
+    members: tuple[str, ...] = ()
+    """Fields of the small noun that one value spells, colons between them; empty where a value is no noun."""
 
 
 def body_of_flat(
@@ -152,6 +154,10 @@ def _alternatives(hint: Any) -> tuple[Any, type | None]:
 def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatField:
     is_list = get_origin(hint) is tuple
     value = get_args(hint)[0] if is_list else hint
+    if is_dataclass(value):
+        members = tuple(member.name for member in fields(value))
+        said = f"{meaning} Spelled {':'.join(members)}."
+        return FlatField(name=name, path=path, meaning=said, form="integers", is_list=is_list, members=members)
     choices = get_args(value) if get_origin(value) is Literal else ()
     form = FORMS[type(choices[0]) if choices else value]
     return FlatField(name=name, path=path, meaning=meaning, form=form, choices=choices, is_list=is_list)
@@ -175,11 +181,17 @@ def _collected(
 
 def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:
     if field.is_list:
-        return [read_value(field.name, field.form, item, mark) for text in texts for item in text.split(LIST_MARK)]
+        return [_item(field, item, mark) for text in texts for item in text.split(LIST_MARK)]
     if len(texts) > 1:
         message = f"{field.name} is given {len(texts)} times, and takes one value"
         raise Refused(Problem(field=field.name, code="repeated", message=message, fix="give it once"))
     return read_value(field.name, field.form, texts[0], mark)
+
+
+def _item(field: FlatField, text: str, mark: DecimalMark) -> Any:
+    if field.members:
+        return read_members(field.name, field.members, text, mark)
+    return read_value(field.name, field.form, text, mark)
 
 
 def _put(body: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

@@ -13,9 +13,12 @@ from typing import Literal
 
 from service.errors import Problem, Refused
 
-Form = Literal["integer", "number", "truth", "text"]
+Form = Literal["integer", "integers", "number", "truth", "text"]
 DecimalMark = Literal[".", ","]
 Value = int | float | bool | str
+
+MEMBER_MARK = ":"
+"""Stands between the whole numbers of a small noun, as in 512:300."""
 
 MOST_PARAMETERS = 4_096
 """Parameters of one query; a question has some hundred, and a list of 2,048 layers may be given as repeated keys."""
@@ -51,6 +54,7 @@ class Expected:
 
 EXPECTED: Mapping[Form, Expected] = {
     "integer": Expected("a whole number", "not_a_whole_number", ", e.g. 8 or 2e6"),
+    "integers": Expected("whole numbers with : between them", "not_whole_numbers", ", e.g. 512:300"),
     "number": Expected("a number", "not_a_number", ", e.g. 2.5 or 15e12"),
     "truth": Expected("true or false", "not_true_or_false"),
     "text": Expected("a name", "not_text"),
@@ -82,6 +86,33 @@ def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
         fix = f"give {expected.words}{expected.example}"
         raise Refused(_problem(name, expected.code, f"{name} is not {expected.words}", fix))
     return value
+
+
+def read_members(name: str, members: tuple[str, ...], text: str, mark: DecimalMark) -> dict[str, int]:
+    """The small noun that a text of the flat form spells: a whole number for each of its fields.
+
+    Args:
+        name: parameter, for the problem
+        members: fields of the noun, in order
+        text: what was given
+        mark: what stands before the decimals of a number
+
+    Returns:
+        the numbers by field
+
+    Raises:
+        Refused: the text spells something else
+    """
+    found = {}
+    for member, part in zip(members, text.split(MEMBER_MARK), strict=False):
+        number = _number(name, "integer", part, mark)
+        if isinstance(number, int):
+            found[member] = number
+    if len(found) == len(members) == text.count(MEMBER_MARK) + 1:
+        return found
+    expected = EXPECTED["integers"]
+    message = f"a value of {name} is not {expected.words}, one for each of {', '.join(members)}"
+    raise Refused(_problem(name, expected.code, message, f"give {MEMBER_MARK.join(members)}{expected.example}"))
 
 
 def _number(name: str, form: Form, text: str, mark: DecimalMark) -> int | float | None:

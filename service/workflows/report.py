@@ -79,7 +79,11 @@ def _asked(question: Question) -> str:
 def _parameters(found: Answer) -> list[Row]:
     counts = found.parameters
     rows = [Row("total", f"{counts.total:,}")]
-    return rows if counts.active == counts.total else [*rows, Row("active", f"{counts.active:,}")]
+    if counts.active != counts.total:
+        rows.append(Row("active", f"{counts.active:,}"))
+    if counts.trained != counts.total_with_multi_token_prediction:
+        rows.append(Row("trained", f"{counts.trained:,}"))
+    return rows
 
 
 def _memory(found: Answer) -> list[Row]:
@@ -101,6 +105,8 @@ def _flop(found: Answer) -> list[Row]:
         Row("each step", in_flop(flop.per_step_flop)),
         Row("each step with recompute", in_flop(flop.hardware_per_step_flop)),
     ]
+    if flop.padding_per_step_flop:
+        rows.append(Row("of each step padding", in_flop(flop.padding_per_step_flop), "spared by packed documents"))
     return rows if flop.total_flop is None else [*rows, Row("whole run", in_flop(flop.total_flop))]
 
 

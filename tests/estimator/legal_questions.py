@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.build import recurrences_of
-from service.estimator.names import OffloadName, OptimizerName
+from service.estimator.names import MatrixName, OffloadName, OptimizerName
+from service.estimator.question import DocumentLength, Method
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 
@@ -37,9 +38,33 @@ def layouts(draw: st.DrawFn, model: Model) -> Layout:
     )
 
 
+TARGETS: tuple[tuple[MatrixName, ...], ...] = (("q_proj", "v_proj"), ("o_proj", "up_proj", "down_proj"))
+
+
 @st.composite
-def recipes(draw: st.DrawFn, layout: Layout) -> Recipe:
-    """A batch that fills the pipeline in whole groups, and any choice of numbers, optimizer and recompute."""
+def methods(draw: st.DrawFn, model: Model, layout: Layout) -> Method:
+    """Full training, first layers and tables frozen, or adapters; schedules that split the backward pass train all."""
+    whole = Method(name="full")
+    if layout.schedule in ("zero-bubble", "dualpipe"):
+        return whole
+    layers = draw(st.integers(0, model.num_hidden_layers - 1))
+    choices = [whole, Method(name="full", frozen=("embedding", "head"), frozen_layers=layers)]
+    if not model.num_nextn_predict_layers:
+        targets = draw(st.sampled_from(TARGETS))
+        choices.append(Method(name="lora", rank=draw(st.sampled_from((1, 16))), targets=targets))
+    return draw(st.sampled_from(choices))
+
+
+HISTOGRAMS: tuple[tuple[DocumentLength, ...], ...] = (
+    (),
+    (DocumentLength(tokens=300, count=20), DocumentLength(tokens=5000, count=3)),
+)
+
+
+@st.composite
+def recipes(draw: st.DrawFn, model: Model, layout: Layout) -> Recipe:
+    """A batch that fills the pipeline in whole groups, and any choice of numbers, optimizer, recompute and method."""
+    lengths = draw(st.sampled_from(HISTOGRAMS))
     micro_batch = draw(st.sampled_from((1, 2, 3)))
     groups = 2 if layout.schedule == "dualpipe" else 1
     accumulation = layout.pipeline * groups * draw(st.sampled_from((1, 2, 5)))
@@ -53,6 +78,9 @@ def recipes(draw: st.DrawFn, layout: Layout) -> Recipe:
         recompute=draw(st.sampled_from(("none", "selective", "full"))),
         attention=draw(st.sampled_from(("eager", "flash"))),
         dropout_fraction=draw(st.sampled_from((0.0, 0.1))),
+        method=draw(methods(model, layout)),
+        document_lengths=lengths,
+        batching=draw(st.sampled_from(("packed", "padded"))) if lengths else "packed",
     )
 
 
@@ -62,7 +90,7 @@ def questions(draw: st.DrawFn) -> Question:
     model = draw(st.sampled_from(tuple(FAMILIES.values())))
     layout = draw(layouts(model))
     gpus = (layout.data or 1) * layout.tensor * layout.context * layout.pipeline
-    return question(model, draw(recipes(layout)), layout, gpus=gpus)
+    return question(model, draw(recipes(model, layout)), layout, gpus=gpus)
 
 
 def with_recipe(asked: Question, **changes: object) -> Question:

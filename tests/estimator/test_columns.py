@@ -17,7 +17,7 @@ from service.estimator.load import stage_load
 from service.estimator.memory import StageBytes, stage_bytes
 from service.estimator.model import Model
 from service.estimator.parallelism.pipeline import in_flight
-from service.estimator.question import Cluster, Layout, Question, Recipe
+from service.estimator.question import Cluster, DocumentLength, Layout, Method, Question, Recipe
 from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.stages import stage_at
@@ -54,6 +54,14 @@ LATENT = Model(
 RECIPES = {
     "plain": Recipe(sequence_length=4096, global_batch=256),
     "selective": Recipe(sequence_length=4096, global_batch=256, recompute="selective", attention="eager"),
+    "frozen": Recipe(
+        sequence_length=4096,
+        global_batch=256,
+        recompute="selective",
+        method=Method(name="full", frozen=("embedding", "head", "attention"), frozen_layers=9),
+        document_lengths=(DocumentLength(tokens=700, count=3), DocumentLength(tokens=9000, count=1)),
+        batching="padded",
+    ),
     "full, factored": Recipe(sequence_length=8192, global_batch=256, recompute="full", optimizer="adafactor"),
 }
 GPUS = 64

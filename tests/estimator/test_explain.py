@@ -10,7 +10,7 @@ import pytest
 from service.estimator.estimate import estimate
 from service.estimator.explain import explanations
 from service.estimator.explanation import Inputs
-from service.estimator.question import Cluster, Layout, Price, Question, Recipe
+from service.estimator.question import Cluster, DocumentLength, Layout, Method, Price, Question, Recipe
 from service.estimator.samples import H100, LLAMA_3_8B
 
 PLAIN = Question(
@@ -29,6 +29,12 @@ QUESTIONS = {
         PLAIN,
         recipe=replace(PLAIN.recipe, precision="fp8-tensorwise", recompute="full"),
         layout=Layout(tensor=4, pipeline=4, virtual_pipeline=2),
+    ),
+    "adapters": replace(PLAIN, recipe=replace(PLAIN.recipe, method="lora"), layout=Layout(pipeline=2)),
+    "frozen": replace(PLAIN, recipe=replace(PLAIN.recipe, method=Method(name="full", frozen_layers=9))),
+    "padded": replace(
+        PLAIN,
+        recipe=replace(PLAIN.recipe, document_lengths=(DocumentLength(tokens=99, count=7),), batching="padded"),
     ),
     "optimizer peak": replace(PLAIN, recipe=Recipe(sequence_length=64, precision="fp16-mixed"), layout=Layout()),
 }

@@ -125,7 +125,8 @@ def test_stages_hold_every_parameter_and_layer_once(asked: Question) -> None:
     model, counts = asked.model, answer.parameters
     read_again = model.tie_word_embeddings or model.num_nextn_predict_layers
     copies = counts.input_embedding if read_again and asked.layout.pipeline > 1 else 0
-    assert sum(stage.total for stage in counts.stages) == counts.total_with_multi_token_prediction + copies
+    held = counts.total_with_multi_token_prediction + counts.adapters
+    assert sum(stage.total for stage in counts.stages) == held + copies
     assert sum(stage.layers for stage in answer.memory.stages) == model.num_hidden_layers
     padding = asked.layout.tensor * PADDING * model.hidden_size
     mirrors = reversed(counts.stages) if asked.layout.schedule == "dualpipe" else counts.stages

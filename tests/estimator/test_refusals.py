@@ -14,6 +14,7 @@ import pytest
 import service.estimator
 from service.errors import Problem, Refused
 from service.estimator import Layout, Question, Recipe, Recompute, estimate
+from service.estimator.question import DocumentLength, Method
 from service.estimator.rules import Demand, Rule
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
@@ -39,6 +40,9 @@ def asked(row: dict[str, Any], *changes: dict[str, Any]) -> Question:
     recipe = {"sequence_length": 8192, **nouns["recipe"]}
     if isinstance(recipe.get("recompute"), dict):
         recipe["recompute"] = Recompute(**fields(recipe["recompute"]))
+    if isinstance(recipe.get("method"), dict):
+        recipe["method"] = Method(**fields(recipe["method"]))
+    recipe["document_lengths"] = tuple(DocumentLength(**bar) for bar in recipe.get("document_lengths", ()))
     model = replace(FAMILIES[row.get("model", "dense")], **fields(nouns["model"]))
     return question(model, Recipe(**recipe), Layout(**fields(nouns["layout"])), gpus=nouns["gpus"])
 

@@ -19,13 +19,18 @@ TABLES = {
 }
 
 
+def _named(path: str) -> str:
+    """The path of a noun that a name alone can stand for, instead of that of its name."""
+    return path.removesuffix(".granularity").removesuffix(".name")
+
+
 def _closed(hint: Any, path: str) -> Iterator[tuple[str, tuple[str | int, ...]]]:
     """Each field below a type hint that takes values of a closed list, and those values."""
     if get_origin(hint) is Literal:
         yield path, get_args(hint)
     elif is_dataclass(hint):
         for field in fields(hint):
-            yield from _closed(get_type_hints(hint)[field.name], f"{path}.{field.name}".removesuffix(".granularity"))
+            yield from _closed(get_type_hints(hint)[field.name], _named(f"{path}.{field.name}"))
     else:
         for inner in get_args(hint):
             yield from _closed(inner, path)

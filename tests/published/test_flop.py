@@ -3,6 +3,7 @@
 import pytest
 
 from service.estimator import Model, Recipe
+from service.estimator.question import DocumentLength, Method
 from service.estimator.samples import H100
 from tests.ask import ask
 from tests.published.cases import Case, cases, model_fields
@@ -33,6 +34,20 @@ def test_flop_of_a_token_by_the_causal_convention(case: Case) -> None:
     flop = ask(model(case), Recipe(sequence_length=case.inputs["s"])).flop
     assert case.agrees(flop.per_token_flop / 1e9)
     assert flop.per_token_flop == flop.conventions.causal
+
+
+@pytest.mark.parametrize("case", cases("flop", "per_token_full"))
+def test_flop_of_a_token_without_a_mask(case: Case) -> None:
+    assert case.agrees(ask(model(case), Recipe(sequence_length=case.inputs["s"])).flop.conventions.full / 1e9)
+
+
+@pytest.mark.parametrize("case", cases("flop", "adapters"))
+def test_flop_of_a_token_that_trains_adapters(case: Case) -> None:
+    inputs = case.inputs
+    method = Method(name="lora", rank=inputs["rank"], targets=tuple(inputs["targets"]))
+    documents = (DocumentLength(tokens=inputs["document"], count=1),)
+    recipe = Recipe(sequence_length=inputs["s"], method=method, document_lengths=documents)
+    assert case.agrees(ask(model(case), recipe).flop.per_token_flop / 1e9)
 
 
 @pytest.mark.parametrize("case", cases("flop", "units"))

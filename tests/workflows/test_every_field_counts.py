@@ -14,7 +14,7 @@ import pytest
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Price, Recipe, Recompute
+from service.estimator.question import Cluster, Layout, Method, Price, Recipe, Recompute
 from service.workflows.clusters import Nodes
 from service.workflows.estimates import answer
 from service.workflows.nouns import schema_of
@@ -56,6 +56,12 @@ CLUSTER = {"gpu": "h100-sxm5-80gb", "gpus": 16}
 SPLIT = {"tensor": 2, "pipeline": 2}
 SHARDED = {**RECIPE, "stack": "torchtitan", "recompute": {"granularity": "full"}}
 
+DOCUMENTS = (
+    [{"tokens": 512, "count": 3}],
+    [{"tokens": 512, "count": 3}, {"tokens": 8192, "count": 1}],
+    [{"tokens": 512, "count": 3}, {"tokens": 8192, "count": 2}],
+)
+
 
 def question(model: Any, recipe: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
     price = {"usd_per_gpu_hour": 2.0}
@@ -75,6 +81,8 @@ QUESTIONS = [
     question(RECURRENT, RECIPE, {}),
     question(REUSING, RECIPE, {}),
     question("llama-3.1-70b", RECIPE, {"tensor": 8, "pipeline": 2}),
+    question(DENSE, {**RECIPE, "method": {"name": "lora"}}, {}),
+    question(DENSE, {**RECIPE, "method": {"name": "full"}, "document_lengths": DOCUMENTS[0]}, {}),
 ]
 
 WHOLE = (0, 1, 2, 3, 4, 8, 12, 16, 64, 128, 256, 1024, 4096, 1 << 18, 1 << 22)
@@ -82,6 +90,7 @@ REAL = (0.0, 0.1, 0.5, 1.5, 1e9, 1e11, 1e13)
 WRITTEN: dict[str, tuple[Any, ...]] = {
     "gpu": ("h100-sxm5-80gb", "a100-sxm4-80gb"),
     "preset": ("dgx-h100", "dgx-a100"),
+    "document_lengths": DOCUMENTS,
     "stage_layers": ([4, 4], [3, 5], [2, 6]),
 }
 """Values of fields whose types say too little."""
@@ -93,6 +102,7 @@ PLACES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (Model, ("model",)),
     (Recipe, ("recipe",)),
     (Recompute, ("recipe", "recompute")),
+    (Method, ("recipe", "method")),
     (Layout, ("layout",)),
     (Cluster, ("cluster",)),
     (Price, ("price",)),

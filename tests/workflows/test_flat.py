@@ -8,13 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import Refused
-from service.estimator.question import Recompute
+from service.estimator.question import Method, Recompute
 from service.workflows.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
 from service.workflows.flat_values import DecimalMark
 from service.workflows.places import ASKED
 
 FIELD_NAMES = [field.name for _, noun in ASKED for field in fields(noun)]
-EXAMPLE = {"integer": ("8", 8), "number": ("2.5", 2.5), "truth": ("true", True), "text": ("a-name", "a-name")}
+EXAMPLE: dict[str, tuple[str, Any]] = {
+    "integer": ("8", 8),
+    "integers": ("512:300", {"tokens": 512, "count": 300}),
+    "number": ("2.5", 2.5),
+    "truth": ("true", True),
+    "text": ("a-name", "a-name"),
+}
 
 
 def codes(*parameters: tuple[str, str], decimal_mark: DecimalMark = ".") -> list[tuple[str, str]]:
@@ -30,6 +36,7 @@ def test_field_names_are_unique_over_the_nouns() -> None:
 
 def test_every_field_of_every_noun_is_a_parameter() -> None:
     inner = [f"recompute_{field.name}" for field in fields(Recompute) if field.name != "granularity"]
+    inner += [f"method_{field.name}" for field in fields(Method) if field.name != "name"]
     assert list(flat_fields()) == list(dict.fromkeys([*PRESETS, *flat_fields()]))
     assert set(flat_fields()) == {*PRESETS, *FIELD_NAMES, *inner}
     assert all(field.meaning for field in flat_fields().values())
@@ -67,6 +74,23 @@ def test_a_whole_question() -> None:
         "cluster": {"preset": "dgx-h100", "nodes": 16},
         "price": {"usd_per_gpu_hour": 2.5},
     }
+
+
+def test_documents_and_methods() -> None:
+    flat = [
+        ("seq", "4096"), ("document_lengths", "512:300;2048:1e2"), ("document_lengths", "4096:7"),
+        ("batching", "padded"), ("method", "lora"), ("method_rank", "16"), ("method_targets", "q_proj;k_proj"),
+    ]  # fmt: skip
+    bars = [{"tokens": tokens, "count": count} for tokens, count in ((512, 300), (2048, 100), (4096, 7))]
+    method = {"name": "lora", "rank": 16, "targets": ["q_proj", "k_proj"]}
+    recipe = {"sequence_length": 4096, "document_lengths": bars, "batching": "padded", "method": method}
+    assert body_of_flat(flat) == {"recipe": recipe}
+    assert body_of_flat([("method", "lora")]) == {"recipe": {"method": "lora"}}
+
+
+@pytest.mark.parametrize("text", ["512", "512:", ":300", "512:300:2", "a:b", "512:1.5", "1e50:1"])
+def test_a_document_length_is_two_whole_numbers(text: str) -> None:
+    assert codes(("document_lengths", text)) == [("document_lengths", "not_whole_numbers")]
 
 
 def test_a_name_alone_stays_a_name() -> None:

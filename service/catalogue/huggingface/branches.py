@@ -121,7 +121,7 @@ def value_width(config: Config) -> Fields:
     Returns:
         v_head_dim
     """
-    hidden, heads = config.needed("hidden_size"), config.needed("num_attention_heads")
+    hidden, heads = config.needed("hidden_size"), config.whole("num_attention_heads", least=1)
     return {"v_head_dim": config.field("v_head_dim") or hidden // heads}
 
 

@@ -1,12 +1,17 @@
 """What does attention with separate key and value heads do (multi-head, grouped-query, multi-query)?"""
 
+from dataclasses import replace
+
 from service.estimator.core_attention import core_attention_ops
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
-from service.estimator.names import LayerType
+from service.estimator.names import LayerType, MatrixName
 from service.estimator.norm import norm_weights
 from service.estimator.projection import attention_output_op, query_key_value_op
 from service.estimator.setting import Setting
+
+_NORMED: tuple[MatrixName, ...] = ("q_proj", "k_proj")
+"""Projections whose results a norm on queries and keys takes."""
 
 
 def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
@@ -53,8 +58,14 @@ def _gated(model: Model, setting: Setting) -> Ops:
         split=Split.TENSOR,
         saved=(Saved(kept * (gates + width), Split.TENSOR),),
         moved_bytes=kept * (gates + 2 * width),
+        reads=("attention.core", "q_proj"),
     )
     return (op,)
+
+
+def _each_normed(one: tuple[Weight, ...]) -> tuple[Weight, ...]:
+    """The weights of a norm on queries and of another on keys."""
+    return tuple(replace(weight, matrices=(name,)) for name in _NORMED for weight in one)
 
 
 def _query_key_norm(model: Model, setting: Setting) -> Ops:
@@ -63,11 +74,14 @@ def _query_key_norm(model: Model, setting: Setting) -> Ops:
     widths = (model.num_attention_heads * model.head_width, model.key_value_heads * model.head_width)
     weights: tuple[Weight, ...] = ()
     if model.qk_norm == "per_head_dim":
-        weights = 2 * norm_weights("rmsnorm", model.head_width)
+        weights = _each_normed(norm_weights("rmsnorm", model.head_width))
     elif model.qk_norm == "per_head_dim_biased":
-        weights = 2 * norm_weights("layernorm", model.head_width)
+        weights = _each_normed(norm_weights("layernorm", model.head_width))
     elif model.qk_norm == "full":
-        weights = tuple(Weight(1, width, Split.TENSOR, role="vector") for width in widths)
+        weights = tuple(
+            Weight(1, width, Split.TENSOR, role="norm", matrices=(name,))
+            for name, width in zip(_NORMED, widths, strict=True)
+        )
     cast = 4 if not setting.fused_norm and setting.element_bytes < 4 else 0
     kept = (setting.element_bytes + cast) * setting.tokens
     saved = (Saved(kept * widths[0], Split.TENSOR), Saved(kept * widths[1], Split.KEY_VALUE))

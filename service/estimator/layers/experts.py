@@ -1,7 +1,9 @@
 """What does a sparse MLP do: router, routed experts, shared experts (MoE)?"""
 
-from service.estimator.feed_forward import feed_forward_ops
-from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from dataclasses import replace
+
+from service.estimator.feed_forward import feed_forward_ops, up_matrices
+from service.estimator.ledger import LAST_NORM, Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
 from service.estimator.setting import Setting
 
@@ -21,7 +23,7 @@ def expert_ops(model: Model, setting: Setting) -> Ops:
         LongCat-Flash, arXiv:2509.01322, section 2.1 (experts that do nothing); Megatron-LM moe-latent-size;
         Megatron-LM moe/token_dispatcher.py (kept: permuted input, both sides of the activation, output)
     """
-    return (_router(model, setting), *_latent(model, setting), *_routed(model, setting), *_shared(model, setting))
+    return (_router(model, setting), *_narrowed(model, setting), *_shared(model, setting))
 
 
 def _visits(model: Model, setting: Setting) -> int:
@@ -43,28 +45,33 @@ def _router(model: Model, setting: Setting) -> Op:
         saved=(Saved(8 * setting.tokens * choices, Split.SEQUENCE, ("moe",)),),
         moved_bytes=setting.tokens * (setting.element_bytes * model.hidden_size + 8 * choices),
         modules=("moe",),
+        reads=(LAST_NORM,),
     )
 
 
-def _latent(model: Model, setting: Setting) -> Ops:
-    """The projections to the latent on which experts act, and back; every rank has them whole."""
-    hidden, latent = model.hidden_size, model.moe_latent_size
+def _narrowed(model: Model, setting: Setting) -> Ops:
+    """Routed experts, between the projections to the latent on which they act and back, which every rank has whole."""
+    routed, hidden, latent = _routed(model, setting), model.hidden_size, model.moe_latent_size
     if latent is None:
-        return ()
-    shapes = {"moe.latent_down": (hidden, latent), "moe.latent_up": (latent, hidden)}
-    kept = setting.element_bytes * setting.tokens
-    return tuple(
-        Op(
-            name=name,
-            kind="gemm",
-            split=Split.SEQUENCE,
-            weights=(Weight(rows, columns), *((Weight(1, columns, role="vector"),) if model.mlp_bias else ())),
-            flop=2 * setting.tokens * rows * columns,
-            saved=(Saved(kept * latent, Split.SEQUENCE, ("moe",)),),
-            moved_bytes=kept * (rows + columns),
-            modules=("moe",),
-        )
-        for name, (rows, columns) in shapes.items()
+        return routed
+    down = _latent("moe.latent_down", model, setting, (hidden, latent), (LAST_NORM,))
+    up = _latent("moe.latent_up", model, setting, (latent, hidden), ("moe.combine",))
+    joined = Saved(setting.element_bytes * setting.tokens * latent, Split.SEQUENCE, ("moe",), "own_weights")
+    return (down, *routed, replace(up, saved=(joined,)))
+
+
+def _latent(name: str, model: Model, setting: Setting, shape: tuple[int, int], reads: tuple[str, ...]) -> Op:
+    rows, columns = shape
+    bias = (Weight(1, columns, role="vector"),) if model.mlp_bias else ()
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.SEQUENCE,
+        weights=(Weight(rows, columns), *bias),
+        flop=2 * setting.tokens * rows * columns,
+        moved_bytes=setting.element_bytes * setting.tokens * (rows + columns),
+        modules=("moe",),
+        reads=reads,
     )
 
 
@@ -83,25 +90,28 @@ def _routed(model: Model, setting: Setting) -> Ops:
         moved_bytes=kept * (inner + model.expert_width),
         modules=("moe", "moe_act"),
     )
-    activated = (Saved(kept * model.expert_width, Split.TENSOR, ("moe", "moe_act")),)
+    activated = (Saved(kept * model.expert_width, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
+    up, down = (width, inner), (model.expert_width, width)
+    received = Saved(kept * width, Split.EXPERT_TOKENS, ("moe",), "next_weights")
     return (
-        _exchange("moe.dispatch", kept * width),
-        _product("moe.up", model, setting, (width, inner), ()),
+        _exchange("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
+        _product("moe.up", model, setting, up, ()),
         activation,
-        _product("moe.down", model, setting, (model.expert_width, width), activated),
-        _exchange("moe.combine", kept * width),
+        _product("moe.down", model, setting, down, activated),
+        _exchange("moe.combine", replace(received, serves="backward"), ("moe.down", "moe.router")),
     )
 
 
-def _exchange(name: str, kept_bytes: int) -> Op:
+def _exchange(name: str, result: Saved, reads: tuple[str, ...]) -> Op:
     """Permutation of tokens to or from their experts: what it reads and writes; its result is kept."""
     return Op(
         name=name,
         kind="elementwise",
         split=Split.EXPERT_TOKENS,
-        saved=(Saved(kept_bytes, Split.EXPERT_TOKENS, ("moe",)),),
-        moved_bytes=2 * kept_bytes,
+        saved=(result,),
+        moved_bytes=2 * result.bytes,
         modules=("moe",),
+        reads=reads,
     )
 
 
@@ -110,11 +120,12 @@ def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], 
     rows, columns = shape
     visits = _visits(model, setting)
     bias = (Weight(1, columns, Split.EXPERT, model.num_experts, "vector"),) if model.mlp_bias else ()
+    matrices = ("down_proj",) if saved else up_matrices(model)
     return Op(
         name=name,
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(rows, columns, Split.EXPERT, model.num_experts), *bias),
+        weights=(Weight(rows, columns, Split.EXPERT, model.num_experts, matrices=matrices), *bias),
         flop=2 * visits * rows * columns,
         saved=saved,
         moved_bytes=setting.element_bytes * visits * (rows + columns),
@@ -138,5 +149,6 @@ def _shared(model: Model, setting: Setting) -> Ops:
         flop=2 * setting.tokens * model.hidden_size,
         moved_bytes=setting.element_bytes * setting.tokens * model.hidden_size,
         modules=("moe", "shared_experts"),
+        reads=(LAST_NORM,),
     )
     return (*ops, gate)

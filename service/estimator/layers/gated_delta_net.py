@@ -69,10 +69,10 @@ def _gated_norm(model: Model, setting: Setting) -> Op:
     _, values = _widths(model)
     kept = setting.element_bytes * setting.tokens * values
     return Op(
-        name="mixer.norm",
+        name="mixer.gated_norm",
         kind="elementwise",
         split=Split.TENSOR,
-        weights=(Weight(1, model.linear_value_head_dim or 0, role="vector"),),
+        weights=(Weight(1, model.linear_value_head_dim or 0, role="norm"),),
         saved=(Saved(2 * kept, Split.TENSOR),),
         moved_bytes=3 * kept,
     )

@@ -1,6 +1,6 @@
 """What stands after the last layer: final norm, head, and the multi-token-prediction depths' own parts?"""
 
-from service.estimator.ledger import Op, Ops, Split, Weight
+from service.estimator.ledger import GROUP, Op, Ops, Split, Weight
 from service.estimator.model import Model
 from service.estimator.norm import norm_op
 from service.estimator.projection import embedding_width_op
@@ -29,7 +29,9 @@ def head_ops(model: Model, setting: Setting) -> Ops:
 
 def _logits(model: Model, setting: Setting) -> Op:
     width, vocabulary = model.embedding_width, model.vocab_size
-    matrix = Weight(width, vocabulary, Split.VOCABULARY, role="head", tied=model.tie_word_embeddings)
+    matrix = Weight(
+        width, vocabulary, Split.VOCABULARY, role="head", tied=model.tie_word_embeddings, matrices=("lm_head",)
+    )
     bias = (Weight(1, vocabulary, Split.VOCABULARY, role="vector"),) if model.lm_head_bias else ()
     return Op(
         name="head.logits",
@@ -64,6 +66,7 @@ def depth_ops(model: Model, setting: Setting) -> Ops:
         weights=(Weight(2 * hidden, hidden, Split.TENSOR),),
         flop=4 * setting.tokens * hidden**2,
         moved_bytes=3 * kept * hidden,
+        reads=("mtp.token_norm", "mtp.hidden_norm"),
     )
     shared_head = _logits(model, setting)
     logits = Op(
@@ -74,8 +77,11 @@ def depth_ops(model: Model, setting: Setting) -> Ops:
         flop=shared_head.flop,
         moved_bytes=shared_head.moved_bytes,
         whole_bytes=shared_head.whole_bytes,
+        reads=("mtp.head_norm",),
     )
-    norms = tuple(norm_op(f"mtp.{name}", model, setting) for name in ("token_norm", "hidden_norm", "head_norm"))
+    norms = tuple(
+        norm_op(f"mtp.{name}", model, setting, reads=(GROUP,)) for name in ("token_norm", "hidden_norm", "head_norm")
+    )
     return (*norms, joint, logits)
 
 

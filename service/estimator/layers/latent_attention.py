@@ -1,9 +1,9 @@
 """What does latent attention do (MLA: DeepSeek-V2, DeepSeek-V3, Kimi-K2)?"""
 
 from service.estimator.core_attention import core_attention_ops
-from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.ledger import LAST_NORM, Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
-from service.estimator.names import LayerType
+from service.estimator.names import LayerType, MatrixName
 from service.estimator.norm import norm_weights
 from service.estimator.projection import attention_output_op
 from service.estimator.setting import Setting
@@ -38,7 +38,7 @@ def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) 
     return (*latents, *core, attention_output_op(model, setting))
 
 
-def _down(name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
+def _down(matrix: MatrixName, name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
     """A down-projection to a latent (and rotary keys) with its norm: keeps the latent before and after the norm."""
     tokens, element, hidden = setting.tokens, setting.element_bytes, model.hidden_size
     bias = (Weight(1, latent + rotary, role="vector"),) if model.attention_bias else ()
@@ -46,20 +46,24 @@ def _down(name: str, model: Model, setting: Setting, latent: int, rotary: int) -
         name=name,
         kind="gemm",
         split=Split.SEQUENCE,
-        weights=(Weight(hidden, latent + rotary), *bias, *norm_weights("rmsnorm", latent)),
+        weights=(Weight(hidden, latent + rotary, matrices=(matrix,)), *bias, *norm_weights("rmsnorm", latent)),
         flop=2 * tokens * hidden * (latent + rotary),
-        saved=(Saved(element * tokens * (2 * latent + rotary), Split.SEQUENCE),),
+        saved=(
+            Saved(element * tokens * (latent + rotary), Split.SEQUENCE),
+            Saved(element * tokens * latent, Split.SEQUENCE, serves="next_weights"),
+        ),
         moved_bytes=element * tokens * (hidden + 3 * latent + rotary),
+        reads=(LAST_NORM,),
     )
 
 
-def _up(name: str, setting: Setting, latent: int, outputs: int) -> Op:
+def _up(matrix: MatrixName, name: str, setting: Setting, latent: int, outputs: int) -> Op:
     tokens, element = setting.tokens, setting.element_bytes
     return Op(
         name=name,
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(latent, outputs, Split.TENSOR),),
+        weights=(Weight(latent, outputs, Split.TENSOR, matrices=(matrix,)),),
         flop=2 * tokens * latent * outputs,
         moved_bytes=element * tokens * outputs,
         whole_bytes=element * tokens * latent,
@@ -70,14 +74,14 @@ def _up(name: str, setting: Setting, latent: int, outputs: int) -> Op:
 def _query(model: Model, setting: Setting) -> Ops:
     queries = model.num_attention_heads * model.query_width
     if model.q_lora_rank is None:
-        direct = _up("attention.query", setting, model.hidden_size, queries)
+        direct = _up("q_proj", "attention.query", setting, model.hidden_size, queries)
         return (direct,)
-    down = _down("attention.query_down", model, setting, model.q_lora_rank, 0)
-    return (down, _up("attention.query_up", setting, model.q_lora_rank, queries))
+    down = _down("q_a_proj", "attention.query_down", model, setting, model.q_lora_rank, 0)
+    return (down, _up("q_b_proj", "attention.query_up", setting, model.q_lora_rank, queries))
 
 
 def _key_value(model: Model, setting: Setting) -> Ops:
     latent = model.kv_lora_rank or 0
     outputs = model.num_attention_heads * ((model.qk_nope_head_dim or 0) + model.value_width)
-    down = _down("attention.key_value_down", model, setting, latent, model.qk_rope_head_dim or 0)
-    return (down, _up("attention.key_value_up", setting, latent, outputs))
+    down = _down("kv_a_proj_with_mqa", "attention.key_value_down", model, setting, latent, model.qk_rope_head_dim or 0)
+    return (down, _up("kv_b_proj", "attention.key_value_up", setting, latent, outputs))

@@ -54,10 +54,10 @@ def _gated_norm(model: Model, setting: Setting) -> Op:
     width = model.num_attention_heads * model.head_width
     kept = setting.element_bytes * setting.tokens * width
     return Op(
-        name="mixer.norm",
+        name="mixer.gated_norm",
         kind="elementwise",
         split=Split.TENSOR,
-        weights=(Weight(1, width, Split.TENSOR, role="vector"),),
+        weights=(Weight(1, width, Split.TENSOR, role="norm"),),
         saved=(Saved(3 * kept, Split.TENSOR),),
         moved_bytes=4 * kept,
     )

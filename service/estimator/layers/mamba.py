@@ -45,12 +45,12 @@ def _selection(model: Model, setting: Setting) -> Op:
     """The projection to the step's latent, B and C; every tensor rank has them whole."""
     inner, rank, state = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0, model.mamba_d_state or 0
     kept = setting.element_bytes * setting.tokens
-    norms = (Weight(1, rank + 2 * state, role="vector"),) if model.mixer_norm else ()
+    norms = (Weight(1, rank + 2 * state, role="norm"),) if model.mixer_norm else ()
     return Op(
         name="mixer.selection",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(inner, rank + 2 * state, Split.TENSOR), *norms),
+        weights=(Weight(inner, rank + 2 * state, Split.TENSOR, matrices=("x_proj",)), *norms),
         flop=2 * setting.tokens * inner * (rank + 2 * state),
         saved=(Saved(kept * (rank + 2 * state), Split.WHOLE),),
         moved_bytes=kept * inner,
@@ -65,7 +65,10 @@ def _steps(model: Model, setting: Setting) -> Op:
         name="mixer.steps",
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(rank, inner, Split.TENSOR), Weight(1, inner, Split.TENSOR, role="vector")),
+        weights=(
+            Weight(rank, inner, Split.TENSOR, matrices=("dt_proj",)),
+            Weight(1, inner, Split.TENSOR, role="vector"),
+        ),
         flop=2 * setting.tokens * rank * inner,
         moved_bytes=kept * inner,
         whole_bytes=kept * rank,

@@ -41,7 +41,7 @@ def _scan(model: Model, setting: Setting, inputs: int) -> Op:
     """The recurrence by chunks; 7 FLOP a state, however the chunks are cut."""
     inner, heads = model.mamba_d_ssm or 0, model.mamba_n_heads or 0
     kept = setting.element_bytes * setting.tokens
-    norm = (Weight(1, inner, Split.TENSOR, role="vector"),) if model.mixer_norm else ()
+    norm = (Weight(1, inner, Split.TENSOR, role="norm"),) if model.mixer_norm else ()
     flop = 7 * setting.tokens * inner * (model.mamba_d_state or 0)
     return Op(
         name="mixer.scan",

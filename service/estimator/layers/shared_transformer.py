@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from service.estimator.core_attention import core_attention_ops
 from service.estimator.feed_forward import feed_forward_ops
-from service.estimator.ledger import Op, Ops, Split, Weight
+from service.estimator.ledger import EVERYTHING, LAST_NORM, Op, Ops, Split, Weight
 from service.estimator.model import Model
 from service.estimator.names import LayerType
 from service.estimator.norm import norm_op
@@ -65,6 +65,7 @@ def _adapters(model: Model, setting: Setting, shape: tuple[int, int], *, copies:
         flop=2 * setting.tokens * rank * (rows + columns) * copies,
         moved_bytes=numbers * columns,
         whole_bytes=numbers * (rows + 2 * rank),
+        reads=(LAST_NORM,),
     )
     return (op,)
 
@@ -79,4 +80,5 @@ def _projection(model: Model, setting: Setting) -> Op:
         flop=2 * setting.tokens * hidden**2,
         moved_bytes=kept * hidden,
         whole_bytes=kept * hidden,
+        reads=(EVERYTHING,),
     )

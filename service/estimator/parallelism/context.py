@@ -122,18 +122,21 @@ def _key_heads(job: Job) -> int:
     return model.key_value_heads if model.kv_lora_rank is None else model.num_attention_heads
 
 
-def layer_transfers(job: Job, degrees: Degrees, method: ContextMethod, forwards: Amount) -> tuple[Transfer, ...]:
+def layer_transfers(
+    job: Job, degrees: Degrees, method: ContextMethod, forwards: Amount, backwards: Amount
+) -> tuple[Transfer, ...]:
     """What one context rank sends for one layer and micro-batch, forward and backward.
 
     Formula:
-        ring, all-gather: keys and values f times forward; again, and their gradients, backward (f + 2 rings' worth)
-        ulysses: queries, keys, values and output by all-to-all, f times forward and once backward
+        ring, all-gather: keys and values f times forward; again, and their gradients, r times backward
+        ulysses: queries, keys, values and output by all-to-all, f times forward and r times backward
 
     Args:
         job: the job
         degrees: the layout
         method: how keys and values are exchanged
-        forwards: forward passes of attention for each backward pass, f [1]
+        forwards: forward passes of the mean layer's attention, f [1]
+        backwards: backward passes of the mean layer, r [1]
 
     Returns:
         the transfers
@@ -146,9 +149,13 @@ def layer_transfers(job: Job, degrees: Degrees, method: ContextMethod, forwards:
     if method == "ulysses":
         tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
         own = (job.model.num_attention_heads + _key_heads(job)) * (job.model.query_width + job.model.value_width)
-        return (Transfer("all_to_all", tokens * own / degrees.tensor / degrees.context, forwards + 1, group, stride),)
+        return (
+            Transfer(
+                "all_to_all", tokens * own / degrees.tensor / degrees.context, forwards + backwards, group, stride
+            ),
+        )
     exchanged = key_value_bytes(job, degrees)
     return (
-        Transfer("all_gather", exchanged, forwards + 1, group, stride),
-        Transfer("reduce_scatter", exchanged, 1, group, stride),
+        Transfer("all_gather", exchanged, forwards + backwards, group, stride),
+        Transfer("reduce_scatter", exchanged, backwards, group, stride),
     )

@@ -1,5 +1,7 @@
 """Data parallelism: what does ZeRO or FSDP shard over the replicas, and what do they send each other?"""
 
+from dataclasses import dataclass
+
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
@@ -126,14 +128,25 @@ def _expert_group(degrees: Degrees) -> Amount:
     return where(is_smaller, minimum(degrees.shard_group, degrees.expert_data), degrees.expert_data)
 
 
-def _groups(degrees: Degrees, held: RankParameters) -> tuple[tuple[Amount, Amount, Amount, Amount], ...]:
-    """Parameters, shard ranks, all ranks and stride of the dense part and of the experts."""
+@dataclass(slots=True)
+class _Group:
+    """The dense part or the experts: parameters of a rank, and the ranks that share them."""
+
+    every: Amount
+    trained: Amount
+    shard: Amount
+    """Ranks over which sharded tensors are spread."""
+    ranks: Amount
+    stride: Amount
+
+
+def _groups(degrees: Degrees, held: RankParameters) -> tuple[_Group, _Group]:
     ranks = degrees.data * degrees.context
     expert_ranks = degrees.expert_data
     expert_stride = degrees.expert * degrees.expert_tensor
     return (
-        (held.dense, minimum(degrees.shard_group, ranks), ranks, degrees.tensor),
-        (held.expert, _expert_group(degrees), expert_ranks, expert_stride),
+        _Group(held.dense, held.dense_trained, minimum(degrees.shard_group, ranks), ranks, degrees.tensor),
+        _Group(held.expert, held.expert_trained, _expert_group(degrees), expert_ranks, expert_stride),
     )
 
 
@@ -141,7 +154,8 @@ def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters) -> t
     """What one rank sends for every micro-batch: only where weights or gradients are sharded.
 
     Formula:
-        zero 3: gather weights forward, and backward where resharded; zero 2 and 3: reduce-scatter gradients
+        zero 3: gather weights forward, and backward where resharded; zero 2 and 3: reduce-scatter gradients of what is
+        trained
 
     Args:
         job: the job
@@ -158,10 +172,10 @@ def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters) -> t
     freed = degrees.reshard_after_forward
     gathers = where(degrees.zero_stage >= WEIGHTS, 2 * freed, 0)
     reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
-    for parameters, group, _, stride in _groups(degrees, held):
-        weights, gradients = parameters * job.state.gathered_bytes, parameters * _reduced_bytes(job)
-        transfers.append(Transfer("all_gather", weights, gathers, group, stride))
-        transfers.append(Transfer("reduce_scatter", gradients, reduces, group, stride))
+    for group in _groups(degrees, held):
+        weights, gradients = group.every * job.state.gathered_bytes, group.trained * _reduced_bytes(job)
+        transfers.append(Transfer("all_gather", weights, gathers, group.shard, group.stride))
+        transfers.append(Transfer("reduce_scatter", gradients, reduces, group.shard, group.stride))
     return tuple(transfers)
 
 
@@ -170,7 +184,8 @@ def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Tr
 
     Formula:
         zero 0: all-reduce gradients; zero 1: reduce-scatter gradients, all-gather weights; zero 2: all-gather
-        weights; zero 3 kept gathered: reduce-scatter gradients, all-gather weights; replicas: all-reduce of a shard
+        weights; zero 3 kept gathered: reduce-scatter gradients, all-gather weights, frozen ones too; replicas:
+        all-reduce of a shard; else only of what is trained
 
     Args:
         job: the job
@@ -187,12 +202,13 @@ def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Tr
     whole = where(degrees.zero_stage >= WEIGHTS, 1 - degrees.reshard_after_forward, 0)
     stage_one = where(degrees.zero_stage == OPTIMIZER_STATES, 1, 0)
     stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
-    for parameters, group, ranks, stride in _groups(degrees, held):
-        gradients, weights = parameters * _reduced_bytes(job), parameters * job.state.gathered_bytes
-        sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group, 1)
-        transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group, stride))
-        transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group, stride))
-        transfers.append(Transfer("all_reduce", gradients / sharded, 1, ranks / sharded, stride * sharded))
+    for group in _groups(degrees, held):
+        gradients, stride = group.trained * _reduced_bytes(job), group.stride
+        weights = where(whole == 1, group.every, group.trained) * job.state.gathered_bytes
+        sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
+        transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group.shard, stride))
+        transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group.shard, stride))
+        transfers.append(Transfer("all_reduce", gradients / sharded, 1, group.ranks / sharded, stride * sharded))
     return tuple(transfers)
 
 

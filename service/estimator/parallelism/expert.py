@@ -80,17 +80,18 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def layer_transfers(job: Job, degrees: Degrees, forwards: Amount) -> tuple[Transfer, ...]:
+def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amount) -> tuple[Transfer, ...]:
     """What one rank sends for one sparse layer and micro-batch: dispatch and combine, forward and backward.
 
     Formula:
-        2 f + 2 all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on;
-        expert-tensor ranks gather and reduce the same tokens f + 1 times
+        2 (f + r) all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on;
+        expert-tensor ranks gather and reduce the same tokens f + r times
 
     Args:
         job: the job
         degrees: the layout
-        forwards: forward passes of the experts for each backward pass, f [1]
+        forwards: forward passes of the mean layer's experts, f [1]
+        backwards: backward passes of the mean layer, r [1]
 
     Returns:
         the transfers
@@ -104,7 +105,7 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount) -> tuple[Trans
     visits = over / max(1, under) * narrowed * stream_bytes(job, degrees) / shared
     split = where(is_grouped(degrees), degrees.expert_tensor, 1)
     return (
-        Transfer("all_to_all", visits, 2 * forwards + 2, degrees.expert, degrees.expert_tensor),
-        Transfer("all_gather", visits * split, forwards + 1, split, 1),
-        Transfer("reduce_scatter", visits * split, forwards + 1, split, 1),
+        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, degrees.expert_tensor),
+        Transfer("all_gather", visits * split, forwards + backwards, split, 1),
+        Transfer("reduce_scatter", visits * split, forwards + backwards, split, 1),
     )

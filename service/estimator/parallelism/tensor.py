@@ -102,17 +102,20 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, branches: Amount) -> tuple[Transfer, ...]:
+def layer_transfers(
+    job: Job, degrees: Degrees, forwards: Amount, backwards: Amount, branches: Amount
+) -> tuple[Transfer, ...]:
     """What one tensor rank sends for one layer and micro-batch, forward and backward.
 
     Formula:
-        n (f + 1) all-reduces of s b h / c elements; with sequence parallelism as many all-gathers and
-        reduce-scatters, and n more all-gathers for the weight gradients
+        n (f + r) all-reduces of s b h / c elements; with sequence parallelism as many all-gathers and
+        reduce-scatters, and n r more all-gathers for the weight gradients
 
     Args:
         job: the job
         degrees: the layout
-        forwards: forward passes for each backward pass, f [1]
+        forwards: forward passes of the mean layer, f [1]
+        backwards: backward passes of the mean layer, r [1]
         branches: branches of the layer that tensor ranks split, n [1]
 
     Returns:
@@ -125,9 +128,9 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, branches: Amou
     gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
     reduced = stream - gathered
     return (
-        Transfer("all_reduce", reduced, (forwards + 1) * branches, degrees.tensor, 1),
-        Transfer("all_gather", gathered, (forwards + 2) * branches, degrees.tensor, 1),
-        Transfer("reduce_scatter", gathered, (forwards + 1) * branches, degrees.tensor, 1),
+        Transfer("all_reduce", reduced, (forwards + backwards) * branches, degrees.tensor, 1),
+        Transfer("all_gather", gathered, (forwards + 2 * backwards) * branches, degrees.tensor, 1),
+        Transfer("reduce_scatter", gathered, (forwards + backwards) * branches, degrees.tensor, 1),
     )
 
 

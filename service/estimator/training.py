@@ -1,0 +1,239 @@
+"""What is trained, and which gradients does the backward pass need for it?
+
+A product of two operands costs as much again for each operand whose gradient is needed: its weights' where they are
+trained, its input's where anything before it is. What no gradient needs is not kept in memory either.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from service.estimator.adapters import DEFAULT_RANK, DEFAULT_TARGETS, adapter_ops
+from service.estimator.ledger import EVERYTHING, GROUP, LAST_NORM, Backward, Ledger, Op, Ops, Saved, Weight
+from service.estimator.names import PartName
+from service.estimator.question import Method, Recipe
+from service.estimator.setting import Setting
+
+_BEFORE = "before"
+_ROLES: dict[str, PartName] = {"norm": "norms", "embedding": "embedding", "head": "head"}
+_PLACES: dict[str, PartName | None] = {
+    "embedding": "embedding",
+    "mlp": "mlp",
+    "moe": "experts",
+    "shared": "experts",
+    "head": "head",
+    "mtp": None,
+}
+"""Parts of operations by the first word of their names; whatever mixes tokens is attention."""
+
+
+def method_of(recipe: Recipe) -> Method:
+    """The training method of a recipe in its full form.
+
+    Args:
+        recipe: the recipe
+
+    Returns:
+        the method; LoRA has a rank and targets
+    """
+    asked = recipe.method if isinstance(recipe.method, Method) else Method(name=recipe.method)
+    if asked.name != "lora":
+        return asked
+    return replace(asked, rank=asked.rank or DEFAULT_RANK, targets=asked.targets or DEFAULT_TARGETS)
+
+
+def trains_everything(method: Method) -> bool:
+    """Whether every parameter of the model is trained.
+
+    Args:
+        method: the method
+
+    Returns:
+        False where a part, a layer or all but the adapters is frozen
+    """
+    return method.name == "full" and not method.frozen and not method.frozen_layers
+
+
+def part_of(op: Op, weight: Weight) -> PartName | None:
+    """The part of the model that a weight belongs to.
+
+    Args:
+        op: the operation that has the weight
+        weight: the weight
+
+    Returns:
+        the part; None for what only multi-token-prediction depths have
+    """
+    if weight.role in _ROLES:
+        return _ROLES[weight.role]
+    return "router" if op.name == "moe.router" else _PLACES.get(op.name.partition(".")[0], "attention")
+
+
+def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:
+    """The ledger with its frozen weights told, its adapters added, and each backward pass as far as it is needed.
+
+    Args:
+        ledger: the ledger of full training
+        method: what is trained
+        setting: how operations are carried out
+
+    Returns:
+        the ledger; layers that differ in what is trained in or before them are kinds of their own
+
+    Source:
+        Hu et al. 2021, arXiv:2106.09685, section 4.1; torch.autograd (requires_grad)
+    """
+    if trains_everything(method):
+        return ledger
+    walk = _Walk(ledger, method, setting)
+    embedding, stream = walk.group(ledger.embedding, entering=False)
+    layer_kinds = []
+    for layer, kind in enumerate(ledger.layer_kinds):
+        found, stream = walk.kind(kind, is_frozen=layer < method.frozen_layers, entering=stream)
+        layer_kinds.append(found)
+    depth_kind = walk.kind(ledger.depth_kind, is_frozen=False, entering=stream)[0] if ledger.depths else 0
+    return replace(
+        ledger,
+        embedding=embedding,
+        kinds=tuple(walk.kinds),
+        shapes=tuple(ledger.shapes[kind] for kind, _, _ in walk.found),
+        layer_kinds=tuple(layer_kinds),
+        depth=walk.group(ledger.depth, entering=stream)[0],
+        depth_kind=depth_kind,
+        head=walk.group(ledger.head, entering=stream)[0],
+    )
+
+
+@dataclass(slots=True)
+class _Step:
+    """One operation on the way through a group."""
+
+    op: Op
+    reads: tuple[str, ...]
+    """Names of the operations or matrices whose results it reads."""
+    input_needed: bool
+    """Something before it is trained."""
+    weights_needed: bool
+    """A matrix that it multiplies by is trained."""
+    adapters: Ops
+
+    @property
+    def keeps_input(self) -> bool:
+        """Whether a gradient of weights needs what it reads."""
+        return self.weights_needed or bool(self.adapters)
+
+    @property
+    def result_needed(self) -> bool:
+        """Whether its result has a gradient."""
+        return self.input_needed or self.keeps_input or any(weight.trained for weight in self.op.weights)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The way through a ledger, from the embedding to the head, and the kinds of layers met on it."""
+
+    ledger: Ledger
+    method: Method
+    setting: Setting
+    found: dict[tuple[int, bool, bool], tuple[int, bool]] = field(default_factory=dict)
+    kinds: list[Ops] = field(default_factory=list)
+
+    def kind(self, kind: int, *, is_frozen: bool, entering: bool) -> tuple[int, bool]:
+        """The kind that a layer is, and whether what leaves it has a gradient."""
+        key = (kind, is_frozen, entering)
+        if key not in self.found:
+            ops, leaving = self.group(self.ledger.kinds[kind], entering=entering, is_frozen=is_frozen)
+            self.found[key] = (len(self.kinds), leaving)
+            self.kinds.append(ops)
+        return self.found[key]
+
+    def group(self, ops: Ops, *, entering: bool, is_frozen: bool = False) -> tuple[Ops, bool]:
+        """The operations of a group, and whether what leaves it has a gradient."""
+        needed = dict.fromkeys((GROUP, LAST_NORM, EVERYTHING, _BEFORE), entering)
+        names = {GROUP: GROUP, LAST_NORM: GROUP, EVERYTHING: EVERYTHING, _BEFORE: GROUP}
+        steps = []
+        for plain in ops:
+            op = self._told(plain, is_frozen=is_frozen)
+            reads = op.reads or (_BEFORE,)
+            step = self._step(op, tuple(names.get(name, name) for name in reads), any(needed[name] for name in reads))
+            for weight in op.weights:
+                for matrix in weight.matrices:
+                    adapted = matrix in self.method.targets
+                    needed[matrix] = needed.get(matrix, step.input_needed) or weight.trained or adapted
+            needed[op.name] = needed[_BEFORE] = step.result_needed
+            needed[EVERYTHING] = needed[EVERYTHING] or step.result_needed
+            names[_BEFORE] = op.name
+            if op.name.endswith(".norm"):
+                needed[LAST_NORM], names[LAST_NORM] = step.result_needed, op.name
+            steps.append(step)
+        return _with_backward(steps, needed), needed[EVERYTHING]
+
+    def _told(self, op: Op, *, is_frozen: bool) -> Op:
+        trained = self.method.name == "full" and not is_frozen
+        return replace(
+            op,
+            weights=tuple(
+                replace(weight, trained=trained and part_of(op, weight) not in self.method.frozen)
+                for weight in op.weights
+            ),
+        )
+
+    def _step(self, op: Op, reads: tuple[str, ...], input_needed: bool) -> _Step:  # noqa: FBT001 - a fact, no switch
+        is_shared_head = op.kind == "gemm" and not op.weights
+        own = any(weight.trained for weight in op.weights if weight.role not in ("vector", "norm"))
+        shared = self.method.name == "full" and "head" not in self.method.frozen
+        adapters = tuple(
+            half
+            for weight in op.weights
+            if self.method.name == "lora" and weight.role in ("matrix", "head")
+            for half in adapter_ops(op, weight, self.method.targets, self.method.rank or DEFAULT_RANK, self.setting)
+        )
+        return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters)
+
+
+def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
+    in_trained_layer = any(_gradients(step, needed) or step.adapters for step in steps)
+    done: list[Op] = []
+    for step in steps:
+        gradients = _gradients(step, needed)
+        backward = replace(_backward(step, needed, gradients), in_trained_layer=in_trained_layer)
+        again = step.op.kernel_rerun_flop if gradients else 0
+        kept = tuple(saved for saved in step.op.saved if _is_kept(saved, step, steps, gradients))
+        done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=kept))
+        done.extend(_adapter(half, index, step) for index, half in enumerate(step.adapters))
+    return tuple(done)
+
+
+def _gradients(step: _Step, needed: dict[str, bool]) -> int:
+    if step.op.kind == "gemm":
+        return step.input_needed + step.weights_needed
+    return 2 if step.result_needed and _products(step, needed) is not None else 0
+
+
+def _products(step: _Step, needed: dict[str, bool]) -> tuple[int, int] | None:
+    """FLOP of the backward products of an operation that multiplies results, over visible keys and over all."""
+    if not step.op.products:
+        return (2 * step.op.flop, 2 * (step.op.full_flop or step.op.flop))
+    live = [one for one in step.op.products if any(needed[name] for name in one.serves)]
+    return (sum(one.flop for one in live), sum(one.full_flop for one in live)) if live else None
+
+
+def _backward(step: _Step, needed: dict[str, bool], gradients: int) -> Backward:
+    op = step.op
+    if op.kind == "gemm":
+        return Backward(gradients * op.flop, gradients * (op.full_flop or op.flop), gradients, in_trained_layer=True)
+    flop, full = (_products(step, needed) or (0, 0)) if gradients else (0, 0)
+    return Backward(flop, full, gradients, in_trained_layer=True)
+
+
+def _is_kept(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> bool:
+    if saved.serves == "backward":
+        return gradients > 0 or bool(step.adapters)
+    if saved.serves == "own_weights":
+        return step.keeps_input
+    return any(reader.keeps_input for reader in steps if step.op.name in reader.reads)
+
+
+def _adapter(half: Op, index: int, step: _Step) -> Op:
+    """One half of an adapter: its weights' gradient always, its input's but for a first half that nothing precedes."""
+    gradients = 2 if index % 2 or step.input_needed else 1
+    flop = gradients * half.flop
+    return replace(half, backward=Backward(flop, flop, gradients, in_trained_layer=True))

@@ -1,0 +1,24 @@
+"""Our FLOP without a mask are those that torch's own counter sees, forward and backward, to the last one."""
+
+import pytest
+
+from tests.estimator.flop_counter import Counted, expected, model_of, recorded
+
+CASES = recorded()
+NAMED = [pytest.param(case, id=f"{case.preset}-{index}") for index, case in enumerate(CASES)]
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_forward_and_backward_are_what_torch_counts(case: Counted) -> None:
+    assert expected(case) == (case.forward, case.backward)
+
+
+def test_every_kind_of_model_was_counted() -> None:
+    models = {case.preset: model_of(case) for case in CASES if case.method == {"name": "full"} and not case.beside}
+    sparse = [name for name, model in models.items() if model.num_experts]
+    latent = [name for name, model in models.items() if model.kv_lora_rank]
+    assert len(models) > 130
+    assert len(sparse) > 10
+    assert len(latent) > 3
+    assert len([case for case in CASES if case.method["name"] == "lora"]) > 10
+    assert len([case for case in CASES if "frozen" in case.method or "frozen_layers" in case.method]) > 5
