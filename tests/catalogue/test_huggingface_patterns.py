@@ -171,7 +171,8 @@ def test_gpt_neo_may_list_its_layers_too() -> None:
     ("types", "code"),
     [
         ([[["global", "local"], 12]], "contradiction"),
-        ([[["global"], 10**12]], "contradiction"),
+        ([[["global"], 2048]], "contradiction"),
+        ([[["global"], 2049]], "unsupported_value"),
         ([[["global"], -4]], "unsupported_value"),
         ([[["global"], True]], "unsupported_value"),
         ([[["sparse"], 4]], "unsupported_value"),

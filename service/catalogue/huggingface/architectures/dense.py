@@ -71,7 +71,7 @@ DENSE: Mapping[str, Architecture] = {
     "gemma3_text": Architecture(
         reads=(*LLAMA, "attention_bias"),
         fixed={"norms_per_layer": 4, "qk_norm": "per_head_dim"},
-        builders=(p.window_but_every_nth,),
+        builders=(w.window_but_every_nth,),
         demands={"use_bidirectional_attention": (None, False)},
         without_effect=("_sliding_window_pattern",),
     ),
