@@ -1,5 +1,6 @@
 """What does one rank of a stage carry: parameters, activations of one micro-batch, what it gathers at once?"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -7,7 +8,7 @@ from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
 from service.estimator.ledger import Ops
 from service.estimator.logits import logits_bytes
-from service.estimator.numeric import Amount, maximum, where
+from service.estimator.numeric import Amount, Condition, maximum, where
 from service.estimator.recompute import kept_bytes, stage_activation_bytes
 from service.estimator.stages import RankParameters, Stage, rank_parameters
 
@@ -50,14 +51,9 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
     held = rank_parameters(job, degrees, stage)
     kept, again = stage_activation_bytes(job, degrees, stage)
     split = divisors(degrees, job.model, job.vocabulary_multiple)
-    layer, trained_layer = _largest([_parameters(ops, split) for ops in job.ledger.kinds])
-    embedding, head = (_parameters(ops, split) for ops in (job.ledger.embedding, job.ledger.head))
-    end, trained_end = _largest(
-        [
-            (where(has_it, every, 0.0), where(has_it, trained, 0.0))
-            for has_it, (every, trained) in ((stage.is_first, embedding), (stage.is_last, head))
-        ]
-    )
+    layers = [(count > 0, ops) for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True)]
+    layer, trained_layer = _largest(layers, split)
+    end, trained_end = _largest([(stage.is_first, job.ledger.embedding), (stage.is_last, job.ledger.head)], split)
     return StageLoad(
         held=held,
         updated=held,
@@ -71,8 +67,13 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
     )
 
 
-def _largest(counts: list[tuple[Amount, Amount]]) -> tuple[Amount, Amount]:
-    return reduce(maximum, [every for every, _ in counts]), reduce(maximum, [trained for _, trained in counts])
+def _largest(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
+    """Most parameters, and most trained ones, of a group of operations, among the groups that the stage has."""
+    counts = [(has_it, *_parameters(ops, split)) for has_it, ops in groups]
+    return (
+        reduce(maximum, [where(has_it, every, 0.0) for has_it, every, _ in counts]),
+        reduce(maximum, [where(has_it, trained, 0.0) for has_it, _, trained in counts]),
+    )
 
 
 def _parameters(ops: Ops, split: tuple[Amount, ...]) -> tuple[Amount, Amount]:

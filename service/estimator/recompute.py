@@ -185,7 +185,7 @@ def stage_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Am
         kept, live = _full_recompute_bytes(job, degrees, stage, whole)
         return kept * scale, live * scale
     layer_bytes = [kept_bytes(ops, job.recompute, split) for ops in job.ledger.kinds]
-    dropped = reduce(maximum, [before - after for before, after in zip(whole, layer_bytes, strict=True)])
+    dropped = _largest(stage, [before - after for before, after in zip(whole, layer_bytes, strict=True)])
     return _weighted(stage, layer_bytes) * scale, dropped * scale
 
 
@@ -196,6 +196,12 @@ def _weighted(stage: Stage, layer_bytes: list[Amount]) -> Amount:
     return total
 
 
+def _largest(stage: Stage, layer_bytes: list[Amount]) -> Amount:
+    """The largest of one amount a kind, among the kinds that the stage has."""
+    pairs = zip(stage.kind_counts, layer_bytes, strict=True)
+    return reduce(maximum, [where(count > 0, one, 0.0) for count, one in pairs])
+
+
 def _full_recompute_bytes(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount]) -> tuple[Amount, Amount]:
     """Kept and live bytes of one sequence under full recompute; `whole` is what each kind of layer would keep."""
     layers = trained_layers(job, stage)
@@ -204,5 +210,5 @@ def _full_recompute_bytes(job: Job, degrees: Degrees, stage: Stage, whole: list[
     sequence = divisors(degrees, job.model, job.vocabulary_multiple)[Split.SEQUENCE]
     stream = job.recipe.sequence_length * job.model.hidden_size * job.precision.element_bytes / sequence
     mean = _weighted(stage, whole) / maximum(layers, 1)
-    live = minimum(group, layers) * reduce(maximum, whole) - stream
+    live = minimum(group, layers) * _largest(stage, whole) - stream
     return ceil_div(again, group) * stream + (layers - again) * mean, where(layers > 0, live, 0.0)

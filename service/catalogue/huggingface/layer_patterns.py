@@ -102,20 +102,6 @@ def alternating_window(config: Config) -> Fields:
     return windowed(config, [FULL if layer % 2 else SLIDING for layer in layers])
 
 
-def window_but_every_nth(config: Config) -> Fields:
-    """All but every sliding_window_pattern-th layer have the window (Gemma 3).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
-    period = config.whole("sliding_window_pattern", least=1)
-    layers = range(config.field("num_hidden_layers"))
-    return windowed(config, [SLIDING if (layer + 1) % period else FULL for layer in layers])
-
-
 def window_without_rotation(config: Config) -> Fields:
     """Layers without rotary positions have the window, if it is switched on (SmolLM3).
 

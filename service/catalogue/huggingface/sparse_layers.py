@@ -64,7 +64,7 @@ def experts_of_hunyuan(config: Config) -> Fields:
     width = config.needed("moe_intermediate_size")
     for key, only in (("moe_intermediate_size", width), ("num_shared_expert", 1)):
         if _in_every_layer(config, key) not in (None, only):
-            wrong = f"is not {only}, as wide and as many as transformers builds the experts"
+            wrong = f"is not {only}, and transformers builds one shared expert and routed ones of intermediate_size"
             raise config.problem(key, "unsupported_value", wrong, f"only {only} can be estimated")
     visits = {key: _in_every_layer(config, key) for key in ("moe_topk", "num_experts_per_tok")}
     given = [number for key, number in visits.items() if key in config.values] or [visits["moe_topk"]]

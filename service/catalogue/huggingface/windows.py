@@ -6,7 +6,7 @@ Each builder reads the keys of its model type and returns Model fields. A list u
 from collections.abc import Callable
 from typing import Any
 
-from service.catalogue.huggingface.config import Config, defaults_of
+from service.catalogue.huggingface.config import MOST_LAYERS, Config, defaults_of
 from service.catalogue.huggingface.layer_patterns import FULL, SLIDING, Builder, Fields, windowed
 
 GLOBAL_AND_LOCAL = {"global": FULL, "local": SLIDING}
@@ -146,7 +146,7 @@ def _is_group(group: Any) -> bool:
         return False
     names, times = group
     known = isinstance(names, list) and all(name in tuple(GLOBAL_AND_LOCAL) for name in names)
-    return known and type(times) is int and times >= 0
+    return known and type(times) is int and 0 <= times <= MOST_LAYERS
 
 
 def _unlisted(config: Config, has_window: Callable[[int, int], bool]) -> Fields:

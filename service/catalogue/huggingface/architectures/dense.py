@@ -21,12 +21,8 @@ DENSE: Mapping[str, Architecture] = {
     "apertus": Architecture(
         reads=(*LLAMA, "attention_bias"),
         fixed={"gated_mlp": False, "qk_norm": "per_head_dim", "activation_parameters": 2},
-        demands={
-            "hidden_act": (None, "xielu"),
-            "mlp_bias": (None, False),
-            "post_norm": (None, False),
-            "qk_norm": (None, True),
-        },
+        demands={"hidden_act": (None, "xielu"), "mlp_bias": (None, False), "qk_norm": (None, True)},
+        without_effect=("post_norm",),
     ),
     "arcee": Architecture(reads=(*LLAMA, "attention_bias", "mlp_bias"), fixed={"gated_mlp": False}),
     "cohere": Architecture(
@@ -71,7 +67,7 @@ DENSE: Mapping[str, Architecture] = {
     "gemma3_text": Architecture(
         reads=(*LLAMA, "attention_bias"),
         fixed={"norms_per_layer": 4, "qk_norm": "per_head_dim"},
-        builders=(p.window_but_every_nth,),
+        builders=(w.window_but_every_nth,),
         demands={"use_bidirectional_attention": (None, False)},
         without_effect=("_sliding_window_pattern",),
     ),

@@ -44,11 +44,16 @@ ALL_BIASES: dict[str, Any] = {"attention_bias": True, "mlp_bias": True}
 PARALLEL: dict[str, Any] = {"parallel_attention": True, "norms_per_layer": 1}
 QKV_BIAS_ONLY: dict[str, Any] = {"attention_out_bias": False}
 HUNYUAN_DEMANDS: dict[str, tuple[Any, ...]] = {
+    "mlp_bias": (None, False),
     "use_cla": (None, False),
     "use_mla": (None, False),
     "use_qk_norm": (None, True),
 }
-HUNYUAN_WITHOUT_EFFECT = ("attention_head_dim", "cla_share_factor", "norm_type", "use_rotary_pos_emb")
+HUNYUAN_WITHOUT_EFFECT = (
+    *("attention_head_dim", "cla_share_factor", "dense_list", "group_limited_greedy", "moe_drop_tokens"),
+    *("moe_random_routing_dropped_token", "norm_type", "use_rotary_pos_emb"),
+    *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

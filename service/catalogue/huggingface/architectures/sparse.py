@@ -75,6 +75,7 @@ SPARSE: Mapping[str, Architecture] = {
         keys=ROUTED_KEYS,
         fixed={"qk_norm": "per_head_dim"},
         builders=(b.shared_experts, w.window_after_layer),
+        demands={"moe_layer_freq": (None, 1)},
     ),
     "ernie4_5_moe": Architecture(
         reads=(*LLAMA, *EXPERTS),
@@ -109,9 +110,10 @@ SPARSE: Mapping[str, Architecture] = {
     ),
     "glm4_moe_lite": Architecture(
         reads=(*LATENT, "v_head_dim", *EXPERTS, "attention_bias"),
-        keys=ROUTED_KEYS,
+        keys=ROUTED_KEYS | {"qk_rope_head_dim": ("qk_rope_head_dim", "head_dim")},
         builders=(b.shared_experts, s.dense_before(1)),
-        without_effect=LATENT_WITHOUT_EFFECT,
+        demands={"first_k_dense_replace": (None, 1)},
+        without_effect=("num_key_value_heads", "qk_head_dim"),
     ),
     "gpt_oss": Architecture(
         reads=(*GROUPED, *EXPERTS, "attention_bias"),
@@ -151,7 +153,7 @@ SPARSE: Mapping[str, Architecture] = {
         keys={"num_experts": ("num_experts", "num_local_experts")},
         fixed={"qk_norm": "per_head_dim"},
         builders=(s.dense_before(1), s.shared_experts_of("num_shared_experts", least=1)),
-        demands={"mlp_bias": (False,)},
+        demands={"first_k_dense_replace": (None, 1), "mlp_bias": (False,)},
     ),
     "kimi_k2": DEEPSEEK_V3,
     "kolibri1": Architecture(
@@ -210,5 +212,6 @@ SPARSE: Mapping[str, Architecture] = {
         keys=ROUTED_KEYS,
         fixed=QKV_BIAS_ONLY,
         builders=(b.shared_experts,),
+        demands={"first_k_dense_replace": (None, 0)},
     ),
 }
