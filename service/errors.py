@@ -5,6 +5,7 @@ TraincostError
 │   └── UnknownName    a model, GPU, cluster or price that the catalogue does not hold
 ├── NotFound           a resource of the path does not exist
 │   └── UnknownMetric  a number that no answer holds
+├── Stale              a change starts from a revision that is no longer the newest
 └── StartupError       the process cannot start: one line, exit code 2
 
 They are plain exceptions, not ValueErrors, so that a validator never swallows them.
@@ -57,6 +58,10 @@ class NotFound(TraincostError):
 
 class UnknownMetric(NotFound):
     """The path names a number that no answer holds; the message lists the nearest ones."""
+
+
+class Stale(TraincostError):
+    """A change starts from a revision that is no longer the newest one."""
 
 
 class StartupError(TraincostError):

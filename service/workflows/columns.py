@@ -1,4 +1,4 @@
-"""Which columns does a list of the catalogue have? Those of its row class, nested facts spread out, each explained.
+"""Which columns does a list have? Those of its row class, nested facts spread out, each explained.
 
 A column has one name as key of a JSON item, as head of a CSV column and as filter.
 """
@@ -52,12 +52,12 @@ def columns_of(row: type) -> tuple[Column, ...]:
     """The columns of one kind of row.
 
     Args:
-        row: a row class of the catalogue
+        row: a row class of the catalogue or of the store
 
     Returns:
         its columns, in the order in which a reader wants them
     """
-    origin = tuple(_spread(_definitions(Provenance), ORIGIN))
+    origin = tuple(_spread(_definitions(Provenance), ORIGIN)) if issubclass(row, Provenance) else ()
     origin_names = {column.name for column in origin}
     own = [column for column in _spread(_definitions(row), row.__name__) if column.name not in origin_names]
     return (*sorted(own, key=_rank), *origin)

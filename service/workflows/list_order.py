@@ -159,7 +159,7 @@ def forms_of(value: Any) -> list[Form]:
     if value is None or value in ("", ()):
         return [None]
     held = value if isinstance(value, tuple) else (value,)
-    return [item.casefold() if isinstance(item, str) else item for item in held]
+    return [item if isinstance(item, int | float) else str(item).casefold() for item in held]
 
 
 def sortable(value: Any) -> Form:

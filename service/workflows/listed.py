@@ -155,7 +155,7 @@ def typed_cell(value: object) -> str | int | float | None:
     ('=1+1', 2.5, 'a;b', None)
     """
     if isinstance(value, tuple):
-        return ";".join(value) or None
+        return ";".join(map(str, value)) or None
     return value if isinstance(value, int | float) else str(value) if value else None
 
 

@@ -10,6 +10,7 @@ from service.workflows.clusters import Nodes
 from service.workflows.limits import Limits
 from service.workflows.nouns import field_names
 from service.workflows.prices import CataloguePrice
+from service.workflows.scenario_label import QUESTION, Label
 
 ASKED: Sequence[tuple[str, type]] = (
     ("model", Model),
@@ -39,5 +40,8 @@ def _names_in(noun: type) -> Iterator[str]:
                 yield from _names_in(inner)  # type: ignore[arg-type]  # arguments of a type hint are types
 
 
-FIELD_NAMES = frozenset(("preset", "hf_config", *(name for part, noun in PLACES for name in (part, *_names_in(noun)))))
+FIELD_NAMES = frozenset((
+    "preset", "hf_config", QUESTION, *field_names(Label),
+    *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
+))  # fmt: skip
 """Every name that a request body may hold, at any depth."""
