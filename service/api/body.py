@@ -60,24 +60,46 @@ async def read_body(request: Request) -> Mapping[str, Any]:
         Refused: a value is none that a field could hold
     """
     refuse_media_type(request)
-    body = parse(await request.body())
+    return _object_of(await request.body())
+
+
+async def read_patch(request: Request) -> Mapping[str, Any]:
+    """The merge patch in a request's body.
+
+    Args:
+        request: the request; its body is already bounded
+
+    Returns:
+        the object that says what changes
+
+    Raises:
+        ApiError: the media type is neither JSON nor a merge patch, or the body is not JSON
+        Refused: a value is none that a field could hold
+    """
+    refuse_media_type(request, "application/merge-patch+json")
+    return _object_of(await request.body())
+
+
+def _object_of(content: bytes) -> Mapping[str, Any]:
+    body = parse(content)
     if not isinstance(body, dict):
         raise ApiError("not_json", "send a JSON object")
     return body
 
 
-def refuse_media_type(request: Request) -> None:
+def refuse_media_type(request: Request, *beside: str) -> None:
     """Refuse a body that does not call itself JSON in UTF-8, uncompressed.
 
     Args:
         request: the request
+        beside: further media types that it may have
 
     Raises:
         ApiError: content-type or content-encoding is another
     """
     media_type, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().replace('"', "")
-    if media_type.strip().lower() != "application/json" or charset not in {"", "charset=utf-8"}:
+    if media_type.strip().lower() not in {"application/json", *beside} or charset not in {"", "charset=utf-8"}:
         raise ApiError("unsupported_media_type", "send the body as content-type: application/json, in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError("unsupported_media_type", "send the body without content-encoding")

@@ -11,6 +11,7 @@ from service.api.catalogue_schemas import catalogue_schemas
 from service.api.json_schema import Schema, ref
 from service.api.problems import KINDS, MEDIA_TYPE
 from service.api.query_parameters import component_parameters
+from service.api.scenario_schemas import scenario_schemas
 from service.api.schemas import component_schemas
 from service.errors import MOST_PROBLEMS
 from service.workflows.source_tree import ROOT, write_generated
@@ -24,6 +25,7 @@ Ask with four nouns (model, recipe, layout, cluster) and get one answer. Units a
 
 TAGS = {
     "estimates": "One configuration: everything, or memory, FLOP, GPU-hours alone.",
+    "scenarios": "Saved questions, with their answers.",
     "choices": "Every name a field takes.",
     "catalogue": "Models, GPUs, clusters and prices.",
     "cells": "One number a spreadsheet cell.",
@@ -128,7 +130,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
     schemas = document.get("components", {}).get("schemas", {})
     own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
     document["components"] = {
-        "schemas": dict(sorted((own | component_schemas() | catalogue_schemas() | {"Problem": PROBLEM}).items())),
+        "schemas": dict(sorted((own | _component_schemas()).items())),
         "parameters": component_parameters(),
         "responses": {"Problem": PROBLEM_RESPONSE},
     }
@@ -138,6 +140,10 @@ def contract(app: FastAPI) -> dict[str, Any]:
         for operation in operations.values():
             _complete(operation, names_one="{" in path)
     return document
+
+
+def _component_schemas() -> dict[str, Schema]:
+    return component_schemas() | catalogue_schemas() | scenario_schemas() | {"Problem": PROBLEM}
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:
@@ -152,10 +158,12 @@ def _complete(operation: Schema, *, names_one: bool) -> None:
         *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
         *REFUSALS,
         *(("404",) if names_one else ()),
+        *(("412", "428") if any(p.get("name") == "If-Match" for p in operation.get("parameters", ())) else ()),
     )
     for response in operation["responses"].values():
-        media = response.get("content", {})
-        response["content"] = {name: content for name, content in media.items() if content.get("schema")}
+        media = response.pop("content", {})
+        described = {name: content for name, content in media.items() if content.get("schema")}
+        response.update({"content": described} if described else {})
     operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in refusals}
     operation.setdefault("description", f"{operation['summary']}.")
     if "parameters" in operation:

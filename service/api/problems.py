@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
-from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, TraincostError, UnknownMetric
+from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale, TraincostError, UnknownMetric
 from service.workflows.dialects import QUERY, retold
 from service.workflows.flat import flat_fields
 from service.workflows.places import PARTS
@@ -38,9 +38,11 @@ KINDS: Mapping[str, Kind] = {
     "not_found": Kind(404, "There is nothing at this path"),
     "method_not_allowed": Kind(405, "This path does not take this method"),
     "body_timeout": Kind(408, "The body did not arrive in time"),
+    "stale": Kind(412, "It was changed since it was read"),
     "body_too_large": Kind(413, "The body is too large"),
     "unsupported_media_type": Kind(415, "The body is of an unsupported media type"),
     "refused": Kind(422, "The question cannot be answered as asked"),
+    "precondition_required": Kind(428, "A change has to say what it starts from"),
     "internal_error": Kind(500, "The service failed to answer"),
     "not_ready": Kind(503, "The service cannot reach its database"),
 }
@@ -143,6 +145,19 @@ def on_not_found(request: Request, error: NotFound) -> Response:
     return problem_response(request.scope, code, str(error))
 
 
+def on_stale(request: Request, error: Stale) -> Response:
+    """Problem document of a change that starts from something that is no longer there.
+
+    Args:
+        request: the request
+        error: what was changed meanwhile
+
+    Returns:
+        the response, status 412
+    """
+    return problem_response(request.scope, "stale", f"{error}; read it again, and change what you then find")
+
+
 def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
     """Problem document of path or query parameters that FastAPI refuses.
 
@@ -214,6 +229,7 @@ HANDLERS: dict[Any, Any] = {
     ApiError: on_api_error,
     Refused: on_refused,
     NotFound: on_not_found,
+    Stale: on_stale,
     RequestValidationError: on_invalid_parameters,
     HTTPException: on_http_exception,
 }

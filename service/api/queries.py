@@ -11,6 +11,9 @@ from service.api.problems import WrongParameter
 from service.errors import Problem
 
 EXPLAIN = "explain"
+REVISION = "revision"
+LARGEST_REVISION = (1 << 31) - 1
+"""What the database can number."""
 TRUTH = {"true": True, "false": False}
 
 
@@ -53,3 +56,26 @@ def is_explained(request: Request) -> bool:
         fix = "say explain=true, once, or leave it out"
         raise WrongParameter(Problem(field=EXPLAIN, code="not_true_or_false", message=message, fix=fix))
     return any(TRUTH[value] for value in asked)
+
+
+def asked_revision(request: Request) -> int | None:
+    """Which revision of a row the caller asks for.
+
+    Args:
+        request: the request
+
+    Returns:
+        its number; None for the newest
+
+    Raises:
+        WrongParameter: revision is no number of a revision, or is given twice
+    """
+    asked = request.query_params.getlist(REVISION)
+    if not asked:
+        return None
+    number = int(asked[0]) if asked[0].isascii() and asked[0].isdigit() and len(asked[0]) <= 10 else 0
+    if len(asked) > 1 or not 1 <= number <= LARGEST_REVISION:
+        message = f"revision is not one whole number from 1 to {LARGEST_REVISION}, as revisions are counted"
+        fix = "give the number of one revision, or leave it out for the newest"
+        raise WrongParameter(Problem(field=REVISION, code="out_of_range", message=message, fix=fix))
+    return number

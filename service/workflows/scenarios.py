@@ -4,6 +4,7 @@ An answer that is stored is never computed again: a scenario says under which ve
 its name or note alone keeps it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +28,10 @@ OWNER = "team"
 """Owner of every scenario."""
 RANDOM_BYTES = 16
 """Of an id: 128 bits, which nobody guesses."""
+
+SCENARIO_ID = re.compile(r"scn_[A-Za-z0-9_-]{22}")
+ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}")
+"""What ids look like; for anything else no database is asked."""
 
 SUMMARY = (
     "gpu", "gpus", "verdict", "device_peak_bytes", "usable_bytes", "step_seconds", "gpu_hours", "cost_usd",
@@ -66,7 +71,7 @@ def find_scenario(engine: Engine, name: str, revision: int | None = None) -> Kep
     Raises:
         NotFound: there is no such scenario or revision
     """
-    found = store.read_scenario(engine, name, revision)
+    found = store.read_scenario(engine, name, revision) if SCENARIO_ID.fullmatch(name) else None
     if found is None:
         which = "scenario of this id" if revision is None else "scenario of this id, or no such revision of it"
         raise NotFound(f"there is no {which}; GET /v1/scenarios lists the ids")
@@ -192,7 +197,7 @@ def stored_answer(engine: Engine, estimate_id: str) -> bytes:
     Raises:
         NotFound: none of this id is stored
     """
-    found = store.read_answer(engine, estimate_id)
+    found = store.read_answer(engine, estimate_id) if ESTIMATE_ID.fullmatch(estimate_id) else None
     if found is None:
         raise NotFound(
             "no stored answer has this id; asking alone stores nothing, so only answers that a scenario holds can be "

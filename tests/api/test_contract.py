@@ -122,8 +122,8 @@ def test_examples_are_answered_as_the_contract_says(ask: Ask, document: dict[str
     tried = 0
     for path, method, body, operation in examples(document):
         answer = ask(method, path, json=body)
-        assert answer.status_code == 200, (path, answer.text)
-        check(document, operation["responses"]["200"], answer.json())
+        assert answer.is_success, (path, answer.text)
+        check(document, operation["responses"][str(answer.status_code)], answer.json())
         request = operation["requestBody"]["content"]["application/json"]["schema"]
         OAS31Validator({**request, "components": document["components"]}).validate(body)
         tried += 1
