@@ -6,7 +6,7 @@ from service.store.engine import is_reachable
 from service.store.facts import load_catalogue
 from service.store.prepare import prepare_database
 from service.store.scenarios import (
-    Kept,
+    Saved,
     Scenario,
     change_scenario,
     create_scenario,
@@ -19,7 +19,7 @@ from service.store.scenarios import (
 
 __all__ = [
     "Engine",
-    "Kept",
+    "Saved",
     "Scenario",
     "change_scenario",
     "create_scenario",

@@ -68,7 +68,7 @@ class Scenario:
     """When this revision was made, in UTC."""
 
 
-class Kept(NamedTuple):
+class Saved(NamedTuple):
     """A scenario together with what it asks."""
 
     scenario: Scenario
@@ -89,7 +89,7 @@ def read_scenarios(engine: Engine) -> list[Scenario]:
         return [_scenario(row) for row in connection.execute(_selected().where(newest)).mappings()]
 
 
-def read_scenario(engine: Engine, name: str, revision: int | None = None) -> Kept | None:
+def read_scenario(engine: Engine, name: str, revision: int | None = None) -> Saved | None:
     """One scenario with its question.
 
     Args:
@@ -105,40 +105,40 @@ def read_scenario(engine: Engine, name: str, revision: int | None = None) -> Kep
     query = query.where(SCENARIOS.c.id == name, SCENARIO_REVISIONS.c.revision == wanted)
     with reading(engine) as connection:
         row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else Kept(_scenario(row), row["question"])
+    return None if row is None else Saved(_scenario(row), row["question"])
 
 
-def create_scenario(engine: Engine, kept: Kept, answer: bytes | None) -> None:
+def create_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
     """Keep a new scenario and its answer.
 
     Args:
         engine: the database
-        kept: the scenario, at revision 1, and its question
+        saved: the scenario, at revision 1, and its question
         answer: what was answered, as it is sent; None where that is stored already
     """
-    head = {name: value for name, value in _record(kept.scenario).items() if name in _HEAD}
+    head = {name: value for name, value in _record(saved.scenario).items() if name in _HEAD}
     with writing(engine) as connection:
         connection.execute(insert(SCENARIOS), head)
-        _add_revision(connection, kept, answer)
+        _add_revision(connection, saved, answer)
 
 
-def change_scenario(engine: Engine, kept: Kept, answer: bytes | None) -> None:
+def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
     """Keep a new revision of a scenario.
 
     Args:
         engine: the database
-        kept: the scenario, its revision one more than that of the one it starts from, and its question
+        saved: the scenario, its revision one more than that of the one it starts from, and its question
         answer: what was answered, as it is sent; None where that is stored already
 
     Raises:
         Stale: it was changed or deleted since
     """
-    revision = kept.scenario.revision
-    starts_from = SCENARIOS.c.id == kept.scenario.id, SCENARIOS.c.revision == revision - 1
+    revision = saved.scenario.revision
+    starts_from = SCENARIOS.c.id == saved.scenario.id, SCENARIOS.c.revision == revision - 1
     with writing(engine) as connection:
         changed = connection.execute(update(SCENARIOS).where(*starts_from).values(revision=revision))
         _refuse_unless_one(changed.rowcount)
-        _add_revision(connection, kept, answer)
+        _add_revision(connection, saved, answer)
 
 
 def delete_scenario(engine: Engine, name: str, revision: int) -> None:
@@ -174,8 +174,8 @@ def read_answer(engine: Engine, estimate_id: str) -> bytes | None:
     return answer
 
 
-def _add_revision(connection: Connection, kept: Kept, answer: bytes | None) -> None:
-    scenario, question = kept
+def _add_revision(connection: Connection, saved: Saved, answer: bytes | None) -> None:
+    scenario, question = saved
     if answer is not None:
         stored = {"id": scenario.estimate_id, "answer": answer, "stored_at": datetime.now(UTC)}
         connection.execute(_INSERT[connection.dialect.name](ESTIMATES).values(stored).on_conflict_do_nothing())

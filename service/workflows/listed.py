@@ -11,7 +11,7 @@ from typing import Any
 
 from service.workflows.columns import Column
 from service.workflows.list_query import DEFAULT_ROWS, ListQuery, Meanings, read_list_query
-from service.workflows.number_text import number_text
+from service.workflows.number_text import exact_text
 from service.workflows.workbook import workbook
 
 Record = Mapping[str, Any]
@@ -19,6 +19,8 @@ Parameters = Sequence[tuple[str, str]]
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a text that a spreadsheet would run as a formula."""
+MARK = "'"
+"""Stands before such a text in a CSV cell, so that it is not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,24 @@ def cell_text(value: object) -> str:
     if isinstance(cell, int):
         return str(cell)
     if isinstance(cell, float):
-        return number_text(cell, ".")
-    return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
+        return exact_text(cell)
+    return f"{MARK}{cell}" if cell.lstrip(MARK).startswith(FORMULA_STARTS) else cell
+
+
+def unmarked(text: str) -> str:
+    """The text that a CSV cell was made of.
+
+    Args:
+        text: text of the cell
+
+    Returns:
+        the same without the mark that keeps a spreadsheet from running it
+
+    >>> [unmarked(cell_text(text)) for text in ("=1+1", "'=1+1", "'90s", "plain")]
+    ['=1+1', "'=1+1", "'90s", 'plain']
+    """
+    is_marked = text.startswith(MARK) and text.lstrip(MARK).startswith(FORMULA_STARTS)
+    return text.removeprefix(MARK) if is_marked else text
 
 
 def typed_cell(value: object) -> str | int | float | None:

@@ -1,4 +1,4 @@
-"""How is a question kept under a name, read again, changed and handed on? With the answer that it was given.
+"""How is a question saved under a name, read again, changed and handed on? With the answer that it was given.
 
 An answer that is stored is never computed again: a scenario says under which versions it was answered, and a change of
 its name or note alone keeps it.
@@ -14,7 +14,7 @@ from typing import Any
 from service import store
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Refused
-from service.store import Engine, Kept, Scenario, utc_text
+from service.store import Engine, Saved, Scenario, utc_text
 from service.workflows.columns import Column, columns_of
 from service.workflows.findings import unknown_field
 from service.workflows.listed import Listed, Record, record_of
@@ -57,7 +57,7 @@ def listed_scenarios(engine: Engine) -> Listed:
     return Listed(COLUMNS, store.read_scenarios(engine))
 
 
-def find_scenario(engine: Engine, name: str, revision: int | None = None) -> Kept:
+def find_scenario(engine: Engine, name: str, revision: int | None = None) -> Saved:
     """One scenario.
 
     Args:
@@ -78,16 +78,16 @@ def find_scenario(engine: Engine, name: str, revision: int | None = None) -> Kep
     return found
 
 
-def shown(kept: Kept) -> Record:
+def shown(saved: Saved) -> Record:
     """A scenario as the resource that callers read.
 
     Args:
-        kept: the scenario and its question
+        saved: the scenario and its question
 
     Returns:
         what it is called, what it asks, what was answered under which versions, and where more is
     """
-    scenario, question = kept
+    scenario, question = saved
     record = record_of(COLUMNS, scenario)
     grouped = {*SUMMARY, *VERSIONS}
     return {
@@ -104,7 +104,7 @@ def shown(kept: Kept) -> Record:
     }
 
 
-def create_scenario(engine: Engine, catalogue: Catalogue, body: Mapping[str, Any]) -> Kept:
+def create_scenario(engine: Engine, catalogue: Catalogue, body: Mapping[str, Any]) -> Saved:
     """Keep a question under a name.
 
     Args:
@@ -124,17 +124,17 @@ def create_scenario(engine: Engine, catalogue: Catalogue, body: Mapping[str, Any
     scenario = Scenario(
         id=f"scn_{token_urlsafe(RANDOM_BYTES)}", owner=OWNER, revision=1, created_at=now, changed_at=now, **said
     )
-    store.create_scenario(engine, Kept(scenario, wanted.question), _answer_of(wanted))
-    return Kept(scenario, wanted.question)
+    store.create_scenario(engine, Saved(scenario, wanted.question), _answer_of(wanted))
+    return Saved(scenario, wanted.question)
 
 
-def replace_scenario(engine: Engine, catalogue: Catalogue, kept: Kept, body: Mapping[str, Any]) -> Kept:
+def replace_scenario(engine: Engine, catalogue: Catalogue, saved: Saved, body: Mapping[str, Any]) -> Saved:
     """A new revision of a scenario, all of it said anew and its question answered anew.
 
     Args:
         engine: the database
         catalogue: the facts to answer it from
-        kept: the scenario as it was read
+        saved: the scenario as it was read
         body: name, question, and a note
 
     Returns:
@@ -144,16 +144,16 @@ def replace_scenario(engine: Engine, catalogue: Catalogue, kept: Kept, body: Map
         Refused: the question cannot be answered, or the name is none
         Stale: it was changed or deleted since it was read
     """
-    return _rewritten(engine, kept, read_wanted(body, catalogue))
+    return _rewritten(engine, saved, read_wanted(body, catalogue))
 
 
-def patch_scenario(engine: Engine, catalogue: Catalogue, kept: Kept, patch: Mapping[str, Any]) -> Kept:
+def patch_scenario(engine: Engine, catalogue: Catalogue, saved: Saved, patch: Mapping[str, Any]) -> Saved:
     """A new revision of a scenario, of which only some is said anew; an unchanged question keeps its answer.
 
     Args:
         engine: the database
         catalogue: the facts to answer a changed question from
-        kept: the scenario as it was read
+        saved: the scenario as it was read
         patch: what changes, as a merge patch of RFC 7396
 
     Returns:
@@ -166,22 +166,22 @@ def patch_scenario(engine: Engine, catalogue: Catalogue, kept: Kept, patch: Mapp
     unknown = [unknown_field("", name, set(FIELDS)) for name in patch if name not in FIELDS]
     if unknown:
         raise Refused(*unknown[:MOST_PROBLEMS])
-    scenario, question = kept
+    scenario, question = saved
     body = merged({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
-    return _rewritten(engine, kept, read_wanted(body, catalogue, answered=question))
+    return _rewritten(engine, saved, read_wanted(body, catalogue, answered=question))
 
 
-def delete_scenario(engine: Engine, kept: Kept) -> None:
+def delete_scenario(engine: Engine, saved: Saved) -> None:
     """Remove a scenario and its revisions; what was answered can still be read.
 
     Args:
         engine: the database
-        kept: the scenario as it was read
+        saved: the scenario as it was read
 
     Raises:
         Stale: it was changed or deleted since it was read
     """
-    store.delete_scenario(engine, kept.scenario.id, kept.scenario.revision)
+    store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision)
 
 
 def stored_answer(engine: Engine, estimate_id: str) -> bytes:
@@ -206,16 +206,16 @@ def stored_answer(engine: Engine, estimate_id: str) -> bytes:
     return found
 
 
-def _rewritten(engine: Engine, kept: Kept, wanted: Wanted) -> Kept:
+def _rewritten(engine: Engine, saved: Saved, wanted: Wanted) -> Saved:
     scenario = replace(
-        kept.scenario,
-        revision=kept.scenario.revision + 1,
+        saved.scenario,
+        revision=saved.scenario.revision + 1,
         changed_at=utc_text(datetime.now(UTC)),
         name=wanted.label.name,
         note=wanted.label.note,
         **_answered(wanted),
     )
-    written = Kept(scenario, wanted.question)
+    written = Saved(scenario, wanted.question)
     store.change_scenario(engine, written, _answer_of(wanted))
     return written
 

@@ -21,7 +21,7 @@ from service.api.scenario_schemas import (
     delete_operation,
     read_operation,
 )
-from service.store import Kept
+from service.store import Saved
 from service.workflows import scenarios
 from service.workflows.wire import digest_of, to_bytes
 
@@ -51,10 +51,10 @@ add_list(
     openapi_extra=create_operation(),
 )
 def create(request: Request, body: Body) -> Response:
-    """The question is answered, and the answer kept with it."""
+    """The question is answered, and the answer saved with it."""
     state = request.app.state
-    kept = scenarios.create_scenario(state.engine, state.catalogue, body)
-    return _scenario(kept, status=201, location=f"{scenarios.PATH}/{kept.scenario.id}")
+    saved = scenarios.create_scenario(state.engine, state.catalogue, body)
+    return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
 
 
 @router.get(
@@ -108,15 +108,15 @@ def delete(request: Request, name: str) -> Response:
     return Response(status_code=204)
 
 
-def _matched(request: Request, name: str) -> Kept:
+def _matched(request: Request, name: str) -> Saved:
     """The scenario that a change starts from."""
-    kept = scenarios.find_scenario(request.app.state.engine, name)
-    require_match(request, _etag(to_bytes(scenarios.shown(kept))))
-    return kept
+    saved = scenarios.find_scenario(request.app.state.engine, name)
+    require_match(request, _etag(to_bytes(scenarios.shown(saved))))
+    return saved
 
 
-def _scenario(kept: Kept, *, status: int = 200, location: str | None = None) -> Response:
-    content = to_bytes(scenarios.shown(kept))
+def _scenario(saved: Saved, *, status: int = 200, location: str | None = None) -> Response:
+    content = to_bytes(scenarios.shown(saved))
     headers = {"ETag": _etag(content), **({} if location is None else {"Location": location})}
     return Response(content, status_code=status, headers=headers, media_type=JSON)
 
