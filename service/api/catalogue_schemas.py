@@ -7,7 +7,13 @@ from service.workflows.catalogue_lists import LISTINGS, Listing
 from service.workflows.columns import Column
 from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
 
-SINGULAR: Mapping[str, str] = {"models": "Model", "gpus": "Gpu", "clusters": "Cluster", "prices": "Price"}
+SINGULAR: Mapping[str, str] = {
+    "models": "Model",
+    "gpus": "Gpu",
+    "clusters": "Cluster",
+    "prices": "Price",
+    "rate-cards": "RateCard",
+}
 """What one row of a list is called in the names of schemas and operations."""
 
 CURSOR: Schema = {
@@ -15,6 +21,13 @@ CURSOR: Schema = {
     "in": "query",
     "description": "next_cursor of the page before; the first page where absent.",
     "schema": {"type": "string", "minLength": 1},
+}
+
+VERSION: Schema = {
+    "name": "revision",
+    "in": "query",
+    "description": "An older version of the row, by its revision; the one that holds where absent.",
+    "schema": {"type": "integer", "minimum": 1},
 }
 
 
@@ -41,7 +54,7 @@ def list_operation(plural: str) -> Schema:
         parts of an OpenAPI operation
     """
     return {
-        "parameters": [_filters(plural), _limit({"default": DEFAULT_ROWS}), CURSOR],
+        "parameters": [_filters(plural), limit_parameter({"default": DEFAULT_ROWS}), CURSOR],
         "responses": json_response(ref(f"{SINGULAR[plural]}Page")),
     }
 
@@ -57,7 +70,7 @@ def table_operation(plural: str) -> Schema:
     """
     content = {"text/csv": {"schema": {"type": "string", "description": "RFC 4180, with a header."}}}
     return {
-        "parameters": [_filters(plural), _limit({}), CURSOR],
+        "parameters": [_filters(plural), limit_parameter({}), CURSOR],
         "responses": {"200": {"description": "Every row that passes the filters.", "content": content}},
     }
 
@@ -72,8 +85,19 @@ def row_operation(plural: str) -> Schema:
         parts of an OpenAPI operation
     """
     meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
-    name = {"name": "name", "in": "path", "required": True, "description": meaning, "schema": {"type": "string"}}
-    return {"parameters": [name], "responses": json_response(ref(f"{SINGULAR[plural]}Row"))}
+    return {"parameters": [named_row(meaning), VERSION], "responses": json_response(ref(f"{SINGULAR[plural]}Row"))}
+
+
+def named_row(meaning: str) -> Schema:
+    """The part of a path that names one row.
+
+    Args:
+        meaning: which names mean it
+
+    Returns:
+        an OpenAPI parameter
+    """
+    return {"name": "name", "in": "path", "required": True, "description": meaning, "schema": {"type": "string"}}
 
 
 def _row(plural: str, listing: Listing) -> Schema:
@@ -125,6 +149,14 @@ def _filters(plural: str) -> Schema:
     }
 
 
-def _limit(more: Schema) -> Schema:
+def limit_parameter(more: Schema) -> Schema:
+    """How many rows a page may hold.
+
+    Args:
+        more: what else its schema says
+
+    Returns:
+        an OpenAPI parameter
+    """
     schema = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, **more}
     return {"name": "limit", "in": "query", "description": "Rows at most.", "schema": schema}

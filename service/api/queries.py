@@ -11,6 +11,7 @@ from service.api.problems import WrongParameter
 from service.errors import Problem
 
 EXPLAIN = "explain"
+REV = "rev"
 TRUTH = {"true": True, "false": False}
 
 
@@ -53,3 +54,26 @@ def is_explained(request: Request) -> bool:
         fix = "say explain=true, once, or leave it out"
         raise WrongParameter(Problem(field=EXPLAIN, code="not_true_or_false", message=message, fix=fix))
     return any(TRUTH[value] for value in asked)
+
+
+def one_of(request: Request, name: str) -> str | None:
+    """The value of a query parameter that may be given once.
+
+    Args:
+        request: the request
+        name: the parameter
+
+    Returns:
+        its value; None where it is not given
+
+    Raises:
+        WrongParameter: it is given twice, is empty, or holds a character that cannot be stored
+    """
+    given = request.query_params.getlist(name)
+    if len(given) > 1:
+        message = f"{name} is given more than once, so it is unclear which counts"
+        raise WrongParameter(Problem(field=name, code="repeated", message=message, fix="give it once"))
+    if given and not (given[0] and given[0].isprintable()):
+        message = f"{name} is empty or holds a character that nobody sees"
+        raise WrongParameter(Problem(field=name, code="not_text", message=message, fix="give a name, or leave it out"))
+    return given[0] if given else None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
-from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import InterfaceError, OperationalError
@@ -36,8 +35,6 @@ MOST_HELD = 8
 
 REVISION = re.compile(r"[0-9a-f]{12}")
 """What the digest of a catalogue looks like."""
-
-Kind = TypeVar("Kind", bound=Row)
 
 NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are"
 
@@ -134,7 +131,7 @@ class History:
         with self._reading() as connection:
             return read_changes(connection, most, before)
 
-    def version(self, kind: type[Kind], key: str, revision: int) -> Kind | None:
+    def version(self, kind: type, key: str, revision: int) -> Row | None:
         """One version of a row, whether it still holds or not.
 
         Args:
@@ -151,7 +148,7 @@ class History:
         kept = KEPT[kind]
         with self._reading() as connection:
             found = kept.read(connection, kept.table.c.revision == revision)
-        versions: list[Kind] = [row for row in found if key_of(row) == key]
+        versions: list[Row] = [row for row in found if key_of(row) == key]
         held = next((row for row in self.current.rows() if type(row) is kind and key_of(row) == key), None)
         mine = [row for row in versions if held is not None and row.owner == held.owner]
         return next(reversed(mine or versions), None)

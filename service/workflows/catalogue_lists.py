@@ -1,15 +1,14 @@
-"""What does the catalogue hold? Its four lists, page by page, row by row, or whole as CSV."""
+"""What does the catalogue hold? Its lists, page by page, row by row, or whole as CSV."""
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
 from service.catalogue.names import normal
 from service.errors import NotFound, UnknownName
 from service.workflows.columns import Column, columns_of
@@ -21,7 +20,6 @@ Parameters = Sequence[tuple[str, str]]
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a text that a spreadsheet would run as a formula."""
-NOT_IN_IDS = re.compile(r"[^a-z0-9.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def list_rows(listing: Listing, catalogue: Catalogue, parameters: Parameters) ->
     rows = _rows(listing, catalogue, query)
     shown = rows[:limit]
     more = cursor_after(listing.key.value(shown[-1])) if len(rows) > limit else None
-    return Page(tuple(_record(listing, row) for row in shown), more)
+    return Page(tuple(record_of(listing, row) for row in shown), more)
 
 
 def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
@@ -90,10 +88,23 @@ def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
         NotFound: nothing has this name; the error lists the nearest ones
     """
     try:
-        return _record(listing, listing.find(catalogue, name))
+        return record_of(listing, listing.find(catalogue, name))
     except UnknownName as error:
         problem = error.problems[0]
         raise NotFound(f"{problem.message}; {problem.fix}") from None
+
+
+def record_of(listing: Listing, row: Row) -> Record:
+    """A row as a list shows it.
+
+    Args:
+        listing: the list
+        row: one of its rows
+
+    Returns:
+        the row, column by column
+    """
+    return {column.name: column.value(row) for column in listing.columns}
 
 
 def list_csv(listing: Listing, catalogue: Catalogue, parameters: Parameters) -> str:
@@ -140,25 +151,12 @@ def cell_text(value: object) -> str:
         return str(value)
     if isinstance(value, float):
         return number_text(value, ".")
-    text = ";".join(value) if isinstance(value, tuple) else str(value)
+    text = ";".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
-def price_id(row: PriceRow) -> str:
-    """What a price is read by: everything that tells it from another, in letters that need no quoting in a URL.
-
-    Args:
-        row: the price
-
-    Returns:
-        e.g. lambda-gpu-8x-h100-sxm5-h100-sxm5-80gb-all-on-demand-point-2026
-    """
-    told = (row.provider, row.instance_type, row.gpu, row.region, row.price_model, row.stat, row.as_of)
-    return NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
-
-
 def _find_price(catalogue: Catalogue, name: str) -> PriceRow:
-    found = next((row for row in catalogue.prices if price_id(row) == name), None)
+    found = next((row for row in catalogue.prices if row.id == name), None)
     if found is None:
         raise NotFound("the catalogue holds no price of this id; GET /v1/prices lists the ids")
     return found
@@ -179,12 +177,8 @@ def _rows(listing: Listing, catalogue: Catalogue, query: ListQuery) -> list[Any]
     return sorted((row for row in listing.rows(catalogue) if key(row) > query.after and query.admits(row)), key=key)
 
 
-def _record(listing: Listing, row: object) -> Record:
-    return {column.name: column.value(row) for column in listing.columns}
-
-
 _SLUG = Column("slug", attrgetter("slug"), {"type": "string", "description": "Catalogue name."})
-_ID = Column("id", price_id, {"type": "string", "description": "What this price is read by."})
+_ID = Column("id", attrgetter("id"), {"type": "string", "description": "What this price is read by."})
 
 LISTINGS: Mapping[str, Listing] = {
     "models": Listing(ModelRow, _SLUG, lambda held: held.models.values(), lambda held, name: held.find_model(name).row),
@@ -193,5 +187,8 @@ LISTINGS: Mapping[str, Listing] = {
         ClusterRow, _SLUG, lambda held: held.clusters.values(), lambda held, name: held.find_cluster(name).row
     ),
     "prices": Listing(PriceRow, _ID, lambda held: held.prices, _find_price),
+    "rate-cards": Listing(
+        RateCardRow, _SLUG, lambda held: held.rate_cards.values(), lambda held, name: held.find_rate_card(name).row
+    ),
 }
 """The lists by the name that stands in their path."""

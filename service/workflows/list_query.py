@@ -131,7 +131,7 @@ def _forms(value: Any) -> list[Form]:
     if value is None or value in ("", ()):
         return [None]
     held = value if isinstance(value, tuple) else (value,)
-    return [item.casefold() if isinstance(item, str) else item for item in held]
+    return [item if isinstance(item, int | float) else str(item).casefold() for item in held]
 
 
 def _wanted(column: Column, text: str, meant: Callable[[str], Collection[str]] | None) -> list[Form]:
