@@ -21,7 +21,9 @@ from service.api.own_row_schemas import (
     replace_operation,
 )
 from service.api.preconditions import IfMatch, row_etag
+from service.api.problems import WrongParameter
 from service.api.queries import one_of, takes_only
+from service.errors import Conflict, Refused
 from service.workflows.catalogue_lists import LISTINGS, Listing, Record
 from service.workflows.model_imports import import_model
 from service.workflows.own_rows import RowChange, create_row, delete_row, patch_row, replace_row
@@ -30,6 +32,9 @@ from service.workflows.wire import to_bytes
 router = APIRouter(tags=["catalogue"])
 
 Body = Mapping[str, Any]
+
+NAMES = ("slug", "name")
+"""What the query of an import may give beside the config."""
 
 
 async def _whole(request: Request) -> Body:
@@ -94,13 +99,28 @@ for _plural, _listing in LISTINGS.items():
 @router.post(
     "/v1/models/import",
     status_code=201,
-    dependencies=[takes_only("slug", "name")],
+    dependencies=[takes_only(*NAMES)],
     operation_id="importModel",
     summary="Create one of your own models from its config.json",
     openapi_extra=import_operation(),
 )
 def import_config_json(request: Request, body: Annotated[Body, Depends(_whole)]) -> Response:
     """The whole body is the config.json, as it is."""
-    slug, name = one_of(request, "slug"), one_of(request, "name")
-    imported = import_model(request.app.state.history, body, slug, name)
+    slug, name = (one_of(request, given) for given in NAMES)
+    try:
+        imported = import_model(request.app.state.history, body, slug, name)
+    except Refused as refused:
+        raise _of_query(refused) from None
     return _created("models", "slug", imported.row, imported)
+
+
+class _TakenParameter(WrongParameter, Conflict):
+    """A query parameter holds a name that is taken."""
+
+
+def _of_query(refused: Refused) -> Refused:
+    """What is wrong with the names that the query gives, as a problem of the query; all else is one of the config."""
+    if any(problem.field not in NAMES for problem in refused.problems):
+        return refused
+    kind = _TakenParameter if isinstance(refused, Conflict) else WrongParameter
+    return kind(*refused.problems)
