@@ -5,17 +5,23 @@ readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, I
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from service.api.problems import ApiError
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.places import FIELD_NAMES
+
+JSON_BODY = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+CSV_BODY = "text/csv"
+PARAMETERS = {JSON_BODY: {"", "charset=utf-8"}, CSV_BODY: {"", "charset=utf-8", "header=present"}}
+"""Parameters that a media type may have."""
 
 MAXIMUM_DEPTH = 32
 """Lists and objects inside each other."""
@@ -46,11 +52,12 @@ TOO_DEEP = Refusable("too_deep", f"lists and objects nest deeper than {MAXIMUM_D
 TOO_LONG = Refusable("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
 
 
-async def read_body(request: Request) -> Mapping[str, Any]:
+async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,)) -> Mapping[str, Any]:
     """The JSON object in a request's body.
 
     Args:
         request: the request; its body is already bounded
+        media_types: what the body may call itself
 
     Returns:
         the object
@@ -59,26 +66,58 @@ async def read_body(request: Request) -> Mapping[str, Any]:
         ApiError: the media type is not JSON, or the body is not JSON
         Refused: a value is none that a field could hold
     """
-    refuse_media_type(request)
+    refuse_media_type(request, media_types)
     body = parse(await request.body())
     if not isinstance(body, dict):
         raise ApiError("not_json", "send a JSON object")
     return body
 
 
-def refuse_media_type(request: Request) -> None:
-    """Refuse a body that does not call itself JSON in UTF-8, uncompressed.
+async def _object_of(request: Request) -> Mapping[str, Any]:
+    return await read_body(request)
+
+
+async def _patch_of(request: Request) -> Mapping[str, Any]:
+    return await read_body(request, (JSON_BODY, MERGE_PATCH))
+
+
+JsonObject = Annotated[Mapping[str, Any], Depends(_object_of)]
+"""Argument of a route that runs on a thread: the JSON object in the body."""
+MergePatch = Annotated[Mapping[str, Any], Depends(_patch_of)]
+"""Argument of a route that runs on a thread: the merge patch in the body."""
+
+
+async def read_table_text(request: Request) -> bytes:
+    """The CSV in a request's body.
+
+    Args:
+        request: the request; its body is already bounded
+
+    Returns:
+        the bytes, nothing judged yet
+
+    Raises:
+        ApiError: the media type is not CSV
+    """
+    refuse_media_type(request, (CSV_BODY,))
+    return await request.body()
+
+
+def refuse_media_type(request: Request, media_types: Sequence[str]) -> None:
+    """Refuse a body that does not call itself what it has to be, in UTF-8, uncompressed.
 
     Args:
         request: the request
+        media_types: what the body may call itself
 
     Raises:
         ApiError: content-type or content-encoding is another
     """
     media_type, _, parameters = request.headers.get("content-type", "").partition(";")
-    charset = parameters.strip().lower().replace('"', "")
-    if media_type.strip().lower() != "application/json" or charset not in {"", "charset=utf-8"}:
-        raise ApiError("unsupported_media_type", "send the body as content-type: application/json, in UTF-8")
+    said = {parameter.strip().lower().replace('"', "") for parameter in parameters.split(";")}
+    if media_type.strip().lower() not in media_types or not said <= PARAMETERS[media_types[0]]:
+        named = " or ".join(media_types)
+        raise ApiError("unsupported_media_type", f"send the body as content-type: {named}, in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError("unsupported_media_type", "send the body without content-encoding")
 

@@ -3,18 +3,25 @@
 from collections.abc import Mapping
 
 from service.api.json_schema import Schema, json_response, ref
-from service.workflows.catalogue_lists import LISTINGS, Listing
-from service.workflows.columns import Column
-from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
+from service.api.list_schemas import list_schemas
+from service.workflows.catalogue_lists import LISTINGS
+from service.workflows.revisions import COLUMNS
 
-SINGULAR: Mapping[str, str] = {"models": "Model", "gpus": "Gpu", "clusters": "Cluster", "prices": "Price"}
+SINGULAR: Mapping[str, str] = {
+    "models": "Model",
+    "gpus": "Gpu",
+    "clusters": "Cluster",
+    "prices": "Price",
+    "rate-cards": "RateCard",
+}
 """What one row of a list is called in the names of schemas and operations."""
 
-CURSOR: Schema = {
-    "name": "cursor",
+
+VERSION: Schema = {
+    "name": "revision",
     "in": "query",
-    "description": "next_cursor of the page before; the first page where absent.",
-    "schema": {"type": "string", "minLength": 1},
+    "description": "An older version of the row, by its revision; the one that holds where absent.",
+    "schema": {"type": "integer", "minimum": 1},
 }
 
 
@@ -26,40 +33,8 @@ def catalogue_schemas() -> dict[str, Schema]:
     """
     schemas: dict[str, Schema] = {}
     for plural, listing in LISTINGS.items():
-        name = SINGULAR[plural]
-        schemas |= {f"{name}Row": _row(plural, listing), f"{name}Page": _page(name), f"{name}Filter": _filter(listing)}
-    return schemas
-
-
-def list_operation(plural: str) -> Schema:
-    """What the contract adds to a list.
-
-    Args:
-        plural: the list
-
-    Returns:
-        parts of an OpenAPI operation
-    """
-    return {
-        "parameters": [_filters(plural), _limit({"default": DEFAULT_ROWS}), CURSOR],
-        "responses": json_response(ref(f"{SINGULAR[plural]}Page")),
-    }
-
-
-def table_operation(plural: str) -> Schema:
-    """What the contract adds to the CSV twin of a list.
-
-    Args:
-        plural: the list
-
-    Returns:
-        parts of an OpenAPI operation
-    """
-    content = {"text/csv": {"schema": {"type": "string", "description": "RFC 4180, with a header."}}}
-    return {
-        "parameters": [_filters(plural), _limit({}), CURSOR],
-        "responses": {"200": {"description": "Every row that passes the filters.", "content": content}},
-    }
+        schemas |= list_schemas(SINGULAR[plural], f"One of the {plural} of the catalogue", listing.columns)
+    return schemas | list_schemas("Revision", "One change of the catalogue", COLUMNS)
 
 
 def row_operation(plural: str) -> Schema:
@@ -72,59 +47,16 @@ def row_operation(plural: str) -> Schema:
         parts of an OpenAPI operation
     """
     meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
-    name = {"name": "name", "in": "path", "required": True, "description": meaning, "schema": {"type": "string"}}
-    return {"parameters": [name], "responses": json_response(ref(f"{SINGULAR[plural]}Row"))}
+    return {"parameters": [named_row(meaning), VERSION], "responses": json_response(ref(f"{SINGULAR[plural]}Row"))}
 
 
-def _row(plural: str, listing: Listing) -> Schema:
-    properties = {column.name: dict(column.schema) for column in listing.columns}
-    return {
-        "type": "object",
-        "description": f"One of the {plural} of the catalogue; null means not known, never zero.",
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
+def named_row(meaning: str) -> Schema:
+    """The part of a path that names one row.
 
+    Args:
+        meaning: which names mean it
 
-def _page(name: str) -> Schema:
-    items = {"type": "array", "description": "The rows.", "maxItems": MOST_ROWS, "items": ref(f"{name}Row")}
-    meaning = "Where the next page begins, for `cursor`; null after the last row."
-    return {
-        "type": "object",
-        "description": "Some rows of a list.",
-        "additionalProperties": False,
-        "required": ["items", "next_cursor"],
-        "properties": {"items": items, "next_cursor": {"type": ["string", "null"], "description": meaning}},
-    }
-
-
-def _filter(listing: Listing) -> Schema:
-    return {
-        "type": "object",
-        "description": "Columns and the values that they must have; no value means that nothing is known.",
-        "additionalProperties": False,
-        "properties": {column.name: _filtered(column) for column in listing.columns},
-    }
-
-
-def _filtered(column: Column) -> Schema:
-    kind = next((name for name in ("integer", "number", "boolean") if name in column.types), "string")
-    choices = {"enum": list(column.choices)} if column.choices and kind == "string" else {}
-    return {"type": kind, **choices, "description": column.schema["description"]}
-
-
-def _filters(plural: str) -> Schema:
-    return {
-        "name": "filter",
-        "in": "query",
-        "description": "Each column is a parameter of its own name; twice, either will do; gpu by any of its names.",
-        "style": "form",
-        "explode": True,
-        "schema": ref(f"{SINGULAR[plural]}Filter"),
-    }
-
-
-def _limit(more: Schema) -> Schema:
-    schema = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, **more}
-    return {"name": "limit", "in": "query", "description": "Rows at most.", "schema": schema}
+    Returns:
+        an OpenAPI parameter
+    """
+    return {"name": "name", "in": "path", "required": True, "description": meaning, "schema": {"type": "string"}}

@@ -9,8 +9,10 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.catalogue_schemas import catalogue_schemas
 from service.api.json_schema import Schema, ref
+from service.api.own_row_schemas import own_row_schemas
 from service.api.problems import KINDS, MEDIA_TYPE
 from service.api.query_parameters import component_parameters
+from service.api.scenario_schemas import scenario_schemas
 from service.api.schemas import component_schemas
 from service.errors import MOST_PROBLEMS
 from service.workflows.source_tree import ROOT, write_generated
@@ -24,8 +26,9 @@ Ask with four nouns (model, recipe, layout, cluster) and get one answer. Units a
 
 TAGS = {
     "estimates": "One configuration: everything, or memory, FLOP, GPU-hours alone.",
+    "scenarios": "Saved questions, with their answers.",
     "choices": "Every name a field takes.",
-    "catalogue": "Models, GPUs, clusters and prices.",
+    "catalogue": "Models, GPUs, clusters, prices and rate cards: the shipped ones, and your own.",
     "cells": "One number a spreadsheet cell.",
     "checks": "Admission of jobs by a scheduler.",
     "health": "Is the service alive and ready?",
@@ -36,6 +39,15 @@ REFUSALS = ("422", "default")
 
 REFUSALS_OF_A_BODY = ("400", "413", "415")
 """Those of an operation that takes a body."""
+
+REFUSALS_OF_A_CHANGE = {
+    "post": ("409", "503"),
+    **dict.fromkeys(("put", "patch", "delete"), ("409", "412", "428", "503")),
+}
+"""Those of an operation that changes the catalogue or a scenario."""
+
+CHANGED = {"catalogue", "scenarios"}
+"""Families of what callers change."""
 
 PROBLEM_RESPONSE = {
     "description": "What is wrong, field by field, and what to do about it.",
@@ -55,6 +67,7 @@ PROBLEM: Schema = {
         "code": {"enum": list(KINDS), "description": "This kind of problem, stable."},
         "detail": _TEXT | {"description": "What went wrong this time."},
         "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
+        "report": ref("ImportReport"),
         "errors": {
             "type": "array",
             "maxItems": MOST_PROBLEMS,
@@ -65,6 +78,8 @@ PROBLEM: Schema = {
                 "properties": {
                     "pointer": _TEXT | {"description": "JSON pointer of the field in the body."},
                     "parameter": _TEXT | {"description": "Name of the query parameter, instead of a pointer."},
+                    "row": {"type": "integer", "description": "Row of a table, its header being row 1."},
+                    "column": _TEXT | {"description": "Column of a table, instead of a pointer."},
                     "code": _TEXT | {"description": "Broken rule, stable."},
                     "message": _TEXT | {"description": "What is wrong and why it matters."},
                     "fix": _TEXT | {"description": "What to do about it."},
@@ -128,16 +143,22 @@ def contract(app: FastAPI) -> dict[str, Any]:
     schemas = document.get("components", {}).get("schemas", {})
     own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
     document["components"] = {
-        "schemas": dict(sorted((own | component_schemas() | catalogue_schemas() | {"Problem": PROBLEM}).items())),
+        "schemas": dict(sorted((own | _schemas()).items())),
         "parameters": component_parameters(),
         "responses": {"Problem": PROBLEM_RESPONSE},
     }
     document["security"] = []
     document["paths"] = dict(sorted(document["paths"].items(), key=_place_in_tags))
     for path, operations in document["paths"].items():
-        for operation in operations.values():
-            _complete(operation, names_one="{" in path)
+        for method, operation in operations.items():
+            more = REFUSALS_OF_A_CHANGE.get(method, ()) if CHANGED & {*operation["tags"]} else ()
+            _complete(operation, (*more, *(("404",) if "{" in path else ())))
     return document
+
+
+def _schemas() -> dict[str, Schema]:
+    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas()
+    return component_schemas() | lists | {"Problem": PROBLEM}
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:
@@ -146,16 +167,17 @@ def _place_in_tags(path: tuple[str, Schema]) -> int:
     return list(TAGS).index(operation["tags"][0])
 
 
-def _complete(operation: Schema, *, names_one: bool) -> None:
+def _complete(operation: Schema, more: tuple[str, ...]) -> None:
     """What a route says of itself, without what FastAPI guesses from its function, and with every refusal."""
     refusals = (
         *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
         *REFUSALS,
-        *(("404",) if names_one else ()),
+        *more,
     )
     for response in operation["responses"].values():
-        media = response.get("content", {})
-        response["content"] = {name: content for name, content in media.items() if content.get("schema")}
+        media = response.pop("content", {})
+        described = {name: content for name, content in media.items() if content.get("schema")}
+        response.update({"content": described} if described else {})
     operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in refusals}
     operation.setdefault("description", f"{operation['summary']}.")
     if "parameters" in operation:

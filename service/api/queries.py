@@ -3,6 +3,7 @@
 Paths whose whole query is a question or a filter are judged by the workflow that reads it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Depends, Request
@@ -11,6 +12,7 @@ from service.api.problems import WrongParameter
 from service.errors import Problem
 
 EXPLAIN = "explain"
+REV = "rev"
 TRUTH = {"true": True, "false": False}
 
 
@@ -53,3 +55,50 @@ def is_explained(request: Request) -> bool:
         fix = "say explain=true, once, or leave it out"
         raise WrongParameter(Problem(field=EXPLAIN, code="not_true_or_false", message=message, fix=fix))
     return any(TRUTH[value] for value in asked)
+
+
+def one_of(request: Request, name: str) -> str | None:
+    """The value of a query parameter that may be given once.
+
+    Args:
+        request: the request
+        name: the parameter
+
+    Returns:
+        its value; None where it is not given
+
+    Raises:
+        WrongParameter: it is given twice, is empty, or holds a character that cannot be stored
+    """
+    given = request.query_params.getlist(name)
+    if len(given) > 1:
+        message = f"{name} is given more than once, so it is unclear which counts"
+        raise WrongParameter(Problem(field=name, code="repeated", message=message, fix="give it once"))
+    if given and not (given[0] and given[0].isprintable()):
+        message = f"{name} is empty or holds a character that nobody sees"
+        raise WrongParameter(Problem(field=name, code="not_text", message=message, fix="give a name, or leave it out"))
+    return given[0] if given else None
+
+
+def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
+    """The value of a query parameter that takes one of a few.
+
+    Args:
+        request: the request
+        name: the parameter
+        choices: what it takes, the one that holds where it is absent first
+
+    Returns:
+        one of them
+
+    Raises:
+        WrongParameter: it is given twice, or is none of them
+    """
+    given = one_of(request, name)
+    if given is None:
+        return choices[0]
+    if given not in choices:
+        message = f"{name} is none of what it may be, so it is unclear what to do"
+        fix = f"say {' or '.join(choices)}, or leave it out"
+        raise WrongParameter(Problem(field=name, code="not_a_choice", message=message, fix=fix))
+    return given

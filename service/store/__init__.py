@@ -1,7 +1,39 @@
 """Where are facts kept between two starts? The only room with SQLAlchemy: SQLite by default, PostgreSQL by URL."""
 
-from service.store.engine import is_reachable
-from service.store.facts import load_catalogue
-from service.store.prepare import prepare_database
+from sqlalchemy import Engine
 
-__all__ = ["is_reachable", "load_catalogue", "prepare_database"]
+from service.store.changes import Change, Rows, Written
+from service.store.engine import is_reachable
+from service.store.history import History, load_catalogue
+from service.store.prepare import prepare_database
+from service.store.scenarios import (
+    Saved,
+    Scenario,
+    change_scenario,
+    create_scenario,
+    delete_scenario,
+    read_answer,
+    read_scenario,
+    read_scenarios,
+    utc_text,
+)
+
+__all__ = [
+    "Change",
+    "Engine",
+    "History",
+    "Rows",
+    "Saved",
+    "Scenario",
+    "Written",
+    "change_scenario",
+    "create_scenario",
+    "delete_scenario",
+    "is_reachable",
+    "load_catalogue",
+    "prepare_database",
+    "read_answer",
+    "read_scenario",
+    "read_scenarios",
+    "utc_text",
+]

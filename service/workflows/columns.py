@@ -1,4 +1,4 @@
-"""Which columns does a list of the catalogue have? Those of its row class, nested facts spread out, each explained.
+"""Which columns does a list have? Those of its row class, nested facts spread out, each explained.
 
 A column has one name as key of a JSON item, as head of a CSV column and as filter.
 """
@@ -30,6 +30,8 @@ class Column:
     """What a row holds in it; None where that is not known."""
     schema: Schema
     """JSON schema of its values, with what they mean."""
+    path: tuple[str, ...] = ()
+    """Where the value stands in a row; empty where it is made of several."""
 
     @property
     def types(self) -> frozenset[str]:
@@ -52,12 +54,12 @@ def columns_of(row: type) -> tuple[Column, ...]:
     """The columns of one kind of row.
 
     Args:
-        row: a row class of the catalogue
+        row: a row class of the catalogue or of the store
 
     Returns:
         its columns, in the order in which a reader wants them
     """
-    origin = tuple(_spread(_definitions(Provenance), ORIGIN))
+    origin = tuple(_spread(_definitions(Provenance), ORIGIN)) if issubclass(row, Provenance) else ()
     origin_names = {column.name for column in origin}
     own = [column for column in _spread(_definitions(row), row.__name__) if column.name not in origin_names]
     return (*sorted(own, key=_rank), *origin)
@@ -81,11 +83,23 @@ def _spread(
         options = schema.get("anyOf", (schema,))
         nested = next((option["$ref"].rpartition("/")[2] for option in options if "$ref" in option), None)
         if nested is None:
-            yield Column(before + field, partial(_follow, (*path, field)), _shown(schema, optional=optional))
+            here = (*path, field)
+            shown = _shown(_with_items(definitions, schema), optional=optional)
+            yield Column(before + field, partial(_follow, here), shown, here)
         else:
             prefix = "" if field in KEEP_THEIR_NAMES else f"{field}_"
             is_optional = {"type": "null"} in options
             yield from _spread(definitions, nested, prefix, (*path, field), optional=is_optional)
+
+
+def _with_items(definitions: Mapping[str, Any], schema: Schema) -> Schema:
+    """The schema of a list with that of its items in it, where they are objects."""
+    reference = schema.get("items", {}).get("$ref", "")
+    if not reference:
+        return schema
+    items = definitions[reference.rpartition("/")[2]]
+    fields = {name: _shown(field, optional=False) for name, field in items["properties"].items()}
+    return {**schema, "items": {**_shown(items, optional=False), "properties": fields}}
 
 
 def _follow(path: tuple[str, ...], row: Any) -> Any:

@@ -1,21 +1,18 @@
-"""Which rows of a list does a query string ask for? Filters by column, a limit, and where the page before ended."""
+"""Which rows of a list does a query string ask for? Filters by column, an order, a limit, where a page begins."""
 
-import binascii
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.workflows.columns import Column
 from service.workflows.flat_values import MOST_PARAMETERS, TOO_MANY, read_value
+from service.workflows.list_order import Form, Order, Place, forms_of, read_order
 
-Form = str | int | float | None
-"""A value as filters compare it: text without regard to capitals, None for nothing known."""
 Meanings = Mapping[str, Callable[[str], Collection[str]]]
 """By column, the values that a name of any spelling may mean there."""
 
-PAGING = ("limit", "cursor")
+PAGING = ("limit", "cursor", "sort")
 """Parameters that are no columns."""
 DEFAULT_ROWS = 100
 MOST_ROWS = 1000
@@ -29,22 +26,31 @@ class ListQuery:
     """Each filtered column, and the values of which a row has to hold one."""
     limit: int | None
     """Rows on a page; None where the caller gave none."""
-    after: str
-    """Key of the last row of the page before; empty for the first page."""
+    order: Order
+    """How the rows stand."""
+    after: Place | None
+    """Where the page before ended; None for the first page."""
 
-    def admits(self, row: object) -> bool:
-        """Whether a row passes every filter.
+    def select(self, rows: Iterable[Any]) -> list[Any]:
+        """The rows of this page and of all that follow.
 
         Args:
-            row: a row of the list
+            rows: every row of the list
 
         Returns:
-            true if it does
+            those that pass every filter, in order
         """
-        return not any(wanted.isdisjoint(_forms(column.value(row))) for column, wanted in self.filters)
+        after = self.after
+        admitted = (row for row in rows if self._admits(row))
+        return self.order.sorted(row for row in admitted if after is None or self.order.is_behind(row, after))
+
+    def _admits(self, row: object) -> bool:
+        return not any(wanted.isdisjoint(forms_of(column.value(row))) for column, wanted in self.filters)
 
 
-def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings) -> ListQuery:
+def read_list_query(
+    parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings, sort: str | None = None
+) -> ListQuery:
     """What a query string asks of a list.
 
     A column given twice admits either value; different columns must all agree; an empty value means that nothing
@@ -52,8 +58,9 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
 
     Args:
         parameters: the query string, in order
-        columns: columns of the list
+        columns: columns of the list, the key first
         meanings: of the columns that hold names of the catalogue
+        sort: the order where the caller gives none; None for that of the keys
 
     Returns:
         the query
@@ -71,43 +78,17 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
     given: dict[str, list[str]] = {}
     for name, text in parameters:
         given.setdefault(name, []).append(text)
-    limit, cursor = (_once(name, given.pop(name, [])) for name in PAGING)
+    limit, cursor, asked = (_once(name, given.pop(name, [])) for name in PAGING)
+    order = read_order(sort if asked is None else asked, columns)
     return ListQuery(
         filters=tuple(
             (known[name], frozenset(form for text in texts for form in _wanted(known[name], text, meanings.get(name))))
             for name, texts in given.items()
         ),
         limit=None if limit is None else _limit(limit),
-        after="" if cursor is None else _key(cursor),
+        order=order,
+        after=None if cursor is None else order.read_cursor(cursor),
     )
-
-
-def cursor_after(key: str) -> str:
-    """The opaque text with which the next page is asked for.
-
-    Args:
-        key: key of the last row of this page
-
-    Returns:
-        the cursor
-
-    >>> cursor_after("h100-sxm5-80gb")
-    'aDEwMC1zeG01LTgwZ2I'
-    """
-    return urlsafe_b64encode(key.encode()).decode().rstrip("=")
-
-
-def _key(cursor: str) -> str:
-    try:
-        key = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-    except (binascii.Error, ValueError):
-        key = ""
-    if not key or cursor_after(key) != cursor:
-        message = "cursor is none that this service gave out, so it leads to no page"
-        raise Refused(
-            Problem(field="cursor", code="invalid", message=message, fix="give next_cursor of the page before")
-        )
-    return key
 
 
 def _once(name: str, texts: list[str]) -> str | None:
@@ -124,14 +105,6 @@ def _limit(text: str) -> int:
         fix = f"give at most {MOST_ROWS} and follow next_cursor"
         raise Refused(Problem(field="limit", code="out_of_range", message=message, fix=fix))
     return limit
-
-
-def _forms(value: Any) -> list[Form]:
-    """What a row holds in a column, as filters compare it."""
-    if value is None or value in ("", ()):
-        return [None]
-    held = value if isinstance(value, tuple) else (value,)
-    return [item.casefold() if isinstance(item, str) else item for item in held]
 
 
 def _wanted(column: Column, text: str, meant: Callable[[str], Collection[str]] | None) -> list[Form]:

@@ -35,6 +35,25 @@ def number_text(value: float, style: NumberStyle = "e") -> str:
     sign, digits, exponent = decimal.normalize().as_tuple()
     if style == "e" and not (isinstance(exponent, int) and 0 <= exponent <= DIGITS - len(digits)):
         return f"{'-' * sign}{''.join(map(str, digits))}e{exponent}"
-    text = f"{decimal:f}"
-    plain = text.rstrip("0").rstrip(".") if "." in text else text
+    plain = _plain(decimal)
     return plain.replace(".", style) if style == "," else plain
+
+
+def exact_text(value: float) -> str:
+    """A number as a text that is read back as the same number: with a point, as few digits as tell it apart.
+
+    >>> exact_text(0.1 + 0.2), exact_text(80.0), exact_text(2.5e-7)
+    ('0.30000000000000004', '80', '0.00000025')
+
+    Args:
+        value: a finite number
+
+    Returns:
+        its text
+    """
+    return _plain(Decimal(repr(value)))
+
+
+def _plain(decimal: Decimal) -> str:
+    text = f"{decimal:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,70 @@
+"""Which routes does every list have? Its pages as JSON, and the same rows whole as CSV and as a workbook.
+
+They run in threads: a workbook of 500 rows takes 50 ms, which no estimate should wait for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.api.answers import json_answer
+from service.api.body import CSV_BODY
+from service.api.list_schemas import XLSX, list_operation, table_operation
+from service.workflows.columns import Column
+from service.workflows.listed import Listed, csv_of, page_of, workbook_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """What a list is called, and where its rows come from."""
+
+    plural: str
+    """Its name in the path."""
+    singular: str
+    """What one row is called in the names of schemas and operations."""
+    meaning: str
+    """What it lists, in words."""
+    columns: Sequence[Column]
+    """Its columns, the key first."""
+    held: Callable[[Request], Listed]
+    """The list, as it is when somebody asks."""
+    sort: str | None = None
+    """How its rows stand where the caller does not say; None for the order of the keys."""
+
+
+def add_list(router: APIRouter, routes: Routes) -> None:
+    """Serve a list in every form.
+
+    Args:
+        router: where its routes are added
+        routes: the list
+    """
+    held, plural, described = routes.held, routes.plural, (routes.singular, routes.columns, routes.sort)
+
+    def page(request: Request) -> Response:
+        return json_answer(page_of(held(request), request.query_params.multi_items()))
+
+    def table(request: Request) -> Response:
+        text = csv_of(held(request), request.query_params.multi_items())
+        return Response(text, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
+
+    def workbook(request: Request) -> Response:
+        file = workbook_of(held(request), request.query_params.multi_items())
+        saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.xlsx"'}
+        return Response(file, media_type=XLSX, headers=saved_as)
+
+    for suffix, endpoint, spoken, operation in (
+        ("", page, "page by page", list_operation(*described)),
+        (".csv", table, "as CSV, all of them", table_operation(CSV_BODY, *described)),
+        (".xlsx", workbook, "as an Excel workbook, all of them", table_operation(XLSX, *described)),
+    ):
+        form = suffix.removeprefix(".").capitalize()
+        router.add_api_route(
+            f"/v1/{plural}{suffix}",
+            endpoint,
+            operation_id=f"list{routes.singular}s{'As' if form else ''}{form}",
+            summary=f"{routes.meaning}, {spoken}",
+            openapi_extra=operation,
+        )

@@ -1,0 +1,104 @@
+"""What does somebody want to keep: a question under a name, with a note? Read from a request body, all of it judged."""
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused
+from service.workflows.estimates import Answer, answer
+from service.workflows.findings import not_an_object
+from service.workflows.nouns import read_noun
+from service.workflows.questions import read_question
+from service.workflows.scenario_label import QUESTION, Label
+from service.workflows.wire import to_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request body says of a scenario."""
+
+    label: Label
+    """Name and note, in Unicode's composed form."""
+    question: Mapping[str, Any]
+    """The question as it was sent."""
+    found: Answer | None
+    """Its answer; None where the question is as it was, so that the answer that is stored holds."""
+
+
+def read_wanted(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> Wanted:
+    """The scenario that a request body describes.
+
+    Args:
+        body: name, question, and a note
+        catalogue: models, GPUs, clusters and prices that the question refers to
+        answered: a question that was answered before and need not be again
+
+    Returns:
+        the scenario with its answer
+
+    Raises:
+        Refused: an unknown field, a wrong name, or a question that cannot be answered, its fields under `question.`
+    """
+    problems: list[Problem] = []
+    label = _collected(lambda: _label(body), problems)
+    question = body.get(QUESTION)
+    is_known = question is not None and to_bytes(question) == to_bytes(answered)
+    found = None if is_known else _collected(lambda: _answer(question, catalogue), problems)
+    if label is None or problems or not isinstance(question, Mapping):
+        raise Refused(*problems)
+    return Wanted(label, question, found)
+
+
+def _label(body: Mapping[str, Any]) -> Label:
+    given = {name: _composed(value) for name, value in body.items() if name != QUESTION}
+    label = read_noun(Label, given, "", beside=(QUESTION,))
+    problems = [
+        _unprintable(name, breaks)
+        for name, text, breaks in (("name", label.name, ""), ("note", label.note, "\n\t"))
+        if any(unicodedata.category(letter) in {"Cc", "Zl", "Zp"} for letter in text if letter not in breaks)
+    ]
+    if not label.name.strip():
+        message = "name holds nothing but spaces, so nobody could find the scenario by it"
+        problems.append(Problem(field="name", code="empty", message=message, fix="give it a name"))
+    if problems:
+        raise Refused(*problems)
+    return label
+
+
+def _answer(question: object, catalogue: Catalogue) -> Answer:
+    if question is None:
+        message = "question is missing; a scenario keeps a question together with its answer"
+        fix = "give what POST /v1/estimates takes"
+        raise Refused(Problem(field=QUESTION, code="required", message=message, fix=fix))
+    if not isinstance(question, Mapping):
+        raise Refused(not_an_object(QUESTION, ["model", "recipe", "cluster"]))
+    try:
+        return answer(read_question(question, catalogue), catalogue)
+    except Refused as refused:
+        inside = [f"{QUESTION}.{problem.field}".rstrip(".") for problem in refused.problems]
+        raise Refused(*map(_placed, refused.problems, inside)) from None
+
+
+def _placed(problem: Problem, field: str) -> Problem:
+    return replace(problem, field=field)
+
+
+def _collected(part: Callable[[], Any], problems: list[Problem]) -> Any:
+    try:
+        return part()
+    except Refused as refused:
+        problems.extend(refused.problems)
+        return None
+
+
+def _composed(value: object) -> object:
+    """A text in the form in which equal texts are equal letter by letter."""
+    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
+
+
+def _unprintable(name: str, breaks: str) -> Problem:
+    allowed = " but line breaks and tabs" if breaks else ""
+    message = f"{name} holds a control character, which a list or a sheet would not show"
+    return Problem(field=name, code="not_text", message=message, fix=f"leave out every control character{allowed}")

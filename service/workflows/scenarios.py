@@ -1,0 +1,243 @@
+"""How is a question saved under a name, read again, changed and handed on? With the answer that it was given.
+
+An answer that is stored is never computed again: a scenario says under which versions it was answered, and a change of
+its name or note alone keeps it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from secrets import token_urlsafe
+from typing import Any
+
+from service import store
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, NotFound, Refused
+from service.store import Engine, Saved, Scenario, utc_text
+from service.workflows.columns import Column, columns_of
+from service.workflows.findings import unknown_field
+from service.workflows.listed import Listed, Record, as_record
+from service.workflows.merge_patch import merged
+from service.workflows.own_rows import TEAM
+from service.workflows.scenario_body import Wanted, read_wanted
+from service.workflows.scenario_label import FIELDS, QUESTION
+from service.workflows.wire import to_bytes
+
+PATH = "/v1/scenarios"
+RANDOM_BYTES = 16
+"""Of an id: 128 bits, which nobody guesses."""
+
+SCENARIO_ID = re.compile(r"scn_[A-Za-z0-9_-]{22}")
+ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}")
+"""What ids look like; for anything else no database is asked."""
+
+SUMMARY = (
+    "gpu", "gpus", "verdict", "device_peak_bytes", "usable_bytes", "step_seconds", "gpu_hours", "cost_usd",
+)  # fmt: skip
+"""Columns that sum the answer up."""
+VERSIONS = ("formulas", "catalogue", "calibration")
+"""Columns that say what the answer rests on."""
+
+_KEYED = {column.name: column for column in columns_of(Scenario)}
+COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
+"""Columns of the list, the key first."""
+
+
+def listed_scenarios(engine: Engine) -> Listed:
+    """The list of scenarios.
+
+    Args:
+        engine: the database
+
+    Returns:
+        its rows and how they are asked for
+    """
+    return Listed(COLUMNS, store.read_scenarios(engine))
+
+
+def find_scenario(engine: Engine, name: str, revision: int | None = None) -> Saved:
+    """One scenario.
+
+    Args:
+        engine: the database
+        name: its id
+        revision: which of its revisions; None for the newest
+
+    Returns:
+        the scenario and its question
+
+    Raises:
+        NotFound: there is no such scenario or revision
+    """
+    found = store.read_scenario(engine, name, revision) if SCENARIO_ID.fullmatch(name) else None
+    if found is None:
+        which = "scenario of this id" if revision is None else "scenario of this id, or no such revision of it"
+        raise NotFound(f"there is no {which}; GET /v1/scenarios lists the ids")
+    return found
+
+
+def shown(saved: Saved) -> Record:
+    """A scenario as the resource that callers read.
+
+    Args:
+        saved: the scenario and its question
+
+    Returns:
+        what it is called, what it asks, what was answered under which versions, and where more is
+    """
+    scenario, question = saved
+    record = as_record(COLUMNS, scenario)
+    grouped = {*SUMMARY, *VERSIONS}
+    return {
+        **{name: value for name, value in record.items() if name not in grouped},
+        QUESTION: question,
+        "summary": {name: record[name] for name in SUMMARY},
+        "versions": {name: record[name] for name in VERSIONS},
+        "links": {
+            "self": f"{PATH}/{scenario.id}",
+            "revision": f"{PATH}/{scenario.id}?revision={scenario.revision}",
+            "estimate": f"/v1/estimates/{scenario.estimate_id}",
+            "list": PATH,
+        },
+    }
+
+
+def create_scenario(engine: Engine, catalogue: Catalogue, body: Mapping[str, Any]) -> Saved:
+    """Keep a question under a name.
+
+    Args:
+        engine: the database
+        catalogue: the facts to answer it from
+        body: name, question, and a note
+
+    Returns:
+        the scenario and its question
+
+    Raises:
+        Refused: the question cannot be answered, or the name is none
+    """
+    wanted = read_wanted(body, catalogue)
+    now = utc_text(datetime.now(UTC))
+    said = {"name": wanted.label.name, "note": wanted.label.note, **_answered(wanted)}
+    scenario = Scenario(
+        id=f"scn_{token_urlsafe(RANDOM_BYTES)}", owner=TEAM, revision=1, created_at=now, changed_at=now, **said
+    )
+    store.create_scenario(engine, Saved(scenario, wanted.question), _answer_of(wanted))
+    return Saved(scenario, wanted.question)
+
+
+def replace_scenario(engine: Engine, catalogue: Catalogue, saved: Saved, body: Mapping[str, Any]) -> Saved:
+    """A new revision of a scenario, all of it said anew and its question answered anew.
+
+    Args:
+        engine: the database
+        catalogue: the facts to answer it from
+        saved: the scenario as it was read
+        body: name, question, and a note
+
+    Returns:
+        the scenario and its question
+
+    Raises:
+        Refused: the question cannot be answered, or the name is none
+        Stale: it was changed or deleted since it was read
+    """
+    return _rewritten(engine, saved, read_wanted(body, catalogue))
+
+
+def patch_scenario(engine: Engine, catalogue: Catalogue, saved: Saved, patch: Mapping[str, Any]) -> Saved:
+    """A new revision of a scenario, of which only some is said anew; an unchanged question keeps its answer.
+
+    Args:
+        engine: the database
+        catalogue: the facts to answer a changed question from
+        saved: the scenario as it was read
+        patch: what changes, as a merge patch of RFC 7396
+
+    Returns:
+        the scenario and its question
+
+    Raises:
+        Refused: the question cannot be answered, or the name is none
+        Stale: it was changed or deleted since it was read
+    """
+    unknown = [unknown_field("", name, set(FIELDS), "the scenario") for name in patch if name not in FIELDS]
+    if unknown:
+        raise Refused(*unknown[:MOST_PROBLEMS])
+    scenario, question = saved
+    body = merged({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
+    return _rewritten(engine, saved, read_wanted(body, catalogue, answered=question))
+
+
+def delete_scenario(engine: Engine, saved: Saved) -> None:
+    """Remove a scenario and its revisions; what was answered can still be read.
+
+    Args:
+        engine: the database
+        saved: the scenario as it was read
+
+    Raises:
+        Stale: it was changed or deleted since it was read
+    """
+    store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision)
+
+
+def stored_answer(engine: Engine, estimate_id: str) -> bytes:
+    """An answer that a scenario stored.
+
+    Args:
+        engine: the database
+        estimate_id: id of the answer
+
+    Returns:
+        the answer byte for byte as it was first given
+
+    Raises:
+        NotFound: none of this id is stored
+    """
+    found = store.read_answer(engine, estimate_id) if ESTIMATE_ID.fullmatch(estimate_id) else None
+    if found is None:
+        raise NotFound(
+            "no stored answer has this id; asking alone stores nothing, so only answers that a scenario holds can be "
+            f"read again: POST {PATH} with a name and the question"
+        )
+    return found
+
+
+def _rewritten(engine: Engine, saved: Saved, wanted: Wanted) -> Saved:
+    scenario = replace(
+        saved.scenario,
+        revision=saved.scenario.revision + 1,
+        changed_at=utc_text(datetime.now(UTC)),
+        name=wanted.label.name,
+        note=wanted.label.note,
+        **_answered(wanted),
+    )
+    written = Saved(scenario, wanted.question)
+    store.change_scenario(engine, written, _answer_of(wanted))
+    return written
+
+
+def _answer_of(wanted: Wanted) -> bytes | None:
+    return None if wanted.found is None else to_bytes(wanted.found)
+
+
+def _answered(wanted: Wanted) -> dict[str, Any]:
+    """Fields of a scenario that sum its answer up; none where it keeps the answer it has."""
+    found = wanted.found
+    if found is None:
+        return {}
+    hours, cost = (None, None) if found.totals is None else (found.totals.gpu_hours, found.totals.cost_usd)
+    return {
+        "estimate_id": found.id,
+        "gpu": found.resolved.gpu.slug,
+        "gpus": found.resolved.cluster.gpus,
+        "verdict": found.verdict,
+        "device_peak_bytes": found.memory.device_peak_bytes.value,
+        "usable_bytes": found.memory.usable_bytes,
+        "step_seconds": found.step.step_seconds.value,
+        "gpu_hours": None if hours is None else hours.value,
+        "cost_usd": None if cost is None else cost.value,
+        **{name: getattr(found.versions, name) for name in VERSIONS},
+    }

@@ -1,0 +1,37 @@
+"""Does a merge patch do what RFC 7396 says? The examples are those of its appendix A."""
+
+from typing import Any
+
+import pytest
+
+from service.workflows.merge_patch import merged
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"a": "foo"}, None, None),
+        ({"a": "foo"}, "bar", "bar"),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_the_examples_of_the_standard(target: Any, patch: Any, result: Any) -> None:
+    assert merged(target, patch) == result
+
+
+def test_neither_argument_is_changed() -> None:
+    target, patch = {"a": {"b": 1}}, {"a": {"b": None, "c": 2}}
+    assert merged(target, patch) == {"a": {"c": 2}}
+    assert (target, patch) == ({"a": {"b": 1}}, {"a": {"b": None, "c": 2}})
