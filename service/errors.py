@@ -2,10 +2,13 @@
 
 TraincostError
 ├── Refused            a question cannot be answered as asked: one Problem for each thing to mend
-│   └── UnknownName    a model, GPU, cluster or price that the catalogue does not hold
+│   ├── UnknownName    a model, GPU, cluster or price that the catalogue does not hold
+│   └── Conflict       a change contradicts what the catalogue holds
 ├── NotFound           a resource of the path does not exist
-│   └── UnknownMetric  a number that no answer holds
-├── Stale              a change starts from a revision that is no longer the newest
+│   ├── UnknownMetric  a number that no answer holds
+│   └── UnknownRevision  a catalogue of another time that nobody kept
+├── Stale              the row was changed since the caller read it
+├── Unreachable        the database does not answer
 └── StartupError       the process cannot start: one line, exit code 2
 
 They are plain exceptions, not ValueErrors, so that a validator never swallows them.
@@ -52,6 +55,10 @@ class UnknownName(Refused):
     """A name that the catalogue does not hold; the fix lists the nearest ones it does."""
 
 
+class Conflict(Refused):
+    """The change contradicts what the catalogue holds: a taken name, a row that others speak of, a shipped row."""
+
+
 class NotFound(TraincostError):
     """The path names a resource that does not exist."""
 
@@ -60,8 +67,16 @@ class UnknownMetric(NotFound):
     """The path names a number that no answer holds; the message lists the nearest ones."""
 
 
+class UnknownRevision(NotFound):
+    """No catalogue of this revision is kept; the message says where the kept ones are listed."""
+
+
 class Stale(TraincostError):
-    """A change starts from a revision that is no longer the newest one."""
+    """The row was changed since the caller read it, so the change would undo somebody else's."""
+
+
+class Unreachable(TraincostError):
+    """The database does not answer; what needs no database is answered all the same."""
 
 
 class StartupError(TraincostError):

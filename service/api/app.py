@@ -11,14 +11,16 @@ from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
 from service.api import problems, routes
+from service.api.catalogues import kept_current
 from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
 from service.api.envelope import Envelope, LastResort
 from service.api.limits import BodyLimit
 from service.catalogue import Catalogue
 from service.settings import Settings
+from service.store import History
 
-EXPOSED_HEADERS = ("ETag", "Retry-After", "X-Request-Id", "X-Unit", "X-Verdict")
+EXPOSED_HEADERS = ("ETag", "Location", "Retry-After", "X-Request-Id", "X-Unit", "X-Verdict")
 """Headers that a page of another origin may read."""
 
 ROUTERS = tuple(import_module(f"{routes.__name__}.{found.name}").router for found in iter_modules(routes.__path__))
@@ -30,7 +32,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
 
     Args:
         settings: how it is set up
-        catalogue: the facts it answers from, held in memory
+        catalogue: the facts it answers from, held in memory until others take their place
         engine: the database of the store; None where there is none to reach
 
     Returns:
@@ -44,8 +46,10 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
         openapi_url=None,
         redirect_slashes=False,
         middleware=_guards(settings),
+        lifespan=kept_current,
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
+    app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
     for router in ROUTERS:
         app.include_router(router)
     app.exception_handlers |= problems.HANDLERS
@@ -58,8 +62,8 @@ def _guards(settings: Settings) -> list[Middleware]:
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
-        allow_methods=["GET", "HEAD", "POST"],
-        allow_headers=["Content-Type", "If-None-Match", "X-Request-Id"],
+        allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+        allow_headers=["Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
         expose_headers=EXPOSED_HEADERS,
         max_age=600,
     )

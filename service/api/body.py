@@ -5,7 +5,7 @@ readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, I
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
@@ -16,6 +16,9 @@ from fastapi import Request
 from service.api.problems import ApiError
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.places import FIELD_NAMES
+
+JSON_BODY = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
 
 MAXIMUM_DEPTH = 32
 """Lists and objects inside each other."""
@@ -46,11 +49,12 @@ TOO_DEEP = Refusable("too_deep", f"lists and objects nest deeper than {MAXIMUM_D
 TOO_LONG = Refusable("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
 
 
-async def read_body(request: Request) -> Mapping[str, Any]:
+async def read_body(request: Request, media_types: Collection[str] = (JSON_BODY,)) -> Mapping[str, Any]:
     """The JSON object in a request's body.
 
     Args:
         request: the request; its body is already bounded
+        media_types: what the body may call itself
 
     Returns:
         the object
@@ -59,48 +63,28 @@ async def read_body(request: Request) -> Mapping[str, Any]:
         ApiError: the media type is not JSON, or the body is not JSON
         Refused: a value is none that a field could hold
     """
-    refuse_media_type(request)
-    return _object_of(await request.body())
-
-
-async def read_patch(request: Request) -> Mapping[str, Any]:
-    """The merge patch in a request's body.
-
-    Args:
-        request: the request; its body is already bounded
-
-    Returns:
-        the object that says what changes
-
-    Raises:
-        ApiError: the media type is neither JSON nor a merge patch, or the body is not JSON
-        Refused: a value is none that a field could hold
-    """
-    refuse_media_type(request, "application/merge-patch+json")
-    return _object_of(await request.body())
-
-
-def _object_of(content: bytes) -> Mapping[str, Any]:
-    body = parse(content)
+    refuse_media_type(request, media_types)
+    body = parse(await request.body())
     if not isinstance(body, dict):
         raise ApiError("not_json", "send a JSON object")
     return body
 
 
-def refuse_media_type(request: Request, *beside: str) -> None:
+def refuse_media_type(request: Request, media_types: Collection[str]) -> None:
     """Refuse a body that does not call itself JSON in UTF-8, uncompressed.
 
     Args:
         request: the request
-        beside: further media types that it may have
+        media_types: what the body may call itself
 
     Raises:
         ApiError: content-type or content-encoding is another
     """
     media_type, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().replace('"', "")
-    if media_type.strip().lower() not in {"application/json", *beside} or charset not in {"", "charset=utf-8"}:
-        raise ApiError("unsupported_media_type", "send the body as content-type: application/json, in UTF-8")
+    if media_type.strip().lower() not in media_types or charset not in {"", "charset=utf-8"}:
+        named = " or ".join(media_types)
+        raise ApiError("unsupported_media_type", f"send the body as content-type: {named}, in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError("unsupported_media_type", "send the body without content-encoding")
 

@@ -5,9 +5,24 @@ from collections.abc import Mapping
 from service.api.json_schema import Schema, json_response, ref
 from service.api.list_schemas import list_schemas
 from service.workflows.catalogue_lists import LISTINGS
+from service.workflows.revisions import COLUMNS
 
-SINGULAR: Mapping[str, str] = {"models": "Model", "gpus": "Gpu", "clusters": "Cluster", "prices": "Price"}
+SINGULAR: Mapping[str, str] = {
+    "models": "Model",
+    "gpus": "Gpu",
+    "clusters": "Cluster",
+    "prices": "Price",
+    "rate-cards": "RateCard",
+}
 """What one row of a list is called in the names of schemas and operations."""
+
+
+VERSION: Schema = {
+    "name": "revision",
+    "in": "query",
+    "description": "An older version of the row, by its revision; the one that holds where absent.",
+    "schema": {"type": "integer", "minimum": 1},
+}
 
 
 def catalogue_schemas() -> dict[str, Schema]:
@@ -19,7 +34,7 @@ def catalogue_schemas() -> dict[str, Schema]:
     schemas: dict[str, Schema] = {}
     for plural, listing in LISTINGS.items():
         schemas |= list_schemas(SINGULAR[plural], f"One of the {plural} of the catalogue", listing.columns)
-    return schemas
+    return schemas | list_schemas("Revision", "One change of the catalogue", COLUMNS)
 
 
 def row_operation(plural: str) -> Schema:
@@ -32,5 +47,16 @@ def row_operation(plural: str) -> Schema:
         parts of an OpenAPI operation
     """
     meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
-    name = {"name": "name", "in": "path", "required": True, "description": meaning, "schema": {"type": "string"}}
-    return {"parameters": [name], "responses": json_response(ref(f"{SINGULAR[plural]}Row"))}
+    return {"parameters": [named_row(meaning), VERSION], "responses": json_response(ref(f"{SINGULAR[plural]}Row"))}
+
+
+def named_row(meaning: str) -> Schema:
+    """The part of a path that names one row.
+
+    Args:
+        meaning: which names mean it
+
+    Returns:
+        an OpenAPI parameter
+    """
+    return {"name": "name", "in": "path", "required": True, "description": meaning, "schema": {"type": "string"}}

@@ -24,6 +24,18 @@ def is_head(request: Request) -> bool:
     return bool(request.scope.get(HEAD))
 
 
+def etag_of(content: bytes) -> str:
+    """The strong ETag of a representation.
+
+    Args:
+        content: its bytes
+
+    Returns:
+        the ETag, in its quotes
+    """
+    return f'"{digest_of(content)}"'
+
+
 class Conditional:
     """ASGI middleware that answers HEAD and If-None-Match for every GET route.
 
@@ -67,7 +79,7 @@ class _Sender:
         headers = MutableHeaders(scope=start)
         whole = start["status"] == 200 and not message.get("more_body", False)
         if whole and "etag" not in headers:
-            headers["ETag"] = f'"{digest_of(message.get("body", b""))}"'
+            headers["ETag"] = etag_of(message.get("body", b""))
         if whole and self._is_known(headers["etag"]):
             start = {**start, "status": 304}
             del headers["content-length"], headers["content-type"]

@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.catalogue_schemas import catalogue_schemas
 from service.api.json_schema import Schema, ref
+from service.api.own_row_schemas import own_row_schemas
 from service.api.problems import KINDS, MEDIA_TYPE
 from service.api.query_parameters import component_parameters
 from service.api.scenario_schemas import scenario_schemas
@@ -27,7 +28,7 @@ TAGS = {
     "estimates": "One configuration: everything, or memory, FLOP, GPU-hours alone.",
     "scenarios": "Saved questions, with their answers.",
     "choices": "Every name a field takes.",
-    "catalogue": "Models, GPUs, clusters and prices.",
+    "catalogue": "Models, GPUs, clusters, prices and rate cards: the shipped ones, and your own.",
     "cells": "One number a spreadsheet cell.",
     "checks": "Admission of jobs by a scheduler.",
     "health": "Is the service alive and ready?",
@@ -38,6 +39,15 @@ REFUSALS = ("422", "default")
 
 REFUSALS_OF_A_BODY = ("400", "413", "415")
 """Those of an operation that takes a body."""
+
+REFUSALS_OF_A_CHANGE = {
+    "post": ("409", "503"),
+    **dict.fromkeys(("put", "patch", "delete"), ("409", "412", "428", "503")),
+}
+"""Those of an operation that changes the catalogue or a scenario."""
+
+CHANGED = {"catalogue", "scenarios"}
+"""Families of what callers change."""
 
 PROBLEM_RESPONSE = {
     "description": "What is wrong, field by field, and what to do about it.",
@@ -130,20 +140,22 @@ def contract(app: FastAPI) -> dict[str, Any]:
     schemas = document.get("components", {}).get("schemas", {})
     own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
     document["components"] = {
-        "schemas": dict(sorted((own | _component_schemas()).items())),
+        "schemas": dict(sorted((own | _schemas()).items())),
         "parameters": component_parameters(),
         "responses": {"Problem": PROBLEM_RESPONSE},
     }
     document["security"] = []
     document["paths"] = dict(sorted(document["paths"].items(), key=_place_in_tags))
     for path, operations in document["paths"].items():
-        for operation in operations.values():
-            _complete(operation, names_one="{" in path)
+        for method, operation in operations.items():
+            more = REFUSALS_OF_A_CHANGE.get(method, ()) if CHANGED & {*operation["tags"]} else ()
+            _complete(operation, (*more, *(("404",) if "{" in path else ())))
     return document
 
 
-def _component_schemas() -> dict[str, Schema]:
-    return component_schemas() | catalogue_schemas() | scenario_schemas() | {"Problem": PROBLEM}
+def _schemas() -> dict[str, Schema]:
+    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas()
+    return component_schemas() | lists | {"Problem": PROBLEM}
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:
@@ -152,13 +164,12 @@ def _place_in_tags(path: tuple[str, Schema]) -> int:
     return list(TAGS).index(operation["tags"][0])
 
 
-def _complete(operation: Schema, *, names_one: bool) -> None:
+def _complete(operation: Schema, more: tuple[str, ...]) -> None:
     """What a route says of itself, without what FastAPI guesses from its function, and with every refusal."""
     refusals = (
         *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
         *REFUSALS,
-        *(("404",) if names_one else ()),
-        *(("412", "428") if any(p.get("name") == "If-Match" for p in operation.get("parameters", ())) else ()),
+        *more,
     )
     for response in operation["responses"].values():
         media = response.pop("content", {})

@@ -41,36 +41,38 @@ def list_schemas(singular: str, meaning: str, columns: Sequence[Column]) -> dict
     }
 
 
-def list_operation(singular: str, columns: Sequence[Column]) -> Schema:
+def list_operation(singular: str, columns: Sequence[Column], sort: str | None = None) -> Schema:
     """What the contract adds to a list.
 
     Args:
         singular: what one row is called in the names of schemas
         columns: columns of the list
+        sort: its order where the caller gives none; None for that of the keys
 
     Returns:
         parts of an OpenAPI operation
     """
     return {
-        "parameters": [*_selection(singular, columns), _limit({"default": DEFAULT_ROWS}), CURSOR],
+        "parameters": [*_selection(singular, columns, sort), _limit({"default": DEFAULT_ROWS}), CURSOR],
         "responses": json_response(ref(f"{singular}Page")),
     }
 
 
-def table_operation(singular: str, columns: Sequence[Column], media_type: str) -> Schema:
+def table_operation(media_type: str, singular: str, columns: Sequence[Column], sort: str | None = None) -> Schema:
     """What the contract adds to a list as a table.
 
     Args:
+        media_type: one of TABLES
         singular: what one row is called in the names of schemas
         columns: columns of the list
-        media_type: one of TABLES
+        sort: its order where the caller gives none; None for that of the keys
 
     Returns:
         parts of an OpenAPI operation
     """
     content = {media_type: {"schema": TABLES[media_type]}}
     return {
-        "parameters": [*_selection(singular, columns), _limit({}), CURSOR],
+        "parameters": [*_selection(singular, columns, sort), _limit({}), CURSOR],
         "responses": {"200": {"description": "Every row that passes the filters.", "content": content}},
     }
 
@@ -122,7 +124,7 @@ def _filtered(column: Column) -> Schema:
     return {"type": kind, **choices, "description": column.schema["description"]}
 
 
-def _selection(singular: str, columns: Sequence[Column]) -> list[Schema]:
+def _selection(singular: str, columns: Sequence[Column], sort: str | None) -> list[Schema]:
     """The parameters that say which rows are meant, and in which order."""
     filters = {
         "name": "filter",
@@ -133,16 +135,16 @@ def _selection(singular: str, columns: Sequence[Column]) -> list[Schema]:
         "schema": ref(f"{singular}Filter"),
     }
     names = [sign + column.name for column in columns for sign in ("", "-")]
-    sort = {
+    order = {
         "name": "sort",
         "in": "query",
         "description": "Columns to sort by, the first one first, `-` before one that descends; what is not known comes "
-        f"last, and rows that agree in all of them stand by {columns[0].name}.",
+        f"last, and rows that agree in all of them stand by {columns[0].name}; {sort or columns[0].name} where absent.",
         "style": "form",
         "explode": False,
         "schema": {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"enum": names}},
     }
-    return [filters, sort]
+    return [filters, order]
 
 
 def _limit(more: Schema) -> Schema:

@@ -29,6 +29,8 @@ class Routes:
     """Its columns, the key first."""
     held: Callable[[Request], Listed]
     """The list, as it is when somebody asks."""
+    sort: str | None = None
+    """How its rows stand where the caller does not say; None for the order of the keys."""
 
 
 def add_list(router: APIRouter, routes: Routes) -> None:
@@ -38,7 +40,7 @@ def add_list(router: APIRouter, routes: Routes) -> None:
         router: where its routes are added
         routes: the list
     """
-    plural, singular, columns, held = routes.plural, routes.singular, routes.columns, routes.held
+    held, plural, described = routes.held, routes.plural, (routes.singular, routes.columns, routes.sort)
 
     def page(request: Request) -> Response:
         return json_answer(page_of(held(request), request.query_params.multi_items()))
@@ -49,19 +51,19 @@ def add_list(router: APIRouter, routes: Routes) -> None:
 
     def workbook(request: Request) -> Response:
         file = workbook_of(held(request), request.query_params.multi_items())
-        saved_as = {"Content-Disposition": f'attachment; filename="{plural}.xlsx"'}
+        saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.xlsx"'}
         return Response(file, media_type=XLSX, headers=saved_as)
 
     for suffix, endpoint, spoken, operation in (
-        ("", page, "page by page", list_operation(singular, columns)),
-        (".csv", table, "as CSV, all of them", table_operation(singular, columns, CSV)),
-        (".xlsx", workbook, "as an Excel workbook, all of them", table_operation(singular, columns, XLSX)),
+        ("", page, "page by page", list_operation(*described)),
+        (".csv", table, "as CSV, all of them", table_operation(CSV, *described)),
+        (".xlsx", workbook, "as an Excel workbook, all of them", table_operation(XLSX, *described)),
     ):
         form = suffix.removeprefix(".").capitalize()
         router.add_api_route(
             f"/v1/{plural}{suffix}",
             endpoint,
-            operation_id=f"list{singular}s{'As' if form else ''}{form}",
+            operation_id=f"list{routes.singular}s{'As' if form else ''}{form}",
             summary=f"{routes.meaning}, {spoken}",
             openapi_extra=operation,
         )

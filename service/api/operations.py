@@ -1,7 +1,7 @@
 """How the estimating routes describe themselves in the contract: bodies, parameters, answers, examples that work."""
 
 from service.api.json_schema import Schema, json_content, json_response, parameter_ref, ref
-from service.api.queries import EXPLAIN
+from service.api.queries import EXPLAIN, REV
 from service.api.query_parameters import flat_references
 
 EXAMPLES: dict[str, Schema] = {
@@ -50,7 +50,7 @@ def question_operation(answer: str) -> Schema:
     """
     return {
         "description": "Ask with four nouns; a name stands for a row of the catalogue. Not fitting is an answer too.",
-        "parameters": [parameter_ref(EXPLAIN)],
+        "parameters": [parameter_ref(EXPLAIN), parameter_ref(REV)],
         "requestBody": asked_in_body(ref("QuestionRequest"), EXAMPLES),
         "responses": json_response(ref(answer)),
     }

@@ -13,7 +13,18 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
-from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale, TraincostError, UnknownMetric
+from service.errors import (
+    MOST_PROBLEMS,
+    Conflict,
+    NotFound,
+    Problem,
+    Refused,
+    Stale,
+    TraincostError,
+    UnknownMetric,
+    UnknownRevision,
+    Unreachable,
+)
 from service.workflows.dialects import QUERY, retold
 from service.workflows.flat import flat_fields
 from service.workflows.places import PARTS
@@ -35,14 +46,16 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "not_json": Kind(400, "The body is not a JSON object"),
     "unknown_metric": Kind(404, "No number of an answer has this name"),
+    "unknown_revision": Kind(404, "No catalogue of this revision is kept"),
     "not_found": Kind(404, "There is nothing at this path"),
     "method_not_allowed": Kind(405, "This path does not take this method"),
     "body_timeout": Kind(408, "The body did not arrive in time"),
-    "stale": Kind(412, "It was changed since it was read"),
+    "conflict": Kind(409, "The change contradicts what the catalogue holds"),
+    "stale": Kind(412, "The row was changed since it was read"),
     "body_too_large": Kind(413, "The body is too large"),
     "unsupported_media_type": Kind(415, "The body is of an unsupported media type"),
     "refused": Kind(422, "The question cannot be answered as asked"),
-    "precondition_required": Kind(428, "A change has to say what it starts from"),
+    "precondition_required": Kind(428, "A change has to say which version it starts from"),
     "internal_error": Kind(500, "The service failed to answer"),
     "not_ready": Kind(503, "The service cannot reach its database"),
 }
@@ -50,6 +63,12 @@ KINDS: Mapping[str, Kind] = {
 
 ABOUT_THE_BODY = {"not_json", "body_timeout", "body_too_large", "unsupported_media_type"}
 """Kinds whose one thing to mend is the body as a whole, whose pointer is empty; their detail is the fix."""
+
+MISSING: Mapping[type[NotFound], str] = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision"}
+"""Code of what is not found, where it is more than a path or a row."""
+
+RETRY_AFTER = {"Retry-After": "5"}
+"""When to ask again for what the database has to answer."""
 
 CODE_OF_STATUS = {kind.status: code for code, kind in KINDS.items()}
 
@@ -121,14 +140,15 @@ def on_refused(request: Request, error: Refused) -> Response:
         error: the things to mend
 
     Returns:
-        the response, status 422
+        the response, status 422; 409 for a change that contradicts the catalogue
     """
     place, problems = _pointer, list(error.problems)
     if request.method == "GET" or isinstance(error, WrongParameter):
         place, problems = _parameter, [retold(problem, QUERY) for problem in problems]
     first, *others = problems
     detail = f"{first.message}; {first.fix}" + (f" (and {len(others)} more)" if others else "")
-    return problem_response(request.scope, "refused", detail, errors=[place(p) | _said(p) for p in problems])
+    code = "conflict" if isinstance(error, Conflict) else "refused"
+    return problem_response(request.scope, code, detail, errors=[place(p) | _said(p) for p in problems])
 
 
 def on_not_found(request: Request, error: NotFound) -> Response:
@@ -141,21 +161,34 @@ def on_not_found(request: Request, error: NotFound) -> Response:
     Returns:
         the response, status 404
     """
-    code = "unknown_metric" if isinstance(error, UnknownMetric) else "not_found"
+    code = next((code for kind, code in MISSING.items() if isinstance(error, kind)), "not_found")
     return problem_response(request.scope, code, str(error))
 
 
 def on_stale(request: Request, error: Stale) -> Response:
-    """Problem document of a change that starts from something that is no longer there.
+    """Problem document of a change that starts from a version that holds no longer.
 
     Args:
         request: the request
-        error: what was changed meanwhile
+        error: which version holds
 
     Returns:
         the response, status 412
     """
-    return problem_response(request.scope, "stale", f"{error}; read it again, and change what you then find")
+    return problem_response(request.scope, "stale", str(error))
+
+
+def on_unreachable(request: Request, error: Unreachable) -> Response:
+    """Problem document of what needs a database that does not answer.
+
+    Args:
+        request: the request
+        error: what it says
+
+    Returns:
+        the response, status 503
+    """
+    return problem_response(request.scope, "not_ready", str(error), headers=RETRY_AFTER)
 
 
 def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
@@ -230,6 +263,7 @@ HANDLERS: dict[Any, Any] = {
     Refused: on_refused,
     NotFound: on_not_found,
     Stale: on_stale,
+    Unreachable: on_unreachable,
     RequestValidationError: on_invalid_parameters,
     HTTPException: on_http_exception,
 }

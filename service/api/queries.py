@@ -11,9 +11,7 @@ from service.api.problems import WrongParameter
 from service.errors import Problem
 
 EXPLAIN = "explain"
-REVISION = "revision"
-LARGEST_REVISION = (1 << 31) - 1
-"""What the database can number."""
+REV = "rev"
 TRUTH = {"true": True, "false": False}
 
 
@@ -58,24 +56,24 @@ def is_explained(request: Request) -> bool:
     return any(TRUTH[value] for value in asked)
 
 
-def asked_revision(request: Request) -> int | None:
-    """Which revision of a row the caller asks for.
+def one_of(request: Request, name: str) -> str | None:
+    """The value of a query parameter that may be given once.
 
     Args:
         request: the request
+        name: the parameter
 
     Returns:
-        its number; None for the newest
+        its value; None where it is not given
 
     Raises:
-        WrongParameter: revision is no number of a revision, or is given twice
+        WrongParameter: it is given twice, is empty, or holds a character that cannot be stored
     """
-    asked = request.query_params.getlist(REVISION)
-    if not asked:
-        return None
-    number = int(asked[0]) if asked[0].isascii() and asked[0].isdigit() and len(asked[0]) <= 10 else 0
-    if len(asked) > 1 or not 1 <= number <= LARGEST_REVISION:
-        message = f"revision is not one whole number from 1 to {LARGEST_REVISION}, as revisions are counted"
-        fix = "give the number of one revision, or leave it out for the newest"
-        raise WrongParameter(Problem(field=REVISION, code="out_of_range", message=message, fix=fix))
-    return number
+    given = request.query_params.getlist(name)
+    if len(given) > 1:
+        message = f"{name} is given more than once, so it is unclear which counts"
+        raise WrongParameter(Problem(field=name, code="repeated", message=message, fix="give it once"))
+    if given and not (given[0] and given[0].isprintable()):
+        message = f"{name} is empty or holds a character that nobody sees"
+        raise WrongParameter(Problem(field=name, code="not_text", message=message, fix="give a name, or leave it out"))
+    return given[0] if given else None

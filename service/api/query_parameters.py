@@ -1,7 +1,7 @@
 """The query parameters of the contract: the flat form, in which each field of the nouns is one parameter."""
 
 from service.api.json_schema import Schema, parameter_ref
-from service.api.queries import EXPLAIN
+from service.api.queries import EXPLAIN, REV
 from service.workflows.flat import FlatField, flat_fields
 
 TYPES: dict[str, Schema] = {
@@ -18,6 +18,14 @@ EXPLAINED: Schema = {
     "schema": {"type": "boolean", "default": False},
 }
 
+UNDER: Schema = {
+    "name": REV,
+    "in": "query",
+    "description": "Answer under an earlier catalogue: versions.catalogue of an answer, or one that "
+    "/v1/catalogue/revisions lists. The one that holds now where absent.",
+    "schema": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
+}
+
 
 def component_parameters() -> dict[str, Schema]:
     """Every query parameter of the estimating routes.
@@ -25,7 +33,7 @@ def component_parameters() -> dict[str, Schema]:
     Returns:
         OpenAPI parameters by component name
     """
-    return {EXPLAIN: EXPLAINED} | {name: _parameter(field) for name, field in flat_fields().items()}
+    return {EXPLAIN: EXPLAINED, REV: UNDER} | {name: _parameter(field) for name, field in flat_fields().items()}
 
 
 def flat_references() -> list[Schema]:

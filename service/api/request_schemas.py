@@ -9,6 +9,9 @@ MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
 CLUSTER_FORMS = ("Cluster-Input", "NodesOfGpu", "ChangedCluster")
 """Components that spell a cluster, beside its name."""
 
+PRICE_FORMS = ("Price", "CataloguePrice", "CardPrice")
+"""Components that spell a price."""
+
 NAME: Schema = {
     "type": "string",
     "minLength": 1,
@@ -62,7 +65,7 @@ def _question(description: str, **more: Schema) -> Schema:
             "recipe": ref("Recipe-Input"),
             "layout": _one_of("How it is divided; null for the defaults.", ref("Layout-Input"), {"type": "null"}),
             "cluster": _one_of("What it runs on.", NAME, *map(ref, CLUSTER_FORMS)),
-            "price": _one_of("What it costs.", ref("Price"), ref("CataloguePrice"), {"type": "null"}),
+            "price": _one_of("What it costs.", *map(ref, PRICE_FORMS), {"type": "null"}),
             **more,
         },
     }

@@ -1,36 +1,16 @@
 """How scenarios stand in the contract: what is sent, what is shown, and the list of them."""
 
+from service.api.catalogue_schemas import VERSION, named_row
 from service.api.json_schema import Schema, json_content, ref
 from service.api.list_schemas import list_schemas
 from service.api.operations import EXAMPLES, asked_in_body
+from service.api.own_row_schemas import ETAG, IF_MATCH
 from service.workflows.columns import Column
 from service.workflows.nouns import schema_of
 from service.workflows.scenario_label import FIELDS, QUESTION, Label
 from service.workflows.scenarios import COLUMNS, SUMMARY, VERSIONS
 
-MERGE_PATCH = "application/merge-patch+json"
-
-NAME: Schema = {
-    "name": "name",
-    "in": "path",
-    "required": True,
-    "description": "Id of the scenario.",
-    "schema": {"type": "string"},
-}
-REVISION: Schema = {
-    "name": "revision",
-    "in": "query",
-    "description": "Which of its revisions; the newest where absent.",
-    "schema": {"type": "integer", "minimum": 1},
-}
-IF_MATCH: Schema = {
-    "name": "If-Match",
-    "in": "header",
-    "required": True,
-    "description": "ETag of the scenario as it was read, or * for whatever it is.",
-    "schema": {"type": "string"},
-}
-ETAG: Schema = {"description": "What a change of it has to name in If-Match.", "schema": {"type": "string"}}
+NAME = named_row("Id of the scenario.")
 LOCATION: Schema = {"description": "Where it is read; handing this on shares it.", "schema": {"type": "string"}}
 
 EXAMPLE: Schema = {"name": "8B on one node", "note": "first guess", QUESTION: EXAMPLES["one-node"]["value"]}
@@ -94,7 +74,7 @@ def read_operation() -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    return {"parameters": [NAME, REVISION], "responses": _answered("200", "The scenario.", {"ETag": ETAG})}
+    return {"parameters": [NAME, VERSION], "responses": _answered("200", "The scenario.", {"ETag": ETAG})}
 
 
 def change_operation(schema: str, *media_types: str) -> Schema:

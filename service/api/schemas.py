@@ -9,6 +9,7 @@ from pydantic_core import core_schema
 
 from service.api.json_schema import Schema
 from service.api.request_schemas import request_schemas
+from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
 from service.workflows.checks import Check
 from service.workflows.places import PLACES
@@ -16,6 +17,9 @@ from service.workflows.wire import WIRE_NAMES
 
 ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
 """What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
+
+OTHERS = (Check, ParameterCounts)
+"""What other answers hold."""
 
 
 class WireSchema(GenerateJsonSchema):
@@ -41,7 +45,7 @@ def component_schemas() -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    kinds = [(noun, "validation") for _, noun in PLACES] + [(kind, "serialization") for kind in (*ANSWERED, Check)]
+    kinds = [(noun, "validation") for _, noun in PLACES] + [(kind, "serialization") for kind in (*ANSWERED, *OTHERS)]
     _, document = TypeAdapter.json_schemas(
         [(kind, cast(JsonSchemaMode, mode), TypeAdapter(kind)) for kind, mode in kinds],
         schema_generator=WireSchema,

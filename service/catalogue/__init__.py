@@ -3,10 +3,24 @@
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.names import Found
 from service.catalogue.prices import PriceQuery
-from service.catalogue.rows import ClusterRow, ExactCounts, GpuRow, ModelRow, PriceRow, PublishedCounts, UnsoundFact
+from service.catalogue.rows import (
+    SHIPPED,
+    ClusterRow,
+    ExactCounts,
+    GpuRow,
+    ModelRow,
+    PriceRow,
+    PublishedCounts,
+    Rate,
+    RateCardRow,
+    Row,
+    UnsoundFact,
+    key_of,
+)
 from service.catalogue.shipped import shipped_catalogue
 
 __all__ = [
+    "SHIPPED",
     "Catalogue",
     "ClusterRow",
     "ExactCounts",
@@ -16,6 +30,10 @@ __all__ = [
     "PriceQuery",
     "PriceRow",
     "PublishedCounts",
+    "Rate",
+    "RateCardRow",
+    "Row",
     "UnsoundFact",
+    "key_of",
     "shipped_catalogue",
 ]

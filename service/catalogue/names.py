@@ -43,7 +43,7 @@ class NameIndex(Generic[Row]):
     """Every name of one kind of row."""
 
     kind: str
-    """model, gpu or cluster: what the errors speak of."""
+    """model, gpu, cluster or rate_card: what the errors speak of."""
     rows: Mapping[str, Row]
     """Rows by slug."""
     slugs: Mapping[str, tuple[str, ...]]
@@ -74,7 +74,7 @@ class NameIndex(Generic[Row]):
             if entry.slug in rows:
                 raise UnsoundFact(f"two rows are called {kind} {entry.slug}")
             rows[entry.slug] = entry.row
-            for form in dict.fromkeys(normal(name) for name in (entry.slug, *entry.aliases)):
+            for form in forms_of(entry.slug, *entry.aliases):
                 named.setdefault(form, []).append(entry.slug)
             for name in entry.default_for:
                 _, winner = defaults.setdefault(normal(name), (name, entry.slug))
@@ -114,9 +114,10 @@ class NameIndex(Generic[Row]):
         if candidates:
             message = f"this name means {len(candidates)} different {self.kind} rows of the catalogue"
         else:
-            message = f"the catalogue holds no {self.kind} of this name"
+            message = f"the catalogue holds no {self.kind.replace('_', ' ')} of this name"
         near = list(candidates) or self._nearest(name)
-        fix = did_you_mean(near) or f"known are, for example, {self._examples()}"
+        some = f"known are, for example, {self._examples()}" if self.rows else "there is none yet; create one by POST"
+        fix = did_you_mean(near) or some
         return Problem(field=field, code=f"unknown_{self.kind}", message=message, fix=fix)
 
     def _nearest(self, name: str) -> list[str]:
@@ -125,6 +126,21 @@ class NameIndex(Generic[Row]):
 
     def _examples(self) -> str:
         return ", ".join(list(self.rows)[:: max(1, len(self.rows) // 5)][:5])
+
+
+def forms_of(*names: str) -> tuple[str, ...]:
+    """The different forms in which names are compared; a name without letters, digits or dots has none.
+
+    Args:
+        names: any texts
+
+    Returns:
+        their normal forms, each once
+
+    >>> forms_of("H100 PCIe", "h100-pcie", "***")
+    ('h100pcie',)
+    """
+    return tuple(dict.fromkeys(form for form in map(normal, names) if form))
 
 
 def normal(name: str) -> str:

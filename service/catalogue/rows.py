@@ -1,20 +1,40 @@
-"""What is one fact of the catalogue? A model, a GPU, a cluster or a price, each with where it was read and when."""
+"""What is one fact of the catalogue? A model, a GPU, a cluster or a price, each with where it was read and when.
+
+Texts have bounds because rows may be somebody's own; owner and revision say whose row it is and how often it was
+changed, but are no facts: rows that differ in them alone are equal and have the same digest.
+"""
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Interval, Len, Lt
 
 from service.errors import StartupError
 from service.estimator.gpu import Gpu
 from service.estimator.model import Model
 from service.estimator.names import PriceModel
+from service.estimator.noun import STRICT, Name
 from service.estimator.question import Cluster
+
+SHIPPED = "catalogue"
+"""Owner of the rows that come with the service; the rows of any other owner are a team's own."""
+
+Names = Annotated[tuple[Name, ...], Len(0, 64)]
+Text = Annotated[str, Len(1, 2000)]
+Note = Annotated[str, Len(0, 4000)]
+Parameters = Annotated[int, Interval(ge=0, le=1 << 53)]
+UsdPerGpuHour = Annotated[float, Ge(1e-4), Lt(1e6)]
 
 Verified = Literal["yes", "partly", "no"]
 PriceStat = Literal["point", "min", "max"]
 
 NOT_IN_IDS = re.compile(r"[^a-z0-9.]+")
 """Characters that the id of a price does without: it needs no quoting in a URL."""
+
+
+DATE = re.compile(r"[0-9]{4}(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
+"""A year, a month or a day."""
 
 
 class UnsoundFact(StartupError):
@@ -25,20 +45,24 @@ class UnsoundFact(StartupError):
 class Provenance:
     """Where a row's numbers were read, when, and how well that was checked."""
 
-    source: str
+    source: Text
     """Document, repository at a commit, or page; `from memory` where there is none."""
-    as_of: str
+    as_of: Annotated[str, Len(4, 10)]
     """Date at which the numbers held or were read, as exact as it is known: 2025, 2025-03 or 2025-03-17."""
     verified: Verified
     """Whether the numbers were read in the source: yes, partly, or no (recalled)."""
-    note: str = ""
+    note: Note = ""
     """What to know before relying on the row."""
+    owner: Name = field(default=SHIPPED, repr=False, compare=False)
+    """Whose row it is: catalogue for those that come with the service, else a team's own."""
+    revision: Annotated[int, Interval(ge=1, le=1 << 31)] = field(default=1, repr=False, compare=False)
+    """How many versions of the row there have been, this one counted."""
 
     def __post_init__(self) -> None:
         """Refuse a fact that nobody can check."""
         if not self.source.strip():
             raise UnsoundFact("a row has no source; a number without a source does not load")
-        if not _is_date(self.as_of):
+        if not is_date(self.as_of):
             raise UnsoundFact("a row has no as_of date; write 2025, 2025-03 or 2025-03-17")
         if self.verified not in ("yes", "partly", "no"):
             raise UnsoundFact("a row's verified is none of yes, partly, no")
@@ -48,11 +72,11 @@ class Provenance:
 class PublishedCounts:
     """Parameters as the model's makers print them, rounded."""
 
-    total: int
+    total: Parameters
     """In all."""
-    active: int | None = None
+    active: Parameters | None = None
     """Used by one token, by the makers' own definition."""
-    source: str
+    source: Text
     """Where they print it."""
 
 
@@ -60,25 +84,25 @@ class PublishedCounts:
 class ExactCounts:
     """Parameters counted in another implementation of the model: every trained number once, buffers not."""
 
-    total: int
+    total: Parameters
     """In all, multi-token-prediction depths left out."""
-    active: int
+    active: Parameters
     """Used by one token: all but the routed experts that it does not visit."""
-    non_embedding: int
+    non_embedding: Parameters
     """Without token embedding, positions and an untied head."""
-    input_embedding: int
+    input_embedding: Parameters
     """Token embedding."""
-    position_embedding: int = 0
+    position_embedding: Parameters = 0
     """Learned position table."""
-    lm_head: int = 0
+    lm_head: Parameters = 0
     """Head matrix; 0 where tied."""
-    routed_experts: int = 0
+    routed_experts: Parameters = 0
     """All routed experts."""
-    shared_experts: int = 0
+    shared_experts: Parameters = 0
     """All shared experts."""
-    multi_token_prediction: int = 0
+    multi_token_prediction: Parameters = 0
     """Own weights of the multi-token-prediction depths."""
-    source: str
+    source: Text
     """What counted them."""
 
 
@@ -86,21 +110,21 @@ class ExactCounts:
 class ModelRow(Provenance):
     """A model preset."""
 
-    slug: str
+    slug: Name
     """Catalogue name, e.g. llama-3.1-8b."""
-    name: str
+    name: Name
     """Name in print."""
-    family: str
+    family: Name
     """Models published together."""
-    aliases: tuple[str, ...] = ()
+    aliases: Names = ()
     """Other names that mean this model."""
-    hugging_face_id: str | None = None
+    hugging_face_id: Name | None = None
     """Repository of its weights."""
-    release: str | None = None
+    release: Name | None = None
     """Month of publication."""
     model: Model | None
     """Its architecture; absent where it cannot be expressed yet."""
-    not_estimated: str | None = None
+    not_estimated: Text | None = None
     """Why it cannot be estimated, where model is absent."""
     published: PublishedCounts | None = None
     """Parameters in print."""
@@ -120,19 +144,19 @@ class GpuRow(Provenance):
 
     gpu: Gpu
     """Its facts in base units."""
-    name: str
+    name: Name
     """Name in print."""
-    vendor: str
+    vendor: Name
     """Who makes it."""
-    release_year: int
+    release_year: Annotated[int, Interval(ge=1950, le=2200)]
     """Year of its announcement."""
-    aliases: tuple[str, ...] = ()
+    aliases: Names = ()
     """Names by nvidia-smi, Kubernetes labels, GKE labels, cloud machine types; several GPUs may share one."""
-    default_for: tuple[str, ...] = ()
+    default_for: Names = ()
     """Shared aliases that mean this GPU when nothing more is said."""
-    usable_basis: str
+    usable_basis: Text
     """How the usable memory is known."""
-    link_name: str
+    link_name: Name
     """Fast link between the GPUs."""
 
     @property
@@ -145,11 +169,11 @@ class GpuRow(Provenance):
 class ClusterRow(Provenance):
     """A machine that people name as a whole."""
 
-    slug: str
+    slug: Name
     """Catalogue name, e.g. dgx-h100."""
-    name: str
+    name: Name
     """Name in print."""
-    aliases: tuple[str, ...] = ()
+    aliases: Names = ()
     """Other names that mean it, e.g. the cloud's machine type."""
     cluster: Cluster
     """One such machine."""
@@ -159,23 +183,23 @@ class ClusterRow(Provenance):
 class PriceRow(Provenance):
     """What somebody asked for a GPU-hour at some date."""
 
-    provider: str
+    provider: Name
     """Who rents it out; `market:...` for a range over many."""
-    instance_type: str
+    instance_type: Name
     """Machine, in the provider's spelling."""
-    gpu: str
+    gpu: Name
     """Catalogue name of the GPU."""
-    gpu_count: int
+    gpu_count: Annotated[int, Interval(ge=1, le=1 << 16)]
     """GPUs in the machine."""
-    region: str
+    region: Name
     """Where, in the provider's spelling; `all` where there is one price for everywhere."""
     price_model: PriceModel
     """On what terms."""
     stat: PriceStat
     """The price itself, or an end of a range (spot prices over zones, a market survey)."""
-    usd_per_gpu_hour: float
+    usd_per_gpu_hour: UsdPerGpuHour
     """US dollars for one GPU for one hour."""
-    usd_per_instance_hour: float
+    usd_per_instance_hour: Annotated[float, Ge(1e-4), Lt(1e11)]
     """US dollars for the whole machine for one hour."""
 
     @property
@@ -185,6 +209,63 @@ class PriceRow(Provenance):
         return NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
 
 
-def _is_date(text: str) -> bool:
-    parts = text.split("-")
-    return all(part.isdigit() for part in parts) and [len(part) for part in parts] in ([4], [4, 2], [4, 2, 2])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """What one GPU costs for one hour by a rate card."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    gpu: Name
+    """Catalogue name of the GPU."""
+    usd_per_gpu_hour: UsdPerGpuHour
+    """US dollars for one GPU for one hour."""
+    price_model: PriceModel | None = None
+    """On what terms; any where absent."""
+
+    def __str__(self) -> str:
+        """The rate as it stands in a table."""
+        return " ".join(filter(None, (self.gpu, self.price_model, f"{self.usd_per_gpu_hour:g}")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateCardRow(Provenance):
+    """A team's own prices, GPU by GPU."""
+
+    slug: Name
+    """Catalogue name."""
+    name: Name
+    """Name in print."""
+    rates: Annotated[tuple[Rate, ...], Len(1, 256)]
+    """The rates, at most one for each GPU and terms."""
+
+
+Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow
+"""A row of any kind."""
+
+
+def key_of(row: Row) -> str:
+    """What tells a row from every other of its kind.
+
+    Args:
+        row: the row
+
+    Returns:
+        its slug; for a price its id
+    """
+    return row.id if isinstance(row, PriceRow) else row.slug
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date as rows have it.
+
+    Args:
+        text: any text
+
+    Returns:
+        true for 2025, 2025-03 or 2025-03-17
+
+    >>> is_date("2025-03"), is_date("2025-3"), is_date("2025-13")
+    (True, False, False)
+    """
+    parts = DATE.fullmatch(text)
+    return parts is not None and 1 <= int(parts["month"] or 1) <= 12 and 1 <= int(parts["day"] or 1) <= 31

@@ -1,6 +1,7 @@
 """How many parameters does a model have: in all, used by one token, outside the embeddings?"""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from service.estimator.answer import ActiveParameters
 from service.estimator.build import build_ledger
@@ -12,6 +13,8 @@ from service.estimator.setting import Setting
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCounts:
     """Parameter counts of one model, undivided."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"use_attribute_docstrings": True}
 
     total: int
     """Every trained number once."""

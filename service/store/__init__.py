@@ -2,8 +2,9 @@
 
 from sqlalchemy import Engine
 
+from service.store.changes import Change, Rows, Written
 from service.store.engine import is_reachable
-from service.store.facts import load_catalogue
+from service.store.history import History, load_catalogue
 from service.store.prepare import prepare_database
 from service.store.scenarios import (
     Saved,
@@ -18,9 +19,13 @@ from service.store.scenarios import (
 )
 
 __all__ = [
+    "Change",
     "Engine",
+    "History",
+    "Rows",
     "Saved",
     "Scenario",
+    "Written",
     "change_scenario",
     "create_scenario",
     "delete_scenario",

@@ -13,9 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
-from service.errors import StartupError
+from service.errors import StartupError, Unreachable
 
 BUSY_SECONDS = 10
 """Longest wait for another process's write lock, and for a free connection."""
@@ -26,6 +27,8 @@ REQUEST_THREADS = 40
 KEPT_CONNECTIONS = 5
 RECYCLE_SECONDS = 1800
 """Connections older than this are replaced: firewalls drop idle ones without a word."""
+
+NO_ANSWER = "the database does not answer"
 
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 _SQLITE = {"sqlite", "sqlite+pysqlite"}
@@ -105,6 +108,22 @@ def alone(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Say in the service's own words that the database does not answer.
+
+    Yields:
+        nothing; what is done inside asks the database
+
+    Raises:
+        Unreachable: it does not answer
+    """
+    try:
+        yield
+    except (OperationalError, InterfaceError, NoFreeConnection) as error:
+        raise Unreachable(NO_ANSWER) from error
 
 
 def is_reachable(engine: Engine) -> bool:

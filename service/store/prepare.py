@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.catalogue import Catalogue
 from service.errors import StartupError
 from service.store.engine import alone, open_engine, reading, writing
-from service.store.facts import is_seeded, seed
+from service.store.seeding import is_seeded, seed
 
 HEAD = "0003"
 """Newest revision in migrations/: what this version expects."""

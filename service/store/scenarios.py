@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from service.errors import Stale
 from service.estimator.answer import Verdict
-from service.store.engine import reading, writing
+from service.store.engine import answering, reading, writing
 from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
 Question = Mapping[str, Any]
@@ -85,7 +85,7 @@ def read_scenarios(engine: Engine) -> list[Scenario]:
         the scenarios, in no order
     """
     newest = SCENARIOS.c.revision == SCENARIO_REVISIONS.c.revision
-    with reading(engine) as connection:
+    with answering(), reading(engine) as connection:
         return [_scenario(row) for row in connection.execute(_selected().where(newest)).mappings()]
 
 
@@ -103,7 +103,7 @@ def read_scenario(engine: Engine, name: str, revision: int | None = None) -> Sav
     wanted = SCENARIOS.c.revision if revision is None else revision
     query = _selected(SCENARIO_REVISIONS.c.question)
     query = query.where(SCENARIOS.c.id == name, SCENARIO_REVISIONS.c.revision == wanted)
-    with reading(engine) as connection:
+    with answering(), reading(engine) as connection:
         row = connection.execute(query).mappings().one_or_none()
     return None if row is None else Saved(_scenario(row), row["question"])
 
@@ -117,7 +117,7 @@ def create_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
         answer: what was answered, as it is sent; None where that is stored already
     """
     head = {name: value for name, value in _record(saved.scenario).items() if name in _HEAD}
-    with writing(engine) as connection:
+    with answering(), writing(engine) as connection:
         connection.execute(insert(SCENARIOS), head)
         _add_revision(connection, saved, answer)
 
@@ -132,10 +132,11 @@ def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
 
     Raises:
         Stale: it was changed or deleted since
+        Unreachable: the database does not answer
     """
     revision = saved.scenario.revision
     starts_from = SCENARIOS.c.id == saved.scenario.id, SCENARIOS.c.revision == revision - 1
-    with writing(engine) as connection:
+    with answering(), writing(engine) as connection:
         changed = connection.execute(update(SCENARIOS).where(*starts_from).values(revision=revision))
         _refuse_unless_one(changed.rowcount)
         _add_revision(connection, saved, answer)
@@ -151,8 +152,9 @@ def delete_scenario(engine: Engine, name: str, revision: int) -> None:
 
     Raises:
         Stale: it was changed or deleted since
+        Unreachable: the database does not answer
     """
-    with writing(engine) as connection:
+    with answering(), writing(engine) as connection:
         gone = connection.execute(delete(SCENARIOS).where(SCENARIOS.c.id == name, SCENARIOS.c.revision == revision))
         _refuse_unless_one(gone.rowcount)
 
@@ -167,7 +169,7 @@ def read_answer(engine: Engine, estimate_id: str) -> bytes | None:
     Returns:
         the answer byte for byte as it was first given; None where none of this id is stored
     """
-    with reading(engine) as connection:
+    with answering(), reading(engine) as connection:
         answer: bytes | None = connection.execute(
             select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id)
         ).scalar_one_or_none()

@@ -1,14 +1,12 @@
-"""What does the database hold? The rows of the catalogue, column for field: the shipped ones and a team's own.
+"""What does the database hold? Every version of every row of the catalogue, the shipped ones and a team's own.
 
 A column bears the name of its field, so a name is the same in Python, SQL, JSON and CSV. GPUs and clusters are spread
-over columns; a model's architecture, which grows with every layer kind, is one JSON value.
+over columns; a model's architecture, which grows with every layer kind, is one JSON value. A version is never written
+over: a change closes it and adds the next one, so the catalogue of any earlier change can be read again.
 """
 
 from sqlalchemy import JSON, Column, DateTime, Double, Integer, MetaData, String, Table
 from sqlalchemy.dialects.postgresql import JSONB
-
-SHIPPED = "catalogue"
-"""Owner of the rows that come with the service; the rows of any other owner are a team's own and never overwritten."""
 
 METADATA = MetaData(
     naming_convention={
@@ -28,8 +26,13 @@ def _key(name: str) -> Column[str]:
 
 
 def _held_by() -> list[Column[str] | Column[int]]:
-    """Whose row it is, and how often it was changed: a change names the revision that it starts from."""
-    return [_key("owner"), Column("revision", Integer, nullable=False, server_default="1")]
+    """Whose row it is, which version of it, and between which changes of the catalogue the version holds."""
+    return [
+        _key("owner"),
+        Column("revision", Integer, primary_key=True, autoincrement=False, server_default="1"),
+        Column("since_change", Integer, nullable=False),
+        Column("until_change", Integer),
+    ]
 
 
 def _provenance(*, dates_the_row: bool = False) -> list[Column[str]]:
@@ -120,6 +123,27 @@ PRICES = Table(
     Column("usd_per_instance_hour", Double, nullable=False),
     *_provenance(dates_the_row=True),
 )
+
+RATE_CARDS = Table(
+    "rate_cards",
+    METADATA,
+    *_held_by(),
+    _key("slug"),
+    Column("name", String, nullable=False),
+    Column("rates", JSON_VALUE, nullable=False),
+    *_provenance(),
+)
+
+CHANGES = Table(
+    "changes",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("made_at", DateTime(timezone=True), nullable=False),
+    Column("catalogue_revision", String, nullable=False, index=True),
+    Column("owner", String, nullable=False),
+    Column("summary", String, nullable=False),
+)
+"""Every change of the catalogue, numbered without a gap, with the digest of the catalogue after it."""
 
 SEEDINGS = Table(
     "seedings",

@@ -1,4 +1,4 @@
-"""What does the catalogue hold? Its four lists, as a whole or row by row."""
+"""What does the catalogue hold? Its lists, as a whole or row by row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
 from service.catalogue.names import normal
 from service.errors import NotFound, UnknownName
 from service.workflows.columns import Column, columns_of
-from service.workflows.listed import Listed, Record, record_of
+from service.workflows.listed import Listed, Record, as_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,23 @@ def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
         NotFound: nothing has this name; the error lists the nearest ones
     """
     try:
-        return record_of(listing.columns, listing.find(catalogue, name))
+        return record_of(listing, listing.find(catalogue, name))
     except UnknownName as error:
         problem = error.problems[0]
         raise NotFound(f"{problem.message}; {problem.fix}") from None
+
+
+def record_of(listing: Listing, row: Row) -> Record:
+    """A row as a list shows it.
+
+    Args:
+        listing: the list
+        row: one of its rows
+
+    Returns:
+        the row, column by column
+    """
+    return as_record(listing.columns, row)
 
 
 def _find_price(catalogue: Catalogue, name: str) -> PriceRow:
@@ -88,5 +101,8 @@ LISTINGS: Mapping[str, Listing] = {
         ClusterRow, _SLUG, lambda held: held.clusters.values(), lambda held, name: held.find_cluster(name).row
     ),
     "prices": Listing(PriceRow, _ID, lambda held: held.prices, _find_price),
+    "rate-cards": Listing(
+        RateCardRow, _SLUG, lambda held: held.rate_cards.values(), lambda held, name: held.find_rate_card(name).row
+    ),
 }
 """The lists by the name that stands in their path."""

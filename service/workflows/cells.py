@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused, UnknownMetric
+from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric
 from service.estimator.answer import Verdict
 from service.units import UNITS, Dimension, dimension_of
 from service.workflows.dialects import QUERY, retold
@@ -35,6 +35,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 REFRESH = "r"
 """Option that changes nothing but the URL."""
+
+REV = "rev"
+"""Which catalogue the cell rests on; whoever asks has looked it up."""
+
+BESIDE = (*CHOICES, REFRESH, REV)
+"""What a cell takes beside its question."""
 
 METRIC = "metric"
 """Which cell `why` speaks of; a cell has it in its path."""
@@ -76,7 +82,7 @@ def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:
         options, question
     """
     options = [pair for pair in parameters if pair[0] in CHOICES]
-    return options, [pair for pair in parameters if pair[0] not in {*CHOICES, REFRESH}]
+    return options, [pair for pair in parameters if pair[0] not in BESIDE]
 
 
 def read_options(given: Pairs) -> CellOptions:
@@ -154,7 +160,7 @@ def answered(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Ans
     Raises:
         Refused: the question is refused; the problems name the parameters
     """
-    body = body_of_flat(question, decimal_mark=options.dec, beside=(*CHOICES, REFRESH))
+    body = body_of_flat(question, decimal_mark=options.dec, beside=BESIDE)
     return answer(read_question(body, catalogue), catalogue)
 
 
@@ -172,11 +178,23 @@ def why(parameters: Pairs, catalogue: Catalogue) -> str:
     given, question = split_options([pair for pair in parameters if pair[0] != METRIC])
     try:
         _judge(metrics, question, read_options(given), catalogue)
-    except UnknownMetric as unknown:
-        return _unknown(unknown)
-    except Refused as refused:
-        return "\n".join(_line(problem) for problem in refused.problems[:MOST_PROBLEMS])
+    except (Refused, NotFound) as error:
+        return reason(error)
     return "ok"
+
+
+def reason(error: Refused | NotFound) -> str:
+    """Why a cell shows an error, in full.
+
+    Args:
+        error: why there is no number
+
+    Returns:
+        one line for each thing to mend
+    """
+    if isinstance(error, Refused):
+        return "\n".join(_line(problem) for problem in error.problems[:MOST_PROBLEMS])
+    return _missing(error)
 
 
 def _judge(metrics: Sequence[str], question: Pairs, options: CellOptions, catalogue: Catalogue) -> None:
@@ -191,7 +209,7 @@ def _judge(metrics: Sequence[str], question: Pairs, options: CellOptions, catalo
     answered(question, options, catalogue)
 
 
-def error_text(error: Refused | UnknownMetric) -> str:
+def error_text(error: Refused | NotFound) -> str:
     """An error as a cell shows it.
 
     Args:
@@ -200,12 +218,12 @@ def error_text(error: Refused | UnknownMetric) -> str:
     Returns:
         `#ERR code: why`, at most 255 characters in one line
     """
-    line = _line(error.problems[0]) if isinstance(error, Refused) else _unknown(error)
+    line = _line(error.problems[0]) if isinstance(error, Refused) else _missing(error)
     return one_line(f"#ERR {line}")
 
 
-def _unknown(error: UnknownMetric) -> str:
-    return f"unknown_metric: {error}"
+def _missing(error: NotFound) -> str:
+    return f"{'unknown_metric' if isinstance(error, UnknownMetric) else 'unknown_revision'}: {error}"
 
 
 def _line(problem: Problem) -> str:

@@ -30,6 +30,8 @@ class Column:
     """What a row holds in it; None where that is not known."""
     schema: Schema
     """JSON schema of its values, with what they mean."""
+    path: tuple[str, ...] = ()
+    """Where the value stands in a row; empty where it is made of several."""
 
     @property
     def types(self) -> frozenset[str]:
@@ -81,11 +83,19 @@ def _spread(
         options = schema.get("anyOf", (schema,))
         nested = next((option["$ref"].rpartition("/")[2] for option in options if "$ref" in option), None)
         if nested is None:
-            yield Column(before + field, partial(_follow, (*path, field)), _shown(schema, optional=optional))
+            here = (*path, field)
+            shown = _shown(_with_items(definitions, schema), optional=optional)
+            yield Column(before + field, partial(_follow, here), shown, here)
         else:
             prefix = "" if field in KEEP_THEIR_NAMES else f"{field}_"
             is_optional = {"type": "null"} in options
             yield from _spread(definitions, nested, prefix, (*path, field), optional=is_optional)
+
+
+def _with_items(definitions: Mapping[str, Any], schema: Schema) -> Schema:
+    """The schema of a list with that of its items in it, where they are objects."""
+    reference = schema.get("items", {}).get("$ref", "")
+    return {**schema, "items": definitions[reference.rpartition("/")[2]]} if reference else schema
 
 
 def _follow(path: tuple[str, ...], row: Any) -> Any:

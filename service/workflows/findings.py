@@ -32,20 +32,21 @@ CODES = {
 """Our stable codes for pydantic's kinds of error; any other kind is `invalid`."""
 
 
-def unknown_field(path: str, name: str, known: set[str]) -> Problem:
+def unknown_field(path: str, name: str, known: set[str], whole: str = "the question") -> Problem:
     """The problem of a field that nobody reads; a field is never ignored.
 
     Args:
         path: dotted path of the object that holds it
         name: the unknown name, compared but never repeated
         known: names the object may hold
+        whole: what the body as a whole is
 
     Returns:
         a problem that lists the nearest known names
     """
     names = sorted(known)
     fix = did_you_mean(nearest(name, names)) or f"leave it out; the fields are {', '.join(names)}"
-    place = path or "the question"
+    place = path or whole
     return Problem(
         field=path,
         code="unknown_field",

@@ -108,7 +108,10 @@ def flat_fields() -> Mapping[str, FlatField]:
     """
     presets = [FlatField(name=part, path=(part, "preset"), meaning=meaning) for part, meaning in PRESETS.items()]
     found = presets + [field for part, noun in ASKED for field in _fields_of(noun, (part,))]
-    return {field.name: field for field in found}
+    named: dict[str, FlatField] = {}
+    for field in found:
+        named.setdefault(field.name, field)  # terms of a price are told the same way to a list and to a rate card
+    return named
 
 
 def flat_name(path: str) -> str:

@@ -95,7 +95,7 @@ class Order:
             message = "cursor comes from a list in another order, so it leads to no page of this one"
             fix = "give the sort of the page before too, or leave cursor out and begin anew"
             raise Refused(Problem(field="cursor", code="cursor_of_another_sort", message=message, fix=fix))
-        if len(place) != len(self.by) + 1 or not isinstance(place[-1], str):
+        if len(place) != len(self.by) + 1 or place[-1] is None:
             raise Refused(NO_CURSOR)
         return tuple(place)
 

@@ -48,7 +48,9 @@ class ListQuery:
         return not any(wanted.isdisjoint(forms_of(column.value(row))) for column, wanted in self.filters)
 
 
-def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings) -> ListQuery:
+def read_list_query(
+    parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings, sort: str | None = None
+) -> ListQuery:
     """What a query string asks of a list.
 
     A column given twice admits either value; different columns must all agree; an empty value means that nothing
@@ -58,6 +60,7 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
         parameters: the query string, in order
         columns: columns of the list, the key first
         meanings: of the columns that hold names of the catalogue
+        sort: the order where the caller gives none; None for that of the keys
 
     Returns:
         the query
@@ -75,8 +78,8 @@ def read_list_query(parameters: Sequence[tuple[str, str]], columns: Sequence[Col
     given: dict[str, list[str]] = {}
     for name, text in parameters:
         given.setdefault(name, []).append(text)
-    limit, cursor, sort = (_once(name, given.pop(name, [])) for name in PAGING)
-    order = read_order(sort, columns)
+    limit, cursor, asked = (_once(name, given.pop(name, [])) for name in PAGING)
+    order = read_order(sort if asked is None else asked, columns)
     return ListQuery(
         filters=tuple(
             (known[name], frozenset(form for text in texts for form in _wanted(known[name], text, meanings.get(name))))

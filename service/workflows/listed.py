@@ -28,11 +28,13 @@ class Listed:
     """A list, before anybody says what of it to show."""
 
     columns: Sequence[Column]
-    """Its columns, the key first; without an order its rows stand by that."""
+    """Its columns, the key first."""
     rows: Iterable[Any]
     """All of its rows."""
     meanings: Meanings = field(default_factory=dict)
     """By column, what a name in a filter may mean."""
+    sort: str | None = None
+    """How its rows stand where the caller does not say; None for the order of the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def page_of(held: Listed, parameters: Parameters) -> Page:
     rows = query.select(held.rows)
     shown = rows[:limit]
     more = query.order.cursor_behind(shown[-1]) if len(rows) > limit else None
-    return Page(tuple(record_of(held.columns, row) for row in shown), more)
+    return Page(tuple(as_record(held.columns, row) for row in shown), more)
 
 
 def csv_of(held: Listed, parameters: Parameters) -> str:
@@ -107,7 +109,7 @@ def workbook_of(held: Listed, parameters: Parameters) -> bytes:
     )
 
 
-def record_of(columns: Sequence[Column], row: object) -> Record:
+def as_record(columns: Sequence[Column], row: object) -> Record:
     """A row as the JSON object that shows it.
 
     Args:
@@ -178,7 +180,7 @@ def typed_cell(value: object) -> str | int | float | None:
 
 
 def _query(held: Listed, parameters: Parameters) -> ListQuery:
-    return read_list_query(parameters, held.columns, held.meanings)
+    return read_list_query(parameters, held.columns, held.meanings, held.sort)
 
 
 def _table(held: Listed, parameters: Parameters) -> list[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from service.catalogue import Catalogue
 from service.catalogue.huggingface import import_config
+from service.catalogue.huggingface.importing import PATH as CONFIG_PATH
 from service.errors import Problem, Refused
 from service.estimator.consistency import problems_of
 from service.estimator.model import Model
@@ -59,12 +60,39 @@ def _imported(value: Mapping[str, Any]) -> Read[Model]:
     if len(value) > 1:
         beside = next(name for name in value if name != "hf_config")
         raise Refused(unknown_field("model", beside, {"hf_config"}))
-    config = value["hf_config"]
+    return read_config(value["hf_config"])
+
+
+def read_config(config: object, path: str = CONFIG_PATH) -> Read[Model]:
+    """The model that a config.json describes.
+
+    Args:
+        config: JSON value from the request
+        path: dotted path of the config in the request, for the problems
+
+    Returns:
+        the model, what was assumed to read it, and what of it changes nothing
+
+    Raises:
+        Refused: the config is none, or describes no model that can be estimated
+    """
+    try:
+        return _config(config)
+    except Refused as refused:
+        raise Refused(*(replace(problem, field=_moved(problem.field, path)) for problem in refused.problems)) from None
+
+
+def _config(config: object) -> Read[Model]:
     if not isinstance(config, Mapping):
-        raise Refused(not_an_object("model.hf_config", ["model_type", "hidden_size", "num_hidden_layers"]))
+        raise Refused(not_an_object(CONFIG_PATH, ["model_type", "hidden_size", "num_hidden_layers"]))
     imported = import_config(config)
-    checked = read_noun(Model, spelled(imported.model), "model.hf_config")
+    checked = read_noun(Model, spelled(imported.model), CONFIG_PATH)
     problems = problems_of(checked)
     if problems:
-        raise Refused(*(replace(problem, field="model.hf_config") for problem in problems))
+        raise Refused(*(replace(problem, field=CONFIG_PATH) for problem in problems))
     return Read(checked, imported.assumptions, imported.warnings)
+
+
+def _moved(field: str, path: str) -> str:
+    """A place in a config, where the config stands at another place of the request."""
+    return f"{path}{field.removeprefix(CONFIG_PATH)}".lstrip(".")

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import get_args, get_type_hints
 
+from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow
 from service.estimator.model import Model
 from service.estimator.question import Cluster, Layout, Price, Recipe
 from service.workflows.clusters import Nodes
+from service.workflows.columns import columns_of
 from service.workflows.limits import Limits
 from service.workflows.nouns import field_names
-from service.workflows.prices import CataloguePrice
-from service.workflows.scenario_label import QUESTION, Label
+from service.workflows.prices import CardPrice, CataloguePrice
+from service.workflows.scenario_label import FIELDS
 
 ASKED: Sequence[tuple[str, type]] = (
     ("model", Model),
@@ -20,6 +22,7 @@ ASKED: Sequence[tuple[str, type]] = (
     ("cluster", Nodes),
     ("price", Price),
     ("price", CataloguePrice),
+    ("price", CardPrice),
 )
 """Part of a question, and a noun that spells it."""
 
@@ -40,8 +43,16 @@ def _names_in(noun: type) -> Iterator[str]:
                 yield from _names_in(inner)  # type: ignore[arg-type]  # arguments of a type hint are types
 
 
-FIELD_NAMES = frozenset((
-    "preset", "hf_config", QUESTION, *field_names(Label),
-    *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
-))  # fmt: skip
+ROWS = (ModelRow, GpuRow, ClusterRow, PriceRow, RateCardRow)
+"""The rows that a request body may spell, column by column."""
+
+FIELD_NAMES = frozenset(
+    (
+        "preset",
+        "hf_config",
+        *FIELDS,
+        *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
+        *(column.name for row in ROWS for column in columns_of(row)),
+    )
+)
 """Every name that a request body may hold, at any depth."""

@@ -17,15 +17,14 @@ from service.errors import MOST_PROBLEMS, NotFound, Refused
 from service.store import Engine, Saved, Scenario, utc_text
 from service.workflows.columns import Column, columns_of
 from service.workflows.findings import unknown_field
-from service.workflows.listed import Listed, Record, record_of
+from service.workflows.listed import Listed, Record, as_record
 from service.workflows.merge_patch import merged
+from service.workflows.own_rows import TEAM
 from service.workflows.scenario_body import Wanted, read_wanted
 from service.workflows.scenario_label import FIELDS, QUESTION
 from service.workflows.wire import to_bytes
 
 PATH = "/v1/scenarios"
-OWNER = "team"
-"""Owner of every scenario."""
 RANDOM_BYTES = 16
 """Of an id: 128 bits, which nobody guesses."""
 
@@ -88,7 +87,7 @@ def shown(saved: Saved) -> Record:
         what it is called, what it asks, what was answered under which versions, and where more is
     """
     scenario, question = saved
-    record = record_of(COLUMNS, scenario)
+    record = as_record(COLUMNS, scenario)
     grouped = {*SUMMARY, *VERSIONS}
     return {
         **{name: value for name, value in record.items() if name not in grouped},
@@ -122,7 +121,7 @@ def create_scenario(engine: Engine, catalogue: Catalogue, body: Mapping[str, Any
     now = utc_text(datetime.now(UTC))
     said = {"name": wanted.label.name, "note": wanted.label.note, **_answered(wanted)}
     scenario = Scenario(
-        id=f"scn_{token_urlsafe(RANDOM_BYTES)}", owner=OWNER, revision=1, created_at=now, changed_at=now, **said
+        id=f"scn_{token_urlsafe(RANDOM_BYTES)}", owner=TEAM, revision=1, created_at=now, changed_at=now, **said
     )
     store.create_scenario(engine, Saved(scenario, wanted.question), _answer_of(wanted))
     return Saved(scenario, wanted.question)
@@ -163,7 +162,7 @@ def patch_scenario(engine: Engine, catalogue: Catalogue, saved: Saved, patch: Ma
         Refused: the question cannot be answered, or the name is none
         Stale: it was changed or deleted since it was read
     """
-    unknown = [unknown_field("", name, set(FIELDS)) for name in patch if name not in FIELDS]
+    unknown = [unknown_field("", name, set(FIELDS), "the scenario") for name in patch if name not in FIELDS]
     if unknown:
         raise Refused(*unknown[:MOST_PROBLEMS])
     scenario, question = saved

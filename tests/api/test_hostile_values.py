@@ -19,7 +19,7 @@ from service.estimator.question import Cluster, Layout, Price, Recipe, Recompute
 from service.workflows.clusters import Nodes
 from service.workflows.flat import flat_fields
 from service.workflows.places import ASKED
-from service.workflows.prices import CataloguePrice
+from service.workflows.prices import CardPrice, CataloguePrice
 from tests.api.asking import QUESTION, Ask
 
 CANARY = "c4n4ry"
@@ -38,6 +38,7 @@ PARTS: dict[type, tuple[str, dict[str, Any]]] = {
     Nodes: ("cluster", {"preset": "dgx-h100"}),
     Price: ("price", {}),
     CataloguePrice: ("price", {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"}),
+    CardPrice: ("price", {"rate_card": "ours"}),
 }
 """Where each noun stands in a body, and what its object needs beside the field under test."""
 

@@ -6,11 +6,20 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, Table, insert, inspect, select, update
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, shipped_catalogue
+from service.catalogue import (
+    SHIPPED,
+    Catalogue,
+    ClusterRow,
+    GpuRow,
+    ModelRow,
+    PriceRow,
+    RateCardRow,
+    shipped_catalogue,
+)
 from service.estimator import Cluster, Gpu
 from service.store import load_catalogue
 from service.store.engine import reading, writing
-from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, SEEDINGS, SHIPPED
+from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, RATE_CARDS, SEEDINGS
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, NOT_ESTIMATED, PRICE, SMALL
 
@@ -28,11 +37,12 @@ def _names(*kinds: Any) -> set[str]:
         (GPUS, _names(GpuRow, Gpu) - {"gpu"}),
         (CLUSTERS, _names(ClusterRow, Cluster) - {"cluster"}),
         (PRICES, _names(PriceRow)),
+        (RATE_CARDS, _names(RateCardRow)),
     ],
-    ids=["models", "gpus", "clusters", "prices"],
+    ids=["models", "gpus", "clusters", "prices", "rate_cards"],
 )
 def test_columns_are_the_fields_of_the_row(table: Table, names: set[str]) -> None:
-    assert set(table.columns.keys()) == names | {"owner", "revision"}
+    assert set(table.columns.keys()) == names | {"since_change", "until_change"}
 
 
 def test_every_row_comes_back_equal(prepare: Prepare) -> None:

@@ -13,7 +13,8 @@ from service.workflows.flat import ALIASES, PRESETS, FlatField, body_of_flat, fl
 from service.workflows.flat_values import DecimalMark
 from service.workflows.places import ASKED
 
-FIELD_NAMES = [field.name for _, noun in ASKED for field in fields(noun)]
+PLACES = list(dict.fromkeys((part, field.name) for part, noun in ASKED for field in fields(noun)))
+FIELD_NAMES = [name for _, name in PLACES]
 EXAMPLE = {"integer": ("8", 8), "number": ("2.5", 2.5), "truth": ("true", True), "text": ("a-name", "a-name")}
 
 
@@ -23,7 +24,7 @@ def codes(*parameters: tuple[str, str], decimal_mark: DecimalMark = ".") -> list
     return [(problem.field, problem.code) for problem in refused.value.problems]
 
 
-def test_field_names_are_unique_over_the_nouns() -> None:
+def test_field_names_are_unique_over_the_parts_of_a_question() -> None:
     every = [*FIELD_NAMES, *PRESETS, *ALIASES]
     assert len(set(every)) == len(every)
 

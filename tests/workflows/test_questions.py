@@ -112,7 +112,9 @@ def test_a_price_is_stated_or_looked_up(catalogue: Catalogue) -> None:
     both = {"usd_per_gpu_hour": 2.5, "provider": "aws", "region": "us-east-1", "price_model": "on-demand"}
     (problem,) = refused(catalogue, {**BODY, "price": both})
     assert problem[:2] == ("price", "priced_twice")
-    assert "either usd_per_gpu_hour, or provider, region and price_model" in problem[2]
+    assert "give usd_per_gpu_hour, or rate_card, or provider, region and price_model" in problem[2]
+    for twice in ({"rate_card": "ours", "usd_per_gpu_hour": 2}, {"rate_card": "ours", "provider": "aws"}):
+        assert [problem[:2] for problem in refused(catalogue, {**BODY, "price": twice})] == [("price", "priced_twice")]
 
 
 def test_too_many_nodes_are_too_many_gpus(catalogue: Catalogue) -> None:
@@ -192,7 +194,8 @@ def test_everything_to_be_mended_is_named_at_once(catalogue: Catalogue) -> None:
         ("layout", {"Tensor": 2}, "did you mean tensor"),
         ("cluster", {"preset": "dgx-h100", "node": 2}, "did you mean nodes?"),
         ("price", {"usd_per_gpu_hours": 2}, "did you mean usd_per_gpu_hour?"),
-        ("price", {"rate_card": "ours"}, "leave it out"),
+        ("price", {"rate_crad": "ours"}, "did you mean rate_card?"),
+        ("price", {"budget": 1}, "leave it out"),
         ("model", {"hf_config": {}, "num_hidden_layer": 2}, "the fields are hf_config"),
         ("recipe", {"sequence_length": 1, "recompute": {"granularity": "full", "layer": 1}}, "did you mean layers?"),
     ],

@@ -1,16 +1,18 @@
-"""GET /v1/models, /v1/gpus, /v1/clusters, /v1/prices: lists in every form, and single rows.
+"""GET /v1/models, /v1/gpus, /v1/clusters, /v1/prices, /v1/rate-cards: lists in every form, and single rows.
 
-The catalogue is in memory, so these routes answer without the database.
+The catalogue is in memory, so these routes answer without the database; only an older version of a row is read there.
 """
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import json_answer
 from service.api.catalogue_schemas import SINGULAR, row_operation
 from service.api.lists import Routes, add_list
-from service.api.queries import takes_only
+from service.api.queries import one_of, takes_only
 from service.workflows.catalogue_lists import LISTINGS, Listing, listed, read_row
+from service.workflows.row_versions import REVISION, read_version
 
 router = APIRouter(tags=["catalogue"])
 
@@ -28,12 +30,15 @@ def _add_routes(plural: str, listing: Listing) -> None:
     )
 
     async def row(request: Request, name: str) -> Response:
-        return json_answer(read_row(listing, request.app.state.catalogue, name))
+        revision = one_of(request, REVISION)
+        if revision is None:
+            return json_answer(read_row(listing, request.app.state.catalogue, name))
+        return json_answer(await run_in_threadpool(read_version, listing, request.app.state.history, name, revision))
 
     router.add_api_route(
         f"/v1/{plural}/{{name:path}}",
         row,
-        dependencies=[takes_only()],
+        dependencies=[takes_only(REVISION)],
         operation_id=f"get{SINGULAR[plural]}",
         summary=f"One of the {plural} of the catalogue",
         openapi_extra=row_operation(plural),

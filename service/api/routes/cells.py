@@ -12,9 +12,13 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic_core import to_json
 
 from service import __version__
+from service.api.catalogues import catalogue_of
 from service.api.conditional import is_head
+from service.api.json_schema import parameter_ref
+from service.api.problems import WrongParameter
+from service.api.queries import REV
 from service.catalogue import Catalogue
-from service.errors import Refused, UnknownMetric
+from service.errors import NotFound, Refused, UnknownRevision
 from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import Verdict
 from service.workflows import cells
@@ -48,7 +52,7 @@ def _operation(description: str, headers: dict[str, Any], example: str, *own: di
     return {
         "parameters": [
             *own,
-            *({"$ref": f"#/components/parameters/{name}"} for name in flat_fields()),
+            *map(parameter_ref, (REV, *flat_fields())),
             *(_parameter(name, meaning, {"enum": list(cells.CHOICES[name])}) for name, meaning in OPTIONS.items()),
             _parameter(cells.REFRESH, "Changes nothing but the URL, so that a sheet asks anew.", {"type": "string"}),
         ],
@@ -70,7 +74,11 @@ async def why(request: Request) -> Response:
     """Takes the query of the cell as it is, and its metric; always text."""
     if is_head(request):
         return _text(request, "")
-    return _text(request, cells.why(request.query_params.multi_items(), request.app.state.catalogue))
+    try:
+        catalogue = await catalogue_of(request)
+    except (UnknownRevision, WrongParameter) as error:
+        return _text(request, cells.reason(error))
+    return _text(request, cells.why(request.query_params.multi_items(), catalogue))
 
 
 @router.get("/v1/cell/{metric}", operation_id="getCell", summary="One number of an answer", openapi_extra=CELL)
@@ -81,8 +89,8 @@ async def cell(request: Request, metric: str) -> Response:
     given, question = cells.split_options(request.query_params.multi_items())
     on_error = cells.on_error_of(given)
     try:
-        found = cells.cell(metric, question, cells.read_options(given), request.app.state.catalogue)
-    except (Refused, UnknownMetric) as error:
+        found = cells.cell(metric, question, cells.read_options(given), await catalogue_of(request))
+    except (Refused, NotFound) as error:
         if on_error == "problem":
             raise
         return _text(request, cells.error_text(error) if on_error == "text" else "")
@@ -102,5 +110,5 @@ def _etag(request: Request) -> str:
     """What decides the text: the path, the query, and the versions of what computes it."""
     catalogue: Catalogue = request.app.state.catalogue
     query = request.query_params.multi_items()
-    inputs = [request.url.path, query, catalogue.revision, FORMULAS_VERSION, __version__]
+    inputs = [request.url.path, query, dict(query).get(REV, catalogue.revision), FORMULAS_VERSION, __version__]
     return f'"{digest_of(to_json(inputs))}"'

@@ -7,12 +7,13 @@ from fastapi.responses import Response
 
 from service.api.answers import json_answer
 from service.api.body import read_body
-from service.api.json_schema import json_response, ref
+from service.api.catalogues import catalogue_of
+from service.api.json_schema import json_response, parameter_ref, ref
 from service.api.operations import EXAMPLES, asked_in_body
-from service.api.queries import takes_only
+from service.api.queries import REV, takes_only
 from service.workflows.checks import check
 
-router = APIRouter(tags=["checks"], dependencies=[takes_only()])
+router = APIRouter(tags=["checks"], dependencies=[takes_only(REV)])
 
 LIMITED = {
     "summary": "The same with a deadline and a budget",
@@ -20,6 +21,7 @@ LIMITED = {
 }
 
 OPERATION: dict[str, Any] = {
+    "parameters": [parameter_ref(REV)],
     "requestBody": asked_in_body(ref("CheckRequest"), {**EXAMPLES, "limits": LIMITED}),
     "responses": json_response(ref("Check")),
 }
@@ -28,4 +30,4 @@ OPERATION: dict[str, Any] = {
 @router.post("/v1/check", operation_id="createCheck", summary="May this job start?", openapi_extra=OPERATION)
 async def may_start(request: Request) -> Response:
     """A job that does not fit is an answer too: deny, with the reason."""
-    return json_answer(check(await read_body(request), request.app.state.catalogue))
+    return json_answer(check(await read_body(request), await catalogue_of(request)))

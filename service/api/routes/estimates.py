@@ -1,7 +1,8 @@
 """POST and GET of /v1/estimates, /v1/memory, /v1/flops and /v1/gpu-hours: one question, its answer whole or in part.
 
 The routes are asynchronous because an answer takes a millisecond or two of pure computation: the
-catalogue is in memory, and no route here touches the database.
+catalogue is in memory, and no route here waits for the database: only an earlier catalogue that
+nobody asked for lately is read from there, on another thread.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ from fastapi.responses import Response
 
 from service.api.answers import json_answer
 from service.api.body import read_body
+from service.api.catalogues import catalogue_of
 from service.api.operations import flat_operation, question_operation
-from service.api.queries import EXPLAIN, is_explained, takes_only
+from service.api.queries import EXPLAIN, REV, is_explained, takes_only
 from service.workflows import estimates
 from service.workflows.flat import body_of_flat
 from service.workflows.questions import read_question
@@ -40,25 +42,25 @@ PARTS = (
 )
 
 
-def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Response:
-    catalogue = request.app.state.catalogue
+async def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Response:
+    catalogue = await catalogue_of(request)
     answer = estimates.answer(read_question(body, catalogue), catalogue, explain=is_explained(request))
     return json_answer(estimates.part(part.kind, answer))
 
 
 def _add_routes(part: Part) -> None:
     async def ask(request: Request) -> Response:
-        return _answered(request, await read_body(request), part)
+        return await _answered(request, await read_body(request), part)
 
     async def ask_flat(request: Request) -> Response:
-        question = [(name, text) for name, text in request.query_params.multi_items() if name != EXPLAIN]
-        return _answered(request, body_of_flat(question), part)
+        question = [(name, text) for name, text in request.query_params.multi_items() if name not in {EXPLAIN, REV}]
+        return await _answered(request, body_of_flat(question), part)
 
     router.add_api_route(
         part.path,
         ask,
         methods=["POST"],
-        dependencies=[takes_only(EXPLAIN)],
+        dependencies=[takes_only(EXPLAIN, REV)],
         operation_id=f"create{part.name}",
         summary=part.summary,
         openapi_extra=question_operation(part.kind.__name__),

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from service.api.problems import ApiError
+from service.api.problems import RETRY_AFTER, ApiError
 from service.api.queries import takes_only
 from service.store import is_reachable
 
@@ -20,5 +20,5 @@ def readiness(request: Request) -> dict[str, str]:
     """Answer once the database answers; 503 until then."""
     engine = request.app.state.engine
     if engine is None or not is_reachable(engine):
-        raise ApiError("not_ready", "the database does not answer", {"Retry-After": "5"})
+        raise ApiError("not_ready", "the database does not answer", RETRY_AFTER)
     return {"status": "ready"}

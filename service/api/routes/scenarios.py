@@ -10,26 +10,39 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
-from service.api.body import read_body, read_patch
+from service.api.body import JSON_BODY, MERGE_PATCH, read_body
+from service.api.conditional import etag_of
+from service.api.database import Database, database_of
 from service.api.lists import Routes, add_list
-from service.api.preconditions import require_match
-from service.api.queries import REVISION, asked_revision, takes_only
+from service.api.preconditions import IfMatch
+from service.api.queries import one_of, takes_only
 from service.api.scenario_schemas import (
-    MERGE_PATCH,
     change_operation,
     create_operation,
     delete_operation,
     read_operation,
 )
-from service.store import Saved
+from service.errors import Stale
+from service.store import Engine, Saved
 from service.workflows import scenarios
-from service.workflows.wire import digest_of, to_bytes
+from service.workflows.row_versions import REVISION, read_revision
+from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["scenarios"])
 
 NONE_OTHER = [takes_only()]
-Body = Annotated[Mapping[str, Any], Depends(read_body)]
-Patch = Annotated[Mapping[str, Any], Depends(read_patch)]
+
+
+async def _whole(request: Request) -> Mapping[str, Any]:
+    return await read_body(request)
+
+
+async def _patch(request: Request) -> Mapping[str, Any]:
+    return await read_body(request, (JSON_BODY, MERGE_PATCH))
+
+
+Body = Annotated[Mapping[str, Any], Depends(_whole)]
+Patch = Annotated[Mapping[str, Any], Depends(_patch)]
 
 add_list(
     router,
@@ -38,7 +51,7 @@ add_list(
         singular="Scenario",
         meaning="The saved questions",
         columns=scenarios.COLUMNS,
-        held=lambda request: scenarios.listed_scenarios(request.app.state.engine),
+        held=lambda request: scenarios.listed_scenarios(database_of(request)),
     ),
 )
 
@@ -50,10 +63,9 @@ add_list(
     dependencies=NONE_OTHER,
     openapi_extra=create_operation(),
 )
-def create(request: Request, body: Body) -> Response:
-    """The question is answered, and the answer saved with it."""
-    state = request.app.state
-    saved = scenarios.create_scenario(state.engine, state.catalogue, body)
+def create(request: Request, database: Database, body: Body) -> Response:
+    """The question is answered, and the answer kept with it."""
+    saved = scenarios.create_scenario(database, request.app.state.catalogue, body)
     return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
 
 
@@ -64,9 +76,10 @@ def create(request: Request, body: Body) -> Response:
     dependencies=[takes_only(REVISION)],
     openapi_extra=read_operation(),
 )
-def read(request: Request, name: str) -> Response:
+def read(request: Request, database: Database, name: str) -> Response:
     """As it is now, or as it was in one of its revisions."""
-    return _scenario(scenarios.find_scenario(request.app.state.engine, name, asked_revision(request)))
+    asked = one_of(request, REVISION)
+    return _scenario(scenarios.find_scenario(database, name, None if asked is None else read_revision(asked)))
 
 
 @router.put(
@@ -76,10 +89,10 @@ def read(request: Request, name: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=change_operation("ScenarioRequest", JSON),
 )
-def replace(request: Request, name: str, body: Body) -> Response:
+def replace(request: Request, database: Database, name: str, is_current: IfMatch, body: Body) -> Response:
     """The question is answered anew, under the versions of today."""
-    state = request.app.state
-    return _scenario(scenarios.replace_scenario(state.engine, state.catalogue, _matched(request, name), body))
+    found = _current(database, name, is_current)
+    return _scenario(scenarios.replace_scenario(database, request.app.state.catalogue, found, body))
 
 
 @router.patch(
@@ -89,10 +102,10 @@ def replace(request: Request, name: str, body: Body) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=change_operation("ScenarioPatch", MERGE_PATCH, JSON),
 )
-def update(request: Request, name: str, patch: Patch) -> Response:
+def update(request: Request, database: Database, name: str, is_current: IfMatch, patch: Patch) -> Response:
     """Only a changed question is answered anew."""
-    state = request.app.state
-    return _scenario(scenarios.patch_scenario(state.engine, state.catalogue, _matched(request, name), patch))
+    found = _current(database, name, is_current)
+    return _scenario(scenarios.patch_scenario(database, request.app.state.catalogue, found, patch))
 
 
 @router.delete(
@@ -102,24 +115,21 @@ def update(request: Request, name: str, patch: Patch) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=delete_operation(),
 )
-def delete(request: Request, name: str) -> Response:
+def delete(database: Database, name: str, is_current: IfMatch) -> Response:
     """With all of its revisions; the stored answer can still be read."""
-    scenarios.delete_scenario(request.app.state.engine, _matched(request, name))
+    scenarios.delete_scenario(database, _current(database, name, is_current))
     return Response(status_code=204)
 
 
-def _matched(request: Request, name: str) -> Saved:
+def _current(database: Engine, name: str, is_current: IfMatch) -> Saved:
     """The scenario that a change starts from."""
-    saved = scenarios.find_scenario(request.app.state.engine, name)
-    require_match(request, _etag(to_bytes(scenarios.shown(saved))))
-    return saved
+    found = scenarios.find_scenario(database, name)
+    if not is_current(scenarios.shown(found)):
+        raise Stale(f"the scenario is at revision {found.scenario.revision} now; read it again, and change that")
+    return found
 
 
-def _scenario(saved: Saved, *, status: int = 200, location: str | None = None) -> Response:
-    content = to_bytes(scenarios.shown(saved))
-    headers = {"ETag": _etag(content), **({} if location is None else {"Location": location})}
+def _scenario(found: Saved, *, status: int = 200, location: str | None = None) -> Response:
+    content = to_bytes(scenarios.shown(found))
+    headers = {"ETag": etag_of(content), **({} if location is None else {"Location": location})}
     return Response(content, status_code=status, headers=headers, media_type=JSON)
-
-
-def _etag(content: bytes) -> str:
-    return f'"{digest_of(content)}"'

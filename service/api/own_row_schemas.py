@@ -1,0 +1,183 @@
+"""How the changes of the catalogue stand in the contract: a body for each kind of row, from the columns of its list."""
+
+from collections.abc import Mapping
+
+from service.api.body import JSON_BODY, MERGE_PATCH
+from service.api.catalogue_schemas import SINGULAR, named_row
+from service.api.json_schema import Schema, json_content, ref
+from service.api.request_schemas import CONFIG
+from service.workflows.catalogue_lists import LISTINGS, Listing
+from service.workflows.row_bodies import FOLLOWING
+
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "models": ("slug",),
+    "gpus": ("slug", "memory_bytes", "memory_bytes_per_s", "board_watts"),
+    "clusters": ("slug", "gpu", "gpus"),
+    "prices": ("provider", "gpu", "usd_per_gpu_hour"),
+    "rate-cards": ("slug", "rates"),
+}
+"""Columns without which no own row can be made; every other has a default, is derived, or may be unknown."""
+
+ETAG: Schema = {"description": "Version of the row, for If-Match.", "schema": {"type": "string"}}
+LOCATION: Schema = {"description": "Where the row is read.", "schema": {"type": "string"}}
+
+IF_MATCH: Schema = {
+    "name": "If-Match",
+    "in": "header",
+    "required": True,
+    "description": "ETag of the row as GET gives it, or * for any: a change that starts from an older version is 412.",
+    "schema": {"type": "string"},
+}
+
+
+def own_row_schemas() -> dict[str, Schema]:
+    """The schemas that changes of the catalogue refer to.
+
+    Returns:
+        JSON schemas by component name
+    """
+    bodies = {f"{SINGULAR[plural]}Body": _body(plural, listing) for plural, listing in LISTINGS.items()}
+    changed = {"description": "Columns to change; null for derived or unknown."}
+    patches = {
+        name.replace("Body", "Patch"): {key: value for key, value in body.items() if key != "required"} | changed
+        for name, body in bodies.items()
+    }
+    return {**bodies, **patches, "ImportedModelRow": _IMPORTED}
+
+
+def create_operation(plural: str) -> Schema:
+    """What the contract adds to the creation of a row.
+
+    Args:
+        plural: the list
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "requestBody": {"required": True, "content": json_content(ref(f"{SINGULAR[plural]}Body"))},
+        "responses": {"201": _answered(plural, {"ETag": ETAG, "Location": LOCATION})},
+    }
+
+
+def replace_operation(plural: str) -> Schema:
+    """What the contract adds to the replacement of a row.
+
+    Args:
+        plural: the list
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "parameters": [_key(plural), IF_MATCH],
+        "requestBody": {"required": True, "content": json_content(ref(f"{SINGULAR[plural]}Body"))},
+        "responses": {"200": _answered(plural, {"ETag": ETAG})},
+    }
+
+
+def patch_operation(plural: str) -> Schema:
+    """What the contract adds to the change of some columns.
+
+    Args:
+        plural: the list
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    schema = {"schema": ref(f"{SINGULAR[plural]}Patch")}
+    return {
+        "description": "An RFC 7396 merge patch of the row as GET shows it.",
+        "parameters": [_key(plural), IF_MATCH],
+        "requestBody": {"required": True, "content": {MERGE_PATCH: schema, JSON_BODY: schema}},
+        "responses": {"200": _answered(plural, {"ETag": ETAG})},
+    }
+
+
+def delete_operation(plural: str) -> Schema:
+    """What the contract adds to the deletion of a row.
+
+    Args:
+        plural: the list
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {"parameters": [_key(plural), IF_MATCH], "responses": {"204": {"description": "The row is gone."}}}
+
+
+def import_operation() -> Schema:
+    """What the contract adds to the import of a config.json.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    described = {
+        "slug": "What the model is to be called; as its repository, else by type and size, where absent.",
+        "name": "Its name in print; its slug where absent.",
+    }
+    return {
+        "description": "The whole body is the config.json, as it is.",
+        "parameters": [
+            {"name": name, "in": "query", "description": meaning, "schema": {"type": "string"}}
+            for name, meaning in described.items()
+        ],
+        "requestBody": {"required": True, "content": json_content(CONFIG)},
+        "responses": {
+            "201": {
+                "description": "The row, its parameters, and what was assumed.",
+                "headers": {"ETag": ETAG, "Location": LOCATION},
+                "content": json_content(ref("ImportedModelRow")),
+            }
+        },
+    }
+
+
+def _answered(plural: str, headers: Schema) -> Schema:
+    content = json_content(ref(f"{SINGULAR[plural]}Row"))
+    return {"description": "The row as it is now.", "headers": headers, "content": content}
+
+
+def _key(plural: str) -> Schema:
+    return named_row("Its id." if plural == "prices" else "Its slug, and no other name.")
+
+
+def _body(plural: str, listing: Listing) -> Schema:
+    properties = {column.name: _or_null(column.schema) for column in listing.columns}
+    for name in FOLLOWING:
+        if name in properties:
+            properties[name] = {**properties[name], "description": "Follows from the row; leave it out."}
+    if plural == "models":
+        properties["hf_config"] = CONFIG
+    return {
+        "type": "object",
+        "description": f"One of your own {plural}, column by column; null or absent means derived or unknown.",
+        "additionalProperties": False,
+        "required": list(NEEDED[plural]),
+        "properties": properties,
+    }
+
+
+def _or_null(schema: Mapping[str, object]) -> Schema:
+    options = schema.get("anyOf")
+    if isinstance(options, list):
+        known = {"type": "null"} in options
+        return {**schema, "anyOf": options if known else [*options, {"type": "null"}]}
+    inner = {key: value for key, value in schema.items() if key != "description"}
+    return {"anyOf": [inner, {"type": "null"}], "description": schema["description"]}
+
+
+_SENTENCES: Schema = {"type": "array", "items": {"type": "string"}}
+
+_IMPORTED: Schema = {
+    "type": "object",
+    "description": "A model preset that was made of a config.json.",
+    "additionalProperties": False,
+    "required": ["row", "parameters", "assumptions", "warnings"],
+    "properties": {
+        "row": ref("ModelRow"),
+        "parameters": ref("ParameterCounts"),
+        "assumptions": {**_SENTENCES, "description": "What was assumed to read the config."},
+        "warnings": {**_SENTENCES, "description": "What of the config changes nothing here."},
+    },
+}

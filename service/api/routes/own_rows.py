@@ -1,0 +1,107 @@
+"""POST, PUT, PATCH and DELETE under /v1/models, /v1/gpus, /v1/clusters, /v1/prices, /v1/rate-cards: a team's own rows.
+
+These routes write to the database, so they are plain functions that run on threads; the catalogue in memory is the new
+one before they answer. A shipped row is 409 and not 403: nobody may change it, whoever asks.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from service.api.answers import JSON, json_answer
+from service.api.body import JSON_BODY, MERGE_PATCH, read_body
+from service.api.catalogue_schemas import SINGULAR
+from service.api.own_row_schemas import (
+    create_operation,
+    delete_operation,
+    import_operation,
+    patch_operation,
+    replace_operation,
+)
+from service.api.preconditions import IfMatch, row_etag
+from service.api.queries import one_of, takes_only
+from service.workflows.catalogue_lists import LISTINGS, Listing
+from service.workflows.listed import Record
+from service.workflows.model_imports import import_model
+from service.workflows.own_rows import RowChange, create_row, delete_row, patch_row, replace_row
+from service.workflows.wire import to_bytes
+
+router = APIRouter(tags=["catalogue"])
+
+Body = Mapping[str, Any]
+
+
+async def _whole(request: Request) -> Body:
+    return await read_body(request)
+
+
+async def _patch(request: Request) -> Body:
+    return await read_body(request, (JSON_BODY, MERGE_PATCH))
+
+
+def _created(plural: str, key: str, record: Record, answer: Any) -> Response:
+    headers = {"Location": f"/v1/{plural}/{record[key]}", "ETag": row_etag(record)}
+    return Response(to_bytes(answer), status_code=201, headers=headers, media_type=JSON)
+
+
+def _changed(record: Record) -> Response:
+    response = json_answer(record)
+    response.headers["ETag"] = row_etag(record)
+    return response
+
+
+def _add_routes(plural: str, listing: Listing) -> None:
+    singular, key, path = SINGULAR[plural], listing.key.name, f"/v1/{plural}"
+    one = f"{path}/{{name:path}}"
+
+    def create(request: Request, body: Annotated[Body, Depends(_whole)]) -> Response:
+        record = create_row(request.app.state.history, listing, body)
+        return _created(plural, key, record, record)
+
+    def replace(request: Request, name: str, is_current: IfMatch, body: Annotated[Body, Depends(_whole)]) -> Response:
+        return _changed(replace_row(request.app.state.history, RowChange(listing, name, is_current), body))
+
+    def patch(request: Request, name: str, is_current: IfMatch, body: Annotated[Body, Depends(_patch)]) -> Response:
+        return _changed(patch_row(request.app.state.history, RowChange(listing, name, is_current), body))
+
+    def delete(request: Request, name: str, is_current: IfMatch) -> Response:
+        delete_row(request.app.state.history, RowChange(listing, name, is_current))
+        return Response(status_code=204)
+
+    for route, method, place, summary, operation in (
+        (create, "POST", path, f"Create one of your own {plural}", create_operation(plural)),
+        (replace, "PUT", one, f"Put another row in the place of one of your own {plural}", replace_operation(plural)),
+        (patch, "PATCH", one, f"Change some columns of one of your own {plural}", patch_operation(plural)),
+        (delete, "DELETE", one, f"Delete one of your own {plural}", delete_operation(plural)),
+    ):
+        router.add_api_route(
+            place,
+            route,
+            methods=[method],
+            status_code={"POST": 201, "DELETE": 204}.get(method, 200),
+            dependencies=[takes_only()],
+            operation_id=f"{route.__name__}{singular}",
+            summary=summary,
+            openapi_extra=operation,
+        )
+
+
+for _plural, _listing in LISTINGS.items():
+    _add_routes(_plural, _listing)
+
+
+@router.post(
+    "/v1/models/import",
+    status_code=201,
+    dependencies=[takes_only("slug", "name")],
+    operation_id="importModel",
+    summary="Create one of your own models from its config.json",
+    openapi_extra=import_operation(),
+)
+def import_config_json(request: Request, body: Annotated[Body, Depends(_whole)]) -> Response:
+    """The whole body is the config.json, as it is."""
+    slug, name = one_of(request, "slug"), one_of(request, "name")
+    imported = import_model(request.app.state.history, body, slug, name)
+    return _created("models", "slug", imported.row, imported)

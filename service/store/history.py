@@ -1,0 +1,234 @@
+"""Which catalogue holds now, which held before, and how is it changed? Held in memory, kept in the database.
+
+Answers come from memory: the catalogue that holds now, and a few of those that somebody asked for again. Changes of
+this process are seen at once, those of other processes at the next look at the newest change.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+
+from sqlalchemy import Connection, Engine
+
+from service.catalogue import Catalogue, Row, UnsoundFact, key_of
+from service.errors import Conflict, Problem, UnknownRevision, Unreachable
+from service.store.changes import (
+    Change,
+    Rows,
+    Written,
+    catalogue_at,
+    newest_change,
+    number_of,
+    read_changes,
+    write_change,
+)
+from service.store.engine import NO_ANSWER, alone, answering, reading, writing
+from service.store.kept import KEPT
+
+MOST_HELD = 8
+"""Catalogues of other revisions that stay in memory."""
+
+REVISION = re.compile(r"[0-9a-f]{12}")
+"""What the digest of a catalogue looks like."""
+
+NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are"
+
+
+class History:
+    """The catalogue over time.
+
+    Args:
+        engine: the database; None where there is none, so that nothing can be changed
+        current: the catalogue that holds now
+        publish: what to do with the catalogue whenever another holds
+    """
+
+    def __init__(
+        self, engine: Engine | None, current: Catalogue, publish: Callable[[Catalogue], None] = lambda _: None
+    ) -> None:
+        self._engine = engine
+        self._publish = publish
+        self._number = 0
+        self._held: OrderedDict[str, Catalogue] = OrderedDict()
+        self._lock = Lock()
+        self.current = current
+
+    def refresh(self) -> None:
+        """Take over what other processes changed.
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        with self._reading() as connection:
+            newest = newest_change(connection)
+            if newest is None or newest.number <= self._number:
+                return
+            is_held = newest.catalogue == self.current.revision
+            found = self.current if is_held else _catalogue_after(connection, newest)
+        self._take(newest.number, found)
+
+    def held(self, revision: str) -> Catalogue | None:
+        """The catalogue of a revision, if it is in memory.
+
+        Args:
+            revision: digest of the catalogue
+
+        Returns:
+            the catalogue, or None
+        """
+        with self._lock:
+            if revision == self.current.revision:
+                return self.current
+            if revision in self._held:
+                self._held.move_to_end(revision)
+            return self._held.get(revision)
+
+    def at(self, revision: str) -> Catalogue:
+        """The catalogue of a revision, from memory or from the database.
+
+        Args:
+            revision: digest of the catalogue
+
+        Returns:
+            the catalogue
+
+        Raises:
+            UnknownRevision: there never was one
+            Unreachable: it is not in memory, and the database does not answer
+        """
+        found = self.held(revision)
+        if found is not None:
+            return found
+        if self._engine is None or not REVISION.fullmatch(revision):
+            raise UnknownRevision(NO_SUCH_REVISION)
+        with self._reading() as connection:
+            number = number_of(connection, revision)
+            if number is None:
+                raise UnknownRevision(NO_SUCH_REVISION)
+            found = replace(catalogue_at(connection, number), revision=revision)
+        with self._lock:
+            self._hold(found)
+        return found
+
+    def changes(self) -> list[Change]:
+        """Every change of the catalogue, the newest first.
+
+        Returns:
+            the changes
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        with self._reading() as connection:
+            return read_changes(connection)
+
+    def version(self, kind: type, key: str, revision: int) -> Row | None:
+        """One version of a row, whether it still holds or not.
+
+        Args:
+            kind: class of the row
+            key: its slug, or the id of a price
+            revision: which version
+
+        Returns:
+            the row; where several owners had the key, the one that has it now or had it last; None where there is none
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        kept = KEPT[kind]
+        with self._reading() as connection:
+            found = kept.read(connection, kept.table.c.revision == revision)
+        versions: list[Row] = [row for row in found if key_of(row) == key]
+        held = next((row for row in self.current.rows() if type(row) is kind and key_of(row) == key), None)
+        mine = [row for row in versions if held is not None and row.owner == held.owner]
+        return next(reversed(mine or versions), None)
+
+    def change(self, owner: str, decide: Callable[[Catalogue], Rows]) -> Written:
+        """Change the catalogue, all of it or nothing, with nobody else changing it meanwhile.
+
+        Args:
+            owner: who changes it
+            decide: what is written, given the catalogue that the database holds; any error it raises undoes everything
+
+        Returns:
+            what the change made; it is in memory when this returns
+
+        Raises:
+            Conflict: the catalogue would contradict itself
+            Unreachable: the database does not answer
+        """
+        with answering(), writing(self._connected()) as connection:
+            alone(connection)
+            newest = newest_change(connection)
+            before = self.current if newest is None else self._before(connection, newest)
+            rows = decide(before)
+            try:
+                written = write_change(connection, before, rows, owner)
+            except UnsoundFact:
+                raise Conflict(CONTRADICTION) from None
+        self._take(written.change.number, written.catalogue)
+        return written
+
+    def _before(self, connection: Connection, newest: Change) -> Catalogue:
+        with self._lock:
+            number, current = self._number, self.current
+        return current if number == newest.number else _catalogue_after(connection, newest)
+
+    def _take(self, number: int, catalogue: Catalogue) -> None:
+        with self._lock:
+            if number < self._number:
+                return
+            if catalogue is not self.current:
+                self._hold(self.current)
+            self._number, self.current = number, catalogue
+            self._publish(catalogue)
+
+    def _hold(self, catalogue: Catalogue) -> None:
+        self._held[catalogue.revision] = catalogue
+        self._held.move_to_end(catalogue.revision)
+        while len(self._held) > MOST_HELD:
+            self._held.popitem(last=False)
+
+    def _connected(self) -> Engine:
+        if self._engine is None:
+            raise Unreachable(NO_ANSWER)
+        return self._engine
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with answering(), reading(self._connected()) as connection:
+            yield connection
+
+
+def load_catalogue(engine: Engine) -> Catalogue:
+    """Everything the database knows, the shipped rows and a team's own.
+
+    Args:
+        engine: the database
+
+    Returns:
+        the catalogue
+
+    Raises:
+        UnsoundFact: rows contradict each other
+    """
+    with reading(engine) as connection:
+        newest = newest_change(connection)
+        return Catalogue.from_rows(()) if newest is None else _catalogue_after(connection, newest)
+
+
+def _catalogue_after(connection: Connection, change: Change) -> Catalogue:
+    """The catalogue after a change, under the digest that it was given then."""
+    return replace(catalogue_at(connection, change.number), revision=change.catalogue)
+
+
+CONTRADICTION = Problem(
+    field="",
+    code="contradiction",
+    message="with this change the catalogue would contradict itself: a name would mean two rows",
+    fix="choose names that no other row has",
+)

@@ -1,0 +1,131 @@
+"""How does a row of the catalogue become columns and a row again, version by version? One table for each kind."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, func, insert, or_, select, update
+
+from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
+from service.estimator import Cluster, Gpu
+from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, RATE_CARDS
+
+Record = dict[str, Any]
+Identity = tuple[Any, ...]
+"""Values of a row's key columns, its owner among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One kind of row and the table that keeps its versions."""
+
+    rows: TypeAdapter[list[Any]]
+    """Rows to plain values and back, checked."""
+    table: Table
+    """Their table."""
+    spread: str = ""
+    """Field of the rows whose own fields are columns."""
+    spread_columns: tuple[str, ...] = ()
+    """Those columns."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Columns that tell one row from another, whatever its version."""
+        return tuple(column.name for column in self.table.primary_key if column.name != "revision")
+
+    def read(self, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
+        """Versions of rows, by key: sorted here, because databases sort text each in their own way.
+
+        Args:
+            connection: the database
+            which: what the versions have to meet
+
+        Returns:
+            the rows
+        """
+        found = connection.execute(select(self.table).where(which)).mappings()
+        records = sorted(found, key=lambda record: [record[key] for key in (*self.key, "revision")])
+        return self.rows.validate_python([self._gathered(dict(record)) for record in records])
+
+    def close(self, connection: Connection, rows: Iterable[Row], number: int) -> None:
+        """End the versions that hold now.
+
+        Args:
+            connection: the database, inside a writing transaction
+            rows: the rows whose versions end
+            number: the change that ends them
+        """
+        identities = [dict(zip(map("{}_".format, self.key), self.identity(row), strict=True)) for row in rows]
+        if identities:
+            same = [self.table.c[name] == bindparam(f"{name}_") for name in self.key]
+            holds = self.table.c.until_change.is_(None)
+            connection.execute(update(self.table).where(and_(*same, holds)).values(until_change=number), identities)
+
+    def add(self, connection: Connection, rows: Iterable[Row], number: int) -> list[Any]:
+        """Add a version of each row, the next after all that the row ever had.
+
+        Args:
+            connection: the database, inside a writing transaction
+            rows: the rows
+            number: the change since which they hold
+
+        Returns:
+            the rows with their revisions
+        """
+        key = [self.table.c[name] for name in self.key]
+        latest = select(*key, func.max(self.table.c.revision)).group_by(*key)
+        last = {tuple(identity): revision for *identity, revision in connection.execute(latest)}
+        added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in rows]
+        records = [self._spread(record) for record in self.rows.dump_python(added, mode="json")]
+        if records:
+            connection.execute(insert(self.table), [{**record, "since_change": number} for record in records])
+        return added
+
+    def identity(self, row: Row) -> Identity:
+        """What tells a row from every other of its kind and owner.
+
+        Args:
+            row: the row
+
+        Returns:
+            values of its key columns
+        """
+        return tuple(getattr(row, name) for name in self.key)
+
+    def _spread(self, record: Record) -> Record:
+        spread = record.pop(self.spread) if self.spread else {}
+        return {**record, **spread}
+
+    def _gathered(self, record: Record) -> Record:
+        del record["since_change"], record["until_change"]
+        spread = {name: record.pop(name) for name in self.spread_columns}
+        return {**record, self.spread: spread} if self.spread else record
+
+
+def holding_at(table: Table, number: int) -> ColumnElement[bool]:
+    """What the versions meet that held right after a change.
+
+    Args:
+        table: their table
+        number: the change
+
+    Returns:
+        the condition
+    """
+    ended_later = or_(table.c.until_change.is_(None), table.c.until_change > number)
+    return and_(table.c.since_change <= number, ended_later)
+
+
+def _names(noun: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(noun))
+
+
+KEPT: Mapping[type, Kept] = {
+    ModelRow: Kept(TypeAdapter(list[ModelRow]), MODELS),
+    GpuRow: Kept(TypeAdapter(list[GpuRow]), GPUS, "gpu", _names(Gpu)),
+    ClusterRow: Kept(TypeAdapter(list[ClusterRow]), CLUSTERS, "cluster", _names(Cluster)),
+    PriceRow: Kept(TypeAdapter(list[PriceRow]), PRICES),
+    RateCardRow: Kept(TypeAdapter(list[RateCardRow]), RATE_CARDS),
+}
+"""Every kind of row, with its table."""

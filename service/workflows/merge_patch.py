@@ -1,0 +1,28 @@
+"""What does a document become under a merge patch? RFC 7396: null removes, an object goes deeper, all else replaces."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def merged(document: Any, patch: Any) -> Any:
+    """A document after a merge patch.
+
+    Args:
+        document: any JSON value
+        patch: any JSON value
+
+    Returns:
+        the patched document; neither argument is changed
+
+    >>> merged({"a": "b", "c": {"d": "e", "f": "g"}}, {"a": "z", "c": {"f": None}})
+    {'a': 'z', 'c': {'d': 'e'}}
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    kept = dict(document) if isinstance(document, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            kept.pop(name, None)
+        else:
+            kept[name] = merged(kept.get(name), value)
+    return kept

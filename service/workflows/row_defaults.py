@@ -1,0 +1,121 @@
+"""What does a row of a team's own say where its body says nothing? Derived values are told in the row itself."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any
+
+from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow
+
+Record = dict[str, Any]
+
+SOURCE = "stated by the owner"
+"""Source of a row whose body names none."""
+
+LABEL_SHARE = 0.985
+"""Usable share of a device's stated memory, where nobody has looked. Source: the rule of the shipped catalogue, label x
+0.985 (usable_basis in gpus.csv)."""
+
+LABEL_BASIS = "estimate: label x 0.985"
+"""How the usable memory is known then."""
+
+HOST_BYTES_PER_S = 16e9
+"""Host link where none is stated. Source: PCIe 4 x8, as the shipped catalogue assumes it (note in gpus.csv)."""
+
+NETWORK_BYTES_PER_S = 12.5e9 / 8
+"""Network of one GPU where none is stated. Source: 100 Gbit/s shared by 8 GPUs as in AWS g5.48xlarge, as the shipped
+catalogue assumes it (note in gpus.csv)."""
+
+NODE_GPUS = 8
+"""GPUs on one fast link where a link is stated and their number is not. Source: the usual node."""
+
+
+def filled(kind: type, body: Mapping[str, Any]) -> Record:
+    """The columns of an own row, with what its body leaves open.
+
+    Args:
+        kind: class of the row
+        body: the columns that are given; null counts as not given
+
+    Returns:
+        the columns, nothing judged yet
+    """
+    given = {name: value for name, value in body.items() if value is not None}
+    today = datetime.now(UTC).date().isoformat()
+    common = {"source": SOURCE, "as_of": today, "verified": "no"}
+    if "slug" in given and kind is not PriceRow:
+        common["name"] = given["slug"]
+    return FILLING[kind]({**common, **given})
+
+
+def _model(given: Record) -> Record:
+    return {"family": "own", **given}
+
+
+def _gpu(given: Record) -> Record:
+    has_link = "link_bytes_per_s" in given
+    memory, host = _number(given.get("memory_bytes")), given.get("host_bytes_per_s", HOST_BYTES_PER_S)
+    derived: Record = {
+        "usable_bytes": None if memory is None else memory * LABEL_SHARE,
+        "host_bytes_per_s": host,
+        "link_bytes_per_s": host,
+        "scale_up_gpus": NODE_GPUS if has_link else 1,
+        "inter_node_bytes_per_s": NETWORK_BYTES_PER_S,
+    }
+    absent = {name: value for name, value in derived.items() if name not in given and _number(value) is not None}
+    words = {
+        "vendor": "not stated",
+        "architecture": "own",
+        "release_year": _year(given["as_of"]),
+        "usable_basis": "stated by the owner" if "usable_bytes" in given else LABEL_BASIS,
+        "link_name": "not stated" if has_link else "host link",
+    }
+    return _noted({**words, **absent, **given}, absent)
+
+
+def _price(given: Record) -> Record:
+    words: Record = {
+        "instance_type": "any",
+        "region": "all",
+        "price_model": "on-demand",
+        "stat": "point",
+        "gpu_count": 1,
+    }
+    whole = {**words, **given}
+    cost, count = _number(whole.get("usd_per_gpu_hour")), _number(whole["gpu_count"])
+    return whole if cost is None or count is None else {"usd_per_instance_hour": cost * count, **whole}
+
+
+def _as_given(given: Record) -> Record:
+    return given
+
+
+FILLING: Mapping[type, Callable[[Record], Record]] = {
+    ModelRow: _model,
+    GpuRow: _gpu,
+    ClusterRow: _as_given,
+    PriceRow: _price,
+    RateCardRow: _as_given,
+}
+"""How the rows of each kind are filled."""
+
+
+def _noted(row: Record, derived: Record) -> Record:
+    """The row, its note saying which values nobody stated."""
+    note = row.get("note", "")
+    if not derived or not isinstance(note, str):
+        return row
+    said = "derived, not stated: " + ", ".join(f"{name} {value:g}" for name, value in derived.items())
+    return {**row, "note": f"{note}; {said}" if note else said}
+
+
+def _number(value: object) -> float | None:
+    """A number to derive others from; anything else is judged where the row is read."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return None
+    return float(value)
+
+
+def _year(as_of: object) -> int | None:
+    year = as_of[:4] if isinstance(as_of, str) else ""
+    return int(year) if year.isascii() and year.isdigit() else None

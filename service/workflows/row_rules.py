@@ -1,0 +1,221 @@
+"""May this row stand in the catalogue, beside all the others? What a row of a team's own has to keep to."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row, key_of
+from service.catalogue.catalogue import Named, names_of
+from service.catalogue.names import NameIndex, forms_of
+from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
+from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
+from service.estimator.consistency import problems_of
+from service.estimator.efficiency import EFFICIENCIES
+from service.estimator.model import Model
+from service.estimator.parameters import count_parameters
+
+SLUG = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
+"""Slugs of own rows: they stand in URLs and cells as they are."""
+LONGEST_SLUG = 100
+RESERVED = frozenset({"import"})
+"""Slugs that are paths of their own."""
+SLIP_OF_THE_PEN = 0.75
+"""Likeness above which an unknown architecture is taken for a misspelt one."""
+MOST_DIFFERENCE_FRACTION = 0.01
+"""Most by which the price of a machine may differ from that of its GPUs together."""
+
+
+def resolved(row: Row, catalogue: Catalogue) -> Row:
+    """A row with the GPUs that it speaks of under their catalogue names.
+
+    Args:
+        row: a row as its body spells it
+        catalogue: the GPUs
+
+    Returns:
+        the row
+
+    Raises:
+        UnknownName: the catalogue holds no such GPU
+    """
+    if isinstance(row, ClusterRow):
+        gpu = catalogue.find_gpu(row.cluster.gpu, "gpu").row.slug
+        return replace(row, cluster=replace(row.cluster, gpu=gpu))
+    if isinstance(row, PriceRow):
+        return replace(row, gpu=catalogue.find_gpu(row.gpu, "gpu").row.slug)
+    if isinstance(row, RateCardRow):
+        found = [catalogue.find_gpu(rate.gpu, f"rates.{i}.gpu").row.slug for i, rate in enumerate(row.rates)]
+        return replace(row, rates=tuple(replace(rate, gpu=gpu) for rate, gpu in zip(row.rates, found, strict=True)))
+    return row
+
+
+def refuse_unsound(row: Row) -> None:
+    """Refuse a row that is wrong by itself, whatever else the catalogue holds.
+
+    Args:
+        row: the row
+
+    Raises:
+        Refused: what is wrong
+    """
+    problems = [*_slug_problems(row), *_problems_of_kind(row)]
+    if problems:
+        raise Refused(*problems)
+
+
+def refuse_taken(row: Row, catalogue: Catalogue) -> None:
+    """Refuse a row one of whose names already means another row.
+
+    Args:
+        row: the row; the version of it that the catalogue may hold is no other row
+        catalogue: what there is
+
+    Raises:
+        Conflict: one problem for each field with a taken name
+    """
+    if isinstance(row, PriceRow):
+        return
+    index = _index_of(row, catalogue)
+    problems = [
+        _taken(field, other)
+        for field, names in {
+            "slug": (row.slug,),
+            **names_of(row),
+            "default_for": getattr(row, "default_for", ()),
+        }.items()
+        if (other := _holder(names, index, row.slug))
+    ]
+    if problems:
+        raise Conflict(*problems)
+
+
+def _holder(names: tuple[str, ...], index: NameIndex[Any], own: str) -> str | None:
+    """The other row that one of the names means already."""
+    forms = forms_of(*names)
+    defaults = (index.defaults[form][1] for form in forms if form in index.defaults)
+    holders = (*(slug for form in forms for slug in index.slugs.get(form, ())), *defaults)
+    return next((slug for slug in holders if slug != own), None)
+
+
+def _index_of(row: Named, catalogue: Catalogue) -> NameIndex[Any]:
+    indexes: dict[type, NameIndex[Any]] = {
+        ModelRow: catalogue.model_index,
+        GpuRow: catalogue.gpu_index,
+        ClusterRow: catalogue.cluster_index,
+        RateCardRow: catalogue.rate_card_index,
+    }
+    return indexes[type(row)]
+
+
+def _taken(field: str, other: str) -> Problem:
+    message = f"{field} holds a name that already means {other}; with two meanings it could not be asked for"
+    return Problem(field=field, code="name_taken", message=message, fix="choose a name that no other row has")
+
+
+def _slug_problems(row: Row) -> Iterator[Problem]:
+    if isinstance(row, PriceRow):
+        return
+    if not SLUG.fullmatch(row.slug) or len(row.slug) > LONGEST_SLUG:
+        message = "slug is no plain name; it stands in URLs and cells, where other characters would have to be quoted"
+        fix = f"use lower-case letters and digits with single . _ - between them, at most {LONGEST_SLUG} characters"
+        yield Problem(field="slug", code="not_a_slug", message=message, fix=fix)
+    elif row.slug in RESERVED:
+        message = "slug is the name of a path beside the rows, so the row could not be reached"
+        yield Problem(field="slug", code="reserved", message=message, fix="choose another slug")
+
+
+def _problems_of_kind(row: Row) -> Iterator[Problem]:
+    if isinstance(row, ModelRow) and row.model is not None:
+        yield from _model_problems(row, row.model)
+    if isinstance(row, GpuRow):
+        yield from _gpu_problems(row)
+    if isinstance(row, PriceRow):
+        yield from _price_problems(row)
+    if isinstance(row, RateCardRow):
+        terms = [(rate.gpu, rate.price_model) for rate in row.rates]
+        if len(set(terms)) < len(terms):
+            message = "rates hold two rates for one GPU on the same terms, so it is unclear which counts"
+            yield Problem(field="rates", code="repeated", message=message, fix="give one rate for each GPU and terms")
+
+
+def _model_problems(row: ModelRow, model: Model) -> Iterator[Problem]:
+    wrong = [replace(problem, field=problem.field.removeprefix("model.")) for problem in problems_of(model)]
+    yield from wrong
+    if wrong or row.exact is None:
+        return
+    counted = count_parameters(model)
+    for name in (field.name for field in fields(row.exact) if field.name != "source"):
+        count = counted.active.total if name == "active" else getattr(counted, name)
+        if count != getattr(row.exact, name):
+            message = f"the fields of the model make {count} parameters where exact_{name} says another number"
+            fix = f"mend the fields of the model, give {count}, or leave every exact_ column out"
+            yield Problem(field=f"exact_{name}", code="counts_differ", message=message, fix=fix)
+
+
+def _gpu_problems(row: GpuRow) -> Iterator[Problem]:
+    if row.gpu.usable_bytes > row.gpu.memory_bytes:
+        message = "usable_bytes is more than memory_bytes, and a job cannot use more than the device has"
+        yield Problem(field="usable_bytes", code="out_of_range", message=message, fix="give at most memory_bytes")
+    rates = [
+        value
+        for name in fields(row.gpu)
+        if name.name.endswith("_flop_per_s")
+        for value in [getattr(row.gpu, name.name)]
+    ]
+    if not any(rates):
+        message = "no rate of FLOP is given, so no time could be estimated"
+        yield Problem(field="bf16_flop_per_s", code="required", message=message, fix="give at least one _flop_per_s")
+    known = EFFICIENCIES.keys() | UNMEASURED_ARCHITECTURES
+    near = nearest(row.gpu.architecture, known, likeness=SLIP_OF_THE_PEN)
+    if row.gpu.architecture not in known and near:
+        message = (
+            "architecture resembles a known one; misspelt, it would silently lose that one's measured efficiencies"
+        )
+        fix = f"{did_you_mean(near)} for another generation, give a name less like these"
+        yield Problem(field="architecture", code="not_a_choice", message=message, fix=fix)
+
+
+def _price_problems(row: PriceRow) -> Iterator[Problem]:
+    together = row.usd_per_gpu_hour * row.gpu_count
+    if abs(row.usd_per_instance_hour / together - 1) > MOST_DIFFERENCE_FRACTION:
+        message = (
+            f"usd_per_instance_hour is not what the {row.gpu_count} GPUs of the machine cost together, {together:g}"
+        )
+        fix = "mend one of the two, or leave usd_per_instance_hour out"
+        yield Problem(field="usd_per_instance_hour", code="contradiction", message=message, fix=fix)
+
+
+def users_of(gpu: GpuRow, catalogue: Catalogue) -> dict[str, int]:
+    """How many rows speak of a GPU.
+
+    Args:
+        gpu: the GPU
+        catalogue: the rows
+
+    Returns:
+        their number by kind, kinds without any left out
+    """
+    counts = {
+        "clusters": sum(row.cluster.gpu == gpu.slug for row in catalogue.clusters.values()),
+        "prices": sum(row.gpu == gpu.slug for row in catalogue.prices),
+        "rate cards": sum(any(rate.gpu == gpu.slug for rate in row.rates) for row in catalogue.rate_cards.values()),
+    }
+    return {kind: count for kind, count in counts.items() if count}
+
+
+def refuse_used(row: Row, catalogue: Catalogue) -> None:
+    """Refuse to delete a GPU that other rows speak of.
+
+    Args:
+        row: the row to delete
+        catalogue: what there is
+
+    Raises:
+        Conflict: how many speak of it
+    """
+    used = users_of(row, catalogue) if isinstance(row, GpuRow) else {}
+    if used:
+        told = " and ".join(f"{count} {kind}" for kind, count in used.items())
+        message = f"{key_of(row)} is used by {told}, which would speak of a GPU that is not there"
+        raise Conflict(Problem(field="", code="in_use", message=message, fix="delete or change those first"))
