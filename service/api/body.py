@@ -5,7 +5,7 @@ readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, I
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
@@ -19,6 +19,9 @@ from service.workflows.places import FIELD_NAMES
 
 JSON_BODY = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+CSV_BODY = "text/csv"
+PARAMETERS = {JSON_BODY: {"", "charset=utf-8"}, CSV_BODY: {"", "charset=utf-8", "header=present"}}
+"""Parameters that a media type may have."""
 
 MAXIMUM_DEPTH = 32
 """Lists and objects inside each other."""
@@ -49,7 +52,7 @@ TOO_DEEP = Refusable("too_deep", f"lists and objects nest deeper than {MAXIMUM_D
 TOO_LONG = Refusable("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
 
 
-async def read_body(request: Request, media_types: Collection[str] = (JSON_BODY,)) -> Mapping[str, Any]:
+async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,)) -> Mapping[str, Any]:
     """The JSON object in a request's body.
 
     Args:
@@ -70,8 +73,24 @@ async def read_body(request: Request, media_types: Collection[str] = (JSON_BODY,
     return body
 
 
-def refuse_media_type(request: Request, media_types: Collection[str]) -> None:
-    """Refuse a body that does not call itself JSON in UTF-8, uncompressed.
+async def read_table_text(request: Request) -> bytes:
+    """The CSV in a request's body.
+
+    Args:
+        request: the request; its body is already bounded
+
+    Returns:
+        the bytes, nothing judged yet
+
+    Raises:
+        ApiError: the media type is not CSV
+    """
+    refuse_media_type(request, (CSV_BODY,))
+    return await request.body()
+
+
+def refuse_media_type(request: Request, media_types: Sequence[str]) -> None:
+    """Refuse a body that does not call itself what it has to be, in UTF-8, uncompressed.
 
     Args:
         request: the request
@@ -81,8 +100,8 @@ def refuse_media_type(request: Request, media_types: Collection[str]) -> None:
         ApiError: content-type or content-encoding is another
     """
     media_type, _, parameters = request.headers.get("content-type", "").partition(";")
-    charset = parameters.strip().lower().replace('"', "")
-    if media_type.strip().lower() not in media_types or charset not in {"", "charset=utf-8"}:
+    said = {parameter.strip().lower().replace('"', "") for parameter in parameters.split(";")}
+    if media_type.strip().lower() not in media_types or not said <= PARAMETERS[media_types[0]]:
         named = " or ".join(media_types)
         raise ApiError("unsupported_media_type", f"send the body as content-type: {named}, in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":

@@ -67,6 +67,7 @@ PROBLEM: Schema = {
         "code": {"enum": list(KINDS), "description": "This kind of problem, stable."},
         "detail": _TEXT | {"description": "What went wrong this time."},
         "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
+        "report": ref("ImportReport"),
         "errors": {
             "type": "array",
             "maxItems": MOST_PROBLEMS,
@@ -77,6 +78,8 @@ PROBLEM: Schema = {
                 "properties": {
                     "pointer": _TEXT | {"description": "JSON pointer of the field in the body."},
                     "parameter": _TEXT | {"description": "Name of the query parameter, instead of a pointer."},
+                    "row": {"type": "integer", "description": "Row of a table, its header being row 1."},
+                    "column": _TEXT | {"description": "Column of a table, instead of a pointer."},
                     "code": _TEXT | {"description": "Broken rule, stable."},
                     "message": _TEXT | {"description": "What is wrong and why it matters."},
                     "fix": _TEXT | {"description": "What to do about it."},

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from service.api.body import CSV_BODY
 from service.api.json_schema import Schema, json_response, ref
 from service.workflows.columns import Column
 from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
 
-CSV = "text/csv"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 CURSOR: Schema = {
@@ -17,7 +17,7 @@ CURSOR: Schema = {
 }
 
 TABLES: dict[str, Schema] = {
-    CSV: {"type": "string", "description": "RFC 4180, with a header."},
+    CSV_BODY: {"type": "string", "description": "RFC 4180, with a header."},
     XLSX: {"type": "string", "format": "binary", "description": "One sheet; texts never run as formulas."},
 }
 """What a list is as a table, by media type."""

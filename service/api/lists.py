@@ -10,7 +10,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import json_answer
-from service.api.list_schemas import CSV, XLSX, list_operation, table_operation
+from service.api.body import CSV_BODY
+from service.api.list_schemas import XLSX, list_operation, table_operation
 from service.workflows.columns import Column
 from service.workflows.listed import Listed, csv_of, page_of, workbook_of
 
@@ -47,7 +48,7 @@ def add_list(router: APIRouter, routes: Routes) -> None:
 
     def table(request: Request) -> Response:
         text = csv_of(held(request), request.query_params.multi_items())
-        return Response(text, media_type=f"{CSV}; charset=utf-8; header=present")
+        return Response(text, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
 
     def workbook(request: Request) -> Response:
         file = workbook_of(held(request), request.query_params.multi_items())
@@ -56,7 +57,7 @@ def add_list(router: APIRouter, routes: Routes) -> None:
 
     for suffix, endpoint, spoken, operation in (
         ("", page, "page by page", list_operation(*described)),
-        (".csv", table, "as CSV, all of them", table_operation(CSV, *described)),
+        (".csv", table, "as CSV, all of them", table_operation(CSV_BODY, *described)),
         (".xlsx", workbook, "as an Excel workbook, all of them", table_operation(XLSX, *described)),
     ):
         form = suffix.removeprefix(".").capitalize()

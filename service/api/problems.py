@@ -1,6 +1,7 @@
 """How the API says no: every error is a small RFC 9457 problem document that names the field and the fix.
 
-A problem document never repeats what the caller sent, holds at most MOST_PROBLEMS errors and at most 16 KiB.
+A problem document never repeats what the caller sent, holds at most MOST_PROBLEMS errors and at most 16 KiB; that of a
+table adds a report of every wrong row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -88,7 +89,13 @@ class WrongParameter(Refused):
 
 
 def problem_response(
-    scope: Mapping[str, Any], code: str, detail: str, *, errors: Sequence[dict[str, str]] = (), headers: Any = None
+    scope: Mapping[str, Any],
+    code: str,
+    detail: str,
+    *,
+    errors: Sequence[dict[str, Any]] = (),
+    headers: Any = None,
+    report: Any = None,
 ) -> Response:
     """The problem document of one failed request.
 
@@ -98,6 +105,7 @@ def problem_response(
         detail: what went wrong this time
         errors: one entry for each thing to mend
         headers: headers to add, e.g. Allow
+        report: what else there is to say of a whole table; None where there is none
 
     Returns:
         the response
@@ -116,6 +124,8 @@ def problem_response(
     }
     while len(content := to_json(document)) > MOST_BYTES:
         document["errors"].pop()
+    if report is not None:
+        content = to_json({**document, "report": report})
     return Response(content, status_code=kind.status, headers=headers, media_type=MEDIA_TYPE)
 
 

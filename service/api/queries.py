@@ -3,6 +3,7 @@
 Paths whose whole query is a question or a filter are judged by the workflow that reads it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Depends, Request
@@ -77,3 +78,27 @@ def one_of(request: Request, name: str) -> str | None:
         message = f"{name} is empty or holds a character that nobody sees"
         raise WrongParameter(Problem(field=name, code="not_text", message=message, fix="give a name, or leave it out"))
     return given[0] if given else None
+
+
+def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
+    """The value of a query parameter that takes one of a few.
+
+    Args:
+        request: the request
+        name: the parameter
+        choices: what it takes, the one that holds where it is absent first
+
+    Returns:
+        one of them
+
+    Raises:
+        WrongParameter: it is given twice, or is none of them
+    """
+    given = one_of(request, name)
+    if given is None:
+        return choices[0]
+    if given not in choices:
+        message = f"{name} is none of what it may be, so it is unclear what to do"
+        fix = f"say {' or '.join(choices)}, or leave it out"
+        raise WrongParameter(Problem(field=name, code="not_a_choice", message=message, fix=fix))
+    return given

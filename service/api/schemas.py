@@ -13,12 +13,13 @@ from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
 from service.workflows.checks import Check
 from service.workflows.places import PLACES
+from service.workflows.price_import import ImportReport
 from service.workflows.wire import WIRE_NAMES
 
 ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
 """What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
 
-OTHERS = (Check, ParameterCounts)
+OTHERS = (Check, ImportReport, ParameterCounts)
 """What other answers hold."""
 
 

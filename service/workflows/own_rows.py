@@ -99,7 +99,7 @@ def addable(row: Row, body: Body, catalogue: Catalogue) -> Row:
     held = _held(type(found), key_of(found), catalogue)
     if held is not None:
         raise Conflict(_exists(held))
-    _refuse_untrue(body, {"id": key_of(found), "owner": TEAM})
+    refuse_untrue(body, {"id": key_of(found), "owner": TEAM})
     refuse_taken(found, catalogue)
     return found
 
@@ -173,7 +173,7 @@ def _edit(history: History, change: RowChange, edited: Callable[[Record], Body])
         held, record = _changeable(change, catalogue)
         body = edited(record)
         row = resolved(own_row(change.listing, body), catalogue)
-        _refuse_untrue(body, {"id": key_of(held), "owner": held.owner, "revision": held.revision})
+        refuse_untrue(body, {"id": key_of(held), "owner": held.owner, "revision": held.revision})
         _refuse_moved(change.listing, row, held)
         refuse_taken(row, catalogue)
         return Rows(put=(row,))
@@ -204,8 +204,16 @@ def _changeable(change: RowChange, catalogue: Catalogue) -> tuple[Row, Record]:
     return row, record
 
 
-def _refuse_untrue(body: Body, truth: Record) -> None:
-    """Refuse what a body sets although it follows from the rest, unless it says what is true anyway."""
+def refuse_untrue(body: Body, truth: Record) -> None:
+    """Refuse what a body sets although it follows from the rest, unless it says what is true anyway.
+
+    Args:
+        body: the columns that are given
+        truth: what follows from the rest, by column
+
+    Raises:
+        Refused: one problem for each column that says something else
+    """
     wrong = [name for name in FOLLOWING if body.get(name) is not None and not _is(body[name], truth.get(name))]
     if wrong:
         raise Refused(*(_follows(name) for name in wrong))

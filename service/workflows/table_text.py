@@ -8,8 +8,10 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
+from service.workflows.estimates import SPOKEN
 from service.workflows.listed import unmarked
 
 DELIMITERS = (",", ";", "\t")
@@ -22,6 +24,8 @@ HINT = "sep="
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What is wrong with one row of a table."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     row: int
     """Its number, as a spreadsheet shows it: the header is row 1."""
