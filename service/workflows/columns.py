@@ -95,7 +95,11 @@ def _spread(
 def _with_items(definitions: Mapping[str, Any], schema: Schema) -> Schema:
     """The schema of a list with that of its items in it, where they are objects."""
     reference = schema.get("items", {}).get("$ref", "")
-    return {**schema, "items": definitions[reference.rpartition("/")[2]]} if reference else schema
+    if not reference:
+        return schema
+    items = definitions[reference.rpartition("/")[2]]
+    fields = {name: _shown(field, optional=False) for name, field in items["properties"].items()}
+    return {**schema, "items": {**_shown(items, optional=False), "properties": fields}}
 
 
 def _follow(path: tuple[str, ...], row: Any) -> Any:

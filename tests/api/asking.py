@@ -11,6 +11,12 @@ class Ask(Protocol):
     def __call__(self, method: str, path: str, **request: Any) -> httpx.Response: ...
 
 
+class AskTogether(Protocol):
+    """Sends requests at the same moment and returns their answers, in order."""
+
+    def __call__(self, requests: list[dict[str, Any]]) -> list[httpx.Response]: ...
+
+
 QUESTION: dict[str, Any] = {
     "model": "llama-3.1-8b",
     "recipe": {"sequence_length": 8192, "micro_batch": 1, "global_batch": 128, "training_tokens": 15e12},

@@ -1,7 +1,8 @@
-"""The application in process: the shipped catalogue in memory, a database of its own, a client without a network."""
+"""The application in process, on SQLite and on PostgreSQL: a database of its own, a client without a network."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
@@ -12,16 +13,46 @@ from service.api.app import create_app
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
-from tests.api.asking import QUESTION, Ask
+from tests.api.asking import QUESTION, Ask, AskTogether
+from tests.databases import new_database
+
+NewUrl = Callable[[], str]
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewUrl]:
+    """Makes empty databases of one kind."""
+    with ExitStack() as stack:
+
+        def make() -> str:
+            if request.param == "sqlite":
+                return f"sqlite:///{tmp_path_factory.mktemp('store') / 'traincost.db'}"
+            return stack.enter_context(new_database(request.getfixturevalue("postgresql_server")))
+
+        yield make
+
+
+def start(url: str) -> FastAPI:
+    """The application on a database, as `serve` makes it."""
+    engine = prepare_database(url, shipped_catalogue())
+    settings = Settings(database_url=url, cors_origins=("https://tools.example.org",))
+    return create_app(settings, load_catalogue(engine), engine)
 
 
 @pytest.fixture(scope="session")
-def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'traincost.db'}"
-    engine = prepare_database(url, shipped_catalogue())
-    return create_app(
-        Settings(database_url=url, cors_origins=("https://tools.example.org",)), load_catalogue(engine), engine
-    )
+def app(new_url: NewUrl) -> Iterator[FastAPI]:
+    """The application whose catalogue no test changes."""
+    started = start(new_url())
+    yield started
+    started.state.engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def own_app(new_url: NewUrl) -> Iterator[FastAPI]:
+    """The application whose catalogue the tests of own rows change, each under slugs of its own."""
+    started = start(new_url())
+    yield started
+    started.state.engine.dispose()
 
 
 @pytest.fixture(scope="session")
@@ -30,16 +61,44 @@ def catalogue(app: FastAPI) -> Catalogue:
     return held
 
 
-@pytest.fixture(scope="session")
-def ask(app: FastAPI) -> Iterator[Ask]:
+@contextmanager
+def asking(app: FastAPI) -> Iterator[AskTogether]:
+    """Sends requests to an application, several at the same moment."""
     with asyncio.Runner() as runner:
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://traincost.test")
 
-        def send(method: str, path: str, **request: Any) -> httpx.Response:
-            return runner.run(client.request(method, path, **request))
+        async def gather(requests: list[dict[str, Any]]) -> list[httpx.Response]:
+            return await asyncio.gather(*(client.request(**request) for request in requests))
 
-        yield send
+        yield lambda requests: runner.run(gather(requests))
         runner.run(client.aclose())
+
+
+def one_by_one(together: AskTogether) -> Ask:
+    """Sends one request."""
+
+    def send(method: str, path: str, **request: Any) -> httpx.Response:
+        (answer,) = together([{"method": method, "url": path, **request}])
+        return answer
+
+    return send
+
+
+@pytest.fixture(scope="session")
+def ask(app: FastAPI) -> Iterator[Ask]:
+    with asking(app) as together:
+        yield one_by_one(together)
+
+
+@pytest.fixture(scope="session")
+def own_together(own_app: FastAPI) -> Iterator[AskTogether]:
+    with asking(own_app) as together:
+        yield together
+
+
+@pytest.fixture(scope="session")
+def own(own_together: AskTogether) -> Ask:
+    return one_by_one(own_together)
 
 
 @pytest.fixture

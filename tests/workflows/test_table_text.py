@@ -1,0 +1,108 @@
+"""Is a table read as the spreadsheet that wrote it meant it, and refused where that is unclear?"""
+
+import csv
+import io
+
+import pytest
+
+from service.errors import Refused
+from service.workflows.listed import MARK, cell_text, unmarked
+from service.workflows.number_text import exact_text
+from service.workflows.table_text import MOST_LINES, Table, read_table
+
+COLUMNS = ("name", "gpu", "usd", "note")
+
+
+def _read(text: str | bytes) -> Table:
+    return read_table(text if isinstance(text, bytes) else text.encode(), COLUMNS, ("name",))
+
+
+def _cells(text: str | bytes) -> list[dict[str, str]]:
+    table = _read(text)
+    assert table.findings == ()
+    return [dict(line.cells) for line in table.lines]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,usd,note\r\na,1.5,x\r\n",
+        "name,usd,note\na,1.5,x",
+        "\ufeffname;usd;note\r\na;1.5;x\r\n",
+        "name\tusd\tnote\na\t1.5\tx\n",
+        "sep=;\r\nname;usd;note\r\na;1.5;x\r\n",
+        'Sep=,\nname,usd,note\n"a","1.5","x"\n',
+        " Name , USD ,Note\na,1.5,x\n",
+        "name,usd,note,,\na,1.5,x,,\n".replace(",,", ""),
+    ],
+)
+def test_the_ways_in_which_spreadsheets_write_a_table_are_one(text: str) -> None:
+    assert _cells(text) == [{"name": "a", "usd": "1.5", "note": "x"}]
+
+
+def test_cells_hold_what_separates_them_quotes_and_line_breaks() -> None:
+    assert _cells('name,note\r\n"a,b","say ""x""\r\ny;z"\r\n') == [{"name": "a,b", "note": 'say "x"\r\ny;z'}]
+    assert _cells("name;note\na,b;1,5\n") == [{"name": "a,b", "note": "1,5"}]
+
+
+def test_rows_are_numbered_as_a_spreadsheet_shows_them() -> None:
+    table = _read('name,note\na,"two\nlines"\n\n,\nb,\nc\n')
+    assert [line.row for line in table.lines] == [2, 5]
+    assert [(finding.row, finding.code) for finding in table.findings] == [(6, "wrong_width")]
+    assert [line.row for line in _read("sep=,\nname,note\na,x\n").lines] == [2]
+
+
+def test_empty_cells_are_left_out_and_so_are_those_behind_the_last_column() -> None:
+    assert _cells("name,note\na,\n,x,,,\n") == [{"name": "a"}, {"note": "x"}]
+    (finding,) = _read("name,note\na,b,,c\n").findings
+    assert (finding.row, finding.column, finding.code) == (2, "", "wrong_width")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        (b"", "empty", "header"),
+        (b"\xef\xbb\xbf \r\n", "empty", "header"),
+        ("name\nä".encode("latin-1"), "not_utf_8", "UTF-8"),
+        ("name\na".encode("utf-16"), "not_utf_8", "UTF-8"),
+        ("name\na".encode("utf-16-le"), "not_text", "UTF-8"),
+        (b"name\na\0b", "not_text", "UTF-8"),
+        (b'name\n"a\nb', "not_csv", "quotes"),
+        (b'name\n"a"b\n', "not_csv", "quotes"),
+        (b"name\n" + b"x" * 140_000, "not_csv", "quotes"),
+        (b"name,c4n4ry\na,b", "unknown_column", "the columns are name, gpu, usd, note"),
+        (b"nane,gpu\na,b", "unknown_column", "did you mean name?"),
+        (b"name,,gpu\na,,b", "unknown_column", "the columns are"),
+        (b"c4n4ry\n", "unknown_column", "the columns are"),
+        (b"name,gpu,name\na,b,c", "repeated", "once"),
+        (b"gpu,usd\na,1", "required", "first row"),
+        (b"name\n" + b"a\n" * (MOST_LINES + 1), "too_many_rows", "several parts"),
+    ],
+)
+def test_a_text_that_is_no_such_table_is_refused(text: bytes, code: str, told: str) -> None:
+    with pytest.raises(Refused) as refused:
+        _read(text)
+    problem = refused.value.problems[0]
+    assert problem.code == code
+    assert told in problem.fix
+    assert "c4n4ry" not in str(problem)
+
+
+def test_as_many_rows_as_allowed_are_read() -> None:
+    assert len(_read("name\n" + "a\n" * MOST_LINES).lines) == MOST_LINES
+
+
+@pytest.mark.parametrize("text", ["=1", "'=1", "''=1", "@a", "-", "'", "''", "'90s", "+'", "'\t", "plain", "\rx"])
+def test_a_mark_against_formulas_is_taken_off_again(text: str) -> None:
+    cell = cell_text(text)
+    assert unmarked(cell) == text
+    assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert cell in {text, MARK + text}
+
+
+@pytest.mark.parametrize("number", [0.1, 1 / 3, 2.5, 1e22, 5e-324, 1.7976931348623157e308, 123456789.12345679, 0.0])
+def test_a_number_in_a_table_is_read_back_as_the_same(number: float) -> None:
+    assert float(exact_text(number)) == number
+    (row,) = csv.reader(io.StringIO(cell_text(number)))
+    assert row == [exact_text(number)]
+    assert "e" not in row[0].lower()
