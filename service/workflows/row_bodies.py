@@ -10,7 +10,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from service.catalogue import Row
+from service.catalogue import ModelRow, Row
 from service.catalogue.rows import is_date
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.columns import columns_of
@@ -40,7 +40,7 @@ def read_row(kind: type, flat: Flat) -> Row:
     unknown = [name for name in flat if name not in names]
     problems = [unknown_field("", name, set(names), "the row") for name in unknown[:MOST_PROBLEMS]]
     given = {name: value for name, value in flat.items() if value is not None and name in names}
-    problems += _origin_problems(given)
+    problems += [*_origin_problems(given), *(_absence_problems(given) if kind is ModelRow else ())]
     if problems:
         raise Refused(*problems)
     try:
@@ -118,3 +118,16 @@ def _origin_problems(given: Flat) -> list[Problem]:
             Problem(field="as_of", code="not_a_date", message=message, fix="give 2025, 2025-03 or 2025-03-17")
         )
     return problems
+
+
+def _absence_problems(given: Flat) -> list[Problem]:
+    """What is wrong with a model that is neither there nor excused, or both."""
+    is_there = any(name in given for name in columns_below(ModelRow, "model"))
+    if is_there and "not_estimated" in given:
+        message = "not_estimated says why there is no model, and the columns of one are given"
+        return [Problem(field="not_estimated", code="contradiction", message=message, fix="leave one of them out")]
+    if not is_there and "not_estimated" not in given:
+        message = "the row holds no model, so nothing could be estimated with it"
+        fix = "give vocab_size, hidden_size, num_hidden_layers and the other columns of the model, or hf_config"
+        return [Problem(field="vocab_size", code="required", message=message, fix=fix)]
+    return []

@@ -197,9 +197,9 @@ def users_of(gpu: GpuRow, catalogue: Catalogue) -> dict[str, int]:
         their number by kind, kinds without any left out
     """
     counts = {
-        "clusters": sum(row.cluster.gpu == gpu.slug for row in catalogue.clusters.values()),
-        "prices": sum(row.gpu == gpu.slug for row in catalogue.prices),
-        "rate cards": sum(any(rate.gpu == gpu.slug for rate in row.rates) for row in catalogue.rate_cards.values()),
+        "cluster": sum(row.cluster.gpu == gpu.slug for row in catalogue.clusters.values()),
+        "price": sum(row.gpu == gpu.slug for row in catalogue.prices),
+        "rate card": sum(any(rate.gpu == gpu.slug for rate in row.rates) for row in catalogue.rate_cards.values()),
     }
     return {kind: count for kind, count in counts.items() if count}
 
@@ -216,6 +216,6 @@ def refuse_used(row: Row, catalogue: Catalogue) -> None:
     """
     used = users_of(row, catalogue) if isinstance(row, GpuRow) else {}
     if used:
-        told = " and ".join(f"{count} {kind}" for kind, count in used.items())
+        told = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in used.items())
         message = f"{key_of(row)} is used by {told}, which would speak of a GPU that is not there"
         raise Conflict(Problem(field="", code="in_use", message=message, fix="delete or change those first"))

@@ -22,12 +22,13 @@ NewUrl = Callable[[], str]
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
 def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewUrl]:
     """Makes empty databases of one kind."""
+    server: str | None = request.getfixturevalue("postgresql_server") if request.param == "postgresql" else None
     with ExitStack() as stack:
 
         def make() -> str:
-            if request.param == "sqlite":
-                return f"sqlite:///{tmp_path_factory.mktemp('store') / 'traincost.db'}"
-            return stack.enter_context(new_database(request.getfixturevalue("postgresql_server")))
+            if server is not None:
+                return stack.enter_context(new_database(server))
+            return f"sqlite:///{tmp_path_factory.mktemp('store') / 'traincost.db'}"
 
         yield make
 

@@ -1,0 +1,255 @@
+"""Own rows over HTTP: created, read, changed and deleted, each from the version that holds; shipped rows never."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from fastapi import FastAPI
+from openapi_schema_validator import OAS31Validator
+
+from service.api.contract import contract
+from service.api.own_row_schemas import NEEDED
+from service.catalogue import shipped_catalogue
+from service.store import load_catalogue
+from tests.api.asking import QUESTION, Ask
+from tests.api.own_bodies import IDS, OWN, TINY, Own
+
+SHIPPED = {
+    "models": "llama-3.1-8b",
+    "gpus": "h100-sxm5-80gb",
+    "clusters": "dgx-h100",
+    "prices": next(iter(shipped_catalogue().prices)).id,
+}
+MERGE_PATCH = {"content-type": "application/merge-patch+json"}
+
+each = pytest.mark.parametrize("kind", OWN, ids=IDS)
+
+
+@pytest.fixture
+def slug() -> str:
+    return f"own-{uuid4().hex[:12]}"
+
+
+def code_of(answer: Any) -> tuple[int, str, list[str]]:
+    document = answer.json()
+    return answer.status_code, document["code"], [error["code"] for error in document["errors"]]
+
+
+@each
+def test_a_row_lives_from_post_to_delete(own: Ask, own_app: FastAPI, kind: Own, slug: str) -> None:
+    created = own("POST", f"/v1/{kind.plural}", json=kind.named(slug))
+    assert created.status_code == 201, created.text
+    path = kind.path(slug)
+    read = own("GET", path)
+    assert created.headers["location"] == path
+    assert (read.content, read.headers["etag"]) == (created.content, created.headers["etag"])
+    row = read.json()
+    assert (row["owner"], row["revision"], row["verified"]) == ("team", 1, "no")
+    assert row["source"] == "stated by the owner"
+    assert row["as_of"] == kind.body.get("as_of", datetime.now(UTC).date().isoformat())
+
+    patched = own("PATCH", path, json=kind.change, headers={"If-Match": read.headers["etag"], **MERGE_PATCH})
+    assert patched.status_code == 200, patched.text
+    expected = row | {"revision": 2} | kind.change
+    if kind.plural == "prices":
+        expected |= {"usd_per_instance_hour": 2.25}
+    assert patched.json() == expected
+    assert patched.headers["etag"] != read.headers["etag"]
+
+    replaced = own("PUT", path, json=patched.json() | {"note": "edited"}, headers={"If-Match": patched.headers["etag"]})
+    assert replaced.status_code == 200, replaced.text
+    assert replaced.json() == patched.json() | {"note": "edited", "revision": 3}
+    assert own("GET", path).content == replaced.content
+    assert [own("GET", f"{path}?revision={n}").json()["revision"] for n in (1, 2, 3)] == [1, 2, 3]
+    assert own("GET", f"{path}?revision=1").json() == row
+    assert own("GET", f"{path}?revision=4").status_code == 404
+
+    assert load_catalogue(own_app.state.engine).revision == own_app.state.catalogue.revision
+    gone = own("DELETE", path, headers={"If-Match": replaced.headers["etag"]})
+    assert (gone.status_code, gone.content) == (204, b"")
+    assert own("GET", path).status_code == 404
+    assert own("GET", f"{path}?revision=2").json() == patched.json()
+    again = own("POST", f"/v1/{kind.plural}", json=kind.named(slug))
+    assert again.json()["revision"] == 4
+    assert own("DELETE", path, headers={"If-Match": "*"}).status_code == 204
+
+
+@each
+def test_a_change_needs_the_version_that_holds(own: Ask, kind: Own, slug: str) -> None:
+    etag = own("POST", f"/v1/{kind.plural}", json=kind.named(slug)).headers["etag"]
+    path = kind.path(slug)
+    body = own("GET", path).json()
+    requests = [("PUT", {"json": body}), ("PATCH", {"json": kind.change}), ("DELETE", {})]
+    for method, request in requests:
+        assert code_of(own(method, path, **request)) == (428, "precondition_required", [])
+        for stale in ('"stale"', f"W/{etag}", '"a", "b"', etag.strip('"'), ""):
+            answer = own(method, path, headers={"If-Match": stale}, **request)
+            assert code_of(answer) == (412, "stale", [])
+            assert "revision 1" in answer.json()["detail"]
+    assert own("PATCH", path, json=kind.change, headers={"If-Match": f'"other", {etag}'}).status_code == 200
+    assert own("PATCH", path, json=kind.change, headers={"If-Match": etag}).status_code == 412
+    assert own("DELETE", path, headers={"If-Match": "*"}).status_code == 204
+    assert own("DELETE", path, headers={"If-Match": "*"}).status_code == 404
+
+
+@pytest.mark.parametrize("plural", SHIPPED)
+def test_a_shipped_row_is_never_changed(own: Ask, plural: str) -> None:
+    path = f"/v1/{plural}/{SHIPPED[plural]}"
+    row = own("GET", path)
+    assert (row.json()["owner"], row.json()["revision"]) == ("catalogue", 1)
+    for method, request in (("PUT", {"json": row.json()}), ("PATCH", {"json": {"note": "mine"}}), ("DELETE", {})):
+        answer = own(method, path, headers={"If-Match": row.headers["etag"]}, **request)
+        assert code_of(answer) == (409, "conflict", ["shipped"])
+        assert "POST" in answer.json()["detail"]
+    assert own("GET", path).content == row.content
+
+
+@each
+def test_a_name_is_taken_once(own: Ask, kind: Own, slug: str) -> None:
+    assert own("POST", f"/v1/{kind.plural}", json=kind.named(slug)).status_code == 201
+    twice = own("POST", f"/v1/{kind.plural}", json=kind.named(slug))
+    assert code_of(twice) == (409, "conflict", ["name_taken"])
+    assert slug not in twice.text
+    own("DELETE", kind.path(slug), headers={"If-Match": "*"})
+
+
+@pytest.mark.parametrize(
+    ("plural", "names", "fields"),
+    [
+        ("models", {"slug": "llama-3.1-8b"}, ["slug"]),
+        ("models", {"aliases": ["meta-llama/Llama-3.1-8B"]}, ["aliases"]),
+        ("models", {"name": "Llama 3.1 8B", "hugging_face_id": "meta-llama/llama-3.1-8b"}, ["name", "hugging_face_id"]),
+        ("gpus", {"aliases": ["spare", "H100"]}, ["aliases"]),
+        ("gpus", {"default_for": ["h100"]}, ["default_for"]),
+        ("clusters", {"name": "DGX H100"}, ["name"]),
+    ],
+)
+def test_a_name_that_means_another_row_is_refused_by_its_field(
+    own: Ask, slug: str, plural: str, names: dict[str, Any], fields: list[str]
+) -> None:
+    kind = next(kind for kind in OWN if kind.plural == plural)
+    answer = own("POST", f"/v1/{plural}", json={**kind.named(slug), **names})
+    assert code_of(answer)[:2] == (409, "conflict")
+    assert [error["pointer"] for error in answer.json()["errors"]] == [f"/{field}" for field in fields]
+
+
+@each
+def test_what_follows_from_the_row_is_not_set(own: Ask, kind: Own, slug: str) -> None:
+    for wrong in ({"owner": "catalogue"}, {"owner": "me"}, {"revision": 7}, {"revision": True}, {"id": "x"}):
+        answer = own("POST", f"/v1/{kind.plural}", json={**kind.named(slug), **wrong})
+        assert (answer.status_code, [error["pointer"] for error in answer.json()["errors"]]) == (
+            422,
+            [f"/{next(iter(wrong))}"],
+        )
+    etag = own("POST", f"/v1/{kind.plural}", json={**kind.named(slug), "owner": "team"}).headers["etag"]
+    for wrong in ({"owner": "catalogue"}, {"revision": 2}, {"slug": "another"}, {"provider": "another"}):
+        if next(iter(wrong)) in {*kind.named(slug), "owner", "revision"}:
+            answer = own("PATCH", kind.path(slug), json=wrong, headers={"If-Match": etag})
+            assert code_of(answer) == (422, "refused", ["not_settable"])
+    assert own("DELETE", kind.path(slug), headers={"If-Match": etag}).status_code == 204
+
+
+@each
+def test_the_least_that_makes_a_row_is_what_the_contract_says(own: Ask, kind: Own, slug: str) -> None:
+    body = kind.named(slug)
+    needed = {*NEEDED[kind.plural], *(["vocab_size"] if kind.plural == "models" else ())}
+    for name in body:
+        rest = {key: value for key, value in body.items() if key != name}
+        answer = own("POST", f"/v1/{kind.plural}", json=rest)
+        if name in needed:
+            assert code_of(answer)[:2] == (422, "refused"), name
+            assert f"/{name}" in [error["pointer"] for error in answer.json()["errors"]]
+    assert set(NEEDED[kind.plural]) <= body.keys()
+
+
+@each
+def test_rows_and_changes_are_as_the_contract_says(own: Ask, own_app: FastAPI, kind: Own, slug: str) -> None:
+    document = contract(own_app)
+
+    def check(method: str, status: str, body: Any, place: str) -> None:
+        content = document["paths"][place][method]["responses"][status]["content"]["application/json"]
+        OAS31Validator({**content["schema"], "components": document["components"]}).validate(body)
+
+    asked = document["paths"][f"/v1/{kind.plural}"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    OAS31Validator({**asked, "components": document["components"]}).validate(kind.named(slug))
+    created = own("POST", f"/v1/{kind.plural}", json=kind.named(slug))
+    check("post", "201", created.json(), f"/v1/{kind.plural}")
+    OAS31Validator({**asked, "components": document["components"]}).validate(created.json())
+    patched = own("PATCH", kind.path(slug), json=kind.change, headers={"If-Match": "*"})
+    check("patch", "200", patched.json(), f"/v1/{kind.plural}/{{name}}")
+    own("DELETE", kind.path(slug), headers={"If-Match": "*"})
+
+
+def test_a_gpu_in_use_is_not_deleted(own: Ask, slug: str) -> None:
+    gpu = next(kind for kind in OWN if kind.plural == "gpus")
+    assert own("POST", "/v1/gpus", json=gpu.named(slug)).status_code == 201
+    own("POST", "/v1/clusters", json={"slug": f"{slug}-box", "gpu": slug, "gpus": 8})
+    own("POST", "/v1/prices", json={"provider": slug, "gpu": slug, "usd_per_gpu_hour": 1, "as_of": "2026"})
+    own("POST", "/v1/rate-cards", json={"slug": f"{slug}-card", "rates": [{"gpu": slug, "usd_per_gpu_hour": 1}]})
+    used = own("DELETE", f"/v1/gpus/{slug}", headers={"If-Match": "*"})
+    assert code_of(used) == (409, "conflict", ["in_use"])
+    assert "1 cluster and 1 price and 1 rate card," in used.json()["detail"]
+    (price,) = own("GET", f"/v1/prices?provider={slug}").json()["items"]
+    for path in (
+        f"/v1/clusters/{slug}-box",
+        f"/v1/prices/{price['id']}",
+        f"/v1/rate-cards/{slug}-card",
+        f"/v1/gpus/{slug}",
+    ):
+        assert own("DELETE", path, headers={"If-Match": "*"}).status_code == 204, path
+
+
+def test_what_a_gpu_leaves_open_is_derived_and_said(own: Ask, slug: str) -> None:
+    gpu = next(kind for kind in OWN if kind.plural == "gpus")
+    row = own("POST", "/v1/gpus", json=gpu.named(slug)).json()
+    assert row["usable_bytes"] == 96e9 * 0.985
+    assert row["usable_basis"] == "estimate: label x 0.985"
+    assert (row["host_bytes_per_s"], row["link_bytes_per_s"], row["scale_up_gpus"]) == (16e9, 16e9, 1)
+    assert "usable_bytes 9.456e+10" in row["note"]
+    asked = own("POST", "/v1/estimates", json={**QUESTION, "cluster": {"gpu": slug, "gpus": 8}})
+    assert asked.status_code == 200, asked.text
+    assert asked.json()["memory"]["usable_bytes"] == row["usable_bytes"]
+    own("DELETE", f"/v1/gpus/{slug}", headers={"If-Match": "*"})
+
+
+@pytest.mark.parametrize(
+    ("plural", "wrong", "pointer", "code"),
+    [
+        ("gpus", {"usable_bytes": 97e9}, "/usable_bytes", "out_of_range"),
+        ("gpus", {"bf16_flop_per_s": None}, "/bf16_flop_per_s", "required"),
+        ("gpus", {"architecture": "Hoper"}, "/architecture", "not_a_choice"),
+        ("gpus", {"memory_bytes": "96"}, "/memory_bytes", "not_a_number"),
+        ("gpus", {"memry_bytes": 1}, "", "unknown_field"),
+        ("gpus", {"slug": "No Slug"}, "/slug", "not_a_slug"),
+        ("gpus", {"slug": "import"}, "/slug", "reserved"),
+        ("gpus", {"as_of": "yesterday"}, "/as_of", "not_a_date"),
+        ("gpus", {"source": "  "}, "/source", "wrong_length"),
+        ("gpus", {"verified": "certainly"}, "/verified", "not_a_choice"),
+        ("clusters", {"gpu": "no-such-gpu"}, "/gpu", "unknown_gpu"),
+        ("prices", {"usd_per_instance_hour": 99}, "/usd_per_instance_hour", "contradiction"),
+        ("prices", {"price_model": "free"}, "/price_model", "not_a_choice"),
+        ("rate-cards", {"rates": []}, "/rates", "wrong_length"),
+        ("rate-cards", {"rates": [{"gpu": "h100"}]}, "/rates/0/usd_per_gpu_hour", "required"),
+        ("rate-cards", {"rates": [{"gpu": "x", "usd_per_gpu_hour": 1}]}, "/rates/0/gpu", "unknown_gpu"),
+        ("rate-cards", {"rates": [{"gpu": "h100", "usd_per_gpu_hour": 1}] * 2}, "/rates", "repeated"),
+        ("rate-cards", {"rates": [{"gpu": "h100", "usd_per_gpu_hour": 1, "x": 1}]}, "/rates/0", "unknown_field"),
+        ("models", {"num_key_value_heads": 3}, "/num_key_value_heads", "key_value_heads_divide_heads"),
+        ("models", {"not_estimated": "because"}, "/not_estimated", "contradiction"),
+        ("models", dict.fromkeys(TINY), "/vocab_size", "required"),
+        ("models", {"exact_total": 5, "exact_active": 5, "exact_non_embedding": 5, "exact_input_embedding": 5,
+                    "exact_source": "me"}, "/exact_total", "counts_differ"),
+        ("models", {"hf_config": {"model_type": "llama"}}, "/hf_config", "told_twice"),
+        ("models", {"published_total": 5}, "/published_source", "required"),
+    ],
+)  # fmt: skip
+def test_a_wrong_row_is_refused_by_its_column(
+    own: Ask, slug: str, plural: str, wrong: dict[str, Any], pointer: str, code: str
+) -> None:
+    kind = next(kind for kind in OWN if kind.plural == plural)
+    answer = own("POST", f"/v1/{plural}", json={**kind.named(slug), **wrong})
+    assert answer.status_code == 422, answer.text
+    first = answer.json()["errors"][0]
+    assert (first["pointer"], first["code"]) == (pointer, code)
+    assert first["fix"]
+    assert own("GET", kind.path(slug)).status_code == 404
