@@ -1,10 +1,6 @@
 """Is what the README says true? Its commands are run against a live service, its tables compared with the tree."""
 
-import os
 import re
-import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,45 +11,24 @@ import httpx
 import pytest
 
 from service.settings import PREFIX, Settings
+from tests.curl import asked
 from tests.house.source import ROOT, SERVICE
+from tests.live import DOCUMENTED, serving
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-LIVE = "localhost:8000"
 CURLS = [line for line in README.splitlines() if line.startswith("curl ")]
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of `traincost serve`, started in an empty folder with a database of its own."""
-    folder = tmp_path_factory.mktemp("readme")
-    environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "service", "serve", "--port", "0"]
-    server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        said = (re.search(r"http://([\d.]+:\d+)", line) for line in server.stdout or ())
-        found = next((match for match in said if match), None)
-        assert found, "the service ended before it said its address"
-        yield found[1]
-    finally:
-        server.terminate()
-        server.communicate(timeout=20)
-
-
-def _asked(curl: str, address: str) -> httpx.Response:
-    """The answer to a curl command of the README."""
-    words = shlex.split(curl)
-    options = {"-H": "", "-d": ""}
-    for option in options:
-        options[option] = words[words.index(option) + 1]
-    name, _, value = options["-H"].partition(": ")
-    assert LIVE in words[1]
-    url = words[1].replace(LIVE, address)
-    return httpx.post(url, headers={name: value}, content=options["-d"], timeout=30)
+    with serving(tmp_path_factory.mktemp("readme")) as found:
+        yield found
 
 
 def _answer(part: str, address: str) -> dict[str, Any]:
     (curl,) = [curl for curl in CURLS if part in curl]
-    response = _asked(curl, address)
+    response = asked(curl, address)
     assert response.status_code == 200, response.text
     answer = response.json()
     assert isinstance(answer, dict)
@@ -91,7 +66,7 @@ def test_cell_formula_gives_the_number_of_the_estimate(address: str) -> None:
     (formula,) = [line for line in README.splitlines() if line.startswith("=")]
     found = re.fullmatch(r'=NUMBERVALUE\(WEBSERVICE\("([^"]+)"\);"\.";","\)', formula)
     assert found
-    url = found[1].replace(LIVE, address)
+    url = found[1].replace(DOCUMENTED, address)
     text = httpx.get(url, timeout=30).text
     assert re.fullmatch(r"\d+\.\d+", text)
     whole = _answer("/v1/estimates", address)
@@ -114,7 +89,7 @@ def test_commands_are_the_ones_that_are_checked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert "traincost" in project["scripts"]
     assert "test" in project["optional-dependencies"]
-    assert urlsplit(f"http://{LIVE}").port == Settings.model_fields["port"].default
+    assert urlsplit(f"http://{DOCUMENTED}").port == Settings.model_fields["port"].default
 
 
 def test_settings_are_all_listed() -> None:

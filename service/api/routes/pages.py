@@ -1,4 +1,4 @@
-"""The pages for people: /, /docs, and the contract that /docs shows. Nothing is loaded from elsewhere."""
+"""The pages for people: /, /guide, /docs, and the contract that /docs shows. Nothing is loaded from elsewhere."""
 
 from pathlib import Path
 
@@ -22,6 +22,12 @@ router = APIRouter(include_in_schema=False, dependencies=[takes_only()])
 async def front_page() -> Response:
     """The front page."""
     return FileResponse(WEB / "index.html", headers=POLICY)
+
+
+@router.get("/guide")
+async def guide() -> Response:
+    """The first five minutes, command by command."""
+    return FileResponse(WEB / "guide" / "index.html", headers=POLICY)
 
 
 @router.get("/docs")

@@ -1,0 +1,30 @@
+"""A running `traincost serve`, started in an empty folder with a database of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.house.source import ROOT
+
+DOCUMENTED = "localhost:8000"
+"""Address in the commands that people read."""
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Host and port of the service while it runs."""
+    environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "service", "serve", "--port", "0"]
+    server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        said = (re.search(r"http://([\d.]+:\d+)", line) for line in server.stdout or ())
+        found = next((match for match in said if match), None)
+        assert found, "the service ended before it said its address"
+        yield found[1]
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
