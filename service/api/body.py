@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from service.api.problems import ApiError
 from service.errors import MOST_PROBLEMS, Problem, Refused
@@ -71,6 +71,20 @@ async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,))
     if not isinstance(body, dict):
         raise ApiError("not_json", "send a JSON object")
     return body
+
+
+async def _object_of(request: Request) -> Mapping[str, Any]:
+    return await read_body(request)
+
+
+async def _patch_of(request: Request) -> Mapping[str, Any]:
+    return await read_body(request, (JSON_BODY, MERGE_PATCH))
+
+
+JsonObject = Annotated[Mapping[str, Any], Depends(_object_of)]
+"""Argument of a route that runs on a thread: the JSON object in the body."""
+MergePatch = Annotated[Mapping[str, Any], Depends(_patch_of)]
+"""Argument of a route that runs on a thread: the merge patch in the body."""
 
 
 async def read_table_text(request: Request) -> bytes:

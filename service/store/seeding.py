@@ -58,7 +58,7 @@ def _difference(before: Catalogue, shipped: Catalogue) -> Rows:
     held = {_key(row): row for row in before.rows() if row.owner == SHIPPED}
     needed = {gpu for row in own for gpu in gpus_of(row)} - shipped.gpus.keys()
     kept = [
-        replace(row, aliases=(), default_for=())
+        replace(row, name=row.slug, aliases=(), default_for=())
         for row in held.values()
         if isinstance(row, GpuRow) and row.slug in needed
     ]

@@ -8,9 +8,12 @@ from traceback import format_exc
 
 from sqlalchemy import select, text
 
-from service.store import load_catalogue, prepare_database
+from service.errors import Stale
+from service.store import History, load_catalogue, prepare_database
 from service.store.engine import open_engine, reading, writing
 from service.store.tables import SEEDINGS
+from service.workflows.catalogue_lists import LISTINGS
+from service.workflows.own_rows import RowChange, create_row, patch_row
 from tests.store.small import SMALL
 
 ROUNDS = 50
@@ -33,7 +36,7 @@ def race(act: Act, url: str, processes: int) -> list[str]:
     runners = [context.Process(target=_run, args=(act, url, barrier, reports)) for _ in range(processes)]
     for runner in runners:
         runner.start()
-    reported = [reports.get(timeout=120) for _ in runners]
+    reported = [reports.get(timeout=600) for _ in runners]
     for runner in runners:
         runner.join()
     return reported
@@ -55,6 +58,44 @@ def start(url: str) -> str:
         seeded_at = connection.execute(select(SEEDINGS.c.seeded_at)).scalar_one()
     engine.dispose()
     return f"{revision} seeded at {seeded_at}"
+
+
+def count_up_in_a_row(url: str, rounds: int = 10) -> str:
+    """Add one to the number in a row's note, again and again: read, then change what was read; again where it is stale.
+
+    Args:
+        url: the database; its rate card `counter` holds the number
+        rounds: how often
+
+    Returns:
+        how often the row had been changed meanwhile
+    """
+    engine = open_engine(url)
+    history = History(engine, load_catalogue(engine))
+    done = stale = 0
+    while done < rounds:
+        history.refresh()
+        card = history.current.rate_cards["counter"]
+        try:
+            change_note(history, card.revision, str(int(card.note) + 1))
+        except Stale:
+            stale += 1
+        else:
+            done += 1
+    engine.dispose()
+    return f"{stale} stale"
+
+
+def change_note(history: History, revision: int, note: str) -> None:
+    """Change the note of the rate card `counter`, if it is still at a revision."""
+    change = RowChange(LISTINGS["rate-cards"], "counter", lambda record: record["revision"] == revision)
+    patch_row(history, change, {"note": note})
+
+
+def make_counter(history: History) -> None:
+    """The rate card whose note is a number."""
+    rates = [{"gpu": next(iter(history.current.gpus)), "usd_per_gpu_hour": 1}]
+    create_row(history, LISTINGS["rate-cards"], {"slug": "counter", "rates": rates, "note": "0"})
 
 
 def count_up(url: str) -> str:

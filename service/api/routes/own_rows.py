@@ -4,14 +4,13 @@ These routes write to the database, so they are plain functions that run on thre
 one before they answer. A shipped row is 409 and not 403: nobody may change it, whoever asks.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON, json_answer
-from service.api.body import JSON_BODY, MERGE_PATCH, read_body
+from service.api.body import JsonObject, MergePatch
 from service.api.catalogue_schemas import SINGULAR
 from service.api.own_row_schemas import (
     create_operation,
@@ -21,7 +20,9 @@ from service.api.own_row_schemas import (
     replace_operation,
 )
 from service.api.preconditions import IfMatch, row_etag
+from service.api.problems import WrongParameter
 from service.api.queries import one_of, takes_only
+from service.errors import Conflict, Refused
 from service.workflows.catalogue_lists import LISTINGS, Listing
 from service.workflows.listed import Record
 from service.workflows.model_imports import import_model
@@ -30,15 +31,8 @@ from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["catalogue"])
 
-Body = Mapping[str, Any]
-
-
-async def _whole(request: Request) -> Body:
-    return await read_body(request)
-
-
-async def _patch(request: Request) -> Body:
-    return await read_body(request, (JSON_BODY, MERGE_PATCH))
+NAMES = ("slug", "name")
+"""What the query of an import may give beside the config."""
 
 
 def _created(plural: str, key: str, record: Record, answer: Any) -> Response:
@@ -56,14 +50,14 @@ def _add_routes(plural: str, listing: Listing) -> None:
     singular, key, path = SINGULAR[plural], listing.key.name, f"/v1/{plural}"
     one = f"{path}/{{name:path}}"
 
-    def create(request: Request, body: Annotated[Body, Depends(_whole)]) -> Response:
+    def create(request: Request, body: JsonObject) -> Response:
         record = create_row(request.app.state.history, listing, body)
         return _created(plural, key, record, record)
 
-    def replace(request: Request, name: str, is_current: IfMatch, body: Annotated[Body, Depends(_whole)]) -> Response:
+    def replace(request: Request, name: str, is_current: IfMatch, body: JsonObject) -> Response:
         return _changed(replace_row(request.app.state.history, RowChange(listing, name, is_current), body))
 
-    def patch(request: Request, name: str, is_current: IfMatch, body: Annotated[Body, Depends(_patch)]) -> Response:
+    def patch(request: Request, name: str, is_current: IfMatch, body: MergePatch) -> Response:
         return _changed(patch_row(request.app.state.history, RowChange(listing, name, is_current), body))
 
     def delete(request: Request, name: str, is_current: IfMatch) -> Response:
@@ -95,13 +89,28 @@ for _plural, _listing in LISTINGS.items():
 @router.post(
     "/v1/models/import",
     status_code=201,
-    dependencies=[takes_only("slug", "name")],
+    dependencies=[takes_only(*NAMES)],
     operation_id="importModel",
     summary="Create one of your own models from its config.json",
     openapi_extra=import_operation(),
 )
-def import_config_json(request: Request, body: Annotated[Body, Depends(_whole)]) -> Response:
+def import_config_json(request: Request, body: JsonObject) -> Response:
     """The whole body is the config.json, as it is."""
-    slug, name = one_of(request, "slug"), one_of(request, "name")
-    imported = import_model(request.app.state.history, body, slug, name)
+    slug, name = (one_of(request, given) for given in NAMES)
+    try:
+        imported = import_model(request.app.state.history, body, slug, name)
+    except Refused as refused:
+        raise _of_query(refused) from None
     return _created("models", "slug", imported.row, imported)
+
+
+class _TakenParameter(WrongParameter, Conflict):
+    """A query parameter holds a name that is taken."""
+
+
+def _of_query(refused: Refused) -> Refused:
+    """What is wrong with the names that the query gives, as a problem of the query; all else is one of the config."""
+    if any(problem.field not in NAMES for problem in refused.problems):
+        return refused
+    kind = _TakenParameter if isinstance(refused, Conflict) else WrongParameter
+    return kind(*refused.problems)

@@ -3,14 +3,11 @@
 These routes reach the database, so they run in threads.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any
-
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
-from service.api.body import JSON_BODY, MERGE_PATCH, read_body
+from service.api.body import MERGE_PATCH, JsonObject, MergePatch
 from service.api.conditional import etag_of
 from service.api.database import Database, database_of
 from service.api.lists import Routes, add_list
@@ -33,17 +30,6 @@ router = APIRouter(tags=["scenarios"])
 NONE_OTHER = [takes_only()]
 
 
-async def _whole(request: Request) -> Mapping[str, Any]:
-    return await read_body(request)
-
-
-async def _patch(request: Request) -> Mapping[str, Any]:
-    return await read_body(request, (JSON_BODY, MERGE_PATCH))
-
-
-Body = Annotated[Mapping[str, Any], Depends(_whole)]
-Patch = Annotated[Mapping[str, Any], Depends(_patch)]
-
 add_list(
     router,
     Routes(
@@ -63,7 +49,7 @@ add_list(
     dependencies=NONE_OTHER,
     openapi_extra=create_operation(),
 )
-def create(request: Request, database: Database, body: Body) -> Response:
+def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered, and the answer kept with it."""
     saved = scenarios.create_scenario(database, request.app.state.catalogue, body)
     return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
@@ -89,7 +75,7 @@ def read(request: Request, database: Database, name: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=change_operation("ScenarioRequest", JSON),
 )
-def replace(request: Request, database: Database, name: str, is_current: IfMatch, body: Body) -> Response:
+def replace(request: Request, database: Database, name: str, is_current: IfMatch, body: JsonObject) -> Response:
     """The question is answered anew, under the versions of today."""
     found = _current(database, name, is_current)
     return _scenario(scenarios.replace_scenario(database, request.app.state.catalogue, found, body))
@@ -102,7 +88,7 @@ def replace(request: Request, database: Database, name: str, is_current: IfMatch
     dependencies=NONE_OTHER,
     openapi_extra=change_operation("ScenarioPatch", MERGE_PATCH, JSON),
 )
-def update(request: Request, database: Database, name: str, is_current: IfMatch, patch: Patch) -> Response:
+def update(request: Request, database: Database, name: str, is_current: IfMatch, patch: MergePatch) -> Response:
     """Only a changed question is answered anew."""
     found = _current(database, name, is_current)
     return _scenario(scenarios.patch_scenario(database, request.app.state.catalogue, found, patch))

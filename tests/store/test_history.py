@@ -1,0 +1,163 @@
+"""Is every catalogue that there was still there, and do shipped and own rows live beside each other in every case?"""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, func, select
+
+from service.catalogue import Catalogue, ClusterRow, GpuRow, Rate, RateCardRow, Row
+from service.errors import Conflict, UnknownRevision
+from service.estimator import Cluster
+from service.store import History, Rows, load_catalogue
+from service.store import history as room
+from service.store.engine import reading
+from service.store.tables import CHANGES, GPUS
+from tests.store.conftest import Prepare
+from tests.store.small import CLUSTER, GPU, MODEL, PRICE, SMALL
+
+OWN_GPU = replace(
+    GPU, gpu=replace(GPU.gpu, slug="ours"), name="Ours", aliases=("our gpu",), default_for=(), owner="team"
+)
+OWN_CLUSTER = ClusterRow(
+    slug="our-box", name="Our box", cluster=Cluster(gpu=GPU.slug, gpus=8), source="us", as_of="2026", verified="no",
+    owner="team",
+)  # fmt: skip
+OWN_CARD = RateCardRow(
+    slug="card", name="Card", rates=(Rate(gpu=GPU.slug, usd_per_gpu_hour=1.5, price_model="spot"),), source="us",
+    as_of="2026", verified="no", owner="team",
+)  # fmt: skip
+OTHER_GPU = replace(GPU, gpu=replace(GPU.gpu, slug="other"), name="Other", aliases=("o",), default_for=())
+
+
+def put(history: History, *rows: Row) -> Catalogue:
+    return history.change("team", lambda _: Rows(put=rows)).catalogue
+
+
+def opened(engine: Engine) -> History:
+    return History(engine, load_catalogue(engine))
+
+
+def test_every_catalogue_that_there_was_is_read_again(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST_HELD", 2)
+    engine = prepare()
+    history = opened(engine)
+    held = [history.current, put(history, OWN_GPU), put(history, OWN_CARD, OWN_CLUSTER)]
+    held.append(put(history, replace(OWN_GPU, note="changed")))
+    held.append(history.change("team", lambda _: Rows(drop=(OWN_CARD,))).catalogue)
+    assert len({catalogue.revision for catalogue in held}) == len(held)
+    for reader in (history, opened(engine)):
+        for catalogue in held * 2:
+            assert reader.at(catalogue.revision) == catalogue
+    with pytest.raises(UnknownRevision):
+        history.at("0" * 12)
+
+
+def test_a_later_release_is_a_change_like_any_other(prepare: Prepare) -> None:
+    first = load_catalogue(prepare())
+    cheaper = replace(PRICE, usd_per_gpu_hour=0.05)
+    newer = Catalogue.from_rows([MODEL, GPU, CLUSTER, cheaper])
+    engine = prepare(newer)
+    history = opened(engine)
+    assert history.current.revision == newer.revision
+    assert history.current.prices[0].revision == 2
+    assert history.at(first.revision) == first
+    again = opened(prepare(SMALL))
+    assert again.current.revision == first.revision
+    assert again.current.prices[0].revision == 3
+    assert [change.owner for change in again.changes()] == ["catalogue"] * 3
+    assert again.changes()[1].summary == "1 prices changed, 1 models deleted"
+    assert again.changes()[2].summary == "2 models created, 1 gpus created, 1 clusters created, 1 prices created"
+
+
+def test_a_start_that_ships_the_same_is_no_change(prepare: Prepare) -> None:
+    for _ in range(2):
+        engine = prepare()
+    with reading(engine) as connection:
+        assert connection.execute(select(func.count()).select_from(CHANGES)).scalar_one() == 1
+        assert connection.execute(select(GPUS.c.since_change, GPUS.c.until_change)).all() == [(1, None)]
+
+
+@pytest.mark.parametrize(
+    "shipped",
+    [
+        replace(GPU, gpu=replace(GPU.gpu, slug="ours"), name="Shipped", aliases=(), default_for=()),
+        replace(OTHER_GPU, aliases=("Ours",)),
+        replace(OTHER_GPU, gpu=replace(OTHER_GPU.gpu, slug="our-gpu")),
+        replace(OTHER_GPU, default_for=("ours",)),
+    ],
+    ids=["the slug", "the slug as an alias", "an alias as the slug", "a shared name"],
+)
+def test_an_own_row_keeps_its_names_from_a_later_release(
+    prepare: Prepare, caplog: pytest.LogCaptureFixture, shipped: GpuRow
+) -> None:
+    put(opened(prepare()), OWN_GPU)
+    price = replace(PRICE, gpu=shipped.slug)
+    newer = Catalogue.from_rows([*SMALL.rows(), shipped, price])
+    with caplog.at_level(logging.WARNING):
+        loaded = load_catalogue(prepare(newer))
+    assert loaded.gpus["ours"] == OWN_GPU
+    assert loaded.gpus["ours"].owner == "team"
+    assert shipped.slug not in loaded.gpus.keys() - {"ours"}
+    assert "is left out" in caplog.text
+    prices = {row.gpu for row in loaded.prices}
+    assert prices == ({GPU.slug, "ours"} if shipped.slug == "ours" else {GPU.slug})
+    assert load_catalogue(prepare(newer)).revision == loaded.revision
+
+
+def test_a_gpu_that_is_no_longer_shipped_stays_for_own_rows(prepare: Prepare, caplog: pytest.LogCaptureFixture) -> None:
+    put(opened(prepare()), OWN_CLUSTER, OWN_CARD)
+    renamed = replace(GPU, gpu=replace(GPU.gpu, slug="h100-new"), name="H100 new")
+    newer = Catalogue.from_rows([MODEL, renamed, replace(CLUSTER, cluster=Cluster(gpu="h100-new", gpus=8))])
+    with caplog.at_level(logging.WARNING):
+        loaded = load_catalogue(prepare(newer))
+    assert loaded.gpus.keys() == {"h100-new", GPU.slug}
+    assert loaded.find_gpu("h100").row.slug == "h100-new"
+    assert loaded.clusters.keys() == {"box", "our-box"}
+    assert "no longer shipped" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        Rows(put=(replace(OWN_CLUSTER, cluster=Cluster(gpu="nothing", gpus=1)),)),
+        Rows(put=(replace(OWN_GPU, gpu=replace(OWN_GPU.gpu, slug="another"), aliases=(GPU.slug,)),)),
+        Rows(drop=(GPU,)),
+    ],
+    ids=["no such gpu", "a taken slug", "a gpu in use"],
+)
+def test_a_change_that_contradicts_the_catalogue_writes_nothing(prepare: Prepare, rows: Rows) -> None:
+    engine = prepare()
+    history = opened(engine)
+    with pytest.raises(Conflict):
+        history.change("team", lambda _: rows)
+    assert history.current == load_catalogue(engine)
+    assert len(history.changes()) == 1
+
+
+def test_an_error_while_deciding_writes_nothing(prepare: Prepare) -> None:
+    engine = prepare()
+    history = opened(engine)
+
+    def fail(_: Any) -> Rows:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        history.change("team", fail)
+    assert len(history.changes()) == 1
+
+
+def test_an_older_catalogue_never_takes_the_place_of_a_newer(prepare: Prepare) -> None:
+    engine = prepare()
+    seen: list[str] = []
+    history = History(engine, load_catalogue(engine), lambda catalogue: seen.append(catalogue.revision))
+    elsewhere = opened(engine)
+    first, second = put(elsewhere, OWN_GPU), put(history, OWN_CARD)
+    assert history.current.revision == second.revision
+    elsewhere.refresh()
+    history.refresh()
+    assert elsewhere.current.revision == history.current.revision == second.revision
+    assert OWN_GPU.slug in second.gpus
+    assert seen == [second.revision]
+    assert history.at(first.revision).gpus.keys() == first.gpus.keys()

@@ -1,0 +1,110 @@
+"""Do rows survive the way from the first revision to versioned ones and back, and is their catalogue still answered?"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, MetaData, insert, select
+
+from service.store import History, load_catalogue
+from service.store.engine import writing
+from service.store.prepare import migrations_folder
+from tests.store.conftest import Prepare
+from tests.store.small import SMALL
+
+ORIGIN = {"source": "made up", "as_of": "2026", "verified": "no", "note": ""}
+FIRST: dict[str, list[dict[str, Any]]] = {
+    "models": [
+        {"owner": "catalogue", "slug": "linear", "name": "Linear", "family": "Tests", "aliases": ["l"], **ORIGIN,
+         "not_estimated": "its layers are of no kind that is known", "published": {"total": 5, "source": "print"}},
+        {"owner": "team-a", "revision": 7, "slug": "mine", "name": "Mine", "family": "Tests", "aliases": [], **ORIGIN,
+         "model": {"vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                   "intermediate_size": 128}},
+    ],
+    "gpus": [
+        {"owner": "catalogue", "slug": "gpu", "name": "GPU", "vendor": "v", "architecture": "Hopper",
+         "release_year": 2022, "aliases": ["g"], "default_for": [], "memory_bytes": 8e10, "usable_bytes": 7.9e10,
+         "usable_basis": "seen", "memory_bytes_per_s": 3e12, "bf16_flop_per_s": 9e14, "link_name": "link",
+         "link_bytes_per_s": 4e11, "scale_up_gpus": 8, "inter_node_bytes_per_s": 5e10, "host_bytes_per_s": 6e10,
+         "board_watts": 700.0, **ORIGIN},
+    ],
+    "clusters": [
+        {"owner": owner, "slug": slug, "name": slug, "aliases": [], "gpu": "gpu", "gpus": 8, "gpus_per_node": 8,
+         **ORIGIN}
+        for owner, slug in (("catalogue", "box"), ("team-a", "our-box"))
+    ],
+    "prices": [
+        {"owner": "catalogue", "provider": "p", "instance_type": "i", "gpu": "gpu", "gpu_count": 8, "region": "r",
+         "price_model": "spot", "stat": "point", "usd_per_gpu_hour": 0.1, "usd_per_instance_hour": 0.8, **ORIGIN},
+    ],
+    "seedings": [{"catalogue_revision": "0123456789ab", "seeded_at": datetime(2026, 11, 21, tzinfo=UTC)}],
+}  # fmt: skip
+"""What a database of the first revision may hold."""
+
+
+def _config(connection: Connection) -> Config:
+    return Config(str(migrations_folder() / "alembic.ini"), attributes={"connection": connection})
+
+
+def _fill(connection: Connection) -> None:
+    command.upgrade(_config(connection), "0001")
+    tables = _reflected(connection)
+    for name, rows in FIRST.items():
+        for row in rows:
+            connection.execute(insert(tables.tables[name]), row)
+
+
+def _reflected(connection: Connection) -> MetaData:
+    found = MetaData()
+    found.reflect(connection)
+    return found
+
+
+def _held(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+    tables = _reflected(connection).tables
+    return {
+        name: sorted(([*row.items()] for row in connection.execute(select(tables[name])).mappings()), key=repr)
+        for name in FIRST
+    }
+
+
+def test_rows_survive_up_and_down(engine: Engine) -> None:
+    with writing(engine) as connection:
+        _fill(connection)
+        before = _held(connection)
+        for _ in range(2):
+            command.upgrade(_config(connection), "head")
+            tables = _reflected(connection).tables
+            for name in FIRST.keys() - {"seedings"}:
+                assert {row.since_change for row in connection.execute(select(tables[name]))} == {1}
+                assert {row.until_change for row in connection.execute(select(tables[name]))} == {None}
+            changes = connection.execute(select(tables["changes"].c["number", "catalogue_revision", "owner"])).all()
+            assert changes == [(1, "0123456789ab", "catalogue")]
+            command.downgrade(_config(connection), "0001")
+            assert _held(connection) == before
+
+
+def test_a_start_takes_an_older_database_over(engine: Engine, prepare: Prepare) -> None:
+    with writing(engine) as connection:
+        _fill(connection)
+    loaded = load_catalogue(prepare(SMALL))
+    assert loaded.models.keys() == {"mine", "linear", "tiny"}
+    assert (loaded.models["mine"].owner, loaded.models["mine"].revision) == ("team-a", 7)
+    assert loaded.clusters["our-box"].cluster.gpu == "gpu"
+    assert "gpu" in loaded.gpus
+    old = History(engine, loaded).at("0123456789ab")
+    assert old.gpus.keys() == {"gpu"}
+    assert old.clusters.keys() == {"box", "our-box"}
+
+
+def test_only_the_versions_that_hold_go_back(prepare: Prepare) -> None:
+    engine = prepare()
+    shipped_again = prepare(SMALL.changed(drop=(SMALL.models["linear"],)))
+    with writing(shipped_again) as connection:
+        command.downgrade(_config(connection), "0001")
+        tables = _reflected(connection).tables
+        assert [row.slug for row in connection.execute(select(tables["models"]))] == ["tiny"]
+        assert "rate_cards" not in tables
+    assert load_catalogue(prepare()).revision == SMALL.revision
+    engine.dispose()
