@@ -10,7 +10,6 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.queries import REV, one_of
 from service.catalogue import Catalogue
-from service.errors import TraincostError
 from service.store import History
 
 LOOK_SECONDS = 1.0
@@ -70,9 +69,9 @@ def _look_again(history: History, stop: Event) -> None:
     while not stop.wait(LOOK_SECONDS):
         try:
             history.refresh()
-        except TraincostError as error:
+        except Exception as error:  # whatever it is, answers go on from memory, and the next look may succeed
             if not failing:
-                log.warning("the catalogue in memory is not brought up to date: %s", error)
+                log.warning("the catalogue in memory is not brought up to date: %s", type(error).__name__)
             failing = True
         else:
             failing = False

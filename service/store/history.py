@@ -66,8 +66,7 @@ class History:
             newest = newest_change(connection)
             if newest is None or newest.number <= self._number:
                 return
-            is_held = newest.catalogue == self.current.revision
-            found = self.current if is_held else _catalogue_after(connection, newest)
+            found = _catalogue_after(connection, newest)
         self._take(newest.number, found)
 
     def held(self, revision: str) -> Catalogue | None:

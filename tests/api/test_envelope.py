@@ -124,3 +124,10 @@ def test_a_preflight_names_methods_and_lasts_ten_minutes(ask: Ask) -> None:
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-methods"] == "GET, HEAD, POST, PUT, PATCH, DELETE"
     assert answer.headers["access-control-max-age"] == "600"
+
+
+def test_a_page_of_an_allowed_origin_may_change_rows(ask: Ask) -> None:
+    asked = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "content-type, if-match"}
+    answer = ask("OPTIONS", "/v1/gpus/own", headers={"Origin": "https://tools.example.org", **asked})
+    assert answer.status_code == 200
+    assert "If-Match" in answer.headers["access-control-allow-headers"].split(", ")

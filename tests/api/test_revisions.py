@@ -157,3 +157,26 @@ def test_without_a_database_nothing_is_changed() -> None:
     history = History(None, Catalogue.from_rows(()))
     with pytest.raises(Unreachable):
         history.change("team", lambda _: Rows())
+
+
+def test_a_look_that_fails_is_said_once_and_taken_again(
+    own_app: FastAPI, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(catalogues, "LOOK_SECONDS", 0.01)
+    looks: list[int] = []
+    enough = threading.Event()
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) > 4:
+            enough.set()
+        raise Unreachable
+
+    monkeypatch.setattr(own_app.state.history, "refresh", look)
+
+    async def run() -> None:
+        async with own_app.router.lifespan_context(own_app):
+            assert await asyncio.to_thread(enough.wait, 20)
+
+    asyncio.run(run())
+    assert caplog.text.count("not brought up to date") == 1

@@ -10,7 +10,8 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
 from service.api.contract import contract
-from tests.api.asking import QUESTION, Ask
+from service.store.engine import open_engine
+from tests.api.asking import QUESTION, Ask, AskTogether
 
 
 @pytest.fixture
@@ -199,3 +200,36 @@ def test_everything_shown_is_as_the_contract_says(app: FastAPI, ask: Ask, saved:
         schema = document["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
         OAS31Validator({**schema, "components": document["components"]}).validate(body)
     assert {"412", "428", "404"} <= document["paths"]["/v1/scenarios/{name}"]["put"]["responses"].keys()
+
+
+def test_of_many_changes_from_one_version_one_is_made(own: Ask, own_together: AskTogether) -> None:
+    path = own("POST", "/v1/scenarios", json={"name": "raced", "question": QUESTION}).headers["location"]
+    for revision in (2, 3):
+        headers = {"If-Match": own("GET", path).headers["etag"]}
+        requests = [
+            {"method": "PATCH", "url": path, "json": {"note": f"{revision} {writer}"}, "headers": headers}
+            for writer in range(8)
+        ]
+        answers = own_together(requests)
+        assert sorted(answer.status_code for answer in answers) == [200] + [412] * 7
+        (made,) = [answer for answer in answers if answer.status_code == 200]
+        assert own("GET", path).content == made.content
+        assert made.json()["revision"] == revision
+
+
+def test_a_database_that_is_down_is_said(own: Ask, own_app: FastAPI) -> None:
+    path = own("POST", "/v1/scenarios", json={"name": "kept", "question": QUESTION}).headers["location"]
+    kept = own_app.state.engine
+    for engine in (open_engine("postgresql://somebody@127.0.0.1:1/costs"), None):
+        own_app.state.engine = engine
+        for answer in (
+            own("GET", "/v1/scenarios"),
+            own("GET", path),
+            own("POST", "/v1/scenarios", json={"name": "lost", "question": QUESTION}),
+            own("DELETE", path, headers={"If-Match": "*"}),
+            own("GET", f"/v1/estimates/est_{'0' * 32}"),
+        ):
+            assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+            assert answer.headers["retry-after"]
+    own_app.state.engine = kept
+    assert own("GET", path).status_code == 200

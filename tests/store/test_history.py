@@ -161,3 +161,14 @@ def test_an_older_catalogue_never_takes_the_place_of_a_newer(prepare: Prepare) -
     assert OWN_GPU.slug in second.gpus
     assert seen == [second.revision]
     assert history.at(first.revision).gpus.keys() == first.gpus.keys()
+
+
+def test_a_row_that_was_made_again_is_another_version_elsewhere_too(prepare: Prepare) -> None:
+    engine = prepare()
+    history, elsewhere = opened(engine), opened(engine)
+    made = put(history, OWN_CARD)
+    elsewhere.refresh()
+    history.change("team", lambda _: Rows(drop=(OWN_CARD,)))
+    assert put(history, OWN_CARD).revision == made.revision
+    elsewhere.refresh()
+    assert [held.current.rate_cards["card"].revision for held in (history, elsewhere)] == [2, 2]

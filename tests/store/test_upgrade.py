@@ -61,7 +61,7 @@ def _reflected(connection: Connection) -> MetaData:
     return found
 
 
-def _held(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+def _held(connection: Connection) -> dict[str, list[Any]]:
     tables = _reflected(connection).tables
     return {
         name: sorted(([*row.items()] for row in connection.execute(select(tables[name])).mappings()), key=repr)
@@ -79,8 +79,8 @@ def test_rows_survive_up_and_down(engine: Engine) -> None:
             for name in FIRST.keys() - {"seedings"}:
                 assert {row.since_change for row in connection.execute(select(tables[name]))} == {1}
                 assert {row.until_change for row in connection.execute(select(tables[name]))} == {None}
-            changes = connection.execute(select(tables["changes"].c["number", "catalogue_revision", "owner"])).all()
-            assert changes == [(1, "0123456789ab", "catalogue")]
+            (change,) = connection.execute(select(tables["changes"]))
+            assert (change.number, change.catalogue_revision, change.owner) == (1, "0123456789ab", "catalogue")
             command.downgrade(_config(connection), "0001")
             assert _held(connection) == before
 
