@@ -263,6 +263,13 @@ def test_window_is_needed_where_layers_slide(model_type: str) -> None:
     assert (problem.field, problem.code) == ("model.hf_config.sliding_window", "required")
 
 
+@pytest.mark.parametrize("model_type", ["glm4_moe", "granitemoe", "llama4_text", "phimoe", "solar_open"])
+def test_key_that_the_type_does_not_know_is_no_number_of_experts(model_type: str) -> None:
+    asked, plain = _imported(model_type, num_experts=3), _imported(model_type)
+    assert asked.model == plain.model
+    assert "num_experts" in asked.warnings[-1]
+
+
 def test_window_that_is_switched_off_may_be_saved_as_nought() -> None:
     off = _imported("qwen2_moe", sliding_window=0)
     assert (_attention(off.model), off.model.sliding_window, off.warnings) == ("fffff", None, ())

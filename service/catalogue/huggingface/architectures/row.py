@@ -34,9 +34,10 @@ MIXTRAL_KEYS: Keys = {
     "num_experts": ("num_local_experts", "num_experts"),
     "moe_intermediate_size": ("intermediate_size",),
 }
-GRANITE_KEYS: Keys = MIXTRAL_KEYS | {"shared_expert_intermediate_size": ("shared_intermediate_size",)}
+LOCAL_KEYS: Keys = MIXTRAL_KEYS | {"num_experts": ("num_local_experts",)}
+GRANITE_KEYS: Keys = LOCAL_KEYS | {"shared_expert_intermediate_size": ("shared_intermediate_size",)}
 ROUTED_KEYS: Keys = {
-    "num_experts": ("n_routed_experts", "num_experts", "num_local_experts"),
+    "num_experts": ("n_routed_experts", "num_local_experts"),
     "num_nextn_predict_layers": ("num_nextn_predict_layers", "num_mtp_layers"),
 }
 PLAIN_MLP: dict[str, Any] = {"gated_mlp": False, "normalization": "layernorm"}

@@ -16,6 +16,7 @@ from service.catalogue.huggingface.architectures.row import (
     LATENT,
     LATENT_WITHOUT_EFFECT,
     LLAMA,
+    LOCAL_KEYS,
     MIXTRAL_KEYS,
     MPT_KEYS,
     PARALLEL,
@@ -54,6 +55,7 @@ SPARSE: Mapping[str, Architecture] = {
         reads=(*DECODER, "num_key_value_heads", *EXPERTS),
         keys=MPT_KEYS
         | {
+            "hidden_size": ("d_model",),
             "num_key_value_heads": ("attn_config.kv_n_heads",),
             "num_experts": ("ffn_config.moe_num_experts",),
             "num_experts_per_tok": ("ffn_config.moe_top_k",),
@@ -64,7 +66,7 @@ SPARSE: Mapping[str, Architecture] = {
     ),
     "deepseek_v2": Architecture(
         reads=(*LATENT, "v_head_dim", *EXPERTS, "attention_bias", "first_k_dense_replace"),
-        keys=ROUTED_KEYS,
+        keys=ROUTED_KEYS | {"num_experts": ("n_routed_experts", "num_experts")},
         builders=(b.shared_experts, p.sparse_every_nth),
         demands={"mlp_bias": (False,)},
         without_effect=LATENT_WITHOUT_EFFECT,
@@ -123,7 +125,7 @@ SPARSE: Mapping[str, Architecture] = {
     ),
     "granitemoe": Architecture(
         reads=(*GROUPED, *EXPERTS, "attention_bias"),
-        keys=MIXTRAL_KEYS,
+        keys=LOCAL_KEYS,
         without_effect=("position_embedding_type",),
     ),
     "granitemoe_swa": Architecture(
@@ -164,7 +166,7 @@ SPARSE: Mapping[str, Architecture] = {
     ),
     "llama4_text": Architecture(
         reads=(*LLAMA, *EXPERTS, "shared_expert_intermediate_size", "attention_bias"),
-        keys=MIXTRAL_KEYS
+        keys=LOCAL_KEYS
         | {
             "intermediate_size": ("intermediate_size_mlp",),
             "shared_expert_intermediate_size": ("intermediate_size",),
@@ -190,7 +192,7 @@ SPARSE: Mapping[str, Architecture] = {
     "olmoe": Architecture(reads=(*GROUPED, *EXPERTS, "attention_bias"), keys=MIXTRAL_KEYS, fixed={"qk_norm": "full"}),
     "phimoe": Architecture(
         reads=(*GROUPED, *EXPERTS, "attention_bias", "lm_head_bias"),
-        keys=MIXTRAL_KEYS,
+        keys=LOCAL_KEYS,
         fixed={"normalization": "layernorm"},
         builders=(p.window_everywhere,),
     ),
