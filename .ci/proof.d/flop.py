@@ -13,7 +13,7 @@ from service.estimator.question import Cluster
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100
 from service.estimator.work import SequenceFlop, per_token_flop, sequence_flop
-from tests.estimator.flop_counter import COUNTS, Counted, expected, method_of, recorded
+from tests.estimator.flop_counter import BESIDE, COUNTS, Counted, beside, expected, method_of, recorded
 
 try:
     import torch
@@ -109,6 +109,8 @@ def against_torch(cases: list[Counted]) -> tuple[list[Counted], bool]:
         sizes = f"{case.batch} x {case.tokens}"
         print(f"{label:<58} {sizes:>9} {said[0]:>20,} + {said[1]:>20,} {theirs[0]:>20,} + {theirs[1]:>20,}  "
               f"{'yes' if theirs == said else 'NO'}", flush=True)  # fmt: skip
+        for name in case.beside:
+            print(f"    {name}: {beside(case):,} of the forward FLOP, {BESIDE[name].formula}")
         found.append(one)
     return found, all((one.forward, one.backward) == expected(one) for one in found)
 
@@ -148,6 +150,7 @@ def record(cases: list[Counted]) -> None:
         "source": f"torch {torch.__version__}, transformers {__version__}: torch.utils.flop_counter.FlopCounterMode",
         "measured_on": datetime.now(tz=UTC).date().isoformat(),
         "conditions": CONDITIONS,
+        "beside": {name: extra.formula for name, extra in BESIDE.items()},
     }
     lines = ",\n    ".join(json.dumps(row) for row in plain)
     head = json.dumps(said, indent=2)[:-2]
