@@ -105,7 +105,7 @@ def exposed_seconds(
     exchange = stage.layers * _seconds(context.layer_transfers(job, degrees, method, *attending), wires)
     experts = _sparse_layers(job, stage) * _seconds(expert.layer_transfers(job, degrees, *routing), wires)
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
-    sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held), wires)
+    sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held, attending[1]), wires)
 
     hidden_exchange = minimum(exchange, compute.attention) if method == "ring" else 0.0
     free = compute.total_seconds - hidden_exchange
