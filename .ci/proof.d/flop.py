@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from service.estimator import Layout, Model, Question, Recipe
+from service.estimator.names import PartName
 from service.estimator.question import Cluster
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100
 from service.estimator.work import SequenceFlop, per_token_flop, sequence_flop
-from tests.estimator.flop_counter import COUNTS, Counted, expected, method_of, recorded
+from tests.estimator.flop_counter import BESIDE, COUNTS, Counted, beside, expected, method_of, recorded
 
 try:
     import torch
@@ -31,9 +32,15 @@ PUBLISHED = Path("tests/published")
 RUN_AS = {"kimi_k2": "deepseek_v3"}
 """Types whose class transformers has under another name."""
 
-EMBEDDINGS = ("embed_tokens", "wte", "embed_in")
-BRANCHES = {"self_attn": "attention", "mlp": "mlp"}
-"""Modules of a Llama, and the part of the model that they are."""
+PARTS: tuple[tuple[tuple[str, ...], PartName], ...] = (
+    (("embed_tokens",), "embedding"),
+    (("lm_head",), "head"),
+    (("self_attn",), "attention"),
+    (("experts", "shared_experts", "shared_expert", "shared_expert_gate"), "experts"),
+    (("gate", "router"), "router"),
+    (("mlp",), "mlp"),
+)
+"""Modules of a model in Llama's spelling, and the part that they are; the first that fits."""
 
 CONDITIONS = (
     "AutoModelForCausalLM.from_config on the meta device in bfloat16, training mode; attn_implementation eager; "
@@ -62,8 +69,8 @@ def freeze(network: nn.Module, case: Counted) -> None:
     for name, weights in network.named_parameters():
         words = name.split(".")
         layer = next((int(word) for word in words if word.isdigit()), None)
-        part = "norms" if "norm" in name else next((part for word, part in BRANCHES.items() if word in words), "")
-        part = "embedding" if set(words) & set(EMBEDDINGS) else "head" if words[0] == "lm_head" else part
+        found = (part for modules, part in PARTS if set(words) & set(modules))
+        part = "norms" if "norm" in name else next(found, None)
         is_frozen = part in method.frozen or (layer is not None and layer < method.frozen_layers)
         weights.requires_grad_(method.name == "full" and not is_frozen)
     for name, module in list(network.named_modules()):
@@ -109,6 +116,8 @@ def against_torch(cases: list[Counted]) -> tuple[list[Counted], bool]:
         sizes = f"{case.batch} x {case.tokens}"
         print(f"{label:<58} {sizes:>9} {said[0]:>20,} + {said[1]:>20,} {theirs[0]:>20,} + {theirs[1]:>20,}  "
               f"{'yes' if theirs == said else 'NO'}", flush=True)  # fmt: skip
+        for name in case.beside:
+            print(f"    {name}: {beside(case):,} of the forward FLOP, {BESIDE[name].formula}")
         found.append(one)
     return found, all((one.forward, one.backward) == expected(one) for one in found)
 
@@ -148,6 +157,7 @@ def record(cases: list[Counted]) -> None:
         "source": f"torch {torch.__version__}, transformers {__version__}: torch.utils.flop_counter.FlopCounterMode",
         "measured_on": datetime.now(tz=UTC).date().isoformat(),
         "conditions": CONDITIONS,
+        "beside": {name: extra.formula for name, extra in BESIDE.items()},
     }
     lines = ",\n    ".join(json.dumps(row) for row in plain)
     head = json.dumps(said, indent=2)[:-2]

@@ -31,6 +31,9 @@ def adapter_ops(op: Op, weight: Weight, targets: tuple[MatrixName, ...], rank: i
     Returns:
         two operations for each target in the weight, with 2 r (n_in + n_out) FLOP a token together
 
+    Ignores:
+        dropout before an adapter; the narrow side that tensor ranks exchange, r numbers a token
+
     Source:
         Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
     """

@@ -65,7 +65,7 @@ def _documents(resolved: Resolved) -> list[str]:
     recipe, method = resolved.question.recipe, resolved.job.method
     said = []
     if recipe.document_lengths and recipe.batching == "packed":
-        said.append("documents fill every sequence to its end, each whole or split at its own multiples of the length")
+        said.append("documents are packed to the end of every sequence, and split only where they are longer than one")
     if recipe.document_lengths and recipe.batching == "padded":
         said.append("each document, split where it is longer, has a sequence of its own; kernels compute its padding")
     if recipe.document_lengths and resolved.question.layout.context > 1:

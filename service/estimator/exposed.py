@@ -112,7 +112,7 @@ def exposed_seconds(
     sparse = _layers(job, stage, lambda shape: shape.is_sparse)
     experts = sparse * _seconds(expert.layer_transfers(job, degrees, *routing), wires)
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
-    sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held), wires)
+    sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held, attending[1]), wires)
 
     hidden_exchange = minimum(exchange, compute.attention) if method == "ring" else 0.0
     free = compute.total_seconds - hidden_exchange

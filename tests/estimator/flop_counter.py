@@ -71,18 +71,31 @@ def ours(case: Counted) -> SequenceFlop:
 
 
 def _every_expert(model: Model, tokens: int) -> int:
-    """2 s h 3 f_e (E - k) a sparse layer."""
     sparse = sum(mlp_type(model, layer) == "sparse" for layer in range(model.num_hidden_layers))
     idle = model.num_experts - model.num_experts_per_tok
     return sparse * idle * 2 * tokens * model.hidden_size * 3 * model.expert_width
 
 
-BESIDE: dict[str, Callable[[Model, int], int]] = {"every expert runs on every token": _every_expert}
-"""What torch counts and no model FLOP is: forward FLOP of one sequence; backward is twice that."""
+@dataclass(frozen=True)
+class Beside:
+    """Something that torch counts and that is no FLOP of the model."""
+
+    formula: str
+    """Its forward FLOP of one sequence; the backward pass takes twice that."""
+    flop: Callable[[Model, int], int]
+    """The same, computed."""
+
+
+BESIDE = {"every expert runs on every token": Beside("2 s h 3 f_e (E - k) for each sparse layer", _every_expert)}
+"""All that torch counts beside the models' own FLOP."""
+
+
+def beside(case: Counted) -> int:
+    """Forward FLOP of the whole batch that torch counts beside the model's own."""
+    return case.batch * sum(BESIDE[name].flop(model_of(case), case.tokens) for name in case.beside)
 
 
 def expected(case: Counted) -> tuple[int, int]:
     """What torch should say: our FLOP without a mask and what stands beside them, forward and backward."""
-    one = ours(case)
-    extra = sum(BESIDE[name](model_of(case), case.tokens) for name in case.beside)
-    return case.batch * (one.full + extra), case.batch * (one.full_backward + 2 * extra)
+    one, extra = ours(case), beside(case)
+    return case.batch * one.full + extra, case.batch * one.full_backward + 2 * extra

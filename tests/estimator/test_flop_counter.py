@@ -1,8 +1,10 @@
 """Our FLOP without a mask are those that torch's own counter sees, forward and backward, to the last one."""
 
+import json
+
 import pytest
 
-from tests.estimator.flop_counter import Counted, expected, model_of, recorded
+from tests.estimator.flop_counter import BESIDE, COUNTS, Counted, expected, model_of, recorded
 
 CASES = recorded()
 NAMED = [pytest.param(case, id=f"{case.preset}-{index}") for index, case in enumerate(CASES)]
@@ -22,3 +24,9 @@ def test_every_kind_of_model_was_counted() -> None:
     assert len(latent) > 3
     assert len([case for case in CASES if case.method["name"] == "lora"]) > 10
     assert len([case for case in CASES if "frozen" in case.method or "frozen_layers" in case.method]) > 5
+
+
+def test_what_torch_counts_beside_a_model_is_named_with_its_formula() -> None:
+    said = json.loads(COUNTS.read_text(encoding="utf-8"))["beside"]
+    assert said == {name: extra.formula for name, extra in BESIDE.items()}
+    assert said.keys() == {name for case in CASES for name in case.beside}

@@ -60,3 +60,10 @@ def test_what_is_not_known_says_what_to_give(catalogue: Catalogue, flat: dict[st
     assert row(told(), "USD").endswith("give usd_per_gpu_hour")
     del flat["training_tokens"]
     assert row(told(), "whole run").endswith("give training_tokens")
+
+
+def test_it_says_what_is_trained_and_what_is_padding(catalogue: Catalogue, flat: dict[str, str]) -> None:
+    changed = flat | {"method": "lora", "document_lengths": "512:3", "batching": "padded"}
+    text = report(answer(read_question(body_of_flat(list(changed.items())), catalogue), catalogue))
+    assert "3,407,872" in row(text, "trained")
+    assert "spared" in row(text, "of each step padding")

@@ -150,17 +150,18 @@ def _groups(degrees: Degrees, held: RankParameters) -> tuple[_Group, _Group]:
     )
 
 
-def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Transfer, ...]:
+def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters, backwards: Amount) -> tuple[Transfer, ...]:
     """What one rank sends for every micro-batch: only where weights or gradients are sharded.
 
     Formula:
-        zero 3: gather weights forward, and backward where resharded; zero 2 and 3: reduce-scatter gradients of what is
-        trained
+        zero 3: gather weights forward, and r times backward where resharded; zero 2 and 3: reduce-scatter gradients of
+        what is trained
 
     Args:
         job: the job
         degrees: the layout
         held: parameters of the rank before sharding
+        backwards: backward passes of the mean layer, r [1]
 
     Returns:
         the transfers
@@ -170,7 +171,7 @@ def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters) -> t
     """
     transfers: list[Transfer] = []
     freed = degrees.reshard_after_forward
-    gathers = where(degrees.zero_stage >= WEIGHTS, 2 * freed, 0)
+    gathers = where(degrees.zero_stage >= WEIGHTS, (1 + backwards) * freed, 0)
     reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
     for group in _groups(degrees, held):
         weights, gradients = group.every * job.state.gathered_bytes, group.trained * _reduced_bytes(job)
