@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 
 import httpx
 import pytest
@@ -78,6 +79,19 @@ def test_it_stops_without_a_traceback(environment: dict[str, str], tmp_path: Pat
         assert process.wait(timeout=20) in {0, -stop}
         assert process.stdout is not None
         assert process.stdout.read() == ""
+
+
+def test_a_replica_takes_over_what_another_changed(environment: dict[str, str], tmp_path: Path) -> None:
+    card = {"slug": "ours", "rates": [{"gpu": "h100", "usd_per_gpu_hour": 2}]}
+    with _serving(environment, tmp_path) as (_, first), _serving(environment, tmp_path) as (_, second):
+        created = httpx.post(f"{first}/v1/rate-cards", json=card)
+        assert created.status_code == 201
+        assert httpx.get(f"{first}{created.headers['location']}").content == created.content
+        deadline = monotonic() + 30
+        while (read := httpx.get(f"{second}{created.headers['location']}")).status_code == 404:
+            assert monotonic() < deadline
+            sleep(0.1)
+        assert (read.content, read.headers["etag"]) == (created.content, created.headers["etag"])
 
 
 def test_requests_are_logged_at_debug_only(environment: dict[str, str], tmp_path: Path) -> None:
