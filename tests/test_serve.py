@@ -144,12 +144,13 @@ def test_an_unwritable_folder(environment: dict[str, str], tmp_path: Path) -> No
     assert "cannot be made" in _refused(environment, tmp_path, "--port", "0")
 
 
-def test_own_rows_that_contradict_the_shipped_ones(environment: dict[str, str], tmp_path: Path) -> None:
+def test_an_own_row_under_a_shipped_name_holds_up_no_start(environment: dict[str, str], tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'traincost.db'}"
     engine = prepare_database(url, shipped_catalogue())
     with writing(engine) as connection:
         connection.execute(text("UPDATE gpus SET owner = 'team-a' WHERE slug = 'h100-sxm5-80gb'"))
         connection.execute(text("DELETE FROM seedings"))
     engine.dispose()
-    said = _refused({**environment, "TRAINCOST_DATABASE_URL": url}, tmp_path, "--port", "0")
-    assert "two rows are called gpu h100-sxm5-80gb" in said
+    with _serving({**environment, "TRAINCOST_DATABASE_URL": url}, tmp_path) as (_, address):
+        assert httpx.get(f"{address}/v1/gpus/h100").json()["owner"] == "team-a"
+        assert httpx.get(f"{address}/v1/clusters/dgx-h100").json()["owner"] == "catalogue"
