@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 
 import httpx
 import pytest
@@ -80,6 +81,19 @@ def test_it_stops_without_a_traceback(environment: dict[str, str], tmp_path: Pat
         assert process.stdout.read() == ""
 
 
+def test_a_replica_takes_over_what_another_changed(environment: dict[str, str], tmp_path: Path) -> None:
+    card = {"slug": "ours", "rates": [{"gpu": "h100", "usd_per_gpu_hour": 2}]}
+    with _serving(environment, tmp_path) as (_, first), _serving(environment, tmp_path) as (_, second):
+        created = httpx.post(f"{first}/v1/rate-cards", json=card)
+        assert created.status_code == 201
+        assert httpx.get(f"{first}{created.headers['location']}").content == created.content
+        deadline = monotonic() + 30
+        while (read := httpx.get(f"{second}{created.headers['location']}")).status_code == 404:
+            assert monotonic() < deadline
+            sleep(0.1)
+        assert (read.content, read.headers["etag"]) == (created.content, created.headers["etag"])
+
+
 def test_requests_are_logged_at_debug_only(environment: dict[str, str], tmp_path: Path) -> None:
     for level, is_logged in (("info", False), ("debug", True)):
         with (tmp_path / level).open("w") as log:
@@ -130,12 +144,13 @@ def test_an_unwritable_folder(environment: dict[str, str], tmp_path: Path) -> No
     assert "cannot be made" in _refused(environment, tmp_path, "--port", "0")
 
 
-def test_own_rows_that_contradict_the_shipped_ones(environment: dict[str, str], tmp_path: Path) -> None:
+def test_an_own_row_under_a_shipped_name_holds_up_no_start(environment: dict[str, str], tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'traincost.db'}"
     engine = prepare_database(url, shipped_catalogue())
     with writing(engine) as connection:
         connection.execute(text("UPDATE gpus SET owner = 'team-a' WHERE slug = 'h100-sxm5-80gb'"))
         connection.execute(text("DELETE FROM seedings"))
     engine.dispose()
-    said = _refused({**environment, "TRAINCOST_DATABASE_URL": url}, tmp_path, "--port", "0")
-    assert "two rows are called gpu h100-sxm5-80gb" in said
+    with _serving({**environment, "TRAINCOST_DATABASE_URL": url}, tmp_path) as (_, address):
+        assert httpx.get(f"{address}/v1/gpus/h100").json()["owner"] == "team-a"
+        assert httpx.get(f"{address}/v1/clusters/dgx-h100").json()["owner"] == "catalogue"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import is_dataclass
 from typing import get_args, get_type_hints
 
-from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow
+from service.catalogue import Row
 from service.estimator.model import Model
 from service.estimator.question import Cluster, Layout, Price, Recipe
 from service.workflows.clusters import Nodes
@@ -43,16 +43,13 @@ def _names_in(noun: type) -> Iterator[str]:
                 yield from _names_in(inner)  # type: ignore[arg-type]  # arguments of a type hint are types
 
 
-ROWS = (ModelRow, GpuRow, ClusterRow, PriceRow, RateCardRow)
-"""The rows that a request body may spell, column by column."""
-
 FIELD_NAMES = frozenset(
     (
         "preset",
         "hf_config",
         *FIELDS,
         *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
-        *(column.name for row in ROWS for column in columns_of(row)),
+        *(column.name for row in get_args(Row) for column in columns_of(row)),
     )
 )
 """Every name that a request body may hold, at any depth."""

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic_core import to_json
+
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.workflows.estimates import Answer, answer
@@ -12,7 +14,6 @@ from service.workflows.findings import not_an_object
 from service.workflows.nouns import read_noun
 from service.workflows.questions import read_question
 from service.workflows.scenario_label import QUESTION, Label
-from service.workflows.wire import to_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def read_wanted(body: Mapping[str, Any], catalogue: Catalogue, *, answered: obje
     problems: list[Problem] = []
     label = _collected(lambda: _label(body), problems)
     question = body.get(QUESTION)
-    is_known = question is not None and to_bytes(question) == to_bytes(answered)
+    is_known = question is not None and to_json(question) == to_json(answered)
     found = None if is_known else _collected(lambda: _answer(question, catalogue), problems)
     if label is None or problems or not isinstance(question, Mapping):
         raise Refused(*problems)

@@ -15,8 +15,9 @@ from tests.api.own_bodies import IDS, OWN, Own
 
 CANARY = "c4n4ry"
 JSON = {"content-type": "application/json"}
+NUMBERS = ("-1", "1e308", "5e-324", "1e3")
 HOSTILE = (
-    "-1", "1e308", "5e-324", "NaN", "true", "[]", f'{{"{CANARY}": 1}}', '"a\\u0000"', f'"{CANARY} <script>"', '""',
+    *NUMBERS, "NaN", "true", "[]", f'{{"{CANARY}": 1}}', '"a\\u0000"', f'"{CANARY} <script>"', '""',
     f'"{"x" * 5000}"', f'[{{"{CANARY}": "{CANARY}"}}]',
 )  # fmt: skip
 COLUMNS = [
@@ -45,12 +46,9 @@ def test_a_column_takes_values_within_its_bounds_only(own: Ask, kind: Own, colum
         check(answer, {201, 409, 422})
         if answer.status_code == 201:
             path = answer.headers["location"]
-            row = own("GET", path)
-            assert row.content == answer.content
-            if kind.plural in {"models", "clusters", "gpus"}:
+            if text in NUMBERS and kind.plural in {"models", "clusters", "gpus"}:
                 _ask(own, kind.plural, path.rpartition("/")[2])
-            gone = own("DELETE", path, headers={"If-Match": row.headers["etag"]})
-            assert gone.status_code == 204
+            assert own("DELETE", path, headers={"If-Match": answer.headers["etag"]}).status_code == 204
 
 
 def _ask(own: Ask, plural: str, slug: str) -> None:

@@ -4,6 +4,9 @@ import pytest
 from fastapi.routing import APIRoute
 
 from service.api.app import ROUTERS
+from service.api.queries import EXPLAIN, REV
+from service.workflows import cells
+from service.workflows.flat import ALIASES, flat_fields
 from tests.api.asking import QUESTION, Ask
 
 CANARY = "c4n4ry"
@@ -62,3 +65,7 @@ def test_explain_is_taken_only_where_it_is_read(ask: Ask, path: str) -> None:
 def test_explain_is_true_or_false_once(ask: Ask, query: str) -> None:
     (error,) = ask("POST", f"/v1/memory?{query}", json=QUESTION).json()["errors"]
     assert (error["parameter"], error["code"]) == ("explain", "not_true_or_false")
+
+
+def test_what_stands_beside_a_flat_question_is_no_field_of_it() -> None:
+    assert not {EXPLAIN, REV, *cells.BESIDE} & {*flat_fields(), *ALIASES}
