@@ -42,6 +42,9 @@ class Refusable:
     fix: str
 
 
+INFINITE_BY_DESIGN = frozenset({"time_step_limit"})
+"""Keys that published config.json files give as Infinity, which is no JSON; nothing reads them, so they become null."""
+
 NOT_FINITE = Refusable("not_finite", "the number is infinite or not a number", "give a finite number")
 TOO_MANY_DIGITS = Refusable("too_many_digits", "the number has more digits than any field can hold", "round the number")
 DUPLICATE_KEY = Refusable("duplicate_key", "an object names one field twice, so its meaning is unclear", "give it once")
@@ -50,6 +53,9 @@ NOT_TEXT = Refusable(
 )
 TOO_DEEP = Refusable("too_deep", f"lists and objects nest deeper than {MAXIMUM_DEPTH}", "flatten the body")
 TOO_LONG = Refusable("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
+
+
+EMPTY = "send a JSON text; the body is empty"
 
 
 async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,)) -> Mapping[str, Any]:
@@ -147,6 +153,9 @@ def parse(body: bytes) -> Any:
         )
     except RecursionError:
         raise Refused(Problem(field="", code="too_deep", message=TOO_DEEP.message, fix=TOO_DEEP.fix)) from None
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ApiError("not_json", f"send a JSON text; this one is none at {place}" if body else EMPTY) from None
     except ValueError:
         raise ApiError("not_json", "send a JSON text in UTF-8, without byte order mark") from None
     problems = [
@@ -167,9 +176,11 @@ def _parse_float(digits: str) -> float | Refusable:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
-    if len(value) == len(pairs):
-        return value
-    return {"": DUPLICATE_KEY}
+    if len(value) < len(pairs):
+        return {"": DUPLICATE_KEY}
+    for name in INFINITE_BY_DESIGN & value.keys():
+        value[name] = None
+    return value
 
 
 def _faults(root: object) -> Iterator[tuple[str, Refusable]]:

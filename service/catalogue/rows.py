@@ -6,6 +6,8 @@ changed, but are no facts: rows that differ in them alone are equal and have the
 
 import re
 from dataclasses import dataclass, field
+from hashlib import sha256
+from json import dumps
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval, Len, Lt
@@ -204,9 +206,10 @@ class PriceRow(Provenance):
 
     @property
     def id(self) -> str:
-        """What tells this price from every other, e.g. aws-p5.48xlarge-h100-sxm5-80gb-us-east-1-spot-min-2026."""
+        """What tells this price from every other: its words as a URL takes them, and a digest of them as they are."""
         told = (self.provider, self.instance_type, self.gpu, self.region, self.price_model, self.stat, self.as_of)
-        return NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
+        words = NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
+        return f"{words}-{sha256(dumps(told).encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

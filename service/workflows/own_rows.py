@@ -16,8 +16,8 @@ from service.workflows.listed import Record
 from service.workflows.merge_patch import merged
 from service.workflows.model_bodies import with_model
 from service.workflows.row_bodies import FOLLOWING, read_row
-from service.workflows.row_defaults import filled
-from service.workflows.row_rules import refuse_taken, refuse_unsound, refuse_used, resolved
+from service.workflows.row_defaults import filled, underived
+from service.workflows.row_rules import refuse_taken, refuse_used, sound
 
 TEAM = "team"
 """Owner of every own row: callers are not told apart."""
@@ -61,7 +61,7 @@ def create_row(history: History, listing: Listing, body: Body) -> Record:
 
 
 def own_row(listing: Listing, body: Body) -> Row:
-    """The row that a body spells, sound by itself.
+    """The row that a body spells.
 
     Args:
         listing: the list that the row is to stand in
@@ -76,7 +76,6 @@ def own_row(listing: Listing, body: Body) -> Row:
     given = with_model(body) if listing.row is ModelRow else body
     flat = {name: value for name, value in filled(listing.row, given).items() if name not in FOLLOWING}
     row: Row = replace(read_row(listing.row, flat), owner=TEAM)
-    refuse_unsound(row)
     return row
 
 
@@ -84,7 +83,7 @@ def addable(row: Row, body: Body, catalogue: Catalogue) -> Row:
     """A new row as it may be added to the catalogue.
 
     Args:
-        row: the row, sound by itself
+        row: the row
         body: what it was read from
         catalogue: what there is
 
@@ -92,10 +91,10 @@ def addable(row: Row, body: Body, catalogue: Catalogue) -> Row:
         the row, its GPUs under their catalogue names
 
     Raises:
-        Refused: it speaks of an unknown GPU, or sets what follows from the rest
+        Refused: it speaks of an unknown GPU, is wrong by itself, or sets what follows from the rest
         Conflict: another row has one of its names
     """
-    found = resolved(row, catalogue)
+    found = sound(row, catalogue)
     held = _held(type(found), key_of(found), catalogue)
     if held is not None:
         raise Conflict(_exists(held))
@@ -171,8 +170,8 @@ def delete_row(history: History, change: RowChange) -> None:
 def _edit(history: History, change: RowChange, edited: Callable[[Record], Body]) -> Record:
     def decide(catalogue: Catalogue) -> Rows:
         held, record = _changeable(change, catalogue)
-        body = edited(record)
-        row = resolved(own_row(change.listing, body), catalogue)
+        body = underived(change.listing.row, record, edited(record))
+        row = sound(own_row(change.listing, body), catalogue)
         refuse_untrue(body, {"id": key_of(held), "owner": held.owner, "revision": held.revision})
         _refuse_moved(change.listing, row, held)
         refuse_taken(row, catalogue)

@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 from service.catalogue import SHIPPED, Catalogue, PriceRow
 from service.errors import Problem, Refused, TraincostError
 from service.store import History, Rows
-from service.workflows.catalogue_lists import LISTINGS
+from service.workflows.catalogue_lists import LISTINGS, record_of
 from service.workflows.columns import Column
 from service.workflows.estimates import SPOKEN
 from service.workflows.flat_values import DecimalMark, Form, read_value
 from service.workflows.own_rows import TEAM, own_row, refuse_untrue
+from service.workflows.row_defaults import DERIVED, underived
+from service.workflows.row_rules import sound
 from service.workflows.table_text import Finding, Line, finding_of, read_table
 
 PRICES = LISTINGS["prices"]
@@ -138,7 +140,7 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
 
 
 def _read(content: bytes, mark: DecimalMark) -> tuple[list[_Price], list[Finding]]:
-    """The prices that a table spells, sound by themselves, and what is wrong with its other rows."""
+    """The prices that a table spells, and what is wrong with its other rows."""
     table = read_table(content, tuple(COLUMNS), REQUIRED)
     prices: list[_Price] = []
     findings = list(table.findings)
@@ -186,7 +188,7 @@ def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalo
     seen: set[str] = set()
     for one in prices:
         try:
-            price = replace(one.price, gpu=catalogue.find_gpu(one.price.gpu, "gpu").row.slug)
+            price = sound(_derived_anew(one, catalogue, held), catalogue)
             kind = _kind(one, price, held.get(price.id), seen)
         except Refused as refused:
             findings += [finding_of(one.row, problem) for problem in refused.problems]
@@ -199,6 +201,22 @@ def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalo
         len(sorted_prices["unchanged"]),
         tuple(sorted(findings, key=lambda finding: finding.row)),
     )
+
+
+def _derived_anew(one: _Price, catalogue: Catalogue, held: Mapping[str, PriceRow]) -> PriceRow:
+    """The price of a row; what was derived from an earlier version and left as it was follows the new one.
+
+    In an export of another version than the one that holds, nobody can tell what was left as it was.
+    """
+    named = replace(one.price, gpu=catalogue.find_gpu(one.price.gpu, "gpu").row.slug)
+    before = held.get(named.id)
+    if before is None:
+        return named
+    body = underived(PriceRow, record_of(PRICES, before), one.body)
+    if one.body.get(REVISION, before.revision) != before.revision:
+        body = {name: value for name, value in body.items() if name not in DERIVED[PriceRow]}
+    again = own_row(PRICES, body)
+    return again if isinstance(again, PriceRow) else named
 
 
 def _kind(one: _Price, price: PriceRow, held: PriceRow | None, seen: set[str]) -> str:

@@ -6,6 +6,7 @@ as everywhere; `owner`, `revision` and the `id` of a price follow from the rest 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from types import NoneType
 from typing import Any, get_args, get_type_hints
@@ -117,6 +118,9 @@ def _origin_problems(given: Flat) -> list[Problem]:
         problems.append(
             Problem(field="as_of", code="not_a_date", message=message, fix="give 2025, 2025-03 or 2025-03-17")
         )
+    elif isinstance(as_of, str) and as_of > (today := datetime.now(UTC).date().isoformat())[: len(as_of)]:
+        message = "as_of lies in the future; the newest row counts, so what holds later would count already today"
+        problems.append(Problem(field="as_of", code="out_of_range", message=message, fix=f"give {today} or earlier"))
     return problems
 
 

@@ -1,5 +1,6 @@
 """What does a row of a team's own say where its body says nothing? Derived values are told in the row itself."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
@@ -26,6 +27,10 @@ NETWORK_BYTES_PER_S = 12.5e9 / 8
 """Network of one GPU where none is stated. Source: 100 Gbit/s shared by 8 GPUs as in AWS g5.48xlarge, as the shipped
 catalogue assumes it (note in gpus.csv)."""
 
+DERIVED_SAID = "derived, not stated: "
+"""What a note says before the values that nobody stated."""
+DERIVED_NOTE = re.compile(rf"(?:; )?{DERIVED_SAID}[^;]*$")
+
 NODE_GPUS = 8
 """GPUs on one fast link where a link is stated and their number is not. Source: the usual node."""
 
@@ -46,6 +51,43 @@ def filled(kind: type, body: Mapping[str, Any]) -> Record:
     if "slug" in given and kind is not PriceRow:
         common["name"] = given["slug"]
     return FILLING[kind]({**common, **given})
+
+
+DERIVED: Mapping[type, tuple[str, ...]] = {
+    GpuRow: (
+        "usable_bytes", "usable_basis", "host_bytes_per_s", "link_bytes_per_s", "link_name", "scale_up_gpus",
+        "inter_node_bytes_per_s", "release_year",
+    ),
+    PriceRow: ("usd_per_instance_hour",),
+}  # fmt: skip
+"""Columns that follow from others where nobody states them, each after those that it follows from."""
+
+
+def underived(kind: type, held: Mapping[str, Any], edited: Mapping[str, Any]) -> Record:
+    """An edited row without what was derived before the edit and left as it was, so that it follows the edit.
+
+    Args:
+        kind: class of the row
+        held: the columns of the row before
+        edited: the columns after
+
+    Returns:
+        the columns to fill again
+    """
+    kept = {name: value for name, value in edited.items() if name not in _derived(kind, held) or value != held[name]}
+    if isinstance(kept.get("note"), str):
+        kept["note"] = DERIVED_NOTE.sub("", kept["note"])
+    return kept
+
+
+def _derived(kind: type, held: Mapping[str, Any]) -> set[str]:
+    """The columns of a row that hold what they would hold if nobody had stated them."""
+    names, found = DERIVED.get(kind, ()), set[str]()
+    for place, name in enumerate(names):
+        absent = {*found, *names[place:]}
+        again = filled(kind, {other: value for other, value in held.items() if other not in absent})
+        found |= {name} if again.get(name) == held[name] else set()
+    return found
 
 
 def _model(given: Record) -> Record:
@@ -105,7 +147,7 @@ def _noted(row: Record, derived: Record) -> Record:
     note = row.get("note", "")
     if not derived or not isinstance(note, str):
         return row
-    said = "derived, not stated: " + ", ".join(f"{name} {value:g}" for name, value in derived.items())
+    said = DERIVED_SAID + ", ".join(f"{name} {value:g}" for name, value in derived.items())
     return {**row, "note": f"{note}; {said}" if note else said}
 
 

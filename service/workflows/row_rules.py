@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row, key_of
 from service.catalogue.catalogue import Named, names_of
@@ -14,6 +14,8 @@ from service.estimator.consistency import problems_of
 from service.estimator.efficiency import EFFICIENCIES
 from service.estimator.model import Model
 from service.estimator.parameters import count_parameters
+
+AnyRow = TypeVar("AnyRow", bound=Row)
 
 SLUG = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 """Slugs of own rows: they stand in URLs and cells as they are."""
@@ -26,8 +28,8 @@ MOST_DIFFERENCE_FRACTION = 0.01
 """Most by which the price of a machine may differ from that of its GPUs together."""
 
 
-def resolved(row: Row, catalogue: Catalogue) -> Row:
-    """A row with the GPUs that it speaks of under their catalogue names.
+def sound(row: AnyRow, catalogue: Catalogue) -> AnyRow:
+    """A row that is right by itself, with the GPUs that it speaks of under their catalogue names.
 
     Args:
         row: a row as its body spells it
@@ -38,7 +40,16 @@ def resolved(row: Row, catalogue: Catalogue) -> Row:
 
     Raises:
         UnknownName: the catalogue holds no such GPU
+        Refused: what is wrong, whatever else the catalogue holds
     """
+    found = cast(AnyRow, _resolved(row, catalogue))
+    problems = [*_slug_problems(found), *_problems_of_kind(found)]
+    if problems:
+        raise Refused(*problems)
+    return found
+
+
+def _resolved(row: Row, catalogue: Catalogue) -> Row:
     if isinstance(row, ClusterRow):
         gpu = catalogue.find_gpu(row.cluster.gpu, "gpu").row.slug
         return replace(row, cluster=replace(row.cluster, gpu=gpu))
@@ -48,20 +59,6 @@ def resolved(row: Row, catalogue: Catalogue) -> Row:
         found = [catalogue.find_gpu(rate.gpu, f"rates.{i}.gpu").row.slug for i, rate in enumerate(row.rates)]
         return replace(row, rates=tuple(replace(rate, gpu=gpu) for rate, gpu in zip(row.rates, found, strict=True)))
     return row
-
-
-def refuse_unsound(row: Row) -> None:
-    """Refuse a row that is wrong by itself, whatever else the catalogue holds.
-
-    Args:
-        row: the row
-
-    Raises:
-        Refused: what is wrong
-    """
-    problems = [*_slug_problems(row), *_problems_of_kind(row)]
-    if problems:
-        raise Refused(*problems)
 
 
 def refuse_taken(row: Row, catalogue: Catalogue) -> None:
@@ -94,7 +91,7 @@ def _holder(names: tuple[str, ...], index: NameIndex[Any], own: str) -> str | No
     """The other row that one of the names means already."""
     forms = forms_of(*names)
     defaults = (index.defaults[form][1] for form in forms if form in index.defaults)
-    holders = (*(slug for form in forms for slug in index.slugs.get(form, ())), *defaults)
+    holders = (*defaults, *(slug for form in forms for slug in index.slugs.get(form, ())))
     return next((slug for slug in holders if slug != own), None)
 
 

@@ -3,9 +3,19 @@
 from dataclasses import dataclass
 from typing import Any
 
+from service.catalogue import PriceRow
+
 TINY = {
     "vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
 }  # fmt: skip
+
+
+PRICE_FILLED: dict[str, Any] = {
+    "instance_type": "any", "gpu": "h100-sxm5-80gb", "gpu_count": 1, "region": "all", "price_model": "on-demand",
+    "stat": "point", "usd_per_gpu_hour": 2.5, "usd_per_instance_hour": 2.5, "source": "tests", "as_of": "2026",
+    "verified": "no",
+}  # fmt: skip
+"""What the least body of a price is filled to, as far as its id tells."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,9 @@ class Own:
 
     def key(self, slug: str) -> str:
         """What that row is read by, where its date is a year."""
-        return f"{slug}-any-h100-sxm5-80gb-all-on-demand-point-2026" if self.plural == "prices" else slug
+        if self.plural != "prices":
+            return slug
+        return PriceRow(provider=slug, **PRICE_FILLED).id
 
     def path(self, slug: str) -> str:
         """Where that row is read."""
@@ -38,7 +50,7 @@ OWN = [
         {"board_watts": 450}),
     Own("clusters", {"gpu": "h100-sxm5-80gb", "gpus": 16}, {"gpus": 32}),
     Own("prices", {"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.5, "as_of": "2026"},
-        {"usd_per_gpu_hour": 2.25, "usd_per_instance_hour": None}),
+        {"usd_per_gpu_hour": 2.25}),
     Own("rate-cards", {"rates": [{"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 1.5}]}, {"note": "until June"}),
 ]  # fmt: skip
 IDS = [own.plural for own in OWN]

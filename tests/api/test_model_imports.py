@@ -100,3 +100,18 @@ def test_a_body_may_hold_a_config_beside_its_own_columns(own: Ask, slug: str) ->
     refused = own("POST", "/v1/models", json={"slug": f"{slug}-2", "hf_config": {"model_type": "bert"}})
     assert refused.json()["errors"][0]["pointer"].startswith("/hf_config")
     delete(own, slug)
+
+
+def test_infinity_where_published_configs_have_it(own: Ask) -> None:
+    config = (
+        b'{"model_type": "mamba2", "vocab_size": 1000, "hidden_size": 64, "num_hidden_layers": 2, "num_heads": 8, '
+        b'"head_dim": 16, "state_size": 16, "n_groups": 1, "time_step_limit": [0.0, Infinity]}'
+    )
+    json_body = {"content-type": "application/json"}
+    imported = own("POST", "/v1/models/import?slug=infinite-steps", content=config, headers=json_body)
+    assert imported.status_code == 201, imported.text
+    assert imported.json()["warnings"] == []
+    assert own("DELETE", "/v1/models/infinite-steps", headers={"If-Match": "*"}).status_code == 204
+    elsewhere = config.replace(b"[0.0, Infinity]", b"[]").replace(b"1000", b"Infinity")
+    refused = own("POST", "/v1/models/import?slug=infinite-words", content=elsewhere, headers=json_body)
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "not_finite")

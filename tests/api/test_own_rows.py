@@ -59,7 +59,8 @@ def test_a_row_lives_from_post_to_delete(own: Ask, own_app: FastAPI, kind: Own, 
 
     replaced = own("PUT", path, json=patched.json() | {"note": "edited"}, headers={"If-Match": patched.headers["etag"]})
     assert replaced.status_code == 200, replaced.text
-    assert replaced.json() == patched.json() | {"note": "edited", "revision": 3}
+    note = f"edited; {row['note']}" if row["note"] else "edited"
+    assert replaced.json() == patched.json() | {"note": note, "revision": 3}
     assert own("GET", path).content == replaced.content
     assert [own("GET", f"{path}?revision={n}").json()["revision"] for n in (1, 2, 3)] == [1, 2, 3]
     assert own("GET", f"{path}?revision=1").json() == row
@@ -253,3 +254,36 @@ def test_a_wrong_row_is_refused_by_its_column(
     assert (first["pointer"], first["code"]) == (pointer, code)
     assert first["fix"]
     assert own("GET", kind.path(slug)).status_code == 404
+
+
+def test_what_was_derived_follows_what_it_was_derived_from(own: Ask, slug: str) -> None:
+    gpu = {"slug": slug, "memory_bytes": 80e9, "memory_bytes_per_s": 3e12, "bf16_flop_per_s": 8e14, "board_watts": 500}
+    path, any_version = f"/v1/gpus/{slug}", {"If-Match": "*", **MERGE_PATCH}
+    first = own("POST", "/v1/gpus", json=gpu).json()
+    larger = own("PATCH", path, json={"memory_bytes": 160e9}, headers=any_version).json()
+    assert larger["usable_bytes"] == 2 * first["usable_bytes"]
+    assert larger["note"].count("derived") == 1
+    linked = own("PATCH", path, json={"link_bytes_per_s": 450e9}, headers=any_version).json()
+    assert (first["scale_up_gpus"], linked["scale_up_gpus"]) == (1, 8)
+    stated = own("PATCH", path, json={"usable_bytes": 150e9}, headers=any_version).json()
+    assert (stated["usable_basis"], "usable_bytes" in stated["note"]) == ("stated by the owner", False)
+    smaller = own("PATCH", path, json={"memory_bytes": 155e9}, headers=any_version).json()
+    assert smaller["usable_bytes"] == 150e9
+    assert own("DELETE", path, headers={"If-Match": "*"}).status_code == 204
+
+
+def test_a_price_does_not_become_another(own: Ask, own_app: FastAPI, slug: str) -> None:
+    body = {"provider": slug, "gpu": "h100", "region": "us-east", "price_model": "spot", "usd_per_gpu_hour": 2}
+    path = own("POST", "/v1/prices", json=body).headers["location"]
+    for change in ({"region": "US East"}, {"provider": slug.upper()}, {"as_of": "2026"}):
+        moved = own("PATCH", path, json=change, headers={"If-Match": "*", **MERGE_PATCH})
+        assert code_of(moved) == (422, "refused", ["not_settable"])
+    assert load_catalogue(own_app.state.engine).revision == own_app.state.catalogue.revision
+    assert own("DELETE", path, headers={"If-Match": "*"}).status_code == 204
+
+
+def test_a_price_of_tomorrow_does_not_count_today(own: Ask, slug: str) -> None:
+    body = {"provider": slug, "gpu": "h100", "usd_per_gpu_hour": 2, "as_of": "2999-01"}
+    refused = own("POST", "/v1/prices", json=body)
+    assert code_of(refused) == (422, "refused", ["out_of_range"])
+    assert "future" in refused.json()["errors"][0]["message"]

@@ -97,7 +97,7 @@ def test_an_export_that_was_edited_takes_the_place_of_what_it_was_made_of_and_of
 ) -> None:
     _import(own, _table(provider, 2.5))
     exported = own("GET", "/v1/prices.csv", params={"provider": provider}).text
-    edited = exported.replace("2.5,2.5", "2.75,2.75")
+    edited = exported.replace("2.5,2.5", "2.75,2.5")
     assert edited != exported
     assert _counts(_import(own, edited)) == (0, 1, 0, 0)
     assert _counts(_import(own, edited)) == (0, 0, 1, 0)

@@ -108,3 +108,9 @@ def test_cards_are_listed_and_exported(own: Ask, card: str) -> None:
     assert "h100-sxm5-80gb spot 1;a100-sxm4-80gb reserved-1y 1.25" in table
     (found,) = own("GET", "/v1/rate-cards", params={"rates": "A100-sxm4-80gb reserved-1y 1.25"}).json()["items"]
     assert found == item
+
+
+def test_one_gpu_under_two_names_has_one_rate(own: Ask) -> None:
+    rates = [{"gpu": "h100", "usd_per_gpu_hour": 1}, {"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 2}]
+    refused = own("POST", "/v1/rate-cards", json={"slug": "two-names", "rates": rates})
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "repeated")

@@ -1,5 +1,6 @@
 """Do the rows of a catalogue agree, and does its revision stand for exactly those rows?"""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -26,9 +27,22 @@ def test_prices_are_held_by_id_in_whatever_order_they_come() -> None:
 
 def test_id_of_a_price_tells_it_from_any_other_and_needs_no_quoting() -> None:
     row = price(provider="Some Cloud", instance_type="8x/H100_SXM5")
-    assert row.id == "some-cloud-8x-h100-sxm5-h100-us-east-1-on-demand-point-2026-01"
+    assert re.fullmatch(r"some-cloud-8x-h100-sxm5-h100-us-east-1-on-demand-point-2026-01-[0-9a-f]{8}", row.id)
     for other in ({"region": "all"}, {"price_model": "spot"}, {"stat": "max"}, {"as_of": "2026-02"}):
         assert price(**other).id != price().id
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"region": "München"}, {"region": "Mänchen"}),
+        ({"region": "東京"}, {"region": "大阪"}),
+        ({"region": "us-east"}, {"region": "US East"}),
+        ({"provider": "a-b", "instance_type": "c"}, {"provider": "a", "instance_type": "b-c"}),
+    ],
+)
+def test_prices_that_differ_in_a_character_have_different_ids(one: dict[str, str], other: dict[str, str]) -> None:
+    assert price(**one).id != price(**other).id
 
 
 def test_price_told_twice_does_not_load() -> None:
