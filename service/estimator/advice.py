@@ -8,6 +8,7 @@ from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RES
 from service.estimator.mixers import MIXERS
 from service.estimator.resolve import Resolved
 from service.estimator.stacks import Stack
+from service.estimator.training import trains_everything
 
 SENSIBLE_BATCH_TOKENS = (4e6, 64e6)
 """Tokens in one step of recent large runs; DeepSeek-V3's 62.9 million are the "60 million" of the source.
@@ -52,7 +53,7 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
         said.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         said.append("each rank holds two copies of its stage's weights (DualPipe)")
-    said.extend(_documents(resolved))
+    said.extend((*_documents(resolved), *_method(resolved)))
     if resolved.question.recipe.training_tokens is not None:
         said.append(
             f"one interruption for {GPU_FAILURE_HOURS:,.0f} GPU-hours, {RESTART_SECONDS / 60:.0f} minutes to restart, "
@@ -62,7 +63,7 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
 
 
 def _documents(resolved: Resolved) -> list[str]:
-    recipe, method = resolved.question.recipe, resolved.job.method
+    recipe = resolved.question.recipe
     said = []
     if recipe.document_lengths and recipe.batching == "packed":
         said.append("documents are packed to the end of every sequence, and split only where they are longer than one")
@@ -70,9 +71,14 @@ def _documents(resolved: Resolved) -> list[str]:
         said.append("each document, split where it is longer, has a sequence of its own; kernels compute its padding")
     if recipe.document_lengths and resolved.question.layout.context > 1:
         said.append("context ranks share the attention of all documents evenly")
+    return said
+
+
+def _method(resolved: Resolved) -> list[str]:
+    method = resolved.job.method
+    said = [] if trains_everything(method) else ["frozen weights are kept in the compute format, without a master copy"]
     if method.name == "lora":
-        rank, targets = method.rank, ", ".join(method.targets)
-        said.append(f"adapters of rank {rank} beside {targets}, without dropout; frozen weights in the compute format")
+        said.append(f"adapters of rank {method.rank} beside {', '.join(method.targets)}, without dropout")
     return said
 
 

@@ -79,12 +79,9 @@ def _branch(name: str, ops: Ops, model: Model, setting: Setting) -> Ops:
     """One branch of a layer, joined to the residual stream; a layer may lack either."""
     if not ops:
         return ()
-    after = norm_op(f"{name}.post_norm", model, setting, feeds_matrix=False)
-    return (
-        *ops,
-        *((after,) if model.norms_per_layer == 4 else ()),
-        residual_op(f"{name}.residual", model, setting),
-    )
+    has_norm = model.norms_per_layer == 4
+    after = (norm_op(f"{name}.post_norm", model, setting, feeds_matrix=False),) if has_norm else ()
+    return (*ops, *after, residual_op(f"{name}.residual", model, setting))
 
 
 def _reused(ops: Ops) -> Ops:
@@ -110,7 +107,7 @@ def layer_shapes(model: Model) -> list[LayerShape]:
     blocks = 0
     for layer in range(model.num_hidden_layers):
         mixer = layer_type(model, layer)
-        shares = mixer == "shared_attention_and_mamba2"
+        shares = MIXERS[mixer].shares_block
         shapes.append(LayerShape(mixer, mlp_type(model, layer), shares and blocks >= model.num_mem_blocks))
         blocks += shares
     return shapes
@@ -127,17 +124,16 @@ def build_ledger(model: Model, setting: Setting) -> Ledger:
         the ledger of one sequence
     """
     shapes = layer_shapes(model)
-    distinct = list(dict.fromkeys(shapes))
-    kinds = tuple(layer_ops(model, shape, setting) for shape in distinct)
+    kind_of = {shape: kind for kind, shape in enumerate(dict.fromkeys(shapes))}
     has_depths = model.num_nextn_predict_layers > 0
     return Ledger(
         embedding=embedding_ops(model, setting),
-        kinds=kinds,
-        shapes=tuple(distinct),
-        layer_kinds=tuple(distinct.index(shape) for shape in shapes),
+        kinds=tuple(layer_ops(model, shape, setting) for shape in kind_of),
+        shapes=tuple(kind_of),
+        layer_kinds=tuple(kind_of[shape] for shape in shapes),
         depths=model.num_nextn_predict_layers,
         depth=depth_ops(model, setting) if has_depths else (),
-        depth_kind=distinct.index(shapes[-1]),
+        depth_kind=kind_of[shapes[-1]],
         head=(*head_ops(model, setting), *(depth_embedding_ops(model) if has_depths else ())),
     )
 

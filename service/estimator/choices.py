@@ -140,7 +140,7 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
         for name, meaning in (
             ("embedding", "tables of tokens and positions, and the projection after them"),
             ("norms", "every norm"),
-            ("attention", "projections, biases and sinks of attention"),
+            ("attention", "all that mixes tokens: projections, biases, sinks, recurrences"),
             ("mlp", "dense MLPs"),
             ("experts", "routed and shared experts"),
             ("router", "routers"),

@@ -18,7 +18,7 @@ from service.estimator.device import (
 from service.estimator.documents import trained_tokens
 from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
-from service.estimator.parameters import parameter_counts
+from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers, trained_layers
@@ -52,9 +52,10 @@ def estimate(question: Question) -> Estimate:
     resolved = resolve(question)
     job, degrees, full = resolved.job, resolved.degrees, resolved.question
     stages = stages_of(job, degrees, full.layout)
-    parameters = _parameters(resolved, stages)
+    counts = parameter_counts(job.model, job.ledger)
+    parameters = _parameters(resolved, stages, counts)
     memory = _memory(resolved, stages)
-    flop = _flop(resolved, stages)
+    flop = _flop(resolved, stages, counts)
     step = _step(resolved, stages, flop)
     return Estimate(
         resolved=full,
@@ -69,8 +70,7 @@ def estimate(question: Question) -> Estimate:
     )
 
 
-def _parameters(resolved: Resolved, stages: list[LoadedStage]) -> Parameters:
-    counts = parameter_counts(resolved.job.model, resolved.job.ledger)
+def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts) -> Parameters:
     return Parameters(
         total=counts.total,
         trained=counts.trained,
@@ -115,9 +115,8 @@ def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     )
 
 
-def _flop(resolved: Resolved, stages: list[LoadedStage]) -> Flop:
+def _flop(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts) -> Flop:
     job = resolved.job
-    counts = parameter_counts(job.model, job.ledger)
     chunks = resolved.question.layout.virtual_pipeline
     layers = [trained_layers(job, one.stage) for one in stages]
     again = sum(float(recomputed_layers(job.recompute, count, chunks)) for count in layers)

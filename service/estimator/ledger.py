@@ -7,7 +7,7 @@ FLOP, saved activations and moved bytes are sums over its operations; who divide
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from service.estimator.names import LayerType, MatrixName, MlpType, RecomputeModule
 
@@ -157,8 +157,7 @@ class Op:
 Ops = tuple[Op, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerShape:
+class LayerShape(NamedTuple):
     """What decides the operations of a layer, beside the model's widths."""
 
     mixer: LayerType

@@ -180,7 +180,7 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
     return {
         "weights": Sharded(*trained, state.weight_bytes, WEIGHTS),
         "frozen_weights": Sharded(*frozen, state.frozen_bytes, WEIGHTS),
-        "weight_copies": Sharded(held.dense_products, held.expert, state.copy_bytes, WEIGHTS),
+        "weight_copies": Sharded(held.dense_products, held.expert_products, state.copy_bytes, WEIGHTS),
         "gradients": Sharded(*trained, state.gradient_bytes, GRADIENTS),
         "master_weights": Sharded(*renewed, state.master_bytes, OPTIMIZER_STATES),
         "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),

@@ -1,15 +1,16 @@
 """Are the layers that mix tokens complete, and do their fields agree with each other and with the layers?"""
 
+from dataclasses import MISSING, fields
+
 from service.estimator.build import layer_shapes, mixers_of
 from service.estimator.ledger import LayerShape
-from service.estimator.mixers import MIXER_FIELDS, MIXERS
+from service.estimator.mixers import MIXER_FIELDS, MIXERS, MLP_FIELDS
 from service.estimator.model import Model
 from service.estimator.rules import Demand, divisors_of
 
-_NEUTRAL = (None, 0, False, "none", ())
-"""Values of a field that says nothing."""
-
-_ATTENTION_ONLY = ("num_key_value_heads", "head_dim", "qk_norm", "attention_gate", "attention_sinks", "attention_bias")
+_DEFAULTS = {field.name: field.default for field in fields(Model)}
+_NOTHING = (None, 0, (), False)
+"""Values that describe nothing where a field has no default."""
 
 _SHARED = (
     ("mamba_n_heads", "mamba_d_ssm"),
@@ -21,12 +22,14 @@ _SHARED = (
 
 
 def _says(model: Model, name: str) -> bool:
-    return getattr(model, name) not in _NEUTRAL
+    """Whether a field describes something that its absence would not."""
+    value = getattr(model, name)
+    return value not in _NOTHING if _DEFAULTS[name] is MISSING else value != _DEFAULTS[name]
 
 
 def _missing(model: Model) -> list[str]:
     needed = dict.fromkeys(name for mixer in mixers_of(model) for name in MIXERS[mixer].needs)
-    return [name for name in needed if not _says(model, name)]
+    return [name for name in needed if not getattr(model, name)]
 
 
 def _unread(model: Model) -> list[str]:
@@ -34,8 +37,17 @@ def _unread(model: Model) -> list[str]:
     return [name for name in MIXER_FIELDS if name not in read and _says(model, name)]
 
 
-def _without_heads(model: Model) -> list[str]:
-    return [name for name in _ATTENTION_ONLY if _says(model, name)]
+def _has_mlp(model: Model) -> bool:
+    shares = any(MIXERS[mixer].shares_block for mixer in mixers_of(model))
+    return shares or any(mlp != "none" for mlp in model.mlp_layer_types or ("dense",))
+
+
+def _without_mlp(model: Model) -> list[str]:
+    return [name for name in MLP_FIELDS if _says(model, name)]
+
+
+def _sharing_layers(model: Model) -> int:
+    return sum(MIXERS[shape.mixer].shares_block for shape in layer_shapes(model))
 
 
 def _uneven(model: Model) -> tuple[str, str] | None:
@@ -59,29 +71,11 @@ def _does_something(shape: LayerShape) -> bool:
 
 DEMANDS: tuple[Demand[Model], ...] = (
     Demand(
-        "attention_has_heads",
-        "model.num_attention_heads",
-        lambda model, _: model.num_attention_heads > 0 or not any(MIXERS[mixer].attends for mixer in mixers_of(model)),
-        lambda _, __: (
-            "the model has layers of attention, and no heads",
-            "give num_attention_heads, or layer_types without attention",
-        ),
-    ),
-    Demand(
-        "heads_have_attention",
-        "model.num_attention_heads",
-        lambda model, _: model.num_attention_heads > 0 or not _without_heads(model),
-        lambda model, _: (
-            f"{' and '.join(_without_heads(model))} describe attention, and the model has no attention heads",
-            "leave them out, or give num_attention_heads",
-        ),
-    ),
-    Demand(
         "mixer_is_complete",
         "model.layer_types",
         lambda model, _: not _missing(model),
         lambda model, _: (
-            f"layer_types names {', '.join(mixers_of(model))}, which {', '.join(_missing(model))} would describe",
+            f"layers of {', '.join(mixers_of(model))} are not described without {', '.join(_missing(model))}",
             f"give {', '.join(_missing(model))}",
         ),
     ),
@@ -92,6 +86,24 @@ DEMANDS: tuple[Demand[Model], ...] = (
         lambda model, _: (
             f"{', '.join(_unread(model))}: no layer in layer_types reads them",
             "leave them out, or name the layers that they describe",
+        ),
+    ),
+    Demand(
+        "mlp_fields_have_an_mlp",
+        "model.mlp_layer_types",
+        lambda model, _: _has_mlp(model) or not _without_mlp(model),
+        lambda model, _: (
+            f"{' and '.join(_without_mlp(model))} describe an MLP, and no layer has one",
+            "leave them out, or name layers with an MLP in mlp_layer_types",
+        ),
+    ),
+    Demand(
+        "shared_blocks_are_held",
+        "model.num_mem_blocks",
+        lambda model, _: not model.num_mem_blocks or model.num_mem_blocks <= _sharing_layers(model),
+        lambda model, _: (
+            f"{model.num_mem_blocks} blocks are shared by {_sharing_layers(model)} layers, so some would have none",
+            f"use at most {_sharing_layers(model)}",
         ),
     ),
     Demand(

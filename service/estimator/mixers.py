@@ -30,6 +30,10 @@ class Mixer:
     """It has attention, whose work grows with the square of the sequence."""
     carries_state: bool = False
     """A state or a window passes along the sequence from token to token."""
+    shares_block: bool = False
+    """Layers of it hold weights in common."""
+    branches: int = 1
+    """Parts of it whose results tensor ranks join."""
     needs: tuple[str, ...] = ()
     """Fields of Model without which it is not described."""
     takes: tuple[str, ...] = ()
@@ -44,7 +48,13 @@ def _heads_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     return attend(model, layer_type, setting)
 
 
-_ATTENTION = Mixer(ops=(_heads_ops,), attends=True)
+_OWN_HEADS = ("num_key_value_heads", "head_dim", "attention_bias", "attention_out_bias")
+_ATTENTION = Mixer(
+    ops=(_heads_ops,),
+    attends=True,
+    needs=("num_attention_heads",),
+    takes=(*_OWN_HEADS, "qk_norm", "attention_gate", "attention_sinks"),
+)
 _STATE = ("mamba_d_ssm", "mamba_d_state", "conv_kernel")
 _PROJECTED = ("conv_bias", "mixer_bias")
 _MAMBA2 = Mixer(
@@ -60,7 +70,8 @@ MIXERS: Mapping[LayerType, Mixer] = {
     "sliding_attention": _ATTENTION,
     "chunked_attention": _ATTENTION,
     "lightning_attention": Mixer(
-        ops=(lightning_attention_ops,), carries_state=True, needs=("num_attention_heads",), takes=("mixer_bias",)
+        ops=(lightning_attention_ops,), carries_state=True,
+        needs=("num_attention_heads",), takes=("head_dim", "mixer_bias"),
     ),
     "gated_delta_net": Mixer(
         ops=(gated_delta_net_ops,),
@@ -82,12 +93,13 @@ MIXERS: Mapping[LayerType, Mixer] = {
     "mamba2": _MAMBA2,
     "attention_and_mamba2": Mixer(
         ops=(_heads_ops, mamba2_ops), attends=True, carries_state=True,
-        needs=_MAMBA2.needs, takes=_MAMBA2.takes, heads=_MAMBA2.heads,
+        needs=(*_ATTENTION.needs, *_MAMBA2.needs), takes=(*_ATTENTION.takes, *_MAMBA2.takes), heads=_MAMBA2.heads,
     ),
     "shared_attention_and_mamba2": Mixer(
-        ops=(shared_transformer_ops, mamba2_ops), attends=True, carries_state=True,
-        needs=(*_MAMBA2.needs, "num_mem_blocks", "intermediate_size"),
-        takes=(*_MAMBA2.takes, "adapter_rank", "shared_attention_adapter"), heads=_MAMBA2.heads,
+        ops=(shared_transformer_ops, mamba2_ops), attends=True, carries_state=True, shares_block=True, branches=4,
+        needs=("num_attention_heads", *_MAMBA2.needs, "num_mem_blocks", "intermediate_size"),
+        takes=(*_OWN_HEADS, "mlp_bias", "gated_mlp", *_MAMBA2.takes, "adapter_rank", "shared_attention_adapter"),
+        heads=_MAMBA2.heads,
     ),
     "rg_lru": Mixer(
         ops=(linear_recurrence_ops,),
@@ -103,15 +115,13 @@ MIXERS: Mapping[LayerType, Mixer] = {
         takes=_PROJECTED,
         heads=("hidden_size",),
     ),
-    "none": Mixer(),
+    "none": Mixer(branches=0),
 }  # fmt: skip
 
+MLP_FIELDS = ("intermediate_size", "gated_mlp", "mlp_bias", "activation_parameters")
+"""Fields of Model that describe an MLP; a shared block has one of its own."""
+
 MIXER_FIELDS = tuple(
-    dict.fromkeys(
-        name
-        for mixer in MIXERS.values()
-        for name in (*mixer.needs, *mixer.takes)
-        if name not in {"num_attention_heads", "intermediate_size"}
-    )
+    dict.fromkeys(name for mixer in MIXERS.values() for name in (*mixer.needs, *mixer.takes) if name not in MLP_FIELDS)
 )
-"""Fields of Model that some mixers read, and nothing else."""
+"""Fields of Model that some mixers read, and nothing else does."""

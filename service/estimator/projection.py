@@ -1,6 +1,6 @@
 """What do the matrix products do that several kinds of layer share?"""
 
-from service.estimator.ledger import EVERYTHING, LAST_NORM, Op, Saved, Split, Weight
+from service.estimator.ledger import LAST_NORM, Op, Saved, Split, Weight
 from service.estimator.model import Model
 from service.estimator.setting import Setting
 
@@ -69,13 +69,14 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
     )
 
 
-def mixer_input_op(model: Model, setting: Setting, *, outputs: int) -> Op:
+def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)) -> Op:
     """The projection of the residual stream to all that a recurrence or convolution reads; its input is the norm's.
 
     Args:
         model: the model
         setting: how operations are carried out
         outputs: numbers that it writes a token [1]
+        reads: operations whose results it reads, where that is more than the last norm
 
     Returns:
         the operation; what it writes is kept by those who read it
@@ -93,7 +94,7 @@ def mixer_input_op(model: Model, setting: Setting, *, outputs: int) -> Op:
         flop=2 * setting.tokens * model.hidden_size * outputs,
         moved_bytes=kept * outputs,
         whole_bytes=kept * model.hidden_size,
-        reads=(EVERYTHING,) if model.num_mem_blocks else (LAST_NORM,),
+        reads=reads,
     )
 
 

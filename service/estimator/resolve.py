@@ -1,15 +1,17 @@
 """Which defaults does a question take? Every field filled, every assumption said, every rule checked."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from service.errors import Problem, Refused
 from service.estimator import abilities, consistency, trainable
 from service.estimator.batch import resolve_batch
-from service.estimator.build import recurrences_of
+from service.estimator.build import mixers_of, recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job, job_of, recompute_of
+from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.precision import PRECISIONS, default_precision
@@ -96,12 +98,14 @@ def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
 
 
 def _fill_model(model: Model) -> Model:
-    return replace(
-        model,
-        num_key_value_heads=model.key_value_heads,
-        head_dim=model.head_width or None,
-        attention_out_bias=model.out_bias,
-    )
+    """Heads in full, as far as a layer reads them."""
+    derived: dict[str, Any] = {
+        "num_key_value_heads": model.key_value_heads,
+        "head_dim": model.head_width or None,
+        "attention_out_bias": model.out_bias,
+    }
+    read = {name for mixer in mixers_of(model) for name in MIXERS[mixer].takes}
+    return replace(model, **{name: value for name, value in derived.items() if name in read})
 
 
 def _fill_recipe(recipe: Recipe, gpu: Gpu) -> Recipe:

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
+from service.estimator.mixers import MIXERS
 from service.estimator.names import (
     ContextMethod,
     GradientDtype,
@@ -68,7 +69,7 @@ class Stack:
 _PLAIN: tuple[PrecisionName, ...] = ("fp32", "fp16", "bf16", "int8")
 _MIXED: tuple[PrecisionName, ...] = ("fp16-mixed", "bf16-mixed")
 _FP8: tuple[PrecisionName, ...] = ("fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek")
-_EVERY_RECURRENCE: tuple[LayerType, ...] = get_args(LayerType)
+_EVERY_RECURRENCE = tuple(name for name, mixer in MIXERS.items() if mixer.carries_state)
 _EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
 
 STACKS: dict[StackName, Stack] = {

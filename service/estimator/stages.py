@@ -49,6 +49,8 @@ class RankParameters:
     """Numbers of optimizer state outside the routed experts."""
     expert_states: Amount
     """Numbers of optimizer state of its routed experts."""
+    expert_products: Amount
+    """Those of `expert` that are matrices of layers, which low-precision recipes keep copies of."""
     dense_products: Amount
     """Those of `dense` that are matrices of layers, which low-precision recipes keep copies of."""
 
@@ -156,6 +158,8 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
                     sums.expert = sums.expert + parameters
                     sums.expert_trained = sums.expert_trained + trained
                     sums.expert_states = sums.expert_states + states
+                    if weight.role == "matrix":
+                        sums.expert_products = sums.expert_products + parameters
                 else:
                     sums.dense = sums.dense + parameters
                     sums.dense_trained = sums.dense_trained + trained

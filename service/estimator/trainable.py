@@ -26,6 +26,8 @@ def _missing_targets(job: Job) -> list[str]:
 
 
 def _missing_parts(job: Job) -> list[str]:
+    if not job.method.frozen:
+        return []
     known = _parts(job)
     return [name for name in job.method.frozen if name not in known]
 
@@ -91,6 +93,16 @@ DEMANDS: tuple[Demand[Job], ...] = (
         ),
     ),
     Demand(
+        "shared_blocks_freeze_together",
+        "recipe.method.frozen_layers",
+        lambda job, _: job.method.frozen_layers in (0, job.model.num_hidden_layers) or not job.model.num_mem_blocks,
+        lambda job, _: (
+            f"layers share {job.model.num_mem_blocks} blocks, so the first {job.method.frozen_layers} layers cannot be "
+            "frozen while later ones train the same numbers",
+            f"freeze all {job.model.num_hidden_layers} layers or none",
+        ),
+    ),
+    Demand(
         "tied_tables_freeze_together",
         "recipe.method.frozen",
         lambda job, _: _tied_tables_agree(job),
@@ -102,7 +114,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "something_is_trained",
         "recipe.method.frozen",
-        lambda job, _: _something_trains(job),
+        lambda job, _: job.method.name == "lora" or _something_trains(job),
         lambda _, __: ("every part of the model is frozen, so a step would change nothing", "leave a part out"),
     ),
     Demand(

@@ -7,6 +7,7 @@ trained, its input's where anything before it is. What no gradient needs is not 
 from dataclasses import dataclass, field, replace
 
 from service.estimator.adapters import DEFAULT_RANK, DEFAULT_TARGETS, adapter_ops
+from service.estimator.layers.shared_transformer import SHARED
 from service.estimator.ledger import EVERYTHING, GROUP, LAST_NORM, Backward, Ledger, Op, Ops, Saved, Weight
 from service.estimator.names import PartName
 from service.estimator.question import Method, Recipe
@@ -64,7 +65,11 @@ def part_of(op: Op, weight: Weight) -> PartName | None:
     """
     if weight.role in _ROLES:
         return _ROLES[weight.role]
-    return "router" if op.name == "moe.router" else _PLACES.get(op.name.partition(".")[0], "attention")
+    return (
+        "router"
+        if op.name == "moe.router"
+        else _PLACES.get(op.name.removeprefix(SHARED).partition(".")[0], "attention")
+    )
 
 
 def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:

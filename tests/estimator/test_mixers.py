@@ -16,8 +16,8 @@ from service.estimator.work import forward_flop
 from tests.ask import question
 
 BASE: dict[str, Any] = {
-    "vocab_size": 32000, "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 16,
-    "intermediate_size": 4096, "mlp_layer_types": ("none",),
+    "vocab_size": 32000, "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 0,
+    "mlp_layer_types": ("none",),
 }  # fmt: skip
 FIELDS: dict[str, Any] = {
     "conv_kernel": 4, "mamba_d_ssm": 2048, "mamba_d_state": 128, "mamba_dt_rank": 64, "mamba_n_heads": 32,

@@ -55,6 +55,7 @@ def _attention(fields: dict[str, Any]) -> dict[str, Any]:
         fields.pop("attention_chunk_size", None)
     read = {name for mixer in period for name in (*MIXERS[mixer].needs, *MIXERS[mixer].takes)}
     kept = {name: value for name, value in fields.items() if name in read or name not in MIXER_FIELDS}
+    kept.setdefault("num_attention_heads", 0)
     return kept if period in ((FULL,), (SLIDING,)) else {**kept, "layer_types": period}
 
 

@@ -29,6 +29,9 @@ def mamba_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     Source:
         Gu and Dao 2023, arXiv:2312.00752, section 3 and algorithm 2; state-spaces/mamba
         ops/selective_scan_interface.py (what is saved); norms on step, B and C: Jamba, arXiv:2403.19887, section 6.3
+
+    Ignores:
+        what tensor ranks exchange for steps, B and C, R + 2 N numbers a token beside h
     """
     inner = model.mamba_d_ssm or 0
     return (

@@ -1,7 +1,7 @@
 """What does a state-space mixer with one decay a head do (Mamba-2: Mamba 2, Bamba, Zamba2, Nemotron-H, Falcon-H1)?"""
 
 from service.estimator.convolution import convolution_op
-from service.estimator.ledger import Op, Ops, Saved, Split, Weight
+from service.estimator.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
 from service.estimator.names import LayerType
 from service.estimator.projection import mixer_input_op, mixer_output_op
@@ -16,7 +16,7 @@ def mamba2_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
 
     Args:
         model: the model
-        layer_type: mamba2, alone or beside attention
+        layer_type: mamba2, alone, beside attention or after a shared block
         setting: how operations are carried out
 
     Returns:
@@ -29,8 +29,10 @@ def mamba2_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     inner = model.mamba_d_ssm or 0
     shared = 2 * (model.mamba_n_groups or 0) * (model.mamba_d_state or 0)
     outputs = 2 * inner + shared + (model.mamba_n_heads or 0)
+    after_block = layer_type == "shared_attention_and_mamba2"
+    reads = ("attention.norm", EVERYTHING) if after_block else (LAST_NORM,)
     return (
-        mixer_input_op(model, setting, outputs=outputs),
+        mixer_input_op(model, setting, outputs=outputs, reads=reads),
         convolution_op(model, setting, channels=inner + shared),
         _scan(model, setting, outputs),
         mixer_output_op(model, setting, inputs=inner, keeps_input=False),

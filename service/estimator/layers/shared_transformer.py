@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from service.estimator.core_attention import core_attention_ops
 from service.estimator.feed_forward import feed_forward_ops
-from service.estimator.ledger import EVERYTHING, LAST_NORM, Op, Ops, Split, Weight
+from service.estimator.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
 from service.estimator.names import LayerType
 from service.estimator.norm import norm_op
@@ -34,35 +34,41 @@ def shared_transformer_ops(model: Model, layer_type: LayerType, setting: Setting
     """
     width, both = model.head_width, 2 * model.hidden_size
     inner = model.intermediate_size or 0
-    block = (
-        norm_op("attention.norm", replace(model, hidden_size=both), setting),
+    norm = norm_op("attention.norm", replace(model, hidden_size=both), setting)
+    attention = (
         query_key_value_op(model, setting, inputs=both),
         *core_attention_ops(model, "full_attention", setting, query_width=width, value_width=width),
         attention_output_op(model, setting),
-        norm_op("mlp.norm", model, setting),
-        *feed_forward_ops(model, setting, width=inner),
     )
-    gated = 2 if model.gated_mlp else 1
+    mlp = feed_forward_ops(model, setting, width=inner)
+    adapted = (model.hidden_size, (2 if model.gated_mlp else 1) * inner)
     return (
-        *(replace(op, name=f"{SHARED}{op.name}") for op in block),
-        *_adapters(model, setting, (model.hidden_size, gated * inner), copies=1),
-        *_adapters(model, setting, (both, both), copies=3 if model.shared_attention_adapter else 0),
+        *_of_block(norm),
+        *_adapters("attention", model, setting, (both, both), 3 if model.shared_attention_adapter else 0),
+        *_of_block(*attention, norm_op("mlp.norm", model, setting)),
+        *_adapters("mlp", model, setting, adapted, 1),
+        *_of_block(*mlp),
         _projection(model, setting),
     )
 
 
-def _adapters(model: Model, setting: Setting, shape: tuple[int, int], *, copies: int) -> Ops:
-    """Adapters beside one of the block's matrices, each a product of two thin ones."""
+def _of_block(*ops: Op) -> Ops:
+    return tuple(replace(op, name=f"{SHARED}{op.name}") for op in ops)
+
+
+def _adapters(part: str, model: Model, setting: Setting, shape: tuple[int, int], copies: int) -> Ops:
+    """Adapters beside matrices of a part of the block, each a product of two thin ones; keeps what is between."""
     rank, (rows, columns) = model.adapter_rank, shape
     if not rank or not copies:
         return ()
     numbers = setting.element_bytes * setting.tokens * copies
     op = Op(
-        name="adapter",
+        name=f"{part}.adapter",
         kind="gemm",
         split=Split.TENSOR,
         weights=(Weight(rows, rank, copies=copies), Weight(rank, columns, Split.TENSOR, copies)),
         flop=2 * setting.tokens * rank * (rows + columns) * copies,
+        saved=(Saved(numbers * rank, Split.WHOLE, serves="own_weights"),),
         moved_bytes=numbers * columns,
         whole_bytes=numbers * (rows + 2 * rank),
         reads=(LAST_NORM,),
@@ -78,6 +84,7 @@ def _projection(model: Model, setting: Setting) -> Op:
         split=Split.TENSOR,
         weights=(Weight(hidden, hidden, Split.TENSOR),),
         flop=2 * setting.tokens * hidden**2,
+        saved=(Saved(kept * hidden, Split.TENSOR, serves="own_weights"),),
         moved_bytes=kept * hidden,
         whole_bytes=kept * hidden,
         reads=(EVERYTHING,),

@@ -21,7 +21,7 @@ def _kv_heads_fit(job: Job, degrees: Degrees) -> Condition:
 def _widths(job: Job) -> tuple[int, ...]:
     """Widths of the dense and the shared MLPs that the model has."""
     model = job.model
-    has_dense = any("dense" in shape.mlp or "shared" in shape.mixer for shape in job.ledger.shapes)
+    has_dense = any("dense" in shape.mlp or MIXERS[shape.mixer].shares_block for shape in job.ledger.shapes)
     dense = model.intermediate_size or 0 if has_dense else 0
     return tuple(width for width in (dense, model.shared_expert_intermediate_size) if width)
 
@@ -77,7 +77,7 @@ RULES: tuple[Rule, ...] = (
         lambda job, d: divides(d.tensor, gcd(*_mixer_heads(job))),
         lambda job, d: (
             f"tensor degree {d.tensor} does not divide {' and '.join(map(str, _mixer_heads(job)))}, "
-            "the heads and groups of a layer that carries a state, and each lives on one GPU",
+            "the heads, groups or channels of a layer that carries a state, and each lives on one GPU",
             f"use {divisors_of(gcd(*_mixer_heads(job)))}",
         ),
     ),
@@ -138,7 +138,7 @@ def layer_branches(model: Model, shape: LayerShape, *, grouped: Condition) -> Am
     """Branches of a layer that tensor ranks split and join.
 
     Formula:
-        one for what mixes tokens (three for a shared block with its state space), one for a dense MLP, one for
+        those of what mixes tokens, one for a dense MLP, one for
         experts without groups of their own, else one for shared experts; one less where both run side by side
 
     Args:
@@ -157,7 +157,7 @@ def layer_branches(model: Model, shape: LayerShape, *, grouped: Condition) -> Am
     >>> layer_branches(LLAMA_3_8B, LayerShape("full_attention", "dense", False), grouped=False)
     2
     """
-    mixers = {"none": 0, "shared_attention_and_mamba2": 3}.get(shape.mixer, 1)
+    mixers = MIXERS[shape.mixer].branches
     dense = 1 if "dense" in shape.mlp else 0
     shared = 1 if model.shared_expert_intermediate_size else 0
     joint = 1 if model.parallel_attention and mixers and shape.mlp != "none" else 0
