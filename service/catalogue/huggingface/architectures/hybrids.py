@@ -23,7 +23,11 @@ MAMBA = Architecture(
     reads=STREAM,
     fixed=NO_ATTENTION | {"layer_types": ("mamba",)},
     builders=(m.mamba(m.MAMBA_KEYS, m.said_or("intermediate_size", m.expanded("expand"))),),
-    without_effect=("time_step_limit", "n_layer", "d_model"),
+    demands={"rms_norm": (None, True)},
+    without_effect=(
+        *("d_inner", "d_model", "fused_add_norm", "n_layer", "pad_vocab_size_multiple", "ssm_cfg"),
+        "time_step_limit",
+    ),
 )
 HYBRID_NAMES = {layers.LINEAR: "mamba2", "mamba": "mamba2", p.FULL: p.FULL, "attention": p.FULL}
 DELTA_NAMES = {layers.LINEAR: "gated_delta_net", p.FULL: p.FULL}
@@ -31,7 +35,7 @@ QWEN_FIXED: dict[str, Any] = {"qk_norm": "per_head_dim", "attention_gate": "elem
 QWEN_LAYERS = layers.attention_at_every("full_attention_interval", DELTA_NAMES)
 QWEN_3_5_DEPTHS = depths_left_out("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings")
 QWEN_3_5_DEMANDS: dict[str, tuple[Any, ...]] = {"attn_output_gate": (None, True)}
-QWEN_3_5_WITHOUT_EFFECT = ("mamba_ssm_dtype", "mlp_only_layers")
+QWEN_3_5_WITHOUT_EFFECT = ("mamba_ssm_dtype", "mlp_only_layers", "output_gate_type")
 LFM2_WITHOUT_EFFECT = (
     *("block_dim", "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale", "block_use_swiglu"),
     *("block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "num_heads", "use_pos_enc"),
@@ -69,6 +73,7 @@ HYBRIDS: Mapping[str, Architecture] = {
             layers.listed(HYBRID_NAMES, lambda config: [layers.LINEAR] * config.field("num_hidden_layers")),
             m.granite_shared_mlp,
         ),
+        demands={"normalization_function": (None, "rmsnorm")},
         without_effect=("position_embedding_type",),
     ),
     "jamba": Architecture(
@@ -110,7 +115,7 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
         fixed={"mlp_layer_types": ("dense_and_sparse", "dense")},
         builders=(layers.longcat_layers,),
-        demands={"attention_method": (None, "MLA")},
+        demands={"attention_method": (None, "MLA", "mla")},
         without_effect=(
             "num_key_value_heads", "head_dim", "qk_head_dim", "zero_expert_type", "mla_scale_q_lora",
             "mla_scale_kv_lora",
@@ -185,6 +190,7 @@ HYBRIDS: Mapping[str, Architecture] = {
         reads=(*LLAMA, *EXPERTS, "shared_expert_intermediate_size", "attention_bias"),
         fixed=QWEN_FIXED | {"shared_expert_gate": True},
         builders=(m.delta_net, QWEN_LAYERS, p.sparse_but_listed),
+        demands={"use_sliding_window": (None, False)},
     ),
     "recurrent_gemma": Architecture(
         reads=(*DECODER, "num_key_value_heads", "attention_bias", "sliding_window"),
