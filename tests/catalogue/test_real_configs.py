@@ -17,8 +17,9 @@ MODELS: list[Any] = [pytest.param(model, id=model["name"]) for model in FROZEN["
 def _says(published: str, least: int, most: int) -> bool:
     """Whether a rounded number of billions can stand for a count between two others."""
     _, _, decimals = published.partition(".")
-    half_a_digit = 10**9 / 10 ** len(decimals) / 2
-    return least - half_a_digit <= float(published) * 10**9 <= most + half_a_digit
+    half_a_digit = 0.5e9 * 0.1 ** len(decimals)
+    said = float(published) * 1e9
+    return bool(least - half_a_digit <= said <= most + half_a_digit)
 
 
 @pytest.mark.parametrize("case", MODELS)
