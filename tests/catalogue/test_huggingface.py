@@ -25,7 +25,7 @@ COUNTED: dict[str, Any] = json.loads((HERE / "meta_device_counts.json").read_tex
 NOT_IN_TRANSFORMERS = {"grok-1"}
 """Presets without a config to import: no class."""
 
-WITHOUT_A_CLASS = {"kimi_k2": "deepseek_v3", "minimax_text_01": "minimax"}
+WITHOUT_A_CLASS = {"kimi_k2": "deepseek_v3", "minimax_m1": "minimax", "minimax_text_01": "minimax"}
 """Types of remote code, and the type with a class that describes the same model."""
 
 WITHOUT_DEFAULT = {

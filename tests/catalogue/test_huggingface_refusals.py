@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from service.catalogue.huggingface import import_config
+from service.catalogue.huggingface.model_types import TEXT_PARTS
 from service.errors import Problem, Refused
 from service.estimator import Model
 from service.workflows.nouns import read_noun
@@ -63,13 +64,13 @@ def test_unknown_type_is_not_repeated(model_type: str) -> None:
     assert not model_type or model_type not in problem.fix
 
 
-@pytest.mark.parametrize("outer", ["gemma3", "llama4"])
-def test_text_part_is_used_and_said(outer: str) -> None:
+@pytest.mark.parametrize(("outer", "inner_type"), TEXT_PARTS.items())
+def test_text_part_is_used_and_said(outer: str, inner_type: str) -> None:
     inner = {"hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2, "num_key_value_heads": 2}
     imported = import_config({"model_type": outer, "vision_config": {"hidden_size": 1}, "text_config": inner})
     assert imported.model.hidden_size == 64
     assert imported.assumptions[0] == "text_config is used; the model's other parts are left out"
-    alone = import_config({"model_type": f"{outer}_text", **inner})
+    alone = import_config({"model_type": inner_type, **inner})
     assert imported.model == alone.model
 
 

@@ -32,7 +32,11 @@ DEFINING = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_si
 PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 """Keys that can be repeated in a warning."""
 
-ALWAYS_DEMANDED: Mapping[str, tuple[Any, ...]] = {"is_encoder_decoder": (None, False), "pruned_heads": (None, {})}
+ALWAYS_DEMANDED: Mapping[str, tuple[Any, ...]] = {
+    "add_cross_attention": (None, False),
+    "is_encoder_decoder": (None, False),
+    "pruned_heads": (None, {}),
+}
 
 
 @dataclass(frozen=True, slots=True)

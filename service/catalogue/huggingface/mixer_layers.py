@@ -138,6 +138,25 @@ def minimax_layers(config: Config) -> Fields:
     return listed(names, lambda _: otherwise)(config)
 
 
+def every_layer_attends(config: Config) -> Fields:
+    """A list that may say of each layer that it attends to all (MiniMax-M2); no layer of the type does otherwise.
+
+    Args:
+        config: the config
+
+    Returns:
+        no field
+
+    Raises:
+        Refused: the list says otherwise
+    """
+    numbers = config.wholes("attn_type_list") or ()
+    if any(number != 1 for number in numbers):
+        wrong = "names a layer that does not attend to all, and the type has none"
+        raise config.problem("attn_type_list", "unsupported_value", wrong, "only 1 for each layer can be estimated")
+    return {}
+
+
 def olmo_hybrid_names(config: Config) -> list[str]:
     """Layers of OLMo Hybrid without a list: every fourth attends, or else the last one.
 
@@ -189,7 +208,8 @@ def recurrent_gemma_mixers(config: Config) -> Fields:
         layer_types, lru_width and intermediate_size
     """
     names = {"recurrent": "rg_lru", "attention": "sliding_attention"}
-    blocks = layer_names(config, "block_types", names, lambda _: ["recurrent", "recurrent", "attention"])
+    key = "_block_types" if "_block_types" in config.values and "block_types" not in config.values else "block_types"
+    blocks = layer_names(config, key, names, lambda _: ["recurrent", "recurrent", "attention"])
     layers = config.field("num_hidden_layers")
     return {
         "layer_types": [names[blocks[layer % len(blocks)]] for layer in range(layers)],
@@ -224,15 +244,21 @@ NEMOTRON_H_BLOCKS: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 """What each block mixes, tokens and channels; every block is a layer of its own."""
 
+NEMOTRON_H_EXPERTS = (
+    *("num_experts", "num_experts_per_tok", "moe_intermediate_size", "moe_latent_size"),
+    "shared_expert_intermediate_size",
+)
+"""Fields that mean nothing without a block of experts."""
+
 
 def nemotron_h_layers(config: Config) -> Fields:
-    """Nemotron-H's layers: a pattern of letters, or a list of names; depths, where it has any, stay unread.
+    """Nemotron-H's layers: a pattern of letters, or a list of names.
 
     Args:
         config: the config
 
     Returns:
-        num_hidden_layers, layer_types and mlp_layer_types
+        num_hidden_layers, layer_types and mlp_layer_types; num_experts and what follows from it
     """
     default = [LINEAR, "moe", FULL, "mlp"]
     names = layer_names(config, "layers_block_type", dict.fromkeys(NEMOTRON_H_BLOCKS, ""), lambda _: default)
@@ -243,11 +269,18 @@ def nemotron_h_layers(config: Config) -> Fields:
             wrong, fix = "has a letter that stands for no layer", f"use {', '.join(PATTERN_LETTERS)}"
             raise config.problem("hybrid_override_pattern", "not_a_choice", wrong, fix)
         names = [PATTERN_LETTERS[letter] for letter in pattern]
-    if not config.values.get("num_nextn_predict_layers"):
-        config.understood |= {"num_nextn_predict_layers", "mtp_layers_block_type"}
     blocks = [NEMOTRON_H_BLOCKS[name] for name in names]
     return {
+        **_nemotron_h_experts(config, there="moe" in names),
         "num_hidden_layers": len(blocks),
         "layer_types": [mixer for mixer, _ in blocks],
         "mlp_layer_types": [mlp for _, mlp in blocks],
     }
+
+
+def _nemotron_h_experts(config: Config, *, there: bool) -> Fields:
+    """What the keys say of the experts; nothing where no block has any."""
+    if there:
+        return {name: config.field(name) for name in NEMOTRON_H_EXPERTS}
+    config.understood.update(*(config.dialect.keys.get(name, (name,)) for name in NEMOTRON_H_EXPERTS))
+    return {}

@@ -9,7 +9,14 @@ from typing import Any
 from service.catalogue.huggingface.architectures import ARCHITECTURES
 from service.errors import Problem, nearest
 
-TEXT_PARTS: Mapping[str, str] = {"gemma3": "gemma3_text", "llama4": "llama4_text"}
+TEXT_PARTS: Mapping[str, str] = {
+    "gemma3": "gemma3_text",
+    "kimi_k25": "kimi_k2",
+    "llama4": "llama4_text",
+    "mistral3": "mistral",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+}
 """Types that hold a language model among other parts, and the type of that model."""
 
 

@@ -63,6 +63,7 @@ DENSE: Mapping[str, Architecture] = {
         fixed={"norms_per_layer": 4},
         builders=(p.alternating_window,),
         demands={"use_bidirectional_attention": (None, False)},
+        without_effect=("sliding_window_size",),
     ),
     "gemma3_text": Architecture(
         reads=(*LLAMA, "attention_bias"),

@@ -15,6 +15,7 @@ from service.catalogue.huggingface.architectures.row import (
     MIXTRAL_KEYS,
     Architecture,
 )
+from service.catalogue.huggingface.depths import depths_left_out
 
 STREAM = ("vocab_size", "hidden_size", "num_hidden_layers", "tie_word_embeddings")
 NO_ATTENTION: dict[str, Any] = {"num_attention_heads": 0, "mlp_layer_types": ("none",)}
@@ -22,12 +23,23 @@ MAMBA = Architecture(
     reads=STREAM,
     fixed=NO_ATTENTION | {"layer_types": ("mamba",)},
     builders=(m.mamba(m.MAMBA_KEYS, m.said_or("intermediate_size", m.expanded("expand"))),),
-    without_effect=("time_step_limit", "n_layer", "d_model"),
+    demands={"rms_norm": (None, True)},
+    without_effect=(
+        *("d_inner", "d_model", "fused_add_norm", "n_layer", "pad_vocab_size_multiple", "ssm_cfg"),
+        "time_step_limit",
+    ),
 )
 HYBRID_NAMES = {layers.LINEAR: "mamba2", "mamba": "mamba2", p.FULL: p.FULL, "attention": p.FULL}
 DELTA_NAMES = {layers.LINEAR: "gated_delta_net", p.FULL: p.FULL}
 QWEN_FIXED: dict[str, Any] = {"qk_norm": "per_head_dim", "attention_gate": "elementwise"}
 QWEN_LAYERS = layers.attention_at_every("full_attention_interval", DELTA_NAMES)
+QWEN_3_5_DEPTHS = depths_left_out("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings")
+QWEN_3_5_DEMANDS: dict[str, tuple[Any, ...]] = {"attn_output_gate": (None, True)}
+QWEN_3_5_WITHOUT_EFFECT = ("mamba_ssm_dtype", "mlp_only_layers", "output_gate_type")
+LFM2_WITHOUT_EFFECT = (
+    *("block_dim", "block_mlp_init_scale", "block_norm_eps", "block_out_init_scale", "block_use_swiglu"),
+    *("block_use_xavier_init", "conv_dim", "conv_dim_out", "conv_use_xavier_init", "num_heads", "use_pos_enc"),
+)
 
 MINIMAX = Architecture(
     reads=(*GROUPED, *EXPERTS),
@@ -49,6 +61,7 @@ HYBRIDS: Mapping[str, Architecture] = {
         reads=(*LLAMA, "attention_bias", "mlp_bias"),
         fixed={"layer_types": ("attention_and_mamba2",)},
         builders=(m.falcon_h1_mixer,),
+        demands={"attn_layer_indices": (None,)},
         without_effect=("mamba_norm_before_gate", "mamba_use_mlp"),
     ),
     "falcon_mamba": MAMBA,
@@ -60,6 +73,7 @@ HYBRIDS: Mapping[str, Architecture] = {
             layers.listed(HYBRID_NAMES, lambda config: [layers.LINEAR] * config.field("num_hidden_layers")),
             m.granite_shared_mlp,
         ),
+        demands={"normalization_function": (None, "rmsnorm")},
         without_effect=("position_embedding_type",),
     ),
     "jamba": Architecture(
@@ -70,6 +84,7 @@ HYBRIDS: Mapping[str, Architecture] = {
             layers.attention_every("attn_layer_period", "attn_layer_offset", "mamba"),
             m.jamba_experts,
         ),
+        demands={"sliding_window": (None,)},
         without_effect=("layers_block_type", "mamba_inner_layernorms", "calc_logits_for_entire_prompt"),
     ),
     "lfm2": Architecture(
@@ -77,6 +92,7 @@ HYBRIDS: Mapping[str, Architecture] = {
         keys={"tie_word_embeddings": ("tie_embedding", "tie_word_embeddings")},
         fixed={"qk_norm": "per_head_dim"},
         builders=(m.short_convolution, m.lfm2_width, layers.lfm2_layers),
+        without_effect=LFM2_WITHOUT_EFFECT,
     ),
     "lfm2_moe": Architecture(
         reads=(*DECODER, "num_key_value_heads", "intermediate_size", *EXPERTS, "first_k_dense_replace"),
@@ -86,7 +102,7 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
         fixed={"qk_norm": "per_head_dim"},
         builders=(m.short_convolution, layers.lfm2_layers),
-        without_effect=("use_expert_bias",),
+        without_effect=(*LFM2_WITHOUT_EFFECT, "use_expert_bias"),
     ),
     "longcat_flash": Architecture(
         reads=(*LATENT, "v_head_dim", *EXPERTS, "attention_bias", "zero_expert_num", "router_bias"),
@@ -99,7 +115,11 @@ HYBRIDS: Mapping[str, Architecture] = {
         },
         fixed={"mlp_layer_types": ("dense_and_sparse", "dense")},
         builders=(layers.longcat_layers,),
-        without_effect=("num_key_value_heads", "head_dim", "qk_head_dim", "zero_expert_type", "mla_scale_q_lora"),
+        demands={"attention_method": (None, "MLA", "mla")},
+        without_effect=(
+            "num_key_value_heads", "head_dim", "qk_head_dim", "zero_expert_type", "mla_scale_q_lora",
+            "mla_scale_kv_lora",
+        ),
     ),
     "mamba": MAMBA,
     "mamba2": Architecture(
@@ -114,17 +134,19 @@ HYBRIDS: Mapping[str, Architecture] = {
                 m.expanded("expand"),
             ),
         ),
-        without_effect=("time_step_rank", "time_step_limit"),
+        demands={"rms_norm": (None, True)},
+        without_effect=("intermediate_size", "norm_before_gate", "time_step_limit", "time_step_rank"),
     ),
     "minimax": MINIMAX,
+    "minimax_m1": MINIMAX,
     "minimax_text_01": MINIMAX,
     "nemotron_h": Architecture(
         reads=(
             "vocab_size", "hidden_size", "num_attention_heads", "max_position_embeddings", "num_key_value_heads",
-            "head_dim", "intermediate_size", *EXPERTS, "moe_latent_size",
-            "shared_expert_intermediate_size",
+            "head_dim", "intermediate_size",
         ),
         keys={
+            "head_dim": ("head_dim", "attention_head_dim"),
             "num_experts": ("n_routed_experts",),
             "shared_expert_intermediate_size": ("moe_shared_expert_intermediate_size",),
         },
@@ -138,9 +160,12 @@ HYBRIDS: Mapping[str, Architecture] = {
                 m.head_by_head("mamba_num_heads", "mamba_head_dim"),
             ),
             layers.nemotron_h_layers,
+            depths_left_out("num_nextn_predict_layers", "mtp_hybrid_override_pattern", "mtp_layers_block_type"),
         ),
         demands={"mlp_bias": (False,), "sliding_window": (None,), "tie_word_embeddings": (False,)},
-        without_effect=("num_hidden_layers", "attention_bias", "expand", "n_shared_experts", "mamba_proj_bias"),
+        without_effect=(
+            "num_hidden_layers", "attention_bias", "expand", "n_shared_experts", "mamba_proj_bias", "time_step_rank",
+        ),
     ),
     "olmo_hybrid": Architecture(
         reads=(*LLAMA, "attention_bias"),
@@ -150,22 +175,29 @@ HYBRIDS: Mapping[str, Architecture] = {
     "qwen3_5_moe_text": Architecture(
         reads=(*GROUPED, *EXPERTS, "shared_expert_intermediate_size", "attention_bias"),
         fixed=QWEN_FIXED | {"shared_expert_gate": True},
-        builders=(m.delta_net, QWEN_LAYERS),
+        builders=(m.delta_net, QWEN_LAYERS, QWEN_3_5_DEPTHS),
+        demands=QWEN_3_5_DEMANDS,
+        without_effect=QWEN_3_5_WITHOUT_EFFECT,
     ),
     "qwen3_5_text": Architecture(
-        reads=(*LLAMA, "attention_bias"), fixed=QWEN_FIXED, builders=(m.delta_net, QWEN_LAYERS)
+        reads=(*LLAMA, "attention_bias"),
+        fixed=QWEN_FIXED,
+        builders=(m.delta_net, QWEN_LAYERS, QWEN_3_5_DEPTHS),
+        demands=QWEN_3_5_DEMANDS,
+        without_effect=QWEN_3_5_WITHOUT_EFFECT,
     ),
     "qwen3_next": Architecture(
         reads=(*LLAMA, *EXPERTS, "shared_expert_intermediate_size", "attention_bias"),
         fixed=QWEN_FIXED | {"shared_expert_gate": True},
         builders=(m.delta_net, QWEN_LAYERS, p.sparse_but_listed),
+        demands={"use_sliding_window": (None, False)},
     ),
     "recurrent_gemma": Architecture(
         reads=(*DECODER, "num_key_value_heads", "attention_bias", "sliding_window"),
         keys={"sliding_window": ("attention_window_size",)},
         fixed={"attention_out_bias": True, "mlp_bias": True, "conv_bias": True, "mixer_bias": True},
         builders=(layers.recurrent_gemma_mixers,),
-        without_effect=("head_dim",),
+        without_effect=("embeddings_scale_by_sqrt_dim", "head_dim"),
     ),
     "zamba2": Architecture(
         reads=(*DECODER, "num_key_value_heads", "mlp_bias", "num_mem_blocks", "adapter_rank"),

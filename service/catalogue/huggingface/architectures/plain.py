@@ -23,6 +23,7 @@ GPT2 = Architecture(
     fixed=PLAIN_MLP | ALL_BIASES,
     builders=(b.inner_width("n_inner"), b.positions()),
     demands={"add_cross_attention": (False,)},
+    without_effect=("n_special", "predict_special_tokens"),
 )
 GPT_J = Architecture(
     reads=DECODER,

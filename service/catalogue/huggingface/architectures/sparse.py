@@ -24,6 +24,8 @@ from service.catalogue.huggingface.architectures.row import (
     ROUTED_KEYS,
     Architecture,
 )
+from service.catalogue.huggingface.depths import depths_left_out
+from service.catalogue.huggingface.mixer_layers import every_layer_attends
 
 DEEPSEEK_V3 = Architecture(
     reads=(*LATENT, "v_head_dim", *EXPERTS, "attention_bias", "first_k_dense_replace", "num_nextn_predict_layers"),
@@ -172,6 +174,7 @@ SPARSE: Mapping[str, Architecture] = {
             "shared_expert_intermediate_size": ("intermediate_size",),
         },
         builders=(p.chunks_with_rotation, p.sparse_if_listed, b.qk_norm("use_qk_norm", "l2")),
+        without_effect=("nope_layer_interval",),
     ),
     "mellum": Architecture(
         reads=(*LLAMA, *EXPERTS, "attention_bias"),
@@ -185,7 +188,8 @@ SPARSE: Mapping[str, Architecture] = {
         reads=(*GROUPED, *EXPERTS),
         keys=MIXTRAL_KEYS,
         fixed={"qk_norm": "full"},
-        demands={"use_qk_norm": (None, True), "shared_intermediate_size": (None, 0)},
+        builders=(every_layer_attends, depths_left_out("num_mtp_modules", "mtp_transformer_layers", "use_mtp")),
+        demands={"use_qk_norm": (None, True), "shared_intermediate_size": (None, 0), "sliding_window": (None,)},
         without_effect=("qk_norm_type", "use_routing_bias"),
     ),
     "mixtral": Architecture(reads=(*GROUPED, *EXPERTS), keys=MIXTRAL_KEYS, builders=(p.window_everywhere,)),
