@@ -44,7 +44,8 @@ PARTS: tuple[tuple[tuple[str, ...], PartName], ...] = (
 
 CONDITIONS = (
     "AutoModelForCausalLM.from_config on the meta device in bfloat16, training mode; attn_implementation eager; "
-    "explicit 4-D mask and position ids; loss: sum of the logits; experts_implementation batched_mm"
+    "explicit 4-D mask and position ids (bloom: its own mask from a 2-D one; "
+    "bloom and mpt take no position ids); loss: sum of the logits; experts_implementation batched_mm"
 )
 
 

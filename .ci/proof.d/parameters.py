@@ -18,8 +18,7 @@ from service.catalogue.huggingface.model_types import TEXT_PARTS, kind_of
 from service.errors import Refused
 from service.estimator import count_parameters
 from service.estimator.build import layer_type
-from service.estimator.mixers import MIXERS
-from service.estimator.names import LayerType
+from tests.catalogue.letters import letter_of
 
 FROZEN = Path("tests/catalogue/meta_device_counts.json")
 NEEDED = ("torch", "transformers")
@@ -93,14 +92,6 @@ def counted_here(config: dict[str, Any]) -> Count | Refusal:
         return Refusal(refused.problems[0].message)
     attention = "".join(letter_of(layer_type(model, layer)) for layer in range(model.num_hidden_layers))
     return Count(count_parameters(model).total, attention)
-
-
-def letter_of(name: LayerType) -> str:
-    """How a config object would say what mixes tokens in a layer, by its first letter."""
-    mixer = MIXERS[name]
-    if mixer.carries_state:
-        return "h" if mixer.attends else "l"
-    return name[0]
 
 
 def unused(config: Any) -> int:

@@ -16,7 +16,9 @@ from service.catalogue.huggingface.model_types import kind_of
 from service.estimator import Model, count_parameters
 from service.estimator.build import layer_type
 from service.estimator.consistency import problems_of
-from service.estimator.mixers import MIXERS
+from service.estimator.ledger import Split
+from tests.catalogue.letters import letter_of
+from tests.estimator.small_ledgers import ledger_of
 
 HERE = Path(__file__).parent
 PRESETS: dict[str, dict[str, Any]] = json.loads((HERE / "preset_configs.json").read_text(encoding="utf-8"))["configs"]
@@ -61,21 +63,12 @@ def test_preset_from_its_config_is_the_preset(slug: str) -> None:
     assert imported.warnings == ()
 
 
-def mixing(model: Model, layer: int) -> str:
-    """How a layer mixes tokens, as meta_device_counts.json spells it."""
-    name = layer_type(model, layer)
-    mixer = MIXERS[name]
-    if mixer.carries_state:
-        return "h" if mixer.attends else "l"
-    return name[0]
-
-
 @pytest.mark.parametrize("case", _numbered([*COUNTED["every_type"], *COUNTED["hybrid"]]))
 def test_model_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None:
     """Counts and attention of each layer: see the source in meta_device_counts.json."""
     model = import_config(case["config"]).model
     assert count_parameters(model).total == case["total"]
-    assert "".join(mixing(model, layer) for layer in range(model.num_hidden_layers)) == case["attention"]
+    assert "".join(letter_of(layer_type(model, layer)) for layer in range(model.num_hidden_layers)) == case["attention"]
 
 
 @pytest.mark.parametrize("case", _numbered(COUNTED["hybrid"]))
@@ -127,3 +120,19 @@ def test_row_of_a_type_names_fields_of_the_model_and_keys_that_count(model_type:
     assert not set(row.reads) & set(row.fixed)
     assert not set(defaults_of(model_type)) & keys_without_effect()
     assert kind_of(model_type) is None
+
+
+@pytest.mark.parametrize("case", _numbered([*COUNTED["every_type"], *COUNTED["hybrid"]]))
+def test_every_matrix_product_costs_two_flop_for_each_number_and_use(case: dict[str, Any]) -> None:
+    """So the FLOP of projections, convolutions and experts are as exact as the counts that are frozen here."""
+    model, tokens = import_config(case["config"]).model, 60
+    over, under = model.visits
+    for _, ops in ledger_of(model, tokens).groups():
+        for op in ops:
+            matrices = [weight for weight in op.weights if weight.role in ("matrix", "head")]
+            if op.kind != "gemm" or not matrices:
+                continue
+            routed = any(weight.split is Split.EXPERT for weight in matrices)
+            uses = tokens * over // under if routed else tokens
+            held = sum(weight.rows * weight.columns * (1 if routed else weight.copies) for weight in matrices)
+            assert op.flop == 2 * uses * held, op.name

@@ -22,6 +22,7 @@ from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.stages import stage_at
 from service.estimator.step_time import StepSeconds, step_seconds
+from tests.estimator.small_models import HYBRID
 
 SPARSE = Model(
     vocab_size=32000,
@@ -51,6 +52,7 @@ LATENT = Model(
     v_head_dim=128,
     tie_word_embeddings=True,
 )
+DEEP_HYBRID = replace(HYBRID, num_hidden_layers=16)
 RECIPES = {
     "plain": Recipe(sequence_length=4096, global_batch=256),
     "selective": Recipe(sequence_length=4096, global_batch=256, recompute="selective", attention="eager"),
@@ -114,7 +116,9 @@ def same(column: object, index: int, one: object) -> bool:
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-@pytest.mark.parametrize("model", [LLAMA_3_8B, SPARSE, LATENT], ids=["dense", "sparse", "latent"])
+@pytest.mark.parametrize(
+    "model", [LLAMA_3_8B, SPARSE, LATENT, DEEP_HYBRID], ids=["dense", "sparse", "latent", "hybrid"]
+)
 def test_single_and_columns_agree_to_the_last_bit(model: Model, recipe: Recipe) -> None:
     plain = [q for q in legal_layouts(model, recipe, 150) if q.layout.virtual_pipeline == 1]
     interleaved = [q for q in legal_layouts(model, recipe, 150) if q.layout.virtual_pipeline > 1]

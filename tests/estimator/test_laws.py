@@ -100,10 +100,12 @@ def test_more_recompute_never_keeps_more_nor_computes_less(asked: Question) -> N
     for less, more in pairwise(answers):
         for stage in range(asked.layout.pipeline):
             assert bytes_of(more, "activations", stage=stage) <= bytes_of(less, "activations", stage=stage)
-        assert more.flop.hardware_per_step_flop > less.flop.hardware_per_step_flop
+        assert more.flop.hardware_per_step_flop >= less.flop.hardware_per_step_flop
         assert more.flop.per_step_flop == less.flop.per_step_flop
         assert more.memory.allocated_peak_bytes.value <= answers[0].memory.allocated_peak_bytes.value
         assert more.step.step_seconds.value >= less.step.step_seconds.value * (1 - 1e-12)
+    if asked.recipe.method == "full":
+        assert answers[2].flop.hardware_per_step_flop > answers[0].flop.hardware_per_step_flop
 
 
 @any_question

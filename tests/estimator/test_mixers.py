@@ -7,13 +7,11 @@ import pytest
 
 from service.errors import Refused
 from service.estimator import Layout, Model, Recipe, count_parameters, estimate
-from service.estimator.build import build_ledger
-from service.estimator.ledger import Ledger
 from service.estimator.mixers import MIXER_FIELDS, MIXERS
 from service.estimator.names import LayerType
-from service.estimator.setting import Setting
 from service.estimator.work import forward_flop
 from tests.ask import question
+from tests.estimator.small_ledgers import ledger_of
 
 BASE: dict[str, Any] = {
     "vocab_size": 32000, "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 0,
@@ -32,14 +30,6 @@ def model_of(mixer: LayerType, **changes: Any) -> Model:
     needed = {name: FIELDS[name] for name in MIXERS[mixer].needs}
     windows = {"sliding_attention": {"sliding_window": 256}, "chunked_attention": {"attention_chunk_size": 256}}
     return Model(**{**BASE, **needed, **windows.get(mixer, {}), "layer_types": (mixer,), **changes})
-
-
-def ledger_of(model: Model, tokens: int) -> Ledger:
-    setting = Setting(
-        tokens=tokens, element_bytes=2, keeps_scores=False, drops_out=False, fused_norm=True, fused_activation=True,
-        repeats_key_values=False,
-    )  # fmt: skip
-    return build_ledger(model, setting)
 
 
 def layer_flop(mixer: LayerType, tokens: int, **changes: Any) -> int:
@@ -127,3 +117,39 @@ def test_tensor_ranks_share_the_heads_of_a_mixer(mixer: LayerType) -> None:
     )
     kept = [sum(line.bytes for line in stage.lines if line.kind == "activations") for stage in (whole, split)]
     assert kept[1] < 0.75 * kept[0]
+
+
+KEPT_BYTES: dict[LayerType, int] = {
+    "mamba": 2 * (3 * 2048 + 64 + 2 * 128) + 2 * 128 * 2048 * 4 // 2048,
+    "mamba2": 2 * (3 * 2048 + 2 * 8 * 128 + 32),
+    "gated_delta_net": 2 * 2 * (2 * 512 + 1024) + 16 * (2 * 4 + 2 * 64) + 2 * 2 * 1024 + 2 * 1024,
+    "lightning_attention": 2 * (6 + 3 + 1) * 1024,
+    "rg_lru": (2 + (4 * 2 + 4) + 2) * 1024,
+    "short_convolution": 2 * (5 + 1) * 1024,
+}
+"""What one layer keeps of one token beside its norm's input and output, tensor by tensor.
+
+mamba: both halves of the input projection and the scan's result, step latent, B and C, fp32 states once in 2,048
+tokens; mamba2: all of the input projection and the scan's result; gated_delta_net: queries, keys and values before and
+after the convolution, fp32 gates and products of 64 keys a head, the norm's input and gate, and its result;
+lightning_attention: queries, keys and values before and after their activation, the norm's input and output, the gate,
+and their product; rg_lru: the convolution's result, both branches and both gates, fp32 states, and the product;
+short_convolution: gates and input, the convolution's input and result, and the product.
+"""
+
+
+@pytest.mark.parametrize("mixer", KEPT_BYTES)
+def test_a_layer_keeps_what_its_backward_pass_reads(mixer: LayerType) -> None:
+    (ops,) = ledger_of(model_of(mixer), 2048).kinds
+    kept = sum(saved.bytes for op in ops if op.name.startswith("mixer.") for saved in op.saved)
+    assert kept == 2048 * KEPT_BYTES[mixer]
+
+
+def test_a_shared_block_keeps_the_inputs_of_its_products() -> None:
+    model = model_of("shared_attention_and_mamba2", head_dim=128, adapter_rank=64)
+    ops = {op.name: op for op in ledger_of(model, 512).kinds[0]}
+    kept = {name: sum(saved.bytes for saved in op.saved) // (2 * 512) for name, op in ops.items()}
+    assert kept["block_projection"] == 1024
+    assert kept["mlp.adapter"] == 64
+    assert kept["block.attention.norm"] == 2 * 2 * 1024
+    assert kept["block.mlp.down"] == 4096
