@@ -26,20 +26,24 @@ def full_every(period: int, *, first: int) -> Builder:
     return lambda config: _unlisted(config, lambda layer, _: layer % period != first)
 
 
-def window_but_every_nth(config: Config) -> Fields:
-    """All but every sliding_window_pattern-th layer have the window; where layers are listed, it may be text (EXAONE).
+def window_but_every_nth(key: str) -> Builder:
+    """All but every n-th layer have the window; where layers are listed, n may be text (EXAONE, Trinity).
 
     Args:
-        config: the config
+        key: where n stands
 
     Returns:
-        layer_types and sliding_window
+        builder of layer_types and sliding_window
     """
-    config.understood.add("sliding_window_pattern")
-    if config.values.get("layer_types"):
-        return _unlisted(config, lambda *_: False)
-    period = config.whole("sliding_window_pattern", least=1)
-    return _unlisted(config, lambda layer, _: (layer + 1) % period != 0)
+
+    def build(config: Config) -> Fields:
+        config.understood.add(key)
+        if config.values.get("layer_types"):
+            return _unlisted(config, lambda *_: False)
+        period = config.whole(key, least=1)
+        return _unlisted(config, lambda layer, _: (layer + 1) % period != 0)
+
+    return build
 
 
 def window_after_layer(config: Config) -> Fields:

@@ -33,7 +33,7 @@ DENSE: Mapping[str, Architecture] = {
     "cohere2": Architecture(
         reads=(*LLAMA, "attention_bias"),
         fixed=PARALLEL | {"normalization": "layernorm_no_bias"},
-        builders=(w.window_but_every_nth,),
+        builders=(w.window_but_every_nth("sliding_window_pattern"),),
         demands={
             "use_gated_activation": (None, True),
             "use_parallel_block": (None, True),
@@ -56,7 +56,9 @@ DENSE: Mapping[str, Architecture] = {
         reads=(*LLAMA, "attention_bias", "mlp_bias"),
         keys={"attention_bias": ("use_bias",), "mlp_bias": ("use_bias",)},
     ),
-    "exaone4": Architecture(reads=LLAMA, fixed={"qk_norm": "per_head_dim"}, builders=(w.window_but_every_nth,)),
+    "exaone4": Architecture(
+        reads=LLAMA, fixed={"qk_norm": "per_head_dim"}, builders=(w.window_but_every_nth("sliding_window_pattern"),)
+    ),
     "gemma": Architecture(reads=(*LLAMA, "attention_bias"), demands={"use_bidirectional_attention": (None, False)}),
     "gemma2": Architecture(
         reads=(*LLAMA, "attention_bias"),
@@ -68,7 +70,7 @@ DENSE: Mapping[str, Architecture] = {
     "gemma3_text": Architecture(
         reads=(*LLAMA, "attention_bias"),
         fixed={"norms_per_layer": 4, "qk_norm": "per_head_dim"},
-        builders=(w.window_but_every_nth,),
+        builders=(w.window_but_every_nth("sliding_window_pattern"),),
         demands={"use_bidirectional_attention": (None, False)},
         without_effect=("_sliding_window_pattern",),
     ),

@@ -35,6 +35,13 @@ DEEPSEEK_V3 = Architecture(
 )
 
 SPARSE: Mapping[str, Architecture] = {
+    "afmoe": Architecture(
+        reads=(*LLAMA, *EXPERTS, "attention_bias", "first_k_dense_replace"),
+        keys={"first_k_dense_replace": ("num_dense_layers",)},
+        fixed={"qk_norm": "per_head_dim", "norms_per_layer": 4, "attention_gate": "elementwise"},
+        builders=(w.window_but_every_nth("global_attn_every_n_layers"), s.shared_experts_of("num_shared_experts")),
+        demands={"attention_bias": (False,)},
+    ),
     "aria_text": Architecture(
         reads=(*GROUPED, *EXPERTS, "attention_bias"),
         keys=MIXTRAL_KEYS | {"num_experts": ("moe_num_experts",), "num_experts_per_tok": ("moe_topk",)},
@@ -94,7 +101,11 @@ SPARSE: Mapping[str, Architecture] = {
     "exaone_moe": Architecture(
         reads=(*LLAMA, *EXPERTS),
         fixed={"qk_norm": "per_head_dim"},
-        builders=(w.window_but_every_nth, s.dense_before_said, s.shared_experts_of("num_shared_experts")),
+        builders=(
+            w.window_but_every_nth("sliding_window_pattern"),
+            s.dense_before_said,
+            s.shared_experts_of("num_shared_experts"),
+        ),
     ),
     "flex_olmo": Architecture(
         reads=(*GROUPED, *EXPERTS, "attention_bias"),
