@@ -217,12 +217,23 @@ def test_nothing_else_is_taken(own: Ask, kind: str) -> None:
     assert "text/csv" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b'provider\n"', b"c4n4ry,gpu\n1,2", b"\0" * 99, b"," * 9999])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"\xff\xfe", b'provider\n"', b"c4n4ry,gpu\n1,2", b"\0" * 99, b"," * 9999, b"sep=;\n", b"c4n4ry" * 30_000,
+        b"provider,gpu,usd_per_gpu_hour\r" + b"c4n4ry" * 30_000 + b",h100,2\r",
+    ],
+)  # fmt: skip
 def test_a_body_that_is_no_table_is_refused(own: Ask, text: bytes) -> None:
     answer = _import(own, text)
     assert answer.status_code == 422
     assert CANARY not in answer.text
     assert len(answer.content) <= 16 * 1024
+
+
+def test_line_ends_of_old_spreadsheets_are_taken(own: Ask, provider: str) -> None:
+    assert _counts(_import(own, f"provider,gpu,usd_per_gpu_hour\r{provider},h100,2\r")) == (1, 0, 0, 0)
+    assert [row["usd_per_gpu_hour"] for row in _rows(own, provider)] == [2]
 
 
 def test_reports_are_as_the_contract_says(own_app: FastAPI, own: Ask, provider: str) -> None:
