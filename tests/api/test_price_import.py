@@ -115,7 +115,6 @@ def test_one_wrong_row_and_nothing_is_imported(own: Ask, provider: str) -> None:
     assert told == [
         (3, "usd_per_gpu_hour", "not_a_number"),
         (4, "usd_per_gpu_hour", "out_of_range"),
-        (4, "usd_per_instance_hour", "out_of_range"),
         (6, "gpu", "unknown_gpu"),
         (7, "", "wrong_width"),
     ]
