@@ -81,7 +81,8 @@ def underived(kind: type, held: Mapping[str, Any], edited: Mapping[str, Any]) ->
     Returns:
         the columns to fill again
     """
-    kept = {name: value for name, value in edited.items() if name not in _derived(kind, held) or value != held[name]}
+    derived = _derived(kind, held)
+    kept = {name: value for name, value in edited.items() if name not in derived or value != held[name]}
     if isinstance(kept.get("note"), str):
         kept["note"] = DERIVED_NOTE.sub("", kept["note"])
     return kept
