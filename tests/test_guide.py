@@ -164,6 +164,28 @@ def test_the_workbook_holds_the_table_that_the_guide_shows(told: list[tuple[str,
         assert _differences(typed, [row[place] for place in places]) == []
 
 
+def test_prices_are_edited_and_imported_back_as_the_guide_says(tmp_path: Path) -> None:
+    said = " ".join(PAGE.read_text(encoding="utf-8").split())
+    ((export,),) = [re.findall(r"What <code>([^<]+)</code> gives can be edited and imported back", said)]
+    (table,) = [block for block in BLOCKS if block.kind == "file"]
+    (command,) = [block.text for block in BLOCKS if f"@{table.title}" in block.text]
+    file = tmp_path / table.title
+    file.write_text(table.text, encoding="utf-8")
+    with serving(tmp_path) as address:
+        asked(command, address, tmp_path)
+        exported = httpx.get(f"http://{address}{export}", timeout=30).text
+        (price,) = re.findall(r"frankfurt,on-demand,([\d.]+)$", table.text, re.MULTILINE)
+        header, *rows = [line.split(",") for line in exported.splitlines()]
+        place = header.index("usd_per_gpu_hour")
+        for row in rows:
+            row[place] = "3.25" if row[place] == price else row[place]
+        file.write_text("\r\n".join(map(",".join, [header, *rows])), encoding="utf-8")
+        done = asked(command, address, tmp_path).json()
+        prices = httpx.get(f"http://{address}/v1/prices?owner=team&sort=usd_per_gpu_hour", timeout=30).json()["items"]
+    assert (done["created"], done["updated"], done["unchanged"], done["failed"]) == (0, 1, 1, 0)
+    assert [(row["usd_per_gpu_hour"], row["usd_per_instance_hour"]) for row in prices] == [(2.6, 2.6), (3.25, 3.25)]
+
+
 def test_a_wrong_answer_would_be_noticed() -> None:
     answered = {"a": [1, {"b": 2.0}], "c": "scn_x-1", "d": None}
     assert _differences({"a": [1, {"b": 2.001}], "c": "scn_…", "d": None}, answered) == []

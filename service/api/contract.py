@@ -8,9 +8,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from service.api.catalogue_schemas import catalogue_schemas
-from service.api.json_schema import Schema, ref
+from service.api.json_schema import ETAG, Schema, parameter_ref, ref
 from service.api.own_row_schemas import own_row_schemas
 from service.api.problems import KINDS, MEDIA_TYPE
+from service.api.queries import REV
 from service.api.query_parameters import component_parameters
 from service.api.scenario_schemas import scenario_schemas
 from service.api.schemas import component_schemas
@@ -40,14 +41,17 @@ REFUSALS = ("422", "default")
 REFUSALS_OF_A_BODY = ("400", "413", "415")
 """Those of an operation that takes a body."""
 
-REFUSALS_OF_A_CHANGE = {
-    "post": ("409", "503"),
-    **dict.fromkeys(("put", "patch", "delete"), ("409", "412", "428", "503")),
-}
+REFUSALS_OF_A_CHANGE = {"post": ("503",), **dict.fromkeys(("put", "patch", "delete"), ("412", "428", "503"))}
 """Those of an operation that changes the catalogue or a scenario."""
 
-CHANGED = {"catalogue", "scenarios"}
-"""Families of what callers change."""
+CHANGED = {"catalogue": ("409",), "scenarios": ()}
+"""Families of what callers change, and how else a change may be refused there: scenarios have no names to take."""
+
+REFUSALS_UNDER_A_REVISION = ("404", "503")
+"""Those of an operation that answers under an earlier catalogue."""
+
+NOT_MODIFIED = {"description": "The answer is the one that If-None-Match names.", "headers": {"ETag": ETAG}}
+"""Response to every GET of what the caller has already."""
 
 PROBLEM_RESPONSE = {
     "description": "What is wrong, field by field, and what to do about it.",
@@ -145,15 +149,31 @@ def contract(app: FastAPI) -> dict[str, Any]:
     document["components"] = {
         "schemas": dict(sorted((own | _schemas()).items())),
         "parameters": component_parameters(),
-        "responses": {"Problem": PROBLEM_RESPONSE},
+        "responses": {"NotModified": NOT_MODIFIED, "Problem": PROBLEM_RESPONSE},
     }
     document["security"] = []
     document["paths"] = dict(sorted(document["paths"].items(), key=_place_in_tags))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            more = REFUSALS_OF_A_CHANGE.get(method, ()) if CHANGED & {*operation["tags"]} else ()
-            _complete(operation, (*more, *(("404",) if "{" in path else ())))
+            _complete(operation, _refusals(path, method, operation))
+            if method == "get":
+                operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG)
+                operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
     return document
+
+
+def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
+    """How an operation may be refused, beside what may happen to every one."""
+    (family,) = operation["tags"]
+    changes = REFUSALS_OF_A_CHANGE.get(method, ()) if family in CHANGED else ()
+    return (
+        *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
+        *REFUSALS,
+        *changes,
+        *(CHANGED[family] if changes else ()),
+        *(("404",) if "{" in path else ()),
+        *(REFUSALS_UNDER_A_REVISION if parameter_ref(REV) in operation.get("parameters", ()) else ()),
+    )
 
 
 def _schemas() -> dict[str, Schema]:
@@ -167,13 +187,8 @@ def _place_in_tags(path: tuple[str, Schema]) -> int:
     return list(TAGS).index(operation["tags"][0])
 
 
-def _complete(operation: Schema, more: tuple[str, ...]) -> None:
+def _complete(operation: Schema, refusals: tuple[str, ...]) -> None:
     """What a route says of itself, without what FastAPI guesses from its function, and with every refusal."""
-    refusals = (
-        *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
-        *REFUSALS,
-        *more,
-    )
     for response in operation["responses"].values():
         media = response.pop("content", {})
         described = {name: content for name, content in media.items() if content.get("schema")}

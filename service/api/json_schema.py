@@ -5,6 +5,10 @@ from typing import Any
 Schema = dict[str, Any]
 """A JSON schema, or another part of an OpenAPI document."""
 
+JSON = "application/json"
+ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type": "string"}}
+"""Header of every answer to GET, for If-None-Match; of a row, for If-Match too."""
+
 
 def ref(name: str) -> Schema:
     """The schema of a component, by its name.
@@ -39,7 +43,7 @@ def json_content(schema: Schema) -> Schema:
     Returns:
         the content part of an OpenAPI request body or response
     """
-    return {"application/json": {"schema": schema}}
+    return {JSON: {"schema": schema}}
 
 
 def json_response(schema: Schema, description: str = "The answer.") -> Schema:
@@ -53,3 +57,18 @@ def json_response(schema: Schema, description: str = "The answer.") -> Schema:
         the responses part of an OpenAPI operation
     """
     return {"200": {"description": description, "content": json_content(schema)}}
+
+
+def asked_in_body(schema: Schema, examples: Schema, *media_types: str) -> Schema:
+    """The request body of an operation.
+
+    Args:
+        schema: what the body holds
+        examples: OpenAPI examples by name
+        media_types: what it may call itself; JSON alone where none is named
+
+    Returns:
+        the requestBody part of an OpenAPI operation
+    """
+    content = {"schema": schema, "examples": examples}
+    return {"required": True, "content": dict.fromkeys(media_types or (JSON,), content)}

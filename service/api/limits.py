@@ -1,12 +1,15 @@
 """How much may a caller send, and how slowly? The bound holds before any parser or handler sees a byte."""
 
 import asyncio
+from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.problems import problem_response
 
 MAXIMUM_BODY_BYTES = 1 << 20
+LARGER_BODY_BYTES: Mapping[str, int] = {"/v1/prices/import": 4 << 20}
+"""Longest body of the paths that take more: a table of as many prices as one import takes has some 2 MB."""
 BODY_SECONDS = 30.0
 """Seconds a body may take to arrive."""
 
@@ -16,7 +19,7 @@ class BodyLimit:
 
     Args:
         app: the application behind it
-        maximum_bytes: longest body [byte]
+        maximum_bytes: longest body, except where LARGER_BODY_BYTES allows more [byte]
         maximum_seconds: longest wait for the body [second]
     """
 
@@ -33,37 +36,40 @@ class BodyLimit:
         if scope["type"] != "http" or not {b"content-length", b"transfer-encoding"} & headers.keys():
             await self.app(scope, receive, send)
             return
+        maximum_bytes = LARGER_BODY_BYTES.get(scope.get("path", ""), self.maximum_bytes)
         declared = headers.get(b"content-length", b"0")
-        if not declared.isdigit() or len(declared) > len(str(1 << 64)) or int(declared) > self.maximum_bytes:
-            await self._refuse_large(scope, receive, send)
+        if not declared.isdigit() or len(declared) > len(str(1 << 64)) or int(declared) > maximum_bytes:
+            await _refuse_large(maximum_bytes, scope, receive, send)
             return
         try:
             async with asyncio.timeout(self.maximum_seconds):
-                body = await self._read(receive)
+                body = await _read(receive, maximum_bytes)
         except TimeoutError:
             detail = f"send the whole body within {self.maximum_seconds:.0f} seconds"
             await problem_response(scope, "body_timeout", detail, headers={"Connection": "close"})(scope, receive, send)
             return
         if body is None:
-            await self._refuse_large(scope, receive, send)
+            await _refuse_large(maximum_bytes, scope, receive, send)
             return
         await self.app(scope, _replayed(body, receive), send)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        """The whole body, or None as soon as it is longer than allowed."""
-        body = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            if len(body) > self.maximum_bytes:
-                return None
-            more = message.get("more_body", False)
-        return bytes(body)
 
-    async def _refuse_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        detail = f"send at most {self.maximum_bytes} bytes"
-        await problem_response(scope, "body_too_large", detail, headers={"Connection": "close"})(scope, receive, send)
+async def _read(receive: Receive, maximum_bytes: int) -> bytes | None:
+    """The whole body, or None as soon as it is longer than allowed."""
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > maximum_bytes:
+            return None
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+async def _refuse_large(maximum_bytes: int, scope: Scope, receive: Receive, send: Send) -> None:
+    detail = f"send at most {maximum_bytes} bytes"
+    await problem_response(scope, "body_too_large", detail, headers={"Connection": "close"})(scope, receive, send)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -1,6 +1,6 @@
 """How the estimating routes describe themselves in the contract: bodies, parameters, answers, examples that work."""
 
-from service.api.json_schema import Schema, json_content, json_response, parameter_ref, ref
+from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, ref
 from service.api.queries import EXPLAIN, REV
 from service.api.query_parameters import flat_references
 
@@ -54,20 +54,6 @@ def question_operation(answer: str) -> Schema:
         "requestBody": asked_in_body(ref("QuestionRequest"), EXAMPLES),
         "responses": json_response(ref(answer)),
     }
-
-
-def asked_in_body(schema: Schema, examples: dict[str, Schema]) -> Schema:
-    """The request body of an operation.
-
-    Args:
-        schema: what the body holds
-        examples: OpenAPI examples by name
-
-    Returns:
-        the requestBody part of an OpenAPI operation
-    """
-    (media_type, content), *_ = json_content(schema).items()
-    return {"required": True, "content": {media_type: content | {"examples": examples}}}
 
 
 def flat_operation(answer: str) -> Schema:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from service.api.body import JSON_BODY, MERGE_PATCH
 from service.api.catalogue_schemas import SINGULAR, named_row
-from service.api.json_schema import Schema, json_content, ref
+from service.api.json_schema import ETAG, Schema, asked_in_body, json_content, ref
 from service.api.request_schemas import CONFIG
+from service.api.row_examples import CONFIG_JSON, PATCHES, ROWS, one_example
 from service.workflows.catalogue_lists import LISTINGS, Listing
 from service.workflows.row_bodies import FOLLOWING
 
@@ -18,7 +19,6 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
 }
 """Columns without which no own row can be made; every other has a default, is derived, or may be unknown."""
 
-ETAG: Schema = {"description": "Version of the row, for If-Match.", "schema": {"type": "string"}}
 LOCATION: Schema = {"description": "Where the row is read.", "schema": {"type": "string"}}
 
 IF_MATCH: Schema = {
@@ -55,7 +55,7 @@ def create_operation(plural: str) -> Schema:
         parts of an OpenAPI operation
     """
     return {
-        "requestBody": {"required": True, "content": json_content(ref(f"{SINGULAR[plural]}Body"))},
+        "requestBody": _whole_row(plural),
         "responses": {"201": _answered(plural, {"ETag": ETAG, "Location": LOCATION})},
     }
 
@@ -69,11 +69,7 @@ def replace_operation(plural: str) -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    return {
-        "parameters": [_key(plural), IF_MATCH],
-        "requestBody": {"required": True, "content": json_content(ref(f"{SINGULAR[plural]}Body"))},
-        "responses": {"200": _answered(plural, {"ETag": ETAG})},
-    }
+    return _change(plural, _whole_row(plural))
 
 
 def patch_operation(plural: str) -> Schema:
@@ -85,13 +81,9 @@ def patch_operation(plural: str) -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    schema = {"schema": ref(f"{SINGULAR[plural]}Patch")}
-    return {
-        "description": "An RFC 7396 merge patch of the row as GET shows it.",
-        "parameters": [_key(plural), IF_MATCH],
-        "requestBody": {"required": True, "content": {MERGE_PATCH: schema, JSON_BODY: schema}},
-        "responses": {"200": _answered(plural, {"ETag": ETAG})},
-    }
+    examples = one_example("Some columns of the row", PATCHES[plural])
+    body = asked_in_body(ref(f"{SINGULAR[plural]}Patch"), examples, MERGE_PATCH, JSON_BODY)
+    return {"description": "An RFC 7396 merge patch of the row as GET shows it."} | _change(plural, body)
 
 
 def delete_operation(plural: str) -> Schema:
@@ -122,7 +114,7 @@ def import_operation() -> Schema:
             {"name": name, "in": "query", "description": meaning, "schema": {"type": "string"}}
             for name, meaning in described.items()
         ],
-        "requestBody": {"required": True, "content": json_content(CONFIG)},
+        "requestBody": asked_in_body(CONFIG, one_example("A config.json", CONFIG_JSON)),
         "responses": {
             "201": {
                 "description": "The row, its parameters, and what was assumed.",
@@ -131,6 +123,16 @@ def import_operation() -> Schema:
             }
         },
     }
+
+
+def _whole_row(plural: str) -> Schema:
+    return asked_in_body(ref(f"{SINGULAR[plural]}Body"), one_example("A row of your own", ROWS[plural]))
+
+
+def _change(plural: str, body: Schema) -> Schema:
+    """What every change of a row has in common."""
+    answered = {"200": _answered(plural, {"ETag": ETAG})}
+    return {"parameters": [_key(plural), IF_MATCH], "requestBody": body, "responses": answered}
 
 
 def _answered(plural: str, headers: Schema) -> Schema:

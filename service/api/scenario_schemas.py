@@ -1,19 +1,28 @@
 """How scenarios stand in the contract: what is sent, what is shown, and the list of them."""
 
-from service.api.catalogue_schemas import VERSION, named_row
-from service.api.json_schema import Schema, json_content, ref
+from service.api.body import JSON_BODY, MERGE_PATCH
+from service.api.catalogue_schemas import VERSION
+from service.api.json_schema import ETAG, Schema, asked_in_body, json_content, ref
 from service.api.list_schemas import list_schemas
-from service.api.operations import EXAMPLES, asked_in_body
-from service.api.own_row_schemas import ETAG, IF_MATCH
+from service.api.operations import EXAMPLES
+from service.api.own_row_schemas import IF_MATCH
+from service.api.row_examples import one_example
 from service.workflows.columns import Column
 from service.workflows.nouns import schema_of
 from service.workflows.scenario_label import FIELDS, QUESTION, Label
 from service.workflows.scenarios import COLUMNS, SUMMARY, VERSIONS
 
-NAME = named_row("Id of the scenario.")
+ID: Schema = {
+    "name": "scenario_id",
+    "in": "path",
+    "required": True,
+    "description": "Id of the scenario.",
+    "schema": {"type": "string"},
+}
 LOCATION: Schema = {"description": "Where it is read; handing this on shares it.", "schema": {"type": "string"}}
 
 EXAMPLE: Schema = {"name": "8B on one node", "note": "first guess", QUESTION: EXAMPLES["one-node"]["value"]}
+PATCH: Schema = {"name": "8B on two nodes", QUESTION: {"cluster": {"gpus": 16}}}
 LINKS = {
     "self": "The scenario, in its newest revision; handing this on shares it.",
     "revision": "This revision of it.",
@@ -61,9 +70,8 @@ def create_operation() -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    examples = {"one-node": {"summary": "One of the questions of /v1/estimates", "value": EXAMPLE}}
     return {
-        "requestBody": asked_in_body(ref("ScenarioRequest"), examples),
+        "requestBody": _whole(),
         "responses": _answered("201", "The scenario.", {"ETag": ETAG, "Location": LOCATION}),
     }
 
@@ -74,24 +82,26 @@ def read_operation() -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    return {"parameters": [NAME, VERSION], "responses": _answered("200", "The scenario.", {"ETag": ETAG})}
+    return {"parameters": [ID, VERSION], "responses": _answered("200", "The scenario.", {"ETag": ETAG})}
 
 
-def change_operation(schema: str, *media_types: str) -> Schema:
-    """What the contract adds to a change of a scenario.
-
-    Args:
-        schema: component name of the body
-        media_types: what the body may be called
+def replace_operation() -> Schema:
+    """What the contract adds to the replacement of a scenario.
 
     Returns:
         parts of an OpenAPI operation
     """
-    return {
-        "parameters": [NAME, IF_MATCH],
-        "requestBody": {"required": True, "content": {name: {"schema": ref(schema)} for name in media_types}},
-        "responses": _answered("200", "Its new revision.", {"ETag": ETAG}),
-    }
+    return _change(_whole())
+
+
+def patch_operation() -> Schema:
+    """What the contract adds to the change of some of a scenario.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    examples = one_example("Another name, and more GPUs", PATCH)
+    return _change(asked_in_body(ref("ScenarioPatch"), examples, MERGE_PATCH, JSON_BODY))
 
 
 def delete_operation() -> Schema:
@@ -100,7 +110,16 @@ def delete_operation() -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    return {"parameters": [NAME, IF_MATCH], "responses": {"204": {"description": "It is gone."}}}
+    return {"parameters": [ID, IF_MATCH], "responses": {"204": {"description": "It is gone."}}}
+
+
+def _whole() -> Schema:
+    return asked_in_body(ref("ScenarioRequest"), one_example("One of the questions of /v1/estimates", EXAMPLE))
+
+
+def _change(body: Schema) -> Schema:
+    answered = _answered("200", "Its new revision.", {"ETag": ETAG})
+    return {"parameters": [ID, IF_MATCH], "requestBody": body, "responses": answered}
 
 
 def _answered(status: str, description: str, headers: Schema) -> Schema:

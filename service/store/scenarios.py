@@ -29,7 +29,7 @@ class Scenario:
     """A saved question with what was answered, but without the question itself."""
 
     id: str
-    """What it is read by: scn_ and 128 random bits, so that only those who were given it know it."""
+    """What it is read by: scn_ and 128 random bits, so that nobody guesses it; the list tells it, though."""
     name: str
     """What the team calls it."""
     note: str
@@ -89,12 +89,12 @@ def read_scenarios(engine: Engine) -> list[Scenario]:
         return [_scenario(row) for row in connection.execute(_selected().where(newest)).mappings()]
 
 
-def read_scenario(engine: Engine, name: str, revision: int | None = None) -> Saved | None:
+def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> Saved | None:
     """One scenario with its question.
 
     Args:
         engine: the database
-        name: its id
+        scenario_id: its id
         revision: which of its revisions; None for the newest
 
     Returns:
@@ -102,19 +102,19 @@ def read_scenario(engine: Engine, name: str, revision: int | None = None) -> Sav
     """
     wanted = SCENARIOS.c.revision if revision is None else revision
     query = _selected(SCENARIO_REVISIONS.c.question)
-    query = query.where(SCENARIOS.c.id == name, SCENARIO_REVISIONS.c.revision == wanted)
+    query = query.where(SCENARIOS.c.id == scenario_id, SCENARIO_REVISIONS.c.revision == wanted)
     with answering(), reading(engine) as connection:
         row = connection.execute(query).mappings().one_or_none()
     return None if row is None else Saved(_scenario(row), row["question"])
 
 
-def create_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
+def create_scenario(engine: Engine, saved: Saved, answer: bytes) -> None:
     """Keep a new scenario and its answer.
 
     Args:
         engine: the database
         saved: the scenario, at revision 1, and its question
-        answer: what was answered, as it is sent; None where that is stored already
+        answer: what was answered, as it is sent
     """
     head = {name: value for name, value in _record(saved.scenario).items() if name in _HEAD}
     with answering(), writing(engine) as connection:
@@ -142,12 +142,12 @@ def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
         _add_revision(connection, saved, answer)
 
 
-def delete_scenario(engine: Engine, name: str, revision: int) -> None:
+def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
     """Remove a scenario and all of its revisions; the stored answers stay.
 
     Args:
         engine: the database
-        name: its id
+        scenario_id: its id
         revision: number of its newest revision
 
     Raises:
@@ -155,7 +155,9 @@ def delete_scenario(engine: Engine, name: str, revision: int) -> None:
         Unreachable: the database does not answer
     """
     with answering(), writing(engine) as connection:
-        gone = connection.execute(delete(SCENARIOS).where(SCENARIOS.c.id == name, SCENARIOS.c.revision == revision))
+        gone = connection.execute(
+            delete(SCENARIOS).where(SCENARIOS.c.id == scenario_id, SCENARIOS.c.revision == revision)
+        )
         _refuse_unless_one(gone.rowcount)
 
 

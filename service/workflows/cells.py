@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric
+from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
 from service.estimator.answer import Verdict
 from service.units import UNITS, Dimension, dimension_of
 from service.workflows.dialects import QUERY, retold
@@ -24,6 +24,8 @@ from service.workflows.questions import read_question
 
 OnError = Literal["problem", "text", "blank"]
 Pairs = Sequence[tuple[str, str]]
+NoNumber = Refused | NotFound | Unreachable
+"""Why a cell may have no number to show."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "num": get_args(NumberStyle),
@@ -183,7 +185,7 @@ def why(parameters: Pairs, catalogue: Catalogue) -> str:
     return "ok"
 
 
-def reason(error: Refused | NotFound) -> str:
+def reason(error: NoNumber) -> str:
     """Why a cell shows an error, in full.
 
     Args:
@@ -209,7 +211,7 @@ def _judge(metrics: Sequence[str], question: Pairs, options: CellOptions, catalo
     answered(question, options, catalogue)
 
 
-def error_text(error: Refused | NotFound) -> str:
+def error_text(error: NoNumber) -> str:
     """An error as a cell shows it.
 
     Args:
@@ -222,8 +224,9 @@ def error_text(error: Refused | NotFound) -> str:
     return one_line(f"#ERR {line}")
 
 
-def _missing(error: NotFound) -> str:
-    return f"{'unknown_metric' if isinstance(error, UnknownMetric) else 'unknown_revision'}: {error}"
+def _missing(error: NotFound | Unreachable) -> str:
+    codes = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision", Unreachable: "not_ready"}
+    return f"{codes.get(type(error), 'not_found')}: {error}"
 
 
 def _line(problem: Problem) -> str:

@@ -5,6 +5,7 @@ Every form takes the same query: filters by column, sort, limit, cursor.
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +18,10 @@ from service.workflows.workbook import workbook
 Record = Mapping[str, Any]
 Parameters = Sequence[tuple[str, str]]
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a text that a spreadsheet would run as a formula."""
 MARK = "'"
-"""Stands before such a text in a CSV cell, so that it is not run."""
+"""Stands before a text in a CSV cell that a spreadsheet would run as a formula, so that it is not run."""
+FORMULA = re.compile(rf"(?:\A|(?<=;)){MARK}*(?=[=+\-@\t\r])")
+"""Where such a text begins, marked or not: a spreadsheet may take a semicolon for the end of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ def cell_text(value: object) -> str:
 
     >>> cell_text("=HYPERLINK(1)"), cell_text(-0.5), cell_text(("a", "b")), cell_text(True)
     ("'=HYPERLINK(1)", '-0.5', 'a;b', 'true')
+    >>> cell_text(("x", "=1+1"))
+    "x;'=1+1"
     """
     cell = typed_cell(value)
     if cell is None:
@@ -143,7 +146,7 @@ def cell_text(value: object) -> str:
         return str(cell)
     if isinstance(cell, float):
         return exact_text(cell)
-    return f"{MARK}{cell}" if cell.lstrip(MARK).startswith(FORMULA_STARTS) else cell
+    return FORMULA.sub(lambda begin: MARK + begin[0], cell)
 
 
 def unmarked(text: str) -> str:
@@ -153,13 +156,12 @@ def unmarked(text: str) -> str:
         text: text of the cell
 
     Returns:
-        the same without the mark that keeps a spreadsheet from running it
+        the same without the marks that keep a spreadsheet from running it
 
-    >>> [unmarked(cell_text(text)) for text in ("=1+1", "'=1+1", "'90s", "plain")]
-    ['=1+1', "'=1+1", "'90s", 'plain']
+    >>> [unmarked(cell_text(text)) for text in ("=1+1", "'=1+1", "'90s", "plain", "x;=1;'-2")]
+    ['=1+1', "'=1+1", "'90s", 'plain', "x;=1;'-2"]
     """
-    is_marked = text.startswith(MARK) and text.lstrip(MARK).startswith(FORMULA_STARTS)
-    return text.removeprefix(MARK) if is_marked else text
+    return FORMULA.sub(lambda begin: begin[0].removeprefix(MARK), text)
 
 
 def typed_cell(value: object) -> str | int | float | None:

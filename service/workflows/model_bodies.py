@@ -8,13 +8,18 @@ from service.catalogue import ModelRow
 from service.errors import Problem, Refused
 from service.estimator.model import Model
 from service.estimator.parameters import count_parameters
+from service.workflows.merge_patch import merged
 from service.workflows.models import read_config
 from service.workflows.nouns import spelled
 from service.workflows.reading import Read
 from service.workflows.row_bodies import columns_below
+from service.workflows.row_rules import may_be_slug
 
 CONFIG = "hf_config"
 """Column of a body that stands for all of the model's own."""
+
+READ_FROM = "read from a Hugging Face config"
+"""How a note begins that tells what was assumed to read a config."""
 
 NOT_IN_SLUGS = re.compile(r"[^a-z0-9.]+")
 MOST_TOLD = 3500
@@ -44,6 +49,25 @@ def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**columns_of_config(read_config(body[CONFIG], CONFIG)), **_without(body, CONFIG)}
 
 
+def patched(record: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """A row under a merge patch, in which a config takes the place of whatever the row says of the model.
+
+    Args:
+        record: the row as GET shows it
+        patch: what changes; a config in it is taken whole, for null means something in a config
+
+    Returns:
+        the columns of the patched row, or some of them and `hf_config`
+    """
+    config = patch.get(CONFIG)
+    if config is None:
+        return dict(merged(record, patch))
+    told = {*columns_below(ModelRow, "model")}
+    if str(record.get("note", "")).startswith(READ_FROM):
+        told.add("note")
+    return {**merged({name: value for name, value in record.items() if name not in told}, patch), CONFIG: config}
+
+
 def columns_of_config(read: Read[Model]) -> dict[str, Any]:
     """A model that was read from a config as columns of a row.
 
@@ -54,7 +78,7 @@ def columns_of_config(read: Read[Model]) -> dict[str, Any]:
         the columns of the model, and a note
     """
     assumed = "; ".join(read.assumptions)[:MOST_TOLD]
-    note = f"read from a Hugging Face config; {assumed}" if assumed else "read from a Hugging Face config"
+    note = f"{READ_FROM}; {assumed}" if assumed else READ_FROM
     return {**spelled(read.noun), "note": note}
 
 
@@ -70,7 +94,9 @@ def slug_of_config(config: Mapping[str, Any], model: Model) -> str:
     """
     named = config.get("_name_or_path")
     last = named.rstrip("/").rpartition("/")[2] if isinstance(named, str) else ""
-    return _slug(last) or _slug(f"{config.get('model_type', 'model')}-{_size(count_parameters(model).total)}")
+    size = _size(count_parameters(model).total)
+    spelled = (_slug(name) for name in (last, f"{config.get('model_type')}-{size}"))
+    return next(filter(may_be_slug, spelled), _slug(f"model-{size}"))
 
 
 def _slug(text: str) -> str:
@@ -83,7 +109,7 @@ def _size(parameters: int) -> str:
     >>> _size(494_032_768), _size(8_030_261_248), _size(1_234)
     ('494m', '8.03b', '1234')
     """
-    for unit, letter in ((10**9, "b"), (10**6, "m")):
+    for unit, letter in ((10**12, "t"), (10**9, "b"), (10**6, "m")):
         if parameters >= unit:
             return f"{parameters / unit:.3g}{letter}"
     return str(parameters)

@@ -13,10 +13,9 @@ from service.errors import Conflict, NotFound, Problem, Refused, Stale
 from service.store import History, Rows, Written
 from service.workflows.catalogue_lists import Listing, record_of
 from service.workflows.listed import Record
-from service.workflows.merge_patch import merged
-from service.workflows.model_bodies import with_model
+from service.workflows.model_bodies import patched, with_model
 from service.workflows.row_bodies import FOLLOWING, read_row
-from service.workflows.row_defaults import filled, underived
+from service.workflows.row_defaults import filled, judged_once, underived
 from service.workflows.row_rules import refuse_taken, refuse_used, sound
 
 TEAM = "team"
@@ -75,7 +74,10 @@ def own_row(listing: Listing, body: Body) -> Row:
     """
     given = with_model(body) if listing.row is ModelRow else body
     flat = {name: value for name, value in filled(listing.row, given).items() if name not in FOLLOWING}
-    row: Row = replace(read_row(listing.row, flat), owner=TEAM)
+    try:
+        row: Row = replace(read_row(listing.row, flat), owner=TEAM)
+    except Refused as refused:
+        raise Refused(*judged_once(listing.row, given, refused.problems)) from None
     return row
 
 
@@ -109,7 +111,7 @@ def replace_row(history: History, change: RowChange, body: Body) -> Record:
     Args:
         history: the catalogue over time
         change: which row
-        body: the columns of the new row
+        body: the columns of the new row; it keeps its date where none is given
 
     Returns:
         the row as the list shows it
@@ -121,7 +123,8 @@ def replace_row(history: History, change: RowChange, body: Body) -> Record:
         Stale: the row was changed since the caller read it
         Unreachable: the database does not answer
     """
-    return _edit(history, change, lambda _: body)
+    given = {name: value for name, value in body.items() if value is not None}
+    return _edit(history, change, lambda record: {"as_of": record["as_of"], **given})
 
 
 def patch_row(history: History, change: RowChange, patch: Body) -> Record:
@@ -130,7 +133,8 @@ def patch_row(history: History, change: RowChange, patch: Body) -> Record:
     Args:
         history: the catalogue over time
         change: which row
-        patch: RFC 7396 merge patch of the row as GET shows it; null makes a value underived or not known
+        patch: RFC 7396 merge patch of the row as GET shows it; null makes a value underived or not known, and the
+            config of a model takes the place of all of its columns
 
     Returns:
         the row as the list shows it
@@ -142,7 +146,7 @@ def patch_row(history: History, change: RowChange, patch: Body) -> Record:
         Stale: the row was changed since the caller read it
         Unreachable: the database does not answer
     """
-    return _edit(history, change, lambda record: merged(record, patch))
+    return _edit(history, change, lambda record: patched(record, patch))
 
 
 def delete_row(history: History, change: RowChange) -> None:

@@ -2,6 +2,9 @@
 
 What `GET /v1/prices.csv?owner=team` gives can be imported back: a row that says what the catalogue holds is unchanged,
 another one of its id takes its place, and one that gives a revision is refused where that is no longer the newest.
+
+A table is judged before anybody is kept out of the database, and judged again only if somebody else was first: a trial
+or a table that is refused holds nobody up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from service.catalogue import SHIPPED, Catalogue, PriceRow
-from service.errors import Problem, Refused, TraincostError
+from service.errors import Problem, Refused, Stale
 from service.store import History, Rows
 from service.workflows.catalogue_lists import LISTINGS, record_of
 from service.workflows.columns import Column
@@ -93,13 +96,10 @@ class _Judged:
     unchanged: int
     findings: tuple[Finding, ...]
 
-
-class _Undone(TraincostError):
-    """Nothing is to be written; raised where a change is decided on."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        super().__init__("nothing is to be written")
-        self.catalogue = catalogue
+    @property
+    def put(self) -> tuple[PriceRow, ...]:
+        """The rows that an import writes."""
+        return (*self.created, *self.updated)
 
 
 def import_prices(history: History, content: bytes, manner: Manner) -> ImportReport:
@@ -111,7 +111,7 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
         manner: what its numbers look like, and what is done about wrong rows
 
     Returns:
-        what was done
+        what was done; nothing where somebody else wrote the same just before
 
     Raises:
         Refused: the body is no such table
@@ -119,24 +119,32 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
         Unreachable: the database does not answer
     """
     prices, wrong = _read(content, manner.mark)
-    found: list[_Judged] = []
+    history.refresh()
+    before = history.current
+    found = [_wanted(prices, wrong, before, manner)]
+    if manner.is_trial or not found[0].put:
+        return _report(found[0], before, is_written=False)
 
     def decide(catalogue: Catalogue) -> Rows:
-        judged = _judge(prices, wrong, catalogue)
-        found.append(judged)
-        put = (*judged.created, *judged.updated)
-        if manner.is_trial or not put or (judged.findings and not manner.skips):
-            raise _Undone(catalogue)
-        return Rows(put=put)
+        if catalogue is not before:
+            found.append(_wanted(prices, wrong, catalogue, manner))
+        if not found[-1].put:
+            raise Stale("somebody else has just written the same prices")
+        return Rows(put=found[-1].put)
 
     try:
-        after, is_written = history.change(TEAM, decide).catalogue, True
-    except _Undone as undone:
-        after, is_written = undone.catalogue, False
-    report = _report(found[-1], after, is_written=is_written)
-    if report.failed and not (manner.skips or manner.is_trial):
-        raise ImportRefused(report)
-    return report
+        after = history.change(TEAM, decide).catalogue
+    except Stale:
+        return import_prices(history, content, manner)
+    return _report(found[-1], after, is_written=True)
+
+
+def _wanted(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, manner: Manner) -> _Judged:
+    """What the rows are to a catalogue, unless some are wrong and are not to be skipped."""
+    judged = _judge(prices, wrong, catalogue)
+    if judged.findings and not (manner.skips or manner.is_trial):
+        raise ImportRefused(_report(judged, catalogue, is_written=False))
+    return judged
 
 
 def _read(content: bytes, mark: DecimalMark) -> tuple[list[_Price], list[Finding]]:

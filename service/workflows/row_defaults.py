@@ -1,12 +1,13 @@
 """What does a row of a team's own say where its body says nothing? Derived values are told in the row itself."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
 from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow
+from service.errors import Problem
 
 Record = dict[str, Any]
 
@@ -53,14 +54,20 @@ def filled(kind: type, body: Mapping[str, Any]) -> Record:
     return FILLING[kind]({**common, **given})
 
 
-DERIVED: Mapping[type, tuple[str, ...]] = {
-    GpuRow: (
-        "usable_bytes", "usable_basis", "host_bytes_per_s", "link_bytes_per_s", "link_name", "scale_up_gpus",
-        "inter_node_bytes_per_s", "release_year",
-    ),
-    PriceRow: ("usd_per_instance_hour",),
-}  # fmt: skip
-"""Columns that follow from others where nobody states them, each after those that it follows from."""
+DERIVED: Mapping[type, Mapping[str, tuple[str, ...]]] = {
+    GpuRow: {
+        "usable_bytes": ("memory_bytes",),
+        "usable_basis": ("usable_bytes",),
+        "host_bytes_per_s": (),
+        "link_bytes_per_s": ("host_bytes_per_s",),
+        "link_name": ("link_bytes_per_s",),
+        "scale_up_gpus": ("link_bytes_per_s",),
+        "inter_node_bytes_per_s": (),
+        "release_year": ("as_of",),
+    },
+    PriceRow: {"usd_per_instance_hour": ("usd_per_gpu_hour", "gpu_count")},
+}
+"""Columns that follow from others where nobody states them: from which ones, which stand before them."""
 
 
 def underived(kind: type, held: Mapping[str, Any], edited: Mapping[str, Any]) -> Record:
@@ -74,7 +81,8 @@ def underived(kind: type, held: Mapping[str, Any], edited: Mapping[str, Any]) ->
     Returns:
         the columns to fill again
     """
-    kept = {name: value for name, value in edited.items() if name not in _derived(kind, held) or value != held[name]}
+    derived = _derived(kind, held)
+    kept = {name: value for name, value in edited.items() if name not in derived or value != held[name]}
     if isinstance(kept.get("note"), str):
         kept["note"] = DERIVED_NOTE.sub("", kept["note"])
     return kept
@@ -82,12 +90,32 @@ def underived(kind: type, held: Mapping[str, Any], edited: Mapping[str, Any]) ->
 
 def _derived(kind: type, held: Mapping[str, Any]) -> set[str]:
     """The columns of a row that hold what they would hold if nobody had stated them."""
-    names, found = DERIVED.get(kind, ()), set[str]()
+    names, found = tuple(DERIVED.get(kind, ())), set[str]()
     for place, name in enumerate(names):
         absent = {*found, *names[place:]}
         again = filled(kind, {other: value for other, value in held.items() if other not in absent})
         found |= {name} if again.get(name) == held[name] else set()
     return found
+
+
+def judged_once(kind: type, given: Mapping[str, Any], problems: Sequence[Problem]) -> list[Problem]:
+    """The problems of a row without those of columns that nobody stated and that follow from a column with one.
+
+    Args:
+        kind: class of the row
+        given: the columns that were given; null counts as not given
+        problems: what is wrong with the filled row, by column
+
+    Returns:
+        what there is to mend
+    """
+    follows = {"name": ("slug",), **DERIVED.get(kind, {})}
+    wrong = {problem.field for problem in problems}
+    return [
+        problem
+        for problem in problems
+        if given.get(problem.field) is not None or wrong.isdisjoint(follows.get(problem.field, ()))
+    ]
 
 
 def _model(given: Record) -> Record:

@@ -110,10 +110,29 @@ def _taken(field: str, other: str) -> Problem:
     return Problem(field=field, code="name_taken", message=message, fix="choose a name that no other row has")
 
 
+def may_be_slug(text: str) -> bool:
+    """Whether an own row may be called so.
+
+    Args:
+        text: what it is to be called
+
+    Returns:
+        true for a plain name that is no path of its own
+
+    >>> [may_be_slug(text) for text in ("our-gpu", "b-..-c", "import", "")]
+    [True, False, False, False]
+    """
+    return _is_plain(text) and text not in RESERVED
+
+
+def _is_plain(text: str) -> bool:
+    return SLUG.fullmatch(text) is not None and len(text) <= LONGEST_SLUG
+
+
 def _slug_problems(row: Row) -> Iterator[Problem]:
     if isinstance(row, PriceRow):
         return
-    if not SLUG.fullmatch(row.slug) or len(row.slug) > LONGEST_SLUG:
+    if not _is_plain(row.slug):
         message = "slug is no plain name; it stands in URLs and cells, where other characters would have to be quoted"
         fix = f"use lower-case letters and digits with single . _ - between them, at most {LONGEST_SLUG} characters"
         yield Problem(field="slug", code="not_a_slug", message=message, fix=fix)

@@ -5,24 +5,27 @@ its name or note alone keeps it.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from secrets import token_urlsafe
-from typing import Any
+from typing import Any, TypeVar
 
 from service import store
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, NotFound, Refused
+from service.errors import MOST_PROBLEMS, NotFound, Refused, Stale
 from service.store import Engine, Saved, Scenario, utc_text
 from service.workflows.columns import Column, columns_of
 from service.workflows.findings import unknown_field
 from service.workflows.listed import Listed, Record, as_record
 from service.workflows.merge_patch import merged
-from service.workflows.own_rows import TEAM
+from service.workflows.own_rows import TEAM, IsCurrent
 from service.workflows.scenario_body import Wanted, read_wanted
 from service.workflows.scenario_label import FIELDS, QUESTION
 from service.workflows.wire import to_bytes
+
+Done = TypeVar("Done")
 
 PATH = "/v1/scenarios"
 RANDOM_BYTES = 16
@@ -44,6 +47,16 @@ COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 """Columns of the list, the key first."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScenarioChange:
+    """A change of one scenario: what of, and from which revision."""
+
+    scenario_id: str
+    """Its id."""
+    is_current: IsCurrent
+    """Whether the caller's revision is the one that holds."""
+
+
 def listed_scenarios(engine: Engine) -> Listed:
     """The list of scenarios.
 
@@ -56,12 +69,12 @@ def listed_scenarios(engine: Engine) -> Listed:
     return Listed(COLUMNS, store.read_scenarios(engine))
 
 
-def find_scenario(engine: Engine, name: str, revision: int | None = None) -> Saved:
+def find_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> Saved:
     """One scenario.
 
     Args:
         engine: the database
-        name: its id
+        scenario_id: its id
         revision: which of its revisions; None for the newest
 
     Returns:
@@ -70,7 +83,7 @@ def find_scenario(engine: Engine, name: str, revision: int | None = None) -> Sav
     Raises:
         NotFound: there is no such scenario or revision
     """
-    found = store.read_scenario(engine, name, revision) if SCENARIO_ID.fullmatch(name) else None
+    found = store.read_scenario(engine, scenario_id, revision) if SCENARIO_ID.fullmatch(scenario_id) else None
     if found is None:
         which = "scenario of this id" if revision is None else "scenario of this id, or no such revision of it"
         raise NotFound(f"there is no {which}; GET /v1/scenarios lists the ids")
@@ -123,64 +136,86 @@ def create_scenario(engine: Engine, catalogue: Catalogue, body: Mapping[str, Any
     scenario = Scenario(
         id=f"scn_{token_urlsafe(RANDOM_BYTES)}", owner=TEAM, revision=1, created_at=now, changed_at=now, **said
     )
-    store.create_scenario(engine, Saved(scenario, wanted.question), _answer_of(wanted))
-    return Saved(scenario, wanted.question)
+    saved = Saved(scenario, wanted.question)
+    store.create_scenario(engine, saved, to_bytes(wanted.found))
+    return saved
 
 
-def replace_scenario(engine: Engine, catalogue: Catalogue, saved: Saved, body: Mapping[str, Any]) -> Saved:
+def replace_scenario(engine: Engine, catalogue: Catalogue, change: ScenarioChange, body: Mapping[str, Any]) -> Saved:
     """A new revision of a scenario, all of it said anew and its question answered anew.
 
     Args:
         engine: the database
         catalogue: the facts to answer it from
-        saved: the scenario as it was read
+        change: which scenario
         body: name, question, and a note
 
     Returns:
         the scenario and its question
 
     Raises:
+        NotFound: there is no such scenario
         Refused: the question cannot be answered, or the name is none
-        Stale: it was changed or deleted since it was read
+        Stale: it was changed since the caller read it
     """
-    return _rewritten(engine, saved, read_wanted(body, catalogue))
+    return _done(engine, change, lambda saved: _rewritten(engine, saved, read_wanted(body, catalogue)))
 
 
-def patch_scenario(engine: Engine, catalogue: Catalogue, saved: Saved, patch: Mapping[str, Any]) -> Saved:
+def patch_scenario(engine: Engine, catalogue: Catalogue, change: ScenarioChange, patch: Mapping[str, Any]) -> Saved:
     """A new revision of a scenario, of which only some is said anew; an unchanged question keeps its answer.
 
     Args:
         engine: the database
         catalogue: the facts to answer a changed question from
-        saved: the scenario as it was read
+        change: which scenario
         patch: what changes, as a merge patch of RFC 7396
 
     Returns:
         the scenario and its question
 
     Raises:
+        NotFound: there is no such scenario
         Refused: the question cannot be answered, or the name is none
-        Stale: it was changed or deleted since it was read
+        Stale: it was changed since the caller read it
     """
     unknown = [unknown_field("", name, set(FIELDS), "the scenario") for name in patch if name not in FIELDS]
-    if unknown:
-        raise Refused(*unknown[:MOST_PROBLEMS])
-    scenario, question = saved
-    body = merged({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
-    return _rewritten(engine, saved, read_wanted(body, catalogue, answered=question))
+
+    def rewrite(saved: Saved) -> Saved:
+        if unknown:
+            raise Refused(*unknown[:MOST_PROBLEMS])
+        scenario, question = saved
+        body = merged({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
+        return _rewritten(engine, saved, read_wanted(body, catalogue, answered=question))
+
+    return _done(engine, change, rewrite)
 
 
-def delete_scenario(engine: Engine, saved: Saved) -> None:
+def delete_scenario(engine: Engine, change: ScenarioChange) -> None:
     """Remove a scenario and its revisions; what was answered can still be read.
 
     Args:
         engine: the database
-        saved: the scenario as it was read
+        change: which scenario
 
     Raises:
-        Stale: it was changed or deleted since it was read
+        NotFound: there is no such scenario
+        Stale: it was changed since the caller read it
     """
-    store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision)
+    _done(engine, change, lambda saved: store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision))
+
+
+def _done(engine: Engine, change: ScenarioChange, act: Callable[[Saved], Done]) -> Done:
+    """What is done to the scenario as it is; where somebody else is first, to what that one made of it.
+
+    Whoever names a version has lost then, and the second look says so. Whoever takes any version has not, and tries
+    again: each time another one was written, so of many at once all are done.
+    """
+    while True:
+        saved = find_scenario(engine, change.scenario_id)
+        if not change.is_current(shown(saved)):
+            raise Stale(f"the scenario is at revision {saved.scenario.revision} now; read it again, and change that")
+        with suppress(Stale):
+            return act(saved)
 
 
 def stored_answer(engine: Engine, estimate_id: str) -> bytes:
@@ -215,12 +250,8 @@ def _rewritten(engine: Engine, saved: Saved, wanted: Wanted) -> Saved:
         **_answered(wanted),
     )
     written = Saved(scenario, wanted.question)
-    store.change_scenario(engine, written, _answer_of(wanted))
+    store.change_scenario(engine, written, None if wanted.found is None else to_bytes(wanted.found))
     return written
-
-
-def _answer_of(wanted: Wanted) -> bytes | None:
-    return None if wanted.found is None else to_bytes(wanted.found)
 
 
 def _answered(wanted: Wanted) -> dict[str, Any]:

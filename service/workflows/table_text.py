@@ -17,6 +17,7 @@ from service.workflows.listed import unmarked
 DELIMITERS = (",", ";", "\t")
 MOST_LINES = 10_000
 """Rows of one table below its header."""
+QUOTE = '"'
 HINT = "sep="
 """Begins a first line in which Excel says what separates the cells."""
 
@@ -73,13 +74,7 @@ def read_table(content: bytes, columns: Sequence[str], required: Sequence[str]) 
     Raises:
         Refused: it is not such a text, is too long, or its header has an unknown, a repeated or a missing column
     """
-    text = _decoded(content)
-    first = text.partition("\n")[0].rstrip("\r")
-    if first.lower().startswith(HINT) and len(first) == len(HINT) + 1:
-        text, delimiter = text.partition("\n")[2], first[-1]
-    else:
-        delimiter = _delimiter(first, columns)
-    header, *rows = _rows(text, delimiter)
+    header, *rows = _rows(_decoded(content), columns)
     names = [name.strip().lower() for name in header]
     _refuse_header(names, columns, required)
     numbered = [(number, _trimmed(row, len(names))) for number, row in enumerate(rows, start=2) if any(row)]
@@ -113,9 +108,13 @@ def _decoded(content: bytes) -> str:
         raise _refusal("not_utf_8", "the body is not text in UTF-8", "save it as CSV UTF-8") from None
     if "\0" in text:
         raise _refusal("not_text", "the body holds a NUL, which no CSV does", "save it as CSV UTF-8")
-    if not text.strip():
-        raise _refusal("empty", "the body is empty", "send a header row and at least one row below it")
     return text
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The first line of a text and the rest, whichever of the three line ends it has."""
+    first = io.StringIO(text, newline="").readline()
+    return first.rstrip("\r\n"), text[len(first) :]
 
 
 def _delimiter(header: str, columns: Sequence[str]) -> str:
@@ -128,20 +127,33 @@ def _delimiter(header: str, columns: Sequence[str]) -> str:
     return max(DELIMITERS, key=known)
 
 
-def _rows(text: str, delimiter: str) -> list[list[str]]:
+def _rows(text: str, columns: Sequence[str]) -> list[list[str]]:
+    """The header and the rows below it."""
+    first, rest = _split(text)
+    is_hint = first.lower().startswith(HINT) and len(first) == len(HINT) + 1 and first[-1] != QUOTE
+    text = rest if is_hint else text
+    if not text.strip():
+        raise _refusal("empty", "the body holds no row", "send a header row and at least one row below it")
     rows: list[list[str]] = []
     try:
+        delimiter = first[-1] if is_hint else _delimiter(first, columns)
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
             rows.append(row)
             if len(rows) > MOST_LINES + 1:
                 message = f"the table has more than {MOST_LINES} rows, the most that one request takes"
                 raise _refusal("too_many_rows", message, "send it in several parts, each with the header")
-    except csv.Error:
-        message = f"row {len(rows) + 1} is not CSV: a quote stands where none may, or one is never closed"
-        raise _refusal(
-            "not_csv", message, 'put cells that hold quotes between quotes, and double those inside: ""'
-        ) from None
+    except csv.Error as error:
+        raise _unreadable(len(rows) + 1, error) from None
     return rows
+
+
+def _unreadable(row: int, error: csv.Error) -> Refused:
+    """Why a row cannot be read; the reader tells a cell that is too long in words alone."""
+    if "field limit" in str(error):
+        message = f"a cell of row {row} has more than {csv.field_size_limit()} characters, the most that one may have"
+        return _refusal("too_long", message, "shorten it, or close the quotes that it begins with")
+    message = f"row {row} is not CSV: a quote stands where none may, or one is never closed"
+    return _refusal("not_csv", message, 'put cells that hold quotes between quotes, and double those inside: ""')
 
 
 def _refuse_header(names: Sequence[str], columns: Sequence[str], required: Sequence[str]) -> None:

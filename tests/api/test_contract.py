@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
@@ -11,6 +12,7 @@ from openapi_spec_validator import validate
 from service.api.contract import COMMITTED, TAGS, contract
 from service.api.problems import KINDS
 from service.api.routes.estimates import PARTS
+from service.workflows.catalogue_lists import LISTINGS
 from tests.api.asking import Ask
 
 METHODS = {"get", "post", "put", "patch", "delete"}
@@ -119,23 +121,75 @@ def test_flop_counts_are_doubles_and_6n_is_spelled_so(document: dict[str, Any]) 
     assert "6n" in schemas["Conventions"]["properties"]
 
 
-def examples(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    for path, method, operation in operations(document):
-        for media in operation.get("requestBody", {}).get("content", {}).values():
-            for example in media.get("examples", {}).values():
-                yield path, method, example["value"], operation
+def examples(operation: dict[str, Any]) -> Iterator[Any]:
+    for media in operation.get("requestBody", {}).get("content", {}).values():
+        for example in media.get("examples", {}).values():
+            yield example["value"]
 
 
 def test_examples_are_answered_as_the_contract_says(ask: Ask, document: dict[str, Any]) -> None:
     tried = 0
-    for path, method, body, operation in examples(document):
-        answer = ask(method, path, json=body)
-        assert answer.is_success, (path, answer.text)
-        check(document, operation["responses"][str(answer.status_code)], answer.json())
-        request = operation["requestBody"]["content"]["application/json"]["schema"]
-        OAS31Validator({**request, "components": document["components"]}).validate(body)
-        tried += 1
+    for path, method, operation in operations(document):
+        if operation["tags"][0] not in {"catalogue", "scenarios"}:
+            for body in examples(operation):
+                exercised(ask, document, method, path, body)
+                tried += 1
     assert tried >= 3 * len(PARTS)
+
+
+def exercised(
+    ask: Ask, document: dict[str, Any], method: str, path: str, body: Any, place: str | None = None
+) -> httpx.Response:
+    """What an example is answered, as the contract says it would be."""
+    operation = document["paths"][path][method]
+    request = operation["requestBody"]["content"]["application/json"]["schema"]
+    OAS31Validator({**request, "components": document["components"]}).validate(body)
+    answer = ask(method, place or path, json=body, headers={"If-Match": "*"} if place else {})
+    assert answer.is_success, (path, answer.text)
+    described = operation["responses"][str(answer.status_code)]
+    check(document, described, answer.json())
+    assert {name.lower() for name in described.get("headers", {})} <= answer.headers.keys()
+    return answer
+
+
+def test_examples_of_changes_make_change_and_remove_what_the_contract_says(own: Ask, document: dict[str, Any]) -> None:
+    made = [path for path, methods in document["paths"].items() if any(examples(methods.get("post", {})))]
+    made = [path for path in made if document["paths"][path]["post"]["tags"][0] in {"catalogue", "scenarios"}]
+    assert len(made) == len(LISTINGS) + len(["import", "scenarios"])
+    for path in made:
+        (body,) = examples(document["paths"][path]["post"])
+        place = exercised(own, document, "post", path, body).headers["location"]
+        listed = place.rpartition("/")[0]
+        one = next(named for named in document["paths"] if named.startswith(f"{listed}/{{"))
+        for method in ("put", "patch") if path == listed else ():
+            for body in examples(document["paths"][one][method]):
+                exercised(own, document, method, one, body, place)
+        assert {"201"} == document["paths"][path]["post"]["responses"].keys() & {"200", "201"}
+        assert {"204"} == document["paths"][one]["delete"]["responses"].keys() & {"200", "204"}
+        assert own("DELETE", place, headers={"If-Match": "*"}).status_code == 204
+
+
+def test_every_change_has_an_example(document: dict[str, Any]) -> None:
+    for path, method, operation in operations(document):
+        if method in {"post", "put", "patch"} and path != "/v1/prices/import":
+            assert list(examples(operation)), (method, path)
+
+
+def test_what_a_route_may_answer_is_what_it_can(ask: Ask, document: dict[str, Any]) -> None:
+    paths = document["paths"]
+    assert "409" in paths["/v1/gpus"]["post"]["responses"]
+    for path, method, operation in operations(document):
+        said = operation["responses"].keys()
+        assert ("304" in said) == (method == "get"), path
+        assert "409" not in said or operation["tags"] == ["catalogue"], path
+        if {"$ref": "#/components/parameters/rev"} in operation.get("parameters", []):
+            assert {"404", "503"} <= said, path
+    assert {"404", "503"} <= paths["/v1/check"]["post"]["responses"].keys()
+    for path in ("/v1/gpus/h100", "/v1/gpus", "/v1/gpus.csv", "/v1/choices", "/healthz"):
+        answer = ask("GET", path)
+        again = ask("GET", path, headers={"If-None-Match": answer.headers["etag"]})
+        assert (again.status_code, again.headers["etag"]) == (304, answer.headers["etag"])
+    assert "ETag" in paths["/v1/gpus/{name}"]["get"]["responses"]["200"]["headers"]
 
 
 def test_choices_are_as_the_contract_says(ask: Ask, document: dict[str, Any]) -> None:

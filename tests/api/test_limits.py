@@ -7,7 +7,7 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.limits import MAXIMUM_BODY_BYTES, BodyLimit
+from service.api.limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, BodyLimit
 
 
 class Handler:
@@ -30,11 +30,14 @@ async def chunks(*sizes: int) -> AsyncIterator[bytes]:
 
 
 def post(
-    limit: BodyLimit, content: bytes | AsyncIterator[bytes], headers: dict[str, str] | None = None
+    limit: BodyLimit,
+    content: bytes | AsyncIterator[bytes],
+    headers: dict[str, str] | None = None,
+    path: str = "/",
 ) -> httpx.Response:
     async def send() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(limit), base_url="http://t") as client:
-            return await client.post("/", content=content, headers=headers)
+            return await client.post(path, content=content, headers=headers)
 
     return asyncio.run(send())
 
@@ -44,6 +47,18 @@ def test_a_body_within_the_bound_arrives_whole(sizes: tuple[int, ...]) -> None:
     handler = Handler()
     assert post(BodyLimit(handler), chunks(*sizes)).text == str(sum(sizes))
     assert post(BodyLimit(handler), b"x" * sum(sizes)).text == str(sum(sizes))
+    assert handler.entered == 2
+
+
+@pytest.mark.parametrize(("path", "most"), LARGER_BODY_BYTES.items())
+def test_a_path_that_takes_more_has_a_bound_of_its_own(path: str, most: int) -> None:
+    handler = Handler()
+    for content in (b"x" * most, chunks(most - 1, 1)):
+        assert post(BodyLimit(handler), content, path=path).text == str(most)
+    for content in (b"x" * (most + 1), chunks(most, 1)):
+        refused = post(BodyLimit(handler), content, path=path)
+        assert (refused.status_code, refused.json()["detail"]) == (413, f"send at most {most} bytes")
+    assert post(BodyLimit(handler), b"x" * (MAXIMUM_BODY_BYTES + 1), path=f"{path}/x").status_code == 413
     assert handler.entered == 2
 
 

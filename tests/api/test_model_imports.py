@@ -53,6 +53,8 @@ def test_a_config_becomes_a_preset(own: Ask, own_app: FastAPI, slug: str) -> Non
         ({"_name_or_path": "some-team/Our_Model-0.5B/"}, "our-model-0.5b"),
         ({}, "qwen2-494m"),
         ({"_name_or_path": 7}, "qwen2-494m"),
+        ({"_name_or_path": "a/b__..--c"}, "qwen2-494m"),
+        ({"_name_or_path": "import"}, "qwen2-494m"),
     ],
 )
 def test_a_slug_follows_from_the_config(own: Ask, named: dict[str, Any], slug: str) -> None:

@@ -9,8 +9,9 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
 from service.api.contract import contract
+from service.api.limits import MAXIMUM_BODY_BYTES
 from service.workflows.price_import import MOST_FINDINGS
-from tests.api.asking import QUESTION, Ask
+from tests.api.asking import QUESTION, Ask, AskTogether
 
 CSV = {"Content-Type": "text/csv"}
 HEADER = "provider,instance_type,gpu,region,price_model,usd_per_gpu_hour,as_of\r\n"
@@ -115,7 +116,6 @@ def test_one_wrong_row_and_nothing_is_imported(own: Ask, provider: str) -> None:
     assert told == [
         (3, "usd_per_gpu_hour", "not_a_number"),
         (4, "usd_per_gpu_hour", "out_of_range"),
-        (4, "usd_per_instance_hour", "out_of_range"),
         (6, "gpu", "unknown_gpu"),
         (7, "", "wrong_width"),
     ]
@@ -134,6 +134,39 @@ def test_wrong_rows_may_be_skipped(own: Ask, provider: str) -> None:
     assert [finding["row"] for finding in answer.json()["findings"]] == [3]
     assert len(_rows(own, provider)) == 2
     assert _import(own, _table(provider, "x"), "?on_error=skip").json()["is_written"] is False
+
+
+def test_a_table_that_writes_nothing_keeps_nobody_out(
+    own: Ask, own_app: FastAPI, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _import(own, _table(provider, 2.5))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the database was locked")
+
+    monkeypatch.setattr(own_app.state.history, "change", refuse)
+    assert _counts(_import(own, _table(provider, 3), "?dry_run=true")) == (0, 1, 0, 0)
+    assert _counts(_import(own, _table(provider, 2.5))) == (0, 0, 1, 0)
+    assert _import(own, _table(provider, 3, "x")).status_code == 422
+
+
+def test_of_equal_imports_at_once_one_writes(own: Ask, own_together: AskTogether, provider: str) -> None:
+    before, table = _revisions(own), _table(provider, 2.5, 3)
+    answers = own_together(
+        [{"method": "POST", "url": "/v1/prices/import", "content": table.encode(), "headers": CSV}] * 8
+    )
+    assert sorted(_counts(answer) for answer in answers) == [(0, 0, 2, 0)] * 7 + [(2, 0, 0, 0)]
+    assert [answer.json()["is_written"] for answer in answers].count(True) == 1
+    assert len({answer.json()["catalogue"] for answer in answers}) == 1
+    assert _revisions(own) == before + 1
+
+
+def test_a_long_export_is_imported_back(own: Ask, provider: str) -> None:
+    rows = "".join(f"{provider},{i},h100,1,{'x' * 3_000}\r\n" for i in range(400))
+    assert _counts(_import(own, f"provider,instance_type,gpu,usd_per_gpu_hour,note\r\n{rows}")) == (400, 0, 0, 0)
+    exported = own("GET", "/v1/prices.csv", params={"provider": provider}).content
+    assert len(exported) > MAXIMUM_BODY_BYTES
+    assert _counts(_import(own, exported)) == (0, 0, 400, 0)
 
 
 def test_a_trial_only_tells(own: Ask, provider: str) -> None:
@@ -217,12 +250,23 @@ def test_nothing_else_is_taken(own: Ask, kind: str) -> None:
     assert "text/csv" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b'provider\n"', b"c4n4ry,gpu\n1,2", b"\0" * 99, b"," * 9999])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"\xff\xfe", b'provider\n"', b"c4n4ry,gpu\n1,2", b"\0" * 99, b"," * 9999, b"sep=;\n", b"c4n4ry" * 30_000,
+        b"provider,gpu,usd_per_gpu_hour\r" + b"c4n4ry" * 30_000 + b",h100,2\r",
+    ],
+)  # fmt: skip
 def test_a_body_that_is_no_table_is_refused(own: Ask, text: bytes) -> None:
     answer = _import(own, text)
     assert answer.status_code == 422
     assert CANARY not in answer.text
     assert len(answer.content) <= 16 * 1024
+
+
+def test_line_ends_of_old_spreadsheets_are_taken(own: Ask, provider: str) -> None:
+    assert _counts(_import(own, f"provider,gpu,usd_per_gpu_hour\r{provider},h100,2\r")) == (1, 0, 0, 0)
+    assert [row["usd_per_gpu_hour"] for row in _rows(own, provider)] == [2]
 
 
 def test_reports_are_as_the_contract_says(own_app: FastAPI, own: Ask, provider: str) -> None:

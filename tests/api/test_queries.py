@@ -16,7 +16,7 @@ NAMES = {
     "/v1/gpus/{name:path}": "h100",
     "/v1/clusters/{name:path}": "dgx-h100",
     "/v1/prices/{name:path}": "any",
-    "/v1/scenarios/{name}": "any",
+    "/v1/scenarios/{scenario_id}": "any",
     "/v1/estimates/{estimate_id}": "any",
     "/v1/rate-cards/{name:path}": "any",
     "/v1/cell/{metric}": "gpu_hours",

@@ -15,6 +15,7 @@ from service.catalogue import Catalogue
 from service.errors import Unreachable
 from service.store import History, Rows, load_catalogue
 from service.store.engine import open_engine
+from service.workflows import cells
 from tests.api.asking import QUESTION, Ask
 
 GPU = {"memory_bytes": 96e9, "memory_bytes_per_s": 3e12, "bf16_flop_per_s": 8e14, "board_watts": 500}
@@ -149,8 +150,33 @@ def test_a_database_that_is_down_hurts_no_estimate(own: Ask, own_app: FastAPI) -
     ):
         assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
         assert answer.headers["retry-after"]
+    flat = {**FLAT, "gpu": "h100", "rev": "0123456789ab", "on_error": "text"}
+    told = [own("GET", f"/v1/cell/{cell}", params=flat) for cell in ("step_seconds", "why")]
     own_app.state.history = kept
     gone.dispose()
+    assert [answer.text.partition(": ")[0] for answer in told] == ["#ERR not_ready", "not_ready"]
+    for answer in told:
+        assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+        now = own("GET", answer.url.path, params=answer.url.params, headers={"If-None-Match": answer.headers["etag"]})
+        assert (now.status_code, "unknown_revision" in now.text) == (200, True)
+
+
+def test_a_cell_is_marked_with_the_catalogue_that_answered(
+    own: Ask, own_app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"params": {**FLAT, "gpu": "h100"}}
+    before, kept, answer = own("GET", "/v1/cell/step_seconds", **asked), own_app.state.catalogue, cells.cell
+
+    def while_it_changes(*inputs: Any) -> cells.Cell:
+        own_app.state.catalogue = replace(kept, revision="0123456789ab")
+        return answer(*inputs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cells, "cell", while_it_changes)
+        again = own("GET", "/v1/cell/step_seconds", **asked)
+    after = own("HEAD", "/v1/cell/step_seconds", **asked)
+    own_app.state.catalogue = kept
+    assert again.headers["etag"] == before.headers["etag"] != after.headers["etag"]
 
 
 def test_without_a_database_nothing_is_changed() -> None:

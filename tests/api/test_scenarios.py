@@ -139,11 +139,11 @@ def test_a_deleted_scenario_is_gone_and_its_answer_is_not(ask: Ask, saved: httpx
 
 
 @pytest.mark.parametrize(
-    "name", ["scn_AAAAAAAAAAAAAAAAAAAAAA", "scn_", "any", "%00", "a%2Fb", "\N{SNOWMAN}", "scn_" + "A" * 999]
+    "scenario_id", ["scn_AAAAAAAAAAAAAAAAAAAAAA", "scn_", "any", "%00", "a%2Fb", "\N{SNOWMAN}", "scn_" + "A" * 999]
 )
-def test_an_unknown_scenario_is_not_found(ask: Ask, name: str) -> None:
+def test_an_unknown_scenario_is_not_found(ask: Ask, scenario_id: str) -> None:
     for method, request in (("GET", {}), ("PUT", {"json": {"name": "a", "question": QUESTION}}), ("DELETE", {})):
-        answer = ask(method, f"/v1/scenarios/{name}", headers={"If-Match": "*"}, **request)
+        answer = ask(method, f"/v1/scenarios/{scenario_id}", headers={"If-Match": "*"}, **request)
         assert answer.status_code == 404
 
 
@@ -194,12 +194,12 @@ def test_everything_shown_is_as_the_contract_says(app: FastAPI, ask: Ask, saved:
     listed = ask("GET", "/v1/scenarios")
     for path, method, status, body in (
         ("/v1/scenarios", "post", "201", saved.json()),
-        ("/v1/scenarios/{name}", "get", "200", saved.json()),
+        ("/v1/scenarios/{scenario_id}", "get", "200", saved.json()),
         ("/v1/scenarios", "get", "200", listed.json()),
     ):
         schema = document["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
         OAS31Validator({**schema, "components": document["components"]}).validate(body)
-    assert {"412", "428", "404"} <= document["paths"]["/v1/scenarios/{name}"]["put"]["responses"].keys()
+    assert {"412", "428", "404"} <= document["paths"]["/v1/scenarios/{scenario_id}"]["put"]["responses"].keys()
 
 
 def test_of_many_changes_from_one_version_one_is_made(own: Ask, own_together: AskTogether) -> None:
@@ -215,6 +215,22 @@ def test_of_many_changes_from_one_version_one_is_made(own: Ask, own_together: As
         (made,) = [answer for answer in answers if answer.status_code == 200]
         assert own("GET", path).content == made.content
         assert made.json()["revision"] == revision
+
+
+def test_of_many_changes_from_any_version_all_are_made(own: Ask, own_together: AskTogether) -> None:
+    path = own("POST", "/v1/scenarios", json={"name": "raced", "question": QUESTION}).headers["location"]
+    writers = 20
+    requests = [
+        {"method": "PATCH", "url": path, "json": {"note": f"{writer}"}, "headers": {"If-Match": "*"}}
+        for writer in range(writers)
+    ]
+    answers = own_together(requests)
+    assert [answer.status_code for answer in answers] == [200] * writers
+    assert sorted(answer.json()["revision"] for answer in answers) == [*range(2, writers + 2)]
+    newest = next(answer for answer in answers if answer.json()["revision"] == writers + 1)
+    assert own("GET", path).content == newest.content
+    gone = own_together([{"method": "DELETE", "url": path, "headers": {"If-Match": "*"}}] * 5)
+    assert sorted(answer.status_code for answer in gone) == [204] + [404] * 4
 
 
 def test_a_database_that_is_down_is_said(own: Ask, own_app: FastAPI) -> None:

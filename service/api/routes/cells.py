@@ -18,7 +18,7 @@ from service.api.json_schema import parameter_ref
 from service.api.problems import WrongParameter
 from service.api.queries import REV
 from service.catalogue import Catalogue
-from service.errors import NotFound, Refused, UnknownRevision
+from service.errors import NotFound, Refused, UnknownRevision, Unreachable
 from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import Verdict
 from service.workflows import cells
@@ -26,6 +26,9 @@ from service.workflows.flat import flat_fields
 from service.workflows.wire import digest_of
 
 router = APIRouter(tags=["cells"], default_response_class=PlainTextResponse)
+
+NO_CATALOGUE = (UnknownRevision, Unreachable, WrongParameter)
+"""Why there may be no catalogue to answer under."""
 
 OPTIONS = {
     "num": "How what is not a whole number is written: mantissa and exponent, decimal point, or decimal comma.",
@@ -73,42 +76,57 @@ CELL = _operation("The number alone.", {"X-Unit": UNIT, "X-Verdict": VERDICT}, "
 async def why(request: Request) -> Response:
     """Takes the query of the cell as it is, and its metric; always text."""
     if is_head(request):
-        return _text(request, "")
+        return _text(request, "", _asked_revision(request))
     try:
         catalogue = await catalogue_of(request)
-    except (UnknownRevision, WrongParameter) as error:
-        return _text(request, cells.reason(error))
-    return _text(request, cells.why(request.query_params.multi_items(), catalogue))
+    except NO_CATALOGUE as error:
+        return _passing(cells.reason(error))
+    return _text(request, cells.why(request.query_params.multi_items(), catalogue), catalogue.revision)
 
 
 @router.get("/v1/cell/{metric}", operation_id="getCell", summary="One number of an answer", openapi_extra=CELL)
 async def cell(request: Request, metric: str) -> Response:
     """Any number of an answer by its name, or by as much of its path as tells it apart."""
     if is_head(request):
-        return _text(request, "")
+        return _text(request, "", _asked_revision(request))
     given, question = cells.split_options(request.query_params.multi_items())
     on_error = cells.on_error_of(given)
     try:
-        found = cells.cell(metric, question, cells.read_options(given), await catalogue_of(request))
+        catalogue = await catalogue_of(request)
+    except NO_CATALOGUE as error:
+        if on_error == "problem":
+            raise
+        return _passing(cells.error_text(error) if on_error == "text" else "")
+    try:
+        found = cells.cell(metric, question, cells.read_options(given), catalogue)
     except (Refused, NotFound) as error:
         if on_error == "problem":
             raise
-        return _text(request, cells.error_text(error) if on_error == "text" else "")
-    return _text(request, found.text, {"X-Unit": found.unit, "X-Verdict": found.verdict})
+        return _text(request, cells.error_text(error) if on_error == "text" else "", catalogue.revision)
+    said = {"X-Unit": found.unit, "X-Verdict": found.verdict}
+    return _text(request, found.text, catalogue.revision, said)
 
 
-def _text(request: Request, text: str, said: Mapping[str, str] | None = None) -> Response:
-    """The text of a cell; its ETag is known before the answer, so that HEAD tells the same one for nothing."""
-    headers = {"Cache-Control": "private, max-age=300", "ETag": _etag(request)}
+def _text(request: Request, text: str, revision: str, said: Mapping[str, str] | None = None) -> Response:
+    """The text of a cell under a catalogue.
+
+    What decides the text decides its ETag: the path, the query, and the versions of what computes it. So that is known
+    before the answer, and HEAD tells the same one for nothing.
+    """
+    inputs = [request.url.path, request.query_params.multi_items(), revision, FORMULAS_VERSION, __version__]
+    headers = {"Cache-Control": "private, max-age=300", "ETag": f'"{digest_of(to_json(inputs))}"'}
     response = PlainTextResponse(text, headers=headers | dict(said or {}))
     if is_head(request):
         del response.headers["content-length"]
     return response
 
 
-def _etag(request: Request) -> str:
-    """What decides the text: the path, the query, and the versions of what computes it."""
+def _passing(text: str) -> Response:
+    """Why there is no catalogue to answer under: it may be there in a moment, so nobody keeps the text."""
+    return PlainTextResponse(text, headers={"Cache-Control": "no-store"})
+
+
+def _asked_revision(request: Request) -> str:
+    """The catalogue that GET would answer under, not looked up."""
     catalogue: Catalogue = request.app.state.catalogue
-    query = request.query_params.multi_items()
-    inputs = [request.url.path, query, dict(query).get(REV, catalogue.revision), FORMULAS_VERSION, __version__]
-    return f'"{digest_of(to_json(inputs))}"'
+    return request.query_params.get(REV, catalogue.revision)

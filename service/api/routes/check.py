@@ -8,8 +8,8 @@ from fastapi.responses import Response
 from service.api.answers import json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
-from service.api.json_schema import json_response, parameter_ref, ref
-from service.api.operations import EXAMPLES, asked_in_body
+from service.api.json_schema import asked_in_body, json_response, parameter_ref, ref
+from service.api.operations import EXAMPLES
 from service.api.queries import REV, takes_only
 from service.workflows.checks import check
 

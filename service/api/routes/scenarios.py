@@ -1,32 +1,36 @@
-"""/v1/scenarios: questions under a name, each with its answer; GET /v1/estimates/{id}: that answer, as it was given.
+"""/v1/scenarios: questions under a name, each with its answer, in all of their revisions.
 
 These routes reach the database, so they run in threads.
 """
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
-from service.api.body import MERGE_PATCH, JsonObject, MergePatch
+from service.api.body import JsonObject, MergePatch
 from service.api.conditional import etag_of
 from service.api.database import Database, database_of
 from service.api.lists import Routes, add_list
 from service.api.preconditions import IfMatch
 from service.api.queries import one_of, takes_only
 from service.api.scenario_schemas import (
-    change_operation,
     create_operation,
     delete_operation,
+    patch_operation,
     read_operation,
+    replace_operation,
 )
-from service.errors import Stale
-from service.store import Engine, Saved
+from service.store import Saved
 from service.workflows import scenarios
 from service.workflows.row_versions import REVISION, read_revision
+from service.workflows.scenarios import ScenarioChange
 from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["scenarios"])
 
+ONE = "/v1/scenarios/{scenario_id}"
 NONE_OTHER = [takes_only()]
 
 
@@ -42,8 +46,23 @@ add_list(
 )
 
 
+def _scenario(found: Saved, *, status: int = 200, location: str | None = None) -> Response:
+    content = to_bytes(scenarios.shown(found))
+    headers = {"ETag": etag_of(content), **({} if location is None else {"Location": location})}
+    return Response(content, status_code=status, headers=headers, media_type=JSON)
+
+
+async def _change(scenario_id: str, is_current: IfMatch) -> ScenarioChange:
+    return ScenarioChange(scenario_id, is_current)
+
+
+Change = Annotated[ScenarioChange, Depends(_change)]
+"""Argument of a route that changes a scenario: which one, and from which revision."""
+
+
 @router.post(
     "/v1/scenarios",
+    status_code=201,
     operation_id="createScenario",
     summary="Keep a question under a name",
     dependencies=NONE_OTHER,
@@ -56,66 +75,51 @@ def create(request: Request, database: Database, body: JsonObject) -> Response:
 
 
 @router.get(
-    "/v1/scenarios/{name}",
+    ONE,
     operation_id="getScenario",
     summary="One saved question",
     dependencies=[takes_only(REVISION)],
     openapi_extra=read_operation(),
 )
-def read(request: Request, database: Database, name: str) -> Response:
+def read(request: Request, database: Database, scenario_id: str) -> Response:
     """As it is now, or as it was in one of its revisions."""
     asked = one_of(request, REVISION)
-    return _scenario(scenarios.find_scenario(database, name, None if asked is None else read_revision(asked)))
+    return _scenario(scenarios.find_scenario(database, scenario_id, None if asked is None else read_revision(asked)))
 
 
 @router.put(
-    "/v1/scenarios/{name}",
+    ONE,
     operation_id="replaceScenario",
     summary="Say a saved question anew",
     dependencies=NONE_OTHER,
-    openapi_extra=change_operation("ScenarioRequest", JSON),
+    openapi_extra=replace_operation(),
 )
-def replace(request: Request, database: Database, name: str, is_current: IfMatch, body: JsonObject) -> Response:
+def replace(request: Request, database: Database, change: Change, body: JsonObject) -> Response:
     """The question is answered anew, under the versions of today."""
-    found = _current(database, name, is_current)
-    return _scenario(scenarios.replace_scenario(database, request.app.state.catalogue, found, body))
+    return _scenario(scenarios.replace_scenario(database, request.app.state.catalogue, change, body))
 
 
 @router.patch(
-    "/v1/scenarios/{name}",
+    ONE,
     operation_id="updateScenario",
     summary="Change some of a saved question",
     dependencies=NONE_OTHER,
-    openapi_extra=change_operation("ScenarioPatch", MERGE_PATCH, JSON),
+    openapi_extra=patch_operation(),
 )
-def update(request: Request, database: Database, name: str, is_current: IfMatch, patch: MergePatch) -> Response:
+def update(request: Request, database: Database, change: Change, patch: MergePatch) -> Response:
     """Only a changed question is answered anew."""
-    found = _current(database, name, is_current)
-    return _scenario(scenarios.patch_scenario(database, request.app.state.catalogue, found, patch))
+    return _scenario(scenarios.patch_scenario(database, request.app.state.catalogue, change, patch))
 
 
 @router.delete(
-    "/v1/scenarios/{name}",
+    ONE,
+    status_code=204,
     operation_id="deleteScenario",
     summary="Remove a saved question",
     dependencies=NONE_OTHER,
     openapi_extra=delete_operation(),
 )
-def delete(database: Database, name: str, is_current: IfMatch) -> Response:
+def delete(database: Database, change: Change) -> Response:
     """With all of its revisions; the stored answer can still be read."""
-    scenarios.delete_scenario(database, _current(database, name, is_current))
+    scenarios.delete_scenario(database, change)
     return Response(status_code=204)
-
-
-def _current(database: Engine, name: str, is_current: IfMatch) -> Saved:
-    """The scenario that a change starts from."""
-    found = scenarios.find_scenario(database, name)
-    if not is_current(scenarios.shown(found)):
-        raise Stale(f"the scenario is at revision {found.scenario.revision} now; read it again, and change that")
-    return found
-
-
-def _scenario(found: Saved, *, status: int = 200, location: str | None = None) -> Response:
-    content = to_bytes(scenarios.shown(found))
-    headers = {"ETag": etag_of(content), **({} if location is None else {"Location": location})}
-    return Response(content, status_code=status, headers=headers, media_type=JSON)

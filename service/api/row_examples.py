@@ -1,0 +1,52 @@
+"""What does a change of the catalogue look like? For each list a body that makes a row, and a patch of that row."""
+
+from collections.abc import Mapping
+
+from service.api.json_schema import Schema
+
+ROWS: Mapping[str, Schema] = {
+    "models": {
+        "slug": "example-model", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632,
+        "num_hidden_layers": 22, "num_attention_heads": 32, "num_key_value_heads": 4,
+    },
+    "gpus": {
+        "slug": "example-gpu", "memory_bytes": 96e9, "memory_bytes_per_s": 4e12, "bf16_flop_per_s": 1e15,
+        "link_bytes_per_s": 450e9, "inter_node_bytes_per_s": 50e9, "board_watts": 700,
+    },
+    "clusters": {"slug": "example-cluster", "gpu": "h100-sxm5-80gb", "gpus": 256, "gpus_per_node": 8},
+    "prices": {
+        "provider": "example-cloud", "gpu": "h100-sxm5-80gb", "region": "frankfurt", "price_model": "reserved-1y",
+        "usd_per_gpu_hour": 2.4, "as_of": "2025-06-01",
+    },
+    "rate-cards": {"slug": "example-rates", "rates": [{"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.4}]},
+}  # fmt: skip
+"""A body for each list; a whole row is put in the place of another by the same."""
+
+PATCHES: Mapping[str, Schema] = {
+    "models": {"name": "Example 1.1B", "tie_word_embeddings": True},
+    "gpus": {"board_watts": 650, "note": "capped"},
+    "clusters": {"gpus": 512},
+    "prices": {"usd_per_gpu_hour": 2.2, "note": "renewed"},
+    "rate-cards": {"note": "until June"},
+}
+"""A merge patch of that row."""
+
+CONFIG_JSON: Schema = {
+    "model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+"""A config.json, its longest keys left out."""
+
+
+def one_example(summary: str, value: Schema) -> Schema:
+    """The examples of a body that has one.
+
+    Args:
+        summary: what it does
+        value: the body
+
+    Returns:
+        OpenAPI examples by name
+    """
+    return {"example": {"summary": summary, "value": value}}
