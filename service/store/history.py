@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, and_
 
-from service.catalogue import Catalogue, Row, UnsoundFact, key_of
+from service.catalogue import Catalogue, Row, UnsoundFact
 from service.errors import Conflict, Problem, UnknownRevision, Unreachable
 from service.store.changes import (
     Change,
@@ -138,11 +138,10 @@ class History:
         Raises:
             Unreachable: the database does not answer
         """
-        kept = KEPT[kind]
+        kept, held = KEPT[kind], self.current.held(kind, key)
         with self._reading() as connection:
-            found = kept.read(connection, kept.table.c.revision == revision)
-        versions: list[Row] = [row for row in found if key_of(row) == key]
-        held = next((row for row in self.current.rows() if type(row) is kind and key_of(row) == key), None)
+            named = kept.named(connection, key, held)
+            versions = [] if named is None else kept.read(connection, and_(named, kept.table.c.revision == revision))
         mine = [row for row in versions if held is not None and row.owner == held.owner]
         return next(reversed(mine or versions), None)
 

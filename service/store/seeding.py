@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from service.catalogue import SHIPPED, Catalogue, GpuRow, PriceRow, Row, key_of
-from service.catalogue.catalogue import gpus_of, names_of
+from service.catalogue.catalogue import gpus_of
+from service.catalogue.indexes import names_of
 from service.catalogue.names import forms_of
 from service.store.changes import Rows, catalogue_at, newest_change, write_change
 from service.store.tables import SEEDINGS
