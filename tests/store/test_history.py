@@ -1,13 +1,12 @@
-"""Is every catalogue that there was still there, and do shipped and own rows live beside each other in every case?"""
+"""Is every catalogue that there was still there, and does a change write all of it or nothing?"""
 
-import logging
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, func, select
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, Rate, RateCardRow, Row
+from service.catalogue import Catalogue, ClusterRow, Rate, RateCardRow, Row
 from service.errors import Conflict, UnknownRevision
 from service.estimator import Cluster
 from service.store import History, Rows, load_catalogue
@@ -28,7 +27,6 @@ OWN_CARD = RateCardRow(
     slug="card", name="Card", rates=(Rate(gpu=GPU.slug, usd_per_gpu_hour=1.5, price_model="spot"),), source="us",
     as_of="2026", verified="no", owner="team",
 )  # fmt: skip
-OTHER_GPU = replace(GPU, gpu=replace(GPU.gpu, slug="other"), name="Other", aliases=("o",), default_for=())
 
 
 def put(history: History, *rows: Row) -> Catalogue:
@@ -77,45 +75,6 @@ def test_a_start_that_ships_the_same_is_no_change(prepare: Prepare) -> None:
     with reading(engine) as connection:
         assert connection.execute(select(func.count()).select_from(CHANGES)).scalar_one() == 1
         assert connection.execute(select(GPUS.c.since_change, GPUS.c.until_change)).all() == [(1, None)]
-
-
-@pytest.mark.parametrize(
-    "shipped",
-    [
-        replace(GPU, gpu=replace(GPU.gpu, slug="ours"), name="Shipped", aliases=(), default_for=()),
-        replace(OTHER_GPU, aliases=("Ours",)),
-        replace(OTHER_GPU, gpu=replace(OTHER_GPU.gpu, slug="our-gpu")),
-        replace(OTHER_GPU, default_for=("ours",)),
-    ],
-    ids=["the slug", "the slug as an alias", "an alias as the slug", "a shared name"],
-)
-def test_an_own_row_keeps_its_names_from_a_later_release(
-    prepare: Prepare, caplog: pytest.LogCaptureFixture, shipped: GpuRow
-) -> None:
-    put(opened(prepare()), OWN_GPU)
-    price = replace(PRICE, gpu=shipped.slug)
-    newer = Catalogue.from_rows([*SMALL.rows(), shipped, price])
-    with caplog.at_level(logging.WARNING):
-        loaded = load_catalogue(prepare(newer))
-    assert loaded.gpus["ours"] == OWN_GPU
-    assert loaded.gpus["ours"].owner == "team"
-    assert shipped.slug not in loaded.gpus.keys() - {"ours"}
-    assert "is left out" in caplog.text
-    prices = {row.gpu for row in loaded.prices}
-    assert prices == ({GPU.slug, "ours"} if shipped.slug == "ours" else {GPU.slug})
-    assert load_catalogue(prepare(newer)).revision == loaded.revision
-
-
-def test_a_gpu_that_is_no_longer_shipped_stays_for_own_rows(prepare: Prepare, caplog: pytest.LogCaptureFixture) -> None:
-    put(opened(prepare()), OWN_CLUSTER, OWN_CARD)
-    renamed = replace(GPU, gpu=replace(GPU.gpu, slug="h100-new"), name="H100 new")
-    newer = Catalogue.from_rows([MODEL, renamed, replace(CLUSTER, cluster=Cluster(gpu="h100-new", gpus=8))])
-    with caplog.at_level(logging.WARNING):
-        loaded = load_catalogue(prepare(newer))
-    assert loaded.gpus.keys() == {"h100-new", GPU.slug}
-    assert loaded.find_gpu("h100").row.slug == "h100-new"
-    assert loaded.clusters.keys() == {"box", "our-box"}
-    assert "no longer shipped" in caplog.text
 
 
 @pytest.mark.parametrize(
