@@ -4,14 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
-from service.catalogue import Catalogue, ClusterRow, Rate, RateCardRow, Row
+from service.catalogue import Catalogue, ClusterRow, PriceRow, Rate, RateCardRow, Row
 from service.errors import Conflict, UnknownRevision
 from service.estimator import Cluster
-from service.store import History, Rows, load_catalogue
+from service.store import Change, History, Rows, load_catalogue
 from service.store import history as room
-from service.store.engine import reading
+from service.store.changes import newest_change
+from service.store.engine import reading, writing
+from service.store.kept import KEPT, ROWS_OF_A_QUERY, Kept, OtherVersions
 from service.store.tables import CHANGES, GPUS
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, SMALL
@@ -131,3 +134,85 @@ def test_a_row_that_was_made_again_is_another_version_elsewhere_too(prepare: Pre
     assert put(history, OWN_CARD).revision == made.revision
     elsewhere.refresh()
     assert [held.current.rate_cards["card"].revision for held in (history, elsewhere)] == [2, 2]
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["seen by a look", "seen by a change"])
+def test_a_restored_backup_is_taken_over(prepare: Prepare, looks: bool) -> None:
+    engine = prepare()
+    history, elsewhere = opened(engine), opened(engine)
+    first = put(history, OWN_GPU)
+    for note in ("second", "third"):
+        put(history, replace(OWN_GPU, note=note))
+    with writing(engine) as connection:  # what a backup of the time after the first change holds
+        connection.execute(delete(CHANGES).where(CHANGES.c.number > 2))
+        connection.execute(delete(GPUS).where(GPUS.c.since_change > 2))
+        connection.execute(update(GPUS).where(GPUS.c.until_change > 2).values(until_change=None))
+    if looks:
+        history.refresh()
+        assert history.current == first
+    after = put(history, OWN_CARD)
+    assert after == first.changed((OWN_CARD,))
+    elsewhere.refresh()
+    assert history.current == elsewhere.current == after
+    assert [change.number for change in history.changes()] == [3, 2, 1]
+
+
+def test_a_look_that_is_late_undoes_no_change_of_its_own_process(
+    prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = opened(prepare())
+    history.refresh()
+
+    def late(connection: Connection) -> Change | None:
+        found = newest_change(connection)
+        monkeypatch.undo()
+        put(history, OWN_CARD)
+        return found if found is None else replace(found, catalogue="another")
+
+    monkeypatch.setattr(room, "newest_change", late)
+    history.refresh()
+    assert "card" in history.current.rate_cards
+
+
+def test_a_version_that_does_not_hold_cannot_end(prepare: Prepare) -> None:
+    engine = prepare()
+    history = opened(engine)
+    put(history, OWN_GPU, OWN_CARD)
+    with writing(engine) as connection:
+        connection.execute(update(GPUS).where(GPUS.c.slug == "ours").values(until_change=2))
+    with pytest.raises(OtherVersions, match="2 versions of gpus were to end, 1 held"):
+        put(history, OWN_GPU, replace(GPU, note="changed"))
+    assert len(history.changes()) == 2
+    assert history.current.gpus[GPU.slug].revision == 1
+
+
+@pytest.mark.parametrize("table", KEPT.values(), ids=lambda kept: kept.table.name)
+def test_two_versions_of_one_row_cannot_hold(prepare: Prepare, table: Kept) -> None:
+    engine = prepare()
+    put(opened(engine), OWN_CARD)
+    with writing(engine) as connection:
+        held = dict(connection.execute(select(table.table)).mappings().first() or {})
+    with pytest.raises(IntegrityError), writing(engine) as connection:
+        connection.execute(insert(table.table), {**held, "revision": 9})
+    with writing(engine) as connection:
+        connection.execute(insert(table.table), {**held, "revision": 9, "until_change": 9})
+
+
+def test_versions_of_a_price_are_read_while_it_holds_and_after(prepare: Prepare) -> None:
+    history = opened(prepare())
+    own = replace(PRICE, provider="us", owner="team")
+    put(history, own)
+    put(history, replace(own, note="second"))
+    for _ in range(2):
+        versions = [history.version(PriceRow, own.id, revision) for revision in (1, 2, 3)]
+        assert [row.note if row else None for row in versions] == ["", "second", None]
+        history.change("team", lambda _: Rows(drop=(own,) if own.id in history.current.price_index else ()))
+    assert history.version(PriceRow, "no-such-id", 1) is None
+
+
+def test_more_rows_than_one_query_names_are_numbered(prepare: Prepare) -> None:
+    history = opened(prepare())
+    many = [replace(PRICE, provider=f"us {number}", owner="team") for number in range(2 * ROWS_OF_A_QUERY + 1)]
+    for revision in (1, 2):
+        put(history, *(replace(row, note=str(revision)) for row in many))
+        assert {row.revision for row in history.current.prices if row.owner == "team"} == {revision}

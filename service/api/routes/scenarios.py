@@ -1,6 +1,6 @@
 """/v1/scenarios: questions under a name, each with its answer; GET /v1/estimates/{id}: that answer, as it was given.
 
-These routes reach the database, so they run in threads.
+These routes reach the database, so they run in threads; those that write wait for their turn first.
 """
 
 from fastapi import APIRouter, Request
@@ -19,6 +19,7 @@ from service.api.scenario_schemas import (
     delete_operation,
     read_operation,
 )
+from service.api.turns import in_turn
 from service.errors import Stale
 from service.store import Engine, Saved
 from service.workflows import scenarios
@@ -49,6 +50,7 @@ add_list(
     dependencies=NONE_OTHER,
     openapi_extra=create_operation(),
 )
+@in_turn
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered, and the answer kept with it."""
     saved = scenarios.create_scenario(database, request.app.state.catalogue, body)
@@ -75,6 +77,7 @@ def read(request: Request, database: Database, name: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=change_operation("ScenarioRequest", JSON),
 )
+@in_turn
 def replace(request: Request, database: Database, name: str, is_current: IfMatch, body: JsonObject) -> Response:
     """The question is answered anew, under the versions of today."""
     found = _current(database, name, is_current)
@@ -88,6 +91,7 @@ def replace(request: Request, database: Database, name: str, is_current: IfMatch
     dependencies=NONE_OTHER,
     openapi_extra=change_operation("ScenarioPatch", MERGE_PATCH, JSON),
 )
+@in_turn
 def update(request: Request, database: Database, name: str, is_current: IfMatch, patch: MergePatch) -> Response:
     """Only a changed question is answered anew."""
     found = _current(database, name, is_current)
@@ -101,8 +105,10 @@ def update(request: Request, database: Database, name: str, is_current: IfMatch,
     dependencies=NONE_OTHER,
     openapi_extra=delete_operation(),
 )
-def delete(database: Database, name: str, is_current: IfMatch) -> Response:
+@in_turn
+def delete(request: Request, name: str, is_current: IfMatch) -> Response:
     """With all of its revisions; the stored answer can still be read."""
+    database = database_of(request)
     scenarios.delete_scenario(database, _current(database, name, is_current))
     return Response(status_code=204)
 
