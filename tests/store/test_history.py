@@ -14,7 +14,7 @@ from service.store import Change, History, Rows, load_catalogue
 from service.store import history as room
 from service.store.changes import newest_change
 from service.store.engine import reading, writing
-from service.store.kept import KEPT, ROWS_OF_A_QUERY, Kept, OtherVersions
+from service.store.kept import KEPT, MOST_NAMED, Kept, OtherVersions
 from service.store.tables import CHANGES, GPUS
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, SMALL
@@ -210,9 +210,10 @@ def test_versions_of_a_price_are_read_while_it_holds_and_after(prepare: Prepare)
     assert history.version(PriceRow, "no-such-id", 1) is None
 
 
-def test_more_rows_than_one_query_names_are_numbered(prepare: Prepare) -> None:
+@pytest.mark.parametrize("count", [1, MOST_NAMED, MOST_NAMED + 1])
+def test_few_and_many_rows_are_numbered(prepare: Prepare, count: int) -> None:
     history = opened(prepare())
-    many = [replace(PRICE, provider=f"us {number}", owner="team") for number in range(2 * ROWS_OF_A_QUERY + 1)]
+    many = [replace(PRICE, provider=f"us {number}", owner="team") for number in range(count)]
     for revision in (1, 2):
         put(history, *(replace(row, note=str(revision)) for row in many))
         assert {row.revision for row in history.current.prices if row.owner == "team"} == {revision}
