@@ -10,7 +10,7 @@ from service.store.tables import METADATA
 
 def migrate(connection: Connection) -> None:
     """Run the revisions inside the connection's transaction; whoever comes second finds nothing left to do."""
-    alone(connection)
+    alone(connection, patient=True)
     context.configure(
         connection=connection,
         target_metadata=METADATA,

@@ -9,6 +9,7 @@ TraincostError
 │   └── UnknownRevision  a catalogue of another time that nobody kept
 ├── Stale              the row was changed since the caller read it
 ├── Unreachable        the database does not answer
+│   └── Busy           it answers, but others write at the same time, for too long to wait
 └── StartupError       the process cannot start: one line, exit code 2
 
 They are plain exceptions, not ValueErrors, so that a validator never swallows them.
@@ -77,6 +78,10 @@ class Stale(TraincostError):
 
 class Unreachable(TraincostError):
     """The database does not answer; what needs no database is answered all the same."""
+
+
+class Busy(Unreachable):
+    """Others write at the same time, for longer than a change waits; it may be sent again as it is."""
 
 
 class StartupError(TraincostError):

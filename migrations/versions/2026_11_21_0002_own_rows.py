@@ -33,7 +33,9 @@ SELECT 1, seeded_at, catalogue_revision, 'catalogue', 'what was shipped before v
 def upgrade() -> None:
     for table, key in KEYS.items():
         _add_versions(table, key)
+        _let_one_hold(table, key)
     op.create_table("rate_cards", *_rate_card_columns())
+    _let_one_hold("rate_cards", ("slug",))
     op.create_table(
         "changes",
         sa.Column("number", sa.Integer, autoincrement=False, nullable=False),
@@ -50,8 +52,10 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_index("ix_changes_catalogue_revision", "changes")
     op.drop_table("changes")
+    op.drop_index("uq_rate_cards_holding", "rate_cards")
     op.drop_table("rate_cards")
     for table, key in KEYS.items():
+        op.drop_index(f"uq_{table}_holding", table)
         op.execute(sa.delete(sa.table(table, sa.column("until_change"))).where(sa.column("until_change").is_not(None)))
         with op.batch_alter_table(table) as batch:
             batch.drop_constraint(f"pk_{table}", type_="primary")
@@ -65,9 +69,22 @@ def _add_versions(table: str, key: tuple[str, ...]) -> None:
         batch.add_column(sa.Column("since_change", sa.Integer, nullable=False, server_default=str(FIRST)))
         batch.add_column(sa.Column("until_change", sa.Integer))
         batch.drop_constraint(f"pk_{table}", type_="primary")
-        batch.create_primary_key(f"pk_{table}", ["owner", "revision", *key])
+        batch.create_primary_key(f"pk_{table}", ["owner", *key, "revision"])
     with op.batch_alter_table(table) as batch:
         batch.alter_column("since_change", server_default=None)
+
+
+def _let_one_hold(table: str, key: tuple[str, ...]) -> None:
+    """Of all versions of a row at most one holds; this also finds it without reading the others."""
+    holds = sa.text("until_change IS NULL")
+    op.create_index(
+        f"uq_{table}_holding",
+        table,
+        ["owner", *key],
+        unique=True,
+        sqlite_where=holds,
+        postgresql_where=holds,
+    )
 
 
 def _rate_card_columns() -> list[Any]:
@@ -80,5 +97,5 @@ def _rate_card_columns() -> list[Any]:
         sa.Column("name", sa.String, nullable=False),
         sa.Column("rates", JSON_VALUE, nullable=False),
         *(sa.Column(name, sa.String, nullable=False) for name in ("source", "as_of", "verified", "note")),
-        sa.PrimaryKeyConstraint("owner", "revision", "slug", name="pk_rate_cards"),
+        sa.PrimaryKeyConstraint("owner", "slug", "revision", name="pk_rate_cards"),
     ]

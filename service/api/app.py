@@ -1,5 +1,6 @@
 """The application: which routes stand behind which guards, and what they share."""
 
+from asyncio import Semaphore
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -16,6 +17,7 @@ from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
 from service.api.envelope import Envelope, LastResort
 from service.api.limits import BodyLimit
+from service.api.turns import AT_ONCE
 from service.catalogue import Catalogue
 from service.settings import Settings
 from service.store import History
@@ -49,6 +51,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
         lifespan=kept_current,
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
+    app.state.turns = Semaphore(AT_ONCE)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
     for router in ROUTERS:
         app.include_router(router)

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from service.errors import (
     MOST_PROBLEMS,
+    Busy,
     Conflict,
     NotFound,
     Problem,
@@ -58,6 +59,7 @@ KINDS: Mapping[str, Kind] = {
     "refused": Kind(422, "The question cannot be answered as asked"),
     "precondition_required": Kind(428, "A change has to say which version it starts from"),
     "internal_error": Kind(500, "The service failed to answer"),
+    "busy": Kind(503, "Other changes are being written"),
     "not_ready": Kind(503, "The service cannot reach its database"),
 }
 """Every kind by its stable code; `type` of a document is `/docs#` and the code."""
@@ -189,7 +191,7 @@ def on_stale(request: Request, error: Stale) -> Response:
 
 
 def on_unreachable(request: Request, error: Unreachable) -> Response:
-    """Problem document of what needs a database that does not answer.
+    """Problem document of what needs a database that does not answer, or not in time.
 
     Args:
         request: the request
@@ -198,7 +200,9 @@ def on_unreachable(request: Request, error: Unreachable) -> Response:
     Returns:
         the response, status 503
     """
-    return problem_response(request.scope, "not_ready", str(error), headers=RETRY_AFTER)
+    return problem_response(
+        request.scope, "busy" if isinstance(error, Busy) else "not_ready", str(error), headers=RETRY_AFTER
+    )
 
 
 def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
-from itertools import pairwise
-from typing import TypeVar
 
-from service.catalogue.names import Entry, Found, NameIndex
+from service.catalogue.indexes import Key, digest_of, index_of, prices_by_id, renewed, revision_of, rows_after
+from service.catalogue.names import Found, NameIndex
 from service.catalogue.prices import PriceQuery, newest_price
 from service.catalogue.rows import (
     ClusterRow,
@@ -19,10 +17,6 @@ from service.catalogue.rows import (
     key_of,
 )
 
-Named = ModelRow | GpuRow | ClusterRow | RateCardRow
-"""A row that is found by name."""
-NamedRow = TypeVar("NamedRow", ModelRow, GpuRow, ClusterRow, RateCardRow)
-
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
@@ -34,10 +28,12 @@ class Catalogue:
     """GPUs by every name."""
     cluster_index: NameIndex[ClusterRow]
     """Clusters by every name."""
-    prices: tuple[PriceRow, ...]
-    """Prices, in the order of their ids, from wherever they were read."""
+    price_index: Mapping[str, PriceRow]
+    """Prices by id, in the order of the ids, from wherever they were read."""
     rate_card_index: NameIndex[RateCardRow]
     """Rate cards by every name."""
+    digests: Mapping[Key, bytes]
+    """A digest of each row."""
     revision: str
     """Digest of all rows: the same facts have the same revision, in any order and process."""
 
@@ -66,25 +62,28 @@ class Catalogue:
         Raises:
             UnsoundFact: two rows share a name or id that must be unique, or a row speaks of a GPU that is not there
         """
-        model_index = NameIndex.of("model", map(_entry, models))
-        gpu_index = NameIndex.of("gpu", map(_entry, gpus))
-        cluster_index = NameIndex.of("cluster", map(_entry, clusters))
-        card_index = NameIndex.of("rate_card", map(_entry, rate_cards))
-        held = _by_id(prices)
-        rows: tuple[Row, ...] = (
-            *model_index.rows.values(),
-            *gpu_index.rows.values(),
-            *cluster_index.rows.values(),
-            *held,
-            *card_index.rows.values(),
-        )
-        for gpu in (gpu for row in rows for gpu in gpus_of(row)):
-            if gpu not in gpu_index.rows:
-                raise UnsoundFact(f"a cluster or a price speaks of gpu {gpu}, which the catalogue does not hold")
-        return cls(model_index, gpu_index, cluster_index, held, card_index, _digest(rows))
+        model_index = index_of("model", models)
+        gpu_index = index_of("gpu", gpus)
+        cluster_index = index_of("cluster", clusters)
+        price_index = prices_by_id(prices)
+        card_index = index_of("rate_card", rate_cards)
+        kinds: Mapping[type, Mapping[str, Row]] = {
+            ModelRow: model_index.rows,
+            GpuRow: gpu_index.rows,
+            ClusterRow: cluster_index.rows,
+            PriceRow: price_index,
+            RateCardRow: card_index.rows,
+        }
+        digests = {(kind, key): digest_of(row) for kind, rows in kinds.items() for key, row in rows.items()}
+        return cls(model_index, gpu_index, cluster_index, price_index, card_index, digests, revision_of(digests))
+
+    def __post_init__(self) -> None:
+        """Refuse rows that speak of a GPU that is not there."""
+        for gpu in {gpu for row in self.rows() for gpu in gpus_of(row)} - self.gpus.keys():
+            raise UnsoundFact(f"a cluster or a price speaks of gpu {gpu}, which the catalogue does not hold")
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = ()) -> "Catalogue":
-        """The catalogue after a change.
+        """The catalogue after a change; what was made of rows that stay is not made again.
 
         Args:
             put: rows that are new or take the place of the one of their kind and key
@@ -96,11 +95,19 @@ class Catalogue:
         Raises:
             UnsoundFact: the rows contradict each other then
         """
-        held = {(type(row), key_of(row)): row for row in self.rows()}
-        for row in drop:
-            del held[type(row), key_of(row)]
-        held |= {(type(row), key_of(row)): row for row in put}
-        return Catalogue.from_rows(held.values())
+        change: dict[Key, Row | None] = {(type(row), key_of(row)): None for row in drop}
+        change |= {(type(row), key_of(row)): row for row in put}
+        digests = {key: digest for key, digest in self.digests.items() if key not in change}
+        digests |= {key: digest_of(row) for key, row in change.items() if row is not None}
+        return Catalogue(
+            renewed(self.model_index, ModelRow, change),
+            renewed(self.gpu_index, GpuRow, change),
+            renewed(self.cluster_index, ClusterRow, change),
+            dict(sorted(rows_after(self.price_index, PriceRow, change).items())),
+            renewed(self.rate_card_index, RateCardRow, change),
+            digests,
+            revision_of(digests),
+        )
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row]) -> "Catalogue":
@@ -134,7 +141,7 @@ class Catalogue:
             *self.models.values(),
             *self.gpus.values(),
             *self.clusters.values(),
-            *self.prices,
+            *self.price_index.values(),
             *self.rate_cards.values(),
         )
 
@@ -154,9 +161,33 @@ class Catalogue:
         return self.cluster_index.rows
 
     @property
+    def prices(self) -> tuple[PriceRow, ...]:
+        """Prices, in the order of their ids."""
+        return tuple(self.price_index.values())
+
+    @property
     def rate_cards(self) -> Mapping[str, RateCardRow]:
         """Rate cards by slug."""
         return self.rate_card_index.rows
+
+    def held(self, kind: type, key: str) -> Row | None:
+        """The row that a key, and no other name, means.
+
+        Args:
+            kind: class of the row
+            key: its slug, or the id of a price
+
+        Returns:
+            the row, or None
+        """
+        rows: Mapping[type, Mapping[str, Row]] = {
+            ModelRow: self.models,
+            GpuRow: self.gpus,
+            ClusterRow: self.clusters,
+            PriceRow: self.price_index,
+            RateCardRow: self.rate_cards,
+        }
+        return rows[kind].get(key)
 
     def find_model(self, name: str, field: str = "model") -> Found[ModelRow]:
         """The model that a name means.
@@ -231,7 +262,7 @@ class Catalogue:
         Raises:
             UnknownName: no such price; the fix lists what there is
         """
-        return newest_price(self.prices, query, field)
+        return newest_price(self.price_index.values(), query, field)
 
 
 def gpus_of(row: Row) -> tuple[str, ...]:
@@ -248,37 +279,3 @@ def gpus_of(row: Row) -> tuple[str, ...]:
     if isinstance(row, PriceRow):
         return (row.gpu,)
     return tuple(rate.gpu for rate in row.rates) if isinstance(row, RateCardRow) else ()
-
-
-def names_of(row: Named) -> Mapping[str, tuple[str, ...]]:
-    """Every name that means a row, beside its slug.
-
-    Args:
-        row: a row that is found by name
-
-    Returns:
-        names by the field that gives them
-    """
-    return {
-        "name": (row.name,),
-        "aliases": getattr(row, "aliases", ()),
-        "hugging_face_id": (row.hugging_face_id,) if isinstance(row, ModelRow) and row.hugging_face_id else (),
-    }
-
-
-def _entry(row: NamedRow) -> Entry[NamedRow]:
-    aliases = tuple(name for names in names_of(row).values() for name in names)
-    return Entry(slug=row.slug, aliases=aliases, default_for=getattr(row, "default_for", ()), row=row)
-
-
-def _by_id(prices: Iterable[PriceRow]) -> tuple[PriceRow, ...]:
-    held = sorted(prices, key=lambda row: row.id)
-    twice = next((row.id for row, following in pairwise(held) if row.id == following.id), None)
-    if twice:
-        raise UnsoundFact(f"two rows are price {twice}")
-    return tuple(held)
-
-
-def _digest(rows: Iterable[object]) -> str:
-    lines = sorted(repr(row) for row in rows)
-    return sha256("\n".join(lines).encode()).hexdigest()[:12]

@@ -5,6 +5,7 @@ changed, but are no facts: rows that differ in them alone are equal and have the
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from json import dumps
@@ -31,6 +32,8 @@ UsdPerGpuHour = Annotated[float, Ge(1e-4), Lt(1e6)]
 Verified = Literal["yes", "partly", "no"]
 PriceStat = Literal["point", "min", "max"]
 
+TELLS_PRICES_APART = ("provider", "instance_type", "gpu", "region", "price_model", "stat", "as_of")
+"""Fields of a price of which no other price has the same."""
 NOT_IN_IDS = re.compile(r"[^a-z0-9.]+")
 """Characters that the id of a price does without: it needs no quoting in a URL."""
 
@@ -206,10 +209,8 @@ class PriceRow(Provenance):
 
     @property
     def id(self) -> str:
-        """What tells this price from every other: its words as a URL takes them, and a digest of them as they are."""
-        told = (self.provider, self.instance_type, self.gpu, self.region, self.price_model, self.stat, self.as_of)
-        words = NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
-        return f"{words}-{sha256(dumps(told).encode()).hexdigest()[:8]}"
+        """What tells this price from every other."""
+        return price_id([getattr(self, name) for name in TELLS_PRICES_APART])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +245,19 @@ class RateCardRow(Provenance):
 
 Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow
 """A row of any kind."""
+
+
+def price_id(told: Sequence[str]) -> str:
+    """The id of a price: its words as a URL takes them, and a digest of them as they are.
+
+    Args:
+        told: the values of TELLS_PRICES_APART
+
+    Returns:
+        the id
+    """
+    words = NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
+    return f"{words}-{sha256(dumps(list(told)).encode()).hexdigest()[:8]}"
 
 
 def key_of(row: Row) -> str:

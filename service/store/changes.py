@@ -136,10 +136,12 @@ def write_change(connection: Connection, before: Catalogue, rows: Rows, owner: s
 
     Raises:
         UnsoundFact: the catalogue would contradict itself; nothing must be committed then
+        OtherVersions: the database does not hold what was there before; nothing must be committed then
     """
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
-    for kind, held in _by_kind((*rows.put, *rows.drop)):
+    ended = (before.held(type(row), key_of(row)) for row in (*rows.put, *rows.drop))
+    for kind, held in _by_kind(row for row in ended if row is not None):
         KEPT[kind].close(connection, held, number)
     put = tuple(row for kind, held in _by_kind(rows.put) for row in KEPT[kind].add(connection, held, number))
     after = before.changed(put, rows.drop)
@@ -165,8 +167,7 @@ def summary_of(before: Catalogue, rows: Rows) -> str:
     Returns:
         one row by its name, several by their number
     """
-    known = {(type(row), key_of(row)) for row in before.rows()}
-    done = [(type(row), "changed" if (type(row), key_of(row)) in known else "created", row) for row in rows.put]
+    done = [(type(row), "changed" if before.held(type(row), key_of(row)) else "created", row) for row in rows.put]
     done += [(type(row), "deleted", row) for row in rows.drop]
     if len(done) == 1:
         ((kind, action, row),) = done

@@ -16,7 +16,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
-from service.errors import StartupError, Unreachable
+from service.errors import Busy, StartupError, Unreachable
 
 BUSY_SECONDS = 10
 """Longest wait for another process's write lock, and for a free connection."""
@@ -29,12 +29,19 @@ RECYCLE_SECONDS = 1800
 """Connections older than this are replaced: firewalls drop idle ones without a word."""
 
 NO_ANSWER = "the database does not answer"
+OTHERS_WRITE = "other changes are being written; nothing of this one was"
 
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 _SQLITE = {"sqlite", "sqlite+pysqlite"}
 _READ_ONLY: dict[str, dict[str, Any]] = {
     "sqlite": {"read_only": True},
     "postgresql": {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"},
+}
+_WRITING: dict[str, dict[str, Any]] = {
+    "sqlite": {},
+    "postgresql": {
+        "isolation_level": "READ COMMITTED"
+    },  # whatever the server's default: who waited sees what was written
 }
 _LOCK = 0x7472_6169_6E63_6F73
 """Key of the advisory lock: "traincos" in ASCII, so that no other program's lock is meant."""
@@ -96,34 +103,46 @@ def writing(engine: Engine) -> Iterator[Connection]:
     Yields:
         a connection inside the transaction, committed at the end and rolled back by an exception
     """
-    with engine.begin() as connection:
+    options = _WRITING[engine.dialect.name]
+    with engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
 
 
-def alone(connection: Connection) -> None:
+def alone(connection: Connection, *, patient: bool = False) -> None:
     """Wait until no other process is in the same place, then keep the others out until the transaction ends.
 
     Args:
         connection: the database, inside a writing transaction; on SQLite that is enough
+        patient: whether to wait as long as it takes, and not BUSY_SECONDS
     """
     if connection.dialect.name == "postgresql":
+        if not patient:
+            connection.execute(text(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Say in the service's own words that the database does not answer.
+    """Say in the service's own words that the database does not answer, or not in time.
 
     Yields:
         nothing; what is done inside asks the database
 
     Raises:
+        Busy: others have written for so long that waiting came to an end
         Unreachable: it does not answer
     """
     try:
         yield
     except (OperationalError, InterfaceError, NoFreeConnection) as error:
-        raise Unreachable(NO_ANSWER) from error
+        raise (Busy(OTHERS_WRITE) if _is_busy(error) else Unreachable(NO_ANSWER)) from error
+
+
+def _is_busy(error: SQLAlchemyError) -> bool:
+    """Whether a wait for a lock came to an end: SQLite's result code, PostgreSQL's lock_not_available."""
+    cause = getattr(error, "orig", None)
+    code = getattr(cause, "sqlite_errorcode", None)
+    return (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY) or getattr(cause, "sqlstate", None) == "55P03"
 
 
 def is_reachable(engine: Engine) -> bool:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, and_
 
-from service.catalogue import Catalogue, Row, UnsoundFact, key_of
+from service.catalogue import Catalogue, Row, UnsoundFact
 from service.errors import Conflict, Problem, UnknownRevision, Unreachable
 from service.store.changes import (
     Change,
@@ -57,17 +57,19 @@ class History:
         self.current = current
 
     def refresh(self) -> None:
-        """Take over what other processes changed.
+        """Take over what other processes changed, and what was restored from a backup.
 
         Raises:
             Unreachable: the database does not answer
         """
-        with self._reading() as connection:
+        with self._lock:
+            number, current = self._number, self.current
+        with self._reading() as connection:  # it sees at least what was in memory, so a lower number is a restored one
             newest = newest_change(connection)
-            if newest is None or newest.number <= self._number:
+            if newest is None or (newest.number, newest.catalogue) == (number, current.revision):
                 return
             found = _catalogue_after(connection, newest)
-        self._take(newest.number, found)
+        self._take(newest.number, found, instead_of=number)
 
     def held(self, revision: str) -> Catalogue | None:
         """The catalogue of a revision, if it is in memory.
@@ -138,11 +140,10 @@ class History:
         Raises:
             Unreachable: the database does not answer
         """
-        kept = KEPT[kind]
+        kept, held = KEPT[kind], self.current.held(kind, key)
         with self._reading() as connection:
-            found = kept.read(connection, kept.table.c.revision == revision)
-        versions: list[Row] = [row for row in found if key_of(row) == key]
-        held = next((row for row in self.current.rows() if type(row) is kind and key_of(row) == key), None)
+            named = kept.named(connection, key, held)
+            versions = [] if named is None else kept.read(connection, and_(named, kept.table.c.revision == revision))
         mine = [row for row in versions if held is not None and row.owner == held.owner]
         return next(reversed(mine or versions), None)
 
@@ -158,6 +159,7 @@ class History:
 
         Raises:
             Conflict: the catalogue would contradict itself
+            Busy: others write for so long that waiting came to an end
             Unreachable: the database does not answer
         """
         with answering(), writing(self._connected()) as connection:
@@ -175,11 +177,17 @@ class History:
     def _before(self, connection: Connection, newest: Change) -> Catalogue:
         with self._lock:
             number, current = self._number, self.current
-        return current if number == newest.number else _catalogue_after(connection, newest)
+        if (newest.number, newest.catalogue) == (number, current.revision):
+            return current
+        found = _catalogue_after(connection, newest)
+        if newest.number < number:  # restored from a backup
+            self._take(newest.number, found, instead_of=number)
+        return found
 
-    def _take(self, number: int, catalogue: Catalogue) -> None:
+    def _take(self, number: int, catalogue: Catalogue, *, instead_of: int = 0) -> None:
+        """Let a catalogue hold, unless one of a later change does that came into memory after another number was."""
         with self._lock:
-            if number < self._number:
+            if number < self._number != instead_of:
                 return
             if catalogue is not self.current:
                 self._hold(self.current)

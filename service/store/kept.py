@@ -1,19 +1,28 @@
 """How does a row of the catalogue become columns and a row again, version by version? One table for each kind."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, func, insert, or_, select, tuple_, update
 
 from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
+from service.catalogue.rows import TELLS_PRICES_APART, price_id
+from service.errors import TraincostError
 from service.estimator import Cluster, Gpu
 from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, RATE_CARDS
+
+MOST_NAMED = 50
+"""Rows that a query asks for by name; for more of them, reading all in one go is faster."""
 
 Record = dict[str, Any]
 Identity = tuple[Any, ...]
 """Values of a row's key columns, its owner among them."""
+
+
+class OtherVersions(TraincostError):
+    """The database does not hold exactly the versions that a change ends; nothing of the change must be committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +62,20 @@ class Kept:
 
         Args:
             connection: the database, inside a writing transaction
-            rows: the rows whose versions end
+            rows: the rows whose versions end, each of them once
             number: the change that ends them
+
+        Raises:
+            OtherVersions: one of them does not hold
         """
         identities = [dict(zip(map("{}_".format, self.key), self.identity(row), strict=True)) for row in rows]
-        if identities:
-            same = [self.table.c[name] == bindparam(f"{name}_") for name in self.key]
-            holds = self.table.c.until_change.is_(None)
-            connection.execute(update(self.table).where(and_(*same, holds)).values(until_change=number), identities)
+        if not identities:
+            return
+        same = [self.table.c[name] == bindparam(f"{name}_") for name in self.key]
+        holds = self.table.c.until_change.is_(None)
+        ended = connection.execute(update(self.table).where(and_(*same, holds)).values(until_change=number), identities)
+        if ended.rowcount != len(identities):  # a unique index keeps two that hold from making up for one that does not
+            raise OtherVersions(f"{len(identities)} versions of {self.table.name} were to end, {ended.rowcount} held")
 
     def add(self, connection: Connection, rows: Iterable[Row], number: int) -> list[Any]:
         """Add a version of each row, the next after all that the row ever had.
@@ -73,14 +88,22 @@ class Kept:
         Returns:
             the rows with their revisions
         """
-        key = [self.table.c[name] for name in self.key]
-        latest = select(*key, func.max(self.table.c.revision)).group_by(*key)
-        last = {tuple(identity): revision for *identity, revision in connection.execute(latest)}
-        added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in rows]
+        held = tuple(rows)
+        last = self._last_revisions(connection, held)
+        added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in held]
         records = [self._spread(record) for record in self.rows.dump_python(added, mode="json")]
         if records:
             connection.execute(insert(self.table), [{**record, "since_change": number} for record in records])
         return added
+
+    def _last_revisions(self, connection: Connection, rows: Iterable[Row]) -> dict[Identity, int]:
+        """The revision of the last version of each row that ever had one; others may be among them."""
+        key = [self.table.c[name] for name in self.key]
+        latest = select(*key, func.max(self.table.c.revision)).group_by(*key)
+        identities = [self.identity(row) for row in rows]
+        if len(identities) <= MOST_NAMED:
+            latest = latest.where(tuple_(*key).in_(identities))
+        return {tuple(identity): revision for *identity, revision in connection.execute(latest)}
 
     def identity(self, row: Row) -> Identity:
         """What tells a row from every other of its kind and owner.
@@ -92,6 +115,27 @@ class Kept:
             values of its key columns
         """
         return tuple(getattr(row, name) for name in self.key)
+
+    def named(self, connection: Connection, key: str, held: Row | None) -> ColumnElement[bool] | None:
+        """What every version of a row meets, whoever owned it.
+
+        Args:
+            connection: the database
+            key: slug of the row, or the id of a price
+            held: the row as it holds now; None where it does not
+
+        Returns:
+            the condition; None where there never was such a row
+        """
+        if "slug" in self.table.c:
+            return self.table.c.slug == key
+        columns = [self.table.c[name] for name in TELLS_PRICES_APART]
+        if held is not None:
+            told: Sequence[str] | None = [getattr(held, name) for name in TELLS_PRICES_APART]
+        else:
+            ended = connection.execute(select(*columns).where(self.table.c.until_change.is_not(None)))
+            told = next((row for row in ended if price_id(row) == key), None)
+        return None if told is None else and_(*(c == value for c, value in zip(columns, told, strict=True)))
 
     def _spread(self, record: Record) -> Record:
         spread = record.pop(self.spread) if self.spread else {}

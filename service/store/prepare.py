@@ -47,7 +47,7 @@ def _prepare(engine: Engine, shipped: Catalogue) -> None:
         is_ready = _revision(connection) == HEAD and is_seeded(connection, shipped)
     if not is_ready:
         with writing(engine) as connection:
-            alone(connection)
+            alone(connection, patient=True)
             _migrate(connection)
             seed(connection, shipped)
 

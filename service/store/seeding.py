@@ -1,30 +1,31 @@
 """Are the shipped rows in the database, as they are shipped now, beside a team's own?
 
-What a team calls its own stays its own: a shipped row that would take one of its names is left out, and a GPU that is
-no longer shipped stays as long as own rows speak of it. Both are said in the log; the start does not fail.
+What a team calls its own stays its own: a shipped row goes without the names that own rows have, is left out where its
+slug is one of them, and a GPU that is no longer shipped stays as long as own rows speak of it. All of it is said in the
+log, the start does not fail, and the next one looks again: what stood in the way may be gone.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from service.catalogue import SHIPPED, Catalogue, GpuRow, PriceRow, Row, key_of
-from service.catalogue.catalogue import gpus_of, names_of
+from service.catalogue import SHIPPED, Catalogue, GpuRow, ModelRow, PriceRow, Row, key_of
+from service.catalogue.catalogue import gpus_of
+from service.catalogue.indexes import Key, Named, digest_of, names_of, revision_of
 from service.catalogue.names import forms_of
-from service.store.changes import Rows, catalogue_at, newest_change, write_change
+from service.store.changes import KINDS, Rows, catalogue_at, newest_change, write_change
+from service.store.kept import KEPT
 from service.store.tables import SEEDINGS
 
 log = logging.getLogger(__name__)
 
-Name = tuple[type, str]
-"""A kind of row, and the key or the normal form of a name of one."""
-
 
 def is_seeded(connection: Connection, shipped: Catalogue) -> bool:
-    """Whether the database holds the shipped rows, as they are shipped now.
+    """Whether the database holds the shipped rows, all of them, as they are shipped now.
 
     Args:
         connection: the database, at the head revision
@@ -45,58 +46,81 @@ def seed(connection: Connection, shipped: Catalogue) -> None:
     """
     last = newest_change(connection)
     before = Catalogue.from_rows(()) if last is None else catalogue_at(connection, last.number)
-    rows = _difference(before, shipped)
+    wanted = _wanted(before, shipped)
+    rows = _difference(before, wanted)
     if last is None or rows.put or rows.drop or before.revision != last.catalogue:
         write_change(connection, before, rows, SHIPPED)
-    if not is_seeded(connection, shipped):
+    seeded = revision_of({key: digest_of(row) for key, row in wanted.items()})
+    if connection.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all() != [seeded]:
         connection.execute(delete(SEEDINGS))
-        connection.execute(insert(SEEDINGS), {"catalogue_revision": shipped.revision, "seeded_at": datetime.now(UTC)})
+        connection.execute(insert(SEEDINGS), {"catalogue_revision": seeded, "seeded_at": datetime.now(UTC)})
 
 
-def _difference(before: Catalogue, shipped: Catalogue) -> Rows:
-    own = [row for row in before.rows() if row.owner != SHIPPED]
+def _difference(before: Catalogue, wanted: Mapping[Key, Row]) -> Rows:
     held = {_key(row): row for row in before.rows() if row.owner == SHIPPED}
-    needed = {gpu for row in own for gpu in gpus_of(row)} - shipped.gpus.keys()
-    kept = [
-        replace(row, name=row.slug, aliases=(), default_for=())
-        for row in held.values()
-        if isinstance(row, GpuRow) and row.slug in needed
-    ]
-    for gpu in kept:
-        log.warning("gpu %s is no longer shipped and stays, because own rows speak of it", gpu.slug)
-    wanted = {_key(row): row for row in (*_beside([*own, *kept], shipped.rows()), *kept)}
     return Rows(
         put=tuple(row for key, row in wanted.items() if held.get(key) != row),
         drop=tuple(row for key, row in held.items() if key not in wanted),
     )
 
 
-def _beside(fixed: list[Row], shipped: Iterable[Row]) -> Iterator[Row]:
-    """The shipped rows that contradict none of some rows that stay."""
-    taken = {name for row in fixed for name in _taken(row)}
-    claimed = {name for row in fixed for name in _claimed(row)}
+def _wanted(before: Catalogue, shipped: Catalogue) -> dict[Key, Row]:
+    """The rows that are to be beside a team's own, by key."""
+    own = [row for row in before.rows() if row.owner != SHIPPED]
+    needed = {gpu for row in own for gpu in gpus_of(row)} - shipped.gpus.keys()
+    kept = [
+        replace(gpu, name=gpu.slug, aliases=(), default_for=())
+        for gpu in before.gpus.values()
+        if gpu.owner == SHIPPED and gpu.slug in needed
+    ]
+    for gpu in kept:
+        log.warning("gpu %s is no longer shipped and stays, because own rows speak of it", gpu.slug)
+    return {_key(row): row for row in (*_beside([*own, *kept], shipped), *kept)}
+
+
+def _beside(fixed: list[Row], shipped: Catalogue) -> Iterator[Row]:
+    """The shipped rows beside rows that stay, without the names that those have."""
+    keys = {_key(row) for row in fixed}
+    taken = {(type(row), form) for row in fixed for form in _forms(row)}
     left_out: set[str] = set()
-    for row in shipped:
-        mentioned = left_out.intersection(gpus_of(row))
-        if not mentioned and claimed.isdisjoint(_taken(row)) and taken.isdisjoint(_claimed(row)):
-            yield row
-            continue
-        log.warning("shipped %s %s is left out: an own row has its name", type(row).__name__, key_of(row))
-        if isinstance(row, GpuRow) and (GpuRow, row.slug) not in map(_key, fixed):
-            left_out.add(row.slug)
+    for row in shipped.rows():  # GPUs before what speaks of them
+        noun, key = KINDS[KEPT[type(row)].table.name], key_of(row)
+        missing = left_out.intersection(gpus_of(row))
+        if missing:
+            log.warning("shipped %s %s is left out: gpu %s, of which it speaks, is", noun, key, min(missing))
+        elif _key(row) in keys or any((type(row), form) in taken for form in forms_of(key)):
+            log.warning("shipped %s %s is left out: a row that stays has its name", noun, key)
+            left_out |= {key} if isinstance(row, GpuRow) and _key(row) not in keys else set()
+        else:
+            free = row if isinstance(row, PriceRow) else _without(row, taken)
+            if free != row:
+                log.warning("shipped %s %s goes without some of its names: rows that stay have them", noun, key)
+            yield free
 
 
-def _key(row: Row) -> Name:
+def _without(row: Named, taken: Container[tuple[type, str]]) -> Named:
+    """A row without the names that other rows have."""
+
+    def is_free(name: str) -> bool:
+        return not any((type(row), form) in taken for form in forms_of(name))
+
+    names: dict[str, Any] = {
+        name: tuple(filter(is_free, getattr(row, name))) for name in ("aliases", "default_for") if hasattr(row, name)
+    }
+    if not is_free(row.name):
+        names["name"] = row.slug
+    if isinstance(row, ModelRow) and row.hugging_face_id and not is_free(row.hugging_face_id):
+        names["hugging_face_id"] = None
+    return replace(row, **names)
+
+
+def _key(row: Row) -> Key:
     return type(row), key_of(row)
 
 
-def _claimed(row: Row) -> Iterator[Name]:
-    """Names that mean this row alone: its key, and shared names of which it is the default."""
-    yield from ((type(row), form) for form in forms_of(key_of(row), *getattr(row, "default_for", ())))
-
-
-def _taken(row: Row) -> Iterator[Name]:
-    """Every name of a row."""
-    yield from _claimed(row)
-    if not isinstance(row, PriceRow):
-        yield from ((type(row), form) for names in names_of(row).values() for form in forms_of(*names))
+def _forms(row: Row) -> tuple[str, ...]:
+    """Every name of a row, in the form in which names are compared; a price has none but its id."""
+    if isinstance(row, PriceRow):
+        return ()
+    named = (name for names in names_of(row).values() for name in names)
+    return forms_of(row.slug, *named, *getattr(row, "default_for", ()))

@@ -2,11 +2,25 @@
 
 A column bears the name of its field, so a name is the same in Python, SQL, JSON and CSV. GPUs and clusters are spread
 over columns; a model's architecture, which grows with every layer kind, is one JSON value. A version is never written
-over: a change closes it and adds the next one, so the catalogue of any earlier change can be read again.
+over: a change closes it and adds the next one, so the catalogue of any earlier change can be read again. The revision
+stands last in every key, so that the versions of one row are found without reading those of others.
 """
 
-from sqlalchemy import JSON, Column, DateTime, Double, Integer, MetaData, String, Table
+from sqlalchemy import (
+    JSON,
+    Column,
+    DateTime,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.schema import SchemaItem
 
 METADATA = MetaData(
     naming_convention={
@@ -21,36 +35,36 @@ METADATA = MetaData(
 JSON_VALUE = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 
-def _key(name: str) -> Column[str]:
-    return Column(name, String, primary_key=True)
-
-
-def _held_by() -> list[Column[str] | Column[int]]:
+def _held_by() -> list[SchemaItem]:
     """Whose row it is, which version of it, and between which changes of the catalogue the version holds."""
     return [
-        _key("owner"),
-        Column("revision", Integer, primary_key=True, autoincrement=False, server_default="1"),
+        Column("owner", String, nullable=False),
+        Column("revision", Integer, nullable=False, autoincrement=False, server_default="1"),
         Column("since_change", Integer, nullable=False),
         Column("until_change", Integer),
     ]
 
 
-def _provenance(*, dates_the_row: bool = False) -> list[Column[str]]:
-    """Where the numbers were read, when, and how well that was checked; a price of another date is another row."""
-    dated = _key("as_of") if dates_the_row else Column("as_of", String, nullable=False)
+def _versions_of(table: str, *key: str) -> list[SchemaItem]:
+    """What tells versions apart, and that at most one of them holds; these two also find a row without a scan."""
+    holds = text("until_change IS NULL")
+    names = ("owner", *key)
     return [
-        Column("source", String, nullable=False),
-        dated,
-        Column("verified", String, nullable=False),
-        Column("note", String, nullable=False),
+        PrimaryKeyConstraint(*names, "revision"),
+        Index(f"uq_{table}_holding", *names, unique=True, sqlite_where=holds, postgresql_where=holds),
     ]
+
+
+def _provenance() -> list[Column[str]]:
+    """Where the numbers were read, when, and how well that was checked."""
+    return [Column(name, String, nullable=False) for name in ("source", "as_of", "verified", "note")]
 
 
 MODELS = Table(
     "models",
     METADATA,
     *_held_by(),
-    _key("slug"),
+    Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("family", String, nullable=False),
     Column("aliases", JSON_VALUE, nullable=False),
@@ -61,13 +75,14 @@ MODELS = Table(
     Column("published", JSON_VALUE),
     Column("exact", JSON_VALUE),
     *_provenance(),
+    *_versions_of("models", "slug"),
 )
 
 GPUS = Table(
     "gpus",
     METADATA,
     *_held_by(),
-    _key("slug"),
+    Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("vendor", String, nullable=False),
     Column("architecture", String, nullable=False),
@@ -91,13 +106,14 @@ GPUS = Table(
     Column("host_bytes_per_s", Double, nullable=False),
     Column("board_watts", Double, nullable=False),
     *_provenance(),
+    *_versions_of("gpus", "slug"),
 )
 
 CLUSTERS = Table(
     "clusters",
     METADATA,
     *_held_by(),
-    _key("slug"),
+    Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("aliases", JSON_VALUE, nullable=False),
     Column("gpu", String, nullable=False),
@@ -106,32 +122,35 @@ CLUSTERS = Table(
     Column("scale_up_gpus", Integer),
     Column("inter_node_bytes_per_s", Double),
     *_provenance(),
+    *_versions_of("clusters", "slug"),
 )
 
 PRICES = Table(
     "prices",
     METADATA,
     *_held_by(),
-    _key("provider"),
-    _key("instance_type"),
-    _key("gpu"),
+    Column("provider", String, nullable=False),
+    Column("instance_type", String, nullable=False),
+    Column("gpu", String, nullable=False),
     Column("gpu_count", Integer, nullable=False),
-    _key("region"),
-    _key("price_model"),
-    _key("stat"),
+    Column("region", String, nullable=False),
+    Column("price_model", String, nullable=False),
+    Column("stat", String, nullable=False),
     Column("usd_per_gpu_hour", Double, nullable=False),
     Column("usd_per_instance_hour", Double, nullable=False),
-    *_provenance(dates_the_row=True),
+    *_provenance(),
+    *_versions_of("prices", "provider", "instance_type", "gpu", "region", "price_model", "stat", "as_of"),
 )
 
 RATE_CARDS = Table(
     "rate_cards",
     METADATA,
     *_held_by(),
-    _key("slug"),
+    Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("rates", JSON_VALUE, nullable=False),
     *_provenance(),
+    *_versions_of("rate_cards", "slug"),
 )
 
 CHANGES = Table(

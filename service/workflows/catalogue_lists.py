@@ -80,7 +80,7 @@ def record_of(listing: Listing, row: Row) -> Record:
 
 
 def _find_price(catalogue: Catalogue, name: str) -> PriceRow:
-    found = next((row for row in catalogue.prices if row.id == name), None)
+    found = catalogue.price_index.get(name)
     if found is None:
         raise NotFound("the catalogue holds no price of this id; GET /v1/prices lists the ids")
     return found

@@ -97,7 +97,7 @@ def addable(row: Row, body: Body, catalogue: Catalogue) -> Row:
         Conflict: another row has one of its names
     """
     found = sound(row, catalogue)
-    held = _held(type(found), key_of(found), catalogue)
+    held = catalogue.held(type(found), key_of(found))
     if held is not None:
         raise Conflict(_exists(held))
     refuse_untrue(body, {"id": key_of(found), "owner": TEAM})
@@ -189,13 +189,9 @@ def _shown(listing: Listing, written: Written) -> Record:
     return record_of(listing, row)
 
 
-def _held(kind: type, key: str, catalogue: Catalogue) -> Row | None:
-    return next((row for row in catalogue.rows() if type(row) is kind and key_of(row) == key), None)
-
-
 def _changeable(change: RowChange, catalogue: Catalogue) -> tuple[Row, Record]:
     """The row that is to be changed, and how its list shows it."""
-    row = _held(change.listing.row, change.key, catalogue)
+    row = catalogue.held(change.listing.row, change.key)
     if row is None:
         name = change.listing.key.name
         raise NotFound(f"no row has this {name}; a change takes the {name} itself, no other name of the row")

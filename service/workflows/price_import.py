@@ -190,7 +190,7 @@ def _reworded(problem: Problem) -> Problem:
 
 
 def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue) -> _Judged:
-    held = {row.id: row for row in catalogue.prices}
+    held = catalogue.price_index
     sorted_prices: dict[str, list[PriceRow]] = {"created": [], "updated": [], "unchanged": []}
     findings = list(wrong)
     seen: set[str] = set()

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row, key_of
-from service.catalogue.catalogue import Named, names_of
+from service.catalogue.indexes import Named, names_of
 from service.catalogue.names import NameIndex, forms_of
 from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest

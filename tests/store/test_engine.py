@@ -7,11 +7,12 @@ from threading import Timer
 
 import pytest
 from sqlalchemy import Engine, insert, select, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from service.errors import StartupError
+from service.errors import Busy, StartupError
 from service.store import is_reachable
-from service.store.engine import open_engine, reading, writing
+from service.store.engine import alone, answering, open_engine, reading, writing
 from service.store.tables import SEEDINGS
 from tests.store.conftest import Prepare
 from tests.store.racing import ROUNDS, count_up, race
@@ -130,3 +131,30 @@ def test_an_unreachable_database_is_not_reachable(engine: Engine) -> None:
     assert is_reachable(engine)
     gone = open_engine("postgresql://somebody@127.0.0.1:1/costs")
     assert not is_reachable(gone)
+
+
+def test_a_writer_on_postgresql_sees_what_was_written_while_it_waited(postgresql_url: str) -> None:
+    name = make_url(postgresql_url).database
+    engine = open_engine(postgresql_url)
+    with writing(engine) as connection:
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"))
+    engine.dispose()
+    with writing(engine) as connection:
+        assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
+    with reading(engine) as connection:
+        assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "repeatable read"
+    engine.dispose()
+
+
+def test_a_writer_that_waits_too_long_is_told_that_others_write(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.store.engine.BUSY_SECONDS", 1)
+    engine = open_engine(database_url)
+    with writing(engine) as first:
+        alone(first)
+        with pytest.raises(Busy, match="other changes are being written"), answering(), writing(engine) as second:
+            alone(second)
+    with answering(), writing(engine) as third:
+        alone(third)
+    engine.dispose()

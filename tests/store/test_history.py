@@ -1,18 +1,20 @@
-"""Is every catalogue that there was still there, and do shipped and own rows live beside each other in every case?"""
+"""Is every catalogue that there was still there, and does a change write all of it or nothing?"""
 
-import logging
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, Rate, RateCardRow, Row
+from service.catalogue import Catalogue, ClusterRow, PriceRow, Rate, RateCardRow, Row
 from service.errors import Conflict, UnknownRevision
 from service.estimator import Cluster
-from service.store import History, Rows, load_catalogue
+from service.store import Change, History, Rows, load_catalogue
 from service.store import history as room
-from service.store.engine import reading
+from service.store.changes import newest_change
+from service.store.engine import reading, writing
+from service.store.kept import KEPT, MOST_NAMED, Kept, OtherVersions
 from service.store.tables import CHANGES, GPUS
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, SMALL
@@ -28,7 +30,6 @@ OWN_CARD = RateCardRow(
     slug="card", name="Card", rates=(Rate(gpu=GPU.slug, usd_per_gpu_hour=1.5, price_model="spot"),), source="us",
     as_of="2026", verified="no", owner="team",
 )  # fmt: skip
-OTHER_GPU = replace(GPU, gpu=replace(GPU.gpu, slug="other"), name="Other", aliases=("o",), default_for=())
 
 
 def put(history: History, *rows: Row) -> Catalogue:
@@ -77,45 +78,6 @@ def test_a_start_that_ships_the_same_is_no_change(prepare: Prepare) -> None:
     with reading(engine) as connection:
         assert connection.execute(select(func.count()).select_from(CHANGES)).scalar_one() == 1
         assert connection.execute(select(GPUS.c.since_change, GPUS.c.until_change)).all() == [(1, None)]
-
-
-@pytest.mark.parametrize(
-    "shipped",
-    [
-        replace(GPU, gpu=replace(GPU.gpu, slug="ours"), name="Shipped", aliases=(), default_for=()),
-        replace(OTHER_GPU, aliases=("Ours",)),
-        replace(OTHER_GPU, gpu=replace(OTHER_GPU.gpu, slug="our-gpu")),
-        replace(OTHER_GPU, default_for=("ours",)),
-    ],
-    ids=["the slug", "the slug as an alias", "an alias as the slug", "a shared name"],
-)
-def test_an_own_row_keeps_its_names_from_a_later_release(
-    prepare: Prepare, caplog: pytest.LogCaptureFixture, shipped: GpuRow
-) -> None:
-    put(opened(prepare()), OWN_GPU)
-    price = replace(PRICE, gpu=shipped.slug)
-    newer = Catalogue.from_rows([*SMALL.rows(), shipped, price])
-    with caplog.at_level(logging.WARNING):
-        loaded = load_catalogue(prepare(newer))
-    assert loaded.gpus["ours"] == OWN_GPU
-    assert loaded.gpus["ours"].owner == "team"
-    assert shipped.slug not in loaded.gpus.keys() - {"ours"}
-    assert "is left out" in caplog.text
-    prices = {row.gpu for row in loaded.prices}
-    assert prices == ({GPU.slug, "ours"} if shipped.slug == "ours" else {GPU.slug})
-    assert load_catalogue(prepare(newer)).revision == loaded.revision
-
-
-def test_a_gpu_that_is_no_longer_shipped_stays_for_own_rows(prepare: Prepare, caplog: pytest.LogCaptureFixture) -> None:
-    put(opened(prepare()), OWN_CLUSTER, OWN_CARD)
-    renamed = replace(GPU, gpu=replace(GPU.gpu, slug="h100-new"), name="H100 new")
-    newer = Catalogue.from_rows([MODEL, renamed, replace(CLUSTER, cluster=Cluster(gpu="h100-new", gpus=8))])
-    with caplog.at_level(logging.WARNING):
-        loaded = load_catalogue(prepare(newer))
-    assert loaded.gpus.keys() == {"h100-new", GPU.slug}
-    assert loaded.find_gpu("h100").row.slug == "h100-new"
-    assert loaded.clusters.keys() == {"box", "our-box"}
-    assert "no longer shipped" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -172,3 +134,86 @@ def test_a_row_that_was_made_again_is_another_version_elsewhere_too(prepare: Pre
     assert put(history, OWN_CARD).revision == made.revision
     elsewhere.refresh()
     assert [held.current.rate_cards["card"].revision for held in (history, elsewhere)] == [2, 2]
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["seen by a look", "seen by a change"])
+def test_a_restored_backup_is_taken_over(prepare: Prepare, looks: bool) -> None:
+    engine = prepare()
+    history, elsewhere = opened(engine), opened(engine)
+    first = put(history, OWN_GPU)
+    for note in ("second", "third"):
+        put(history, replace(OWN_GPU, note=note))
+    with writing(engine) as connection:  # what a backup of the time after the first change holds
+        connection.execute(delete(CHANGES).where(CHANGES.c.number > 2))
+        connection.execute(delete(GPUS).where(GPUS.c.since_change > 2))
+        connection.execute(update(GPUS).where(GPUS.c.until_change > 2).values(until_change=None))
+    if looks:
+        history.refresh()
+        assert history.current == first
+    after = put(history, OWN_CARD)
+    assert after == first.changed((OWN_CARD,))
+    elsewhere.refresh()
+    assert history.current == elsewhere.current == after
+    assert [change.number for change in history.changes()] == [3, 2, 1]
+
+
+def test_a_look_that_is_late_undoes_no_change_of_its_own_process(
+    prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = opened(prepare())
+    history.refresh()
+
+    def late(connection: Connection) -> Change | None:
+        found = newest_change(connection)
+        monkeypatch.undo()
+        put(history, OWN_CARD)
+        return found if found is None else replace(found, catalogue="another")
+
+    monkeypatch.setattr(room, "newest_change", late)
+    history.refresh()
+    assert "card" in history.current.rate_cards
+
+
+def test_a_version_that_does_not_hold_cannot_end(prepare: Prepare) -> None:
+    engine = prepare()
+    history = opened(engine)
+    put(history, OWN_GPU, OWN_CARD)
+    with writing(engine) as connection:
+        connection.execute(update(GPUS).where(GPUS.c.slug == "ours").values(until_change=2))
+    with pytest.raises(OtherVersions, match="2 versions of gpus were to end, 1 held"):
+        put(history, OWN_GPU, replace(GPU, note="changed"))
+    assert len(history.changes()) == 2
+    assert history.current.gpus[GPU.slug].revision == 1
+
+
+@pytest.mark.parametrize("table", KEPT.values(), ids=lambda kept: kept.table.name)
+def test_two_versions_of_one_row_cannot_hold(prepare: Prepare, table: Kept) -> None:
+    engine = prepare()
+    put(opened(engine), OWN_CARD)
+    with writing(engine) as connection:
+        held = dict(connection.execute(select(table.table)).mappings().first() or {})
+    with pytest.raises(IntegrityError), writing(engine) as connection:
+        connection.execute(insert(table.table), {**held, "revision": 9})
+    with writing(engine) as connection:
+        connection.execute(insert(table.table), {**held, "revision": 9, "until_change": 9})
+
+
+def test_versions_of_a_price_are_read_while_it_holds_and_after(prepare: Prepare) -> None:
+    history = opened(prepare())
+    own = replace(PRICE, provider="us", owner="team")
+    put(history, own)
+    put(history, replace(own, note="second"))
+    for _ in range(2):
+        versions = [history.version(PriceRow, own.id, revision) for revision in (1, 2, 3)]
+        assert [row.note if row else None for row in versions] == ["", "second", None]
+        history.change("team", lambda _: Rows(drop=(own,) if own.id in history.current.price_index else ()))
+    assert history.version(PriceRow, "no-such-id", 1) is None
+
+
+@pytest.mark.parametrize("count", [1, MOST_NAMED, MOST_NAMED + 1])
+def test_few_and_many_rows_are_numbered(prepare: Prepare, count: int) -> None:
+    history = opened(prepare())
+    many = [replace(PRICE, provider=f"us {number}", owner="team") for number in range(count)]
+    for revision in (1, 2):
+        put(history, *(replace(row, note=str(revision)) for row in many))
+        assert {row.revision for row in history.current.prices if row.owner == "team"} == {revision}

@@ -1,7 +1,7 @@
 """POST, PUT, PATCH and DELETE under /v1/models, /v1/gpus, /v1/clusters, /v1/prices, /v1/rate-cards: a team's own rows.
 
-These routes write to the database, so they are plain functions that run on threads; the catalogue in memory is the new
-one before they answer. A shipped row is 409 and not 403: nobody may change it, whoever asks.
+These routes write to the database, so they wait for their turn and then run on threads; the catalogue in memory is the
+new one before they answer. A shipped row is 409 and not 403: nobody may change it, whoever asks.
 """
 
 from typing import Any
@@ -22,6 +22,7 @@ from service.api.own_row_schemas import (
 from service.api.preconditions import IfMatch, row_etag
 from service.api.problems import WrongParameter
 from service.api.queries import one_of, takes_only
+from service.api.turns import in_turn
 from service.errors import Conflict, Refused
 from service.workflows.catalogue_lists import LISTINGS, Listing
 from service.workflows.listed import Record
@@ -72,7 +73,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
     ):
         router.add_api_route(
             place,
-            route,
+            in_turn(route),
             methods=[method],
             status_code={"POST": 201, "DELETE": 204}.get(method, 200),
             dependencies=[takes_only()],
@@ -94,6 +95,7 @@ for _plural, _listing in LISTINGS.items():
     summary="Create one of your own models from its config.json",
     openapi_extra=import_operation(),
 )
+@in_turn
 def import_config_json(request: Request, body: JsonObject) -> Response:
     """The whole body is the config.json, as it is."""
     slug, name = (one_of(request, given) for given in NAMES)

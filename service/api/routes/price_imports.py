@@ -11,6 +11,7 @@ from service.api.body import CSV_BODY, read_table_text
 from service.api.json_schema import Schema, json_response, ref
 from service.api.problems import problem_response
 from service.api.queries import choice_of, takes_only
+from service.api.turns import in_turn
 from service.workflows.price_import import ImportRefused, ImportReport, Manner, import_prices
 
 router = APIRouter(tags=["catalogue"])
@@ -48,6 +49,7 @@ OPERATION: dict[str, Any] = {
     dependencies=[takes_only(*CHOICES)],
     openapi_extra=OPERATION,
 )
+@in_turn
 def import_table(request: Request, content: Annotated[bytes, Depends(read_table_text)]) -> Response:
     """All rows or none, unless wrong ones are to be skipped; what the list gives as CSV can be imported back."""
     given = {name: choice_of(request, name, choices) for name, choices in CHOICES.items()}

@@ -1,6 +1,6 @@
 """/v1/scenarios: questions under a name, each with its answer, in all of their revisions.
 
-These routes reach the database, so they run in threads.
+These routes reach the database, so they run in threads; those that write wait for their turn first.
 """
 
 from typing import Annotated
@@ -22,6 +22,7 @@ from service.api.scenario_schemas import (
     read_operation,
     replace_operation,
 )
+from service.api.turns import in_turn
 from service.store import Saved
 from service.workflows import scenarios
 from service.workflows.row_versions import REVISION, read_revision
@@ -68,6 +69,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
     dependencies=NONE_OTHER,
     openapi_extra=create_operation(),
 )
+@in_turn
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered, and the answer kept with it."""
     saved = scenarios.create_scenario(database, request.app.state.catalogue, body)
@@ -94,6 +96,7 @@ def read(request: Request, database: Database, scenario_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=replace_operation(),
 )
+@in_turn
 def replace(request: Request, database: Database, change: Change, body: JsonObject) -> Response:
     """The question is answered anew, under the versions of today."""
     return _scenario(scenarios.replace_scenario(database, request.app.state.catalogue, change, body))
@@ -106,6 +109,7 @@ def replace(request: Request, database: Database, change: Change, body: JsonObje
     dependencies=NONE_OTHER,
     openapi_extra=patch_operation(),
 )
+@in_turn
 def update(request: Request, database: Database, change: Change, patch: MergePatch) -> Response:
     """Only a changed question is answered anew."""
     return _scenario(scenarios.patch_scenario(database, request.app.state.catalogue, change, patch))
@@ -119,7 +123,8 @@ def update(request: Request, database: Database, change: Change, patch: MergePat
     dependencies=NONE_OTHER,
     openapi_extra=delete_operation(),
 )
-def delete(database: Database, change: Change) -> Response:
+@in_turn
+def delete(request: Request, change: Change) -> Response:
     """With all of its revisions; the stored answer can still be read."""
-    scenarios.delete_scenario(database, change)
+    scenarios.delete_scenario(database_of(request), change)
     return Response(status_code=204)

@@ -1,0 +1,138 @@
+"""What is made of rows, so that they are found by every name, told apart and changed without making it all again?"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import TypeVar
+
+from service.catalogue.names import Entry, NameIndex
+from service.catalogue.rows import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row, UnsoundFact
+
+Named = ModelRow | GpuRow | ClusterRow | RateCardRow
+"""A row that is found by name."""
+NamedRow = TypeVar("NamedRow", ModelRow, GpuRow, ClusterRow, RateCardRow)
+AnyRow = TypeVar("AnyRow", bound=Row)
+Key = tuple[type, str]
+"""A kind of row, and what tells a row from every other of that kind."""
+Change = Mapping[Key, Row | None]
+"""What is put where; None where a row goes."""
+
+
+def index_of(kind: str, rows: Iterable[NamedRow]) -> NameIndex[NamedRow]:
+    """The index of rows by name.
+
+    Args:
+        kind: what the rows are
+        rows: the rows
+
+    Returns:
+        the index
+
+    Raises:
+        UnsoundFact: names of the rows contradict each other
+    """
+    return NameIndex.of(kind, map(_entry, rows))
+
+
+def renewed(index: NameIndex[NamedRow], kind: type[NamedRow], change: Change) -> NameIndex[NamedRow]:
+    """The index of rows by name after a change.
+
+    Args:
+        index: the index before it
+        kind: class of its rows
+        change: what is put and what goes
+
+    Returns:
+        the index; the same where the change has no row of its kind
+
+    Raises:
+        UnsoundFact: names of the rows contradict each other then
+    """
+    if all(changed is not kind for changed, _ in change):
+        return index
+    return index_of(index.kind, rows_after(index.rows, kind, change).values())
+
+
+def rows_after(held: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -> dict[str, AnyRow]:
+    """Rows of one kind after a change.
+
+    Args:
+        held: the rows before it, by key
+        kind: their class
+        change: what is put and what goes
+
+    Returns:
+        the rows by key, each in the place that it had
+    """
+    after = dict(held)
+    for (changed, key), row in change.items():
+        if changed is kind and row is None:
+            del after[key]
+        elif isinstance(row, kind):
+            after[key] = row
+    return after
+
+
+def prices_by_id(prices: Iterable[PriceRow]) -> dict[str, PriceRow]:
+    """Prices by id, in the order of the ids.
+
+    Args:
+        prices: the prices
+
+    Returns:
+        the prices
+
+    Raises:
+        UnsoundFact: two of them have one id
+    """
+    held: dict[str, PriceRow] = {}
+    for row in prices:
+        key = row.id
+        if key in held:
+            raise UnsoundFact(f"two rows are price {key}")
+        held[key] = row
+    return dict(sorted(held.items()))
+
+
+def digest_of(row: Row) -> bytes:
+    """What rows that say the same have in common, and others not.
+
+    Args:
+        row: the row
+
+    Returns:
+        32 bytes
+    """
+    return sha256(repr(row).encode()).digest()
+
+
+def revision_of(digests: Mapping[Key, bytes]) -> str:
+    """What sets of rows that say the same have in common, and others not.
+
+    Args:
+        digests: digests of the rows
+
+    Returns:
+        12 hexadecimal digits
+    """
+    return sha256(b"".join(sorted(digests.values()))).hexdigest()[:12]
+
+
+def names_of(row: Named) -> Mapping[str, tuple[str, ...]]:
+    """Every name that means a row, beside its slug.
+
+    Args:
+        row: a row that is found by name
+
+    Returns:
+        names by the field that gives them
+    """
+    return {
+        "name": (row.name,),
+        "aliases": getattr(row, "aliases", ()),
+        "hugging_face_id": (row.hugging_face_id,) if isinstance(row, ModelRow) and row.hugging_face_id else (),
+    }
+
+
+def _entry(row: NamedRow) -> Entry[NamedRow]:
+    aliases = tuple(name for names in names_of(row).values() for name in names)
+    return Entry(slug=row.slug, aliases=aliases, default_for=getattr(row, "default_for", ()), row=row)

@@ -1,0 +1,70 @@
+"""Do writers that wait for each other keep nobody else waiting, and are those told that do not get their turn?"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from service.api import turns
+from service.store.engine import alone, writing
+from tests.api.conftest import NewUrl, start
+
+DELETION: dict[str, Any] = {"method": "DELETE", "url": "/v1/gpus/nothing", "headers": {"If-Match": "*"}}
+
+
+@pytest.fixture(scope="module")
+def busy_app(new_url: NewUrl) -> Iterator[FastAPI]:
+    """An application whose database somebody else writes to."""
+    started = start(new_url())
+    yield started
+    started.state.engine.dispose()
+
+
+@contextmanager
+def written_to(app: FastAPI) -> Iterator[None]:
+    """Meanwhile nobody else can write to the database."""
+    with writing(app.state.engine) as connection:
+        alone(connection)
+        yield
+
+
+def client_of(app: FastAPI) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://traincost.test")
+
+
+def test_lists_are_answered_while_many_writers_wait(busy_app: FastAPI) -> None:
+    async def run() -> None:
+        async with client_of(busy_app) as client:
+            with written_to(busy_app):
+                writers = [asyncio.create_task(client.request(**DELETION)) for _ in range(60)]
+                await asyncio.sleep(0.2)
+                listed = await asyncio.wait_for(client.get("/v1/gpus"), 5)
+                assert listed.status_code == 200
+                assert not any(writer.done() for writer in writers)
+            answers = await asyncio.gather(*writers)
+        assert {answer.status_code for answer in answers} == {404}
+
+    asyncio.run(run())
+
+
+def test_writers_that_do_not_get_their_turn_are_told(busy_app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PATIENCE_SECONDS", 0.2)
+    busy_app.state.turns = asyncio.Semaphore(turns.AT_ONCE)
+
+    async def run() -> list[httpx.Response]:
+        async with client_of(busy_app) as client:
+            with written_to(busy_app):
+                writers = [asyncio.create_task(client.request(**DELETION)) for _ in range(turns.AT_ONCE + 3)]
+                await asyncio.wait(writers, timeout=2)
+            return list(await asyncio.gather(*writers))
+
+    answers = asyncio.run(run())
+    assert sorted(answer.status_code for answer in answers) == [404] * turns.AT_ONCE + [503] * 3
+    for answer in (answer for answer in answers if answer.status_code == 503):
+        assert answer.json()["code"] == "busy"
+        assert "did not get its turn" in answer.json()["detail"]
+        assert answer.headers["retry-after"]

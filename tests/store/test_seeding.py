@@ -1,0 +1,144 @@
+"""Do own rows live beside whatever a later release ships, and does that come back once they are gone?"""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from service.catalogue import Catalogue, GpuRow, PriceRow, Row
+from service.estimator import Cluster
+from service.store import Rows, load_catalogue
+from tests.store.conftest import Prepare
+from tests.store.small import CLUSTER, GPU, MODEL, PRICE, SMALL
+from tests.store.test_history import OWN_CARD, OWN_CLUSTER, OWN_GPU, opened, put
+
+OTHER_GPU = replace(GPU, gpu=replace(GPU.gpu, slug="other"), name="Other", aliases=("o",), default_for=())
+OWN_PRICE = replace(PRICE, provider="us", owner="team")
+
+
+def release(*rows: Row) -> Catalogue:
+    """The shipped catalogue with other rows in the place of those of their key, or beside them."""
+    return SMALL.changed(rows)
+
+
+@pytest.mark.parametrize(
+    "shipped",
+    [
+        replace(GPU, gpu=replace(GPU.gpu, slug="ours"), name="Shipped", aliases=(), default_for=()),
+        replace(OTHER_GPU, gpu=replace(OTHER_GPU.gpu, slug="our-gpu")),
+    ],
+    ids=["the slug", "an alias"],
+)
+def test_a_shipped_row_is_left_out_where_its_slug_is_a_name_of_an_own_row(
+    prepare: Prepare, caplog: pytest.LogCaptureFixture, shipped: GpuRow
+) -> None:
+    put(opened(prepare()), OWN_GPU)
+    newer = release(shipped, replace(PRICE, gpu=shipped.slug))
+    with caplog.at_level(logging.WARNING):
+        loaded = load_catalogue(prepare(newer))
+    assert loaded.gpus["ours"] == OWN_GPU
+    assert loaded.gpus["ours"].owner == "team"
+    assert shipped.slug not in loaded.gpus.keys() - {"ours"}
+    assert f"shipped gpu {shipped.slug} is left out: a row that stays has its name" in caplog.text
+    prices = {row.gpu for row in loaded.prices}
+    assert prices == ({GPU.slug, "ours"} if shipped.slug == "ours" else {GPU.slug})
+    assert ("gpu our-gpu, of which it speaks, is" in caplog.text) == (shipped.slug == "our-gpu")
+    assert load_catalogue(prepare(newer)).revision == loaded.revision
+
+
+@pytest.mark.parametrize("user", [OWN_PRICE, OWN_CLUSTER, OWN_CARD], ids=["price", "cluster", "rate card"])
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ({"aliases": (*GPU.aliases, "Ours")}, {}),
+        ({"aliases": (*GPU.aliases, "OUR-gpu")}, {}),
+        ({"default_for": (*GPU.default_for, "ours")}, {}),
+        ({"name": "Our GPU"}, {"name": GPU.slug}),
+    ],
+    ids=["the slug as an alias", "an alias as an alias", "a shared name", "an alias as the name"],
+)
+def test_a_shipped_row_goes_without_the_names_of_own_rows(
+    prepare: Prepare,
+    caplog: pytest.LogCaptureFixture,
+    user: Row,
+    changes: dict[str, Any],
+    left: dict[str, Any],
+) -> None:
+    before = put(opened(prepare()), OWN_GPU, user)
+    newer = release(replace(GPU, **changes), replace(PRICE, region="there"))
+    with caplog.at_level(logging.WARNING):
+        loaded = load_catalogue(prepare(newer))
+    assert loaded.gpus == {GPU.slug: replace(GPU, **left), "ours": OWN_GPU}
+    assert loaded.clusters.keys() == before.clusters.keys()
+    assert set(loaded.prices) == {*before.prices} - {PRICE} | {*newer.prices}
+    assert loaded.find_gpu("our gpu") == (OWN_GPU, None)
+    assert f"shipped gpu {GPU.slug} goes without some of its names" in caplog.text
+    assert "left out" not in caplog.text
+
+
+def test_a_shipped_model_goes_without_the_repository_of_an_own_one(prepare: Prepare) -> None:
+    own = replace(MODEL, slug="mine", name="Mine", aliases=(), hugging_face_id="us/tiny", owner="team")
+    put(opened(prepare()), own)
+    loaded = load_catalogue(prepare(release(replace(MODEL, hugging_face_id="Us/Tiny"))))
+    assert loaded.models["tiny"] == MODEL
+    assert loaded.find_model("us/tiny") == (own, None)
+
+
+@pytest.mark.parametrize(
+    "shipped",
+    [
+        replace(GPU, gpu=replace(GPU.gpu, slug="ours"), name="Shipped", aliases=(), default_for=()),
+        replace(OTHER_GPU, aliases=("o", "ours")),
+        replace(GPU, default_for=("h100", "ours")),
+    ],
+    ids=["left out", "without an alias", "without a shared name"],
+)
+def test_what_was_in_the_way_comes_back_once_the_own_row_is_gone(prepare: Prepare, shipped: GpuRow) -> None:
+    put(opened(prepare()), OWN_GPU)
+    newer = release(shipped, replace(PRICE, gpu=shipped.slug))
+    history = opened(prepare(newer))
+    assert history.current.gpus.get(shipped.slug) != shipped
+    history.change("team", _without_own_gpu)
+    assert opened(prepare(newer)).current.revision == newer.revision
+    changes = len(history.changes())
+    assert opened(prepare(newer)).current.revision == newer.revision
+    assert len(history.changes()) == changes
+
+
+def _without_own_gpu(held: Catalogue) -> Rows:
+    speaking = tuple(row for row in held.prices if row.gpu == "ours")
+    return Rows(drop=(OWN_GPU, *speaking))
+
+
+def test_a_start_that_leaves_something_out_again_is_no_change(prepare: Prepare) -> None:
+    put(opened(prepare()), OWN_GPU)
+    newer = release(replace(OTHER_GPU, aliases=("ours",)))
+    for _ in range(3):
+        history = opened(prepare(newer))
+    assert [change.owner for change in history.changes()] == ["catalogue", "team", "catalogue"]
+
+
+def test_a_gpu_that_is_no_longer_shipped_stays_for_own_rows(prepare: Prepare, caplog: pytest.LogCaptureFixture) -> None:
+    history = opened(prepare())
+    put(history, OWN_CLUSTER, OWN_CARD)
+    renamed = replace(GPU, gpu=replace(GPU.gpu, slug="h100-new"), name="H100 new", aliases=("h100", GPU.slug))
+    newer = Catalogue.from_rows([MODEL, renamed, replace(CLUSTER, cluster=Cluster(gpu="h100-new", gpus=8))])
+    with caplog.at_level(logging.WARNING):
+        history = opened(prepare(newer))
+    assert history.current.gpus.keys() == {"h100-new", GPU.slug}
+    assert history.current.find_gpu("h100").row.slug == "h100-new"
+    assert history.current.find_gpu(GPU.slug).row.slug == GPU.slug
+    assert history.current.clusters.keys() == {"box", "our-box"}
+    assert "no longer shipped" in caplog.text
+    history.change("team", lambda _: Rows(drop=(OWN_CLUSTER, OWN_CARD)))
+    assert load_catalogue(prepare(newer)).revision == newer.revision
+
+
+def test_an_own_price_stays_beside_a_shipped_one_of_its_id(prepare: Prepare, caplog: pytest.LogCaptureFixture) -> None:
+    put(opened(prepare()), OWN_PRICE)
+    dearer: PriceRow = replace(PRICE, provider="us", usd_per_gpu_hour=0.2)
+    with caplog.at_level(logging.WARNING):
+        loaded = load_catalogue(prepare(release(dearer)))
+    assert loaded.prices == tuple(sorted((PRICE, OWN_PRICE), key=lambda row: row.id))
+    assert f"shipped price {dearer.id} is left out: a row that stays has its name" in caplog.text
