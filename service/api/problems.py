@@ -6,6 +6,7 @@ table adds a report of every wrong row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 from fastapi import Request
@@ -120,7 +121,7 @@ def problem_response(
         "title": kind.title,
         "status": kind.status,
         "code": code,
-        "detail": detail[:LONGEST_TEXT],
+        "detail": _shortened(detail),
         "request_id": scope.get("state", {}).get("request_id", ""),
         "errors": list(errors[:MOST_PROBLEMS]),
     }
@@ -269,7 +270,12 @@ def _parameter(problem: Problem) -> dict[str, str]:
 
 
 def _said(problem: Problem) -> dict[str, str]:
-    return {"code": problem.code, "message": problem.message[:LONGEST_TEXT], "fix": problem.fix[:LONGEST_TEXT]}
+    return {"code": problem.code, "message": _shortened(problem.message), "fix": _shortened(problem.fix)}
+
+
+def _shortened(text: str) -> str:
+    """A text that ends with a whole word, and says so where some of it is left out."""
+    return text if len(text) <= LONGEST_TEXT else shorten(text, LONGEST_TEXT, placeholder=" ...")
 
 
 HANDLERS: dict[Any, Any] = {

@@ -27,7 +27,8 @@ def _unusable_modules(job: Job) -> list[str]:
 
 def _unknown_axes(job: Job, layout: Layout) -> list[str]:
     asked = {axis: getattr(layout, axis) or 1 for axis in AXES}
-    if not job.model.num_experts:
+    split_as_every_mlp = layout.expert == 1 and layout.expert_tensor == layout.tensor
+    if split_as_every_mlp or not job.model.num_experts:
         del asked["expert_tensor"]
     return [axis for axis, degree in asked.items() if degree > 1 and axis not in job.stack.axes]
 

@@ -23,6 +23,10 @@ NOTICEABLE_PADDING_FRACTION = 0.05
 TOKENS_FOR_EACH_PARAMETER = 20
 """Compute-optimal training tokens for each parameter. Source: Hoffmann et al. 2022, arXiv:2203.15556."""
 
+NO_TOTALS = "totals is null: give recipe.training_tokens"
+NO_COST = "cost_usd is null: give price.usd_per_gpu_hour"
+"""Warnings that only an answer with totals needs."""
+
 
 def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
     """What the estimate takes for granted.
@@ -104,9 +108,9 @@ def warnings_of(resolved: Resolved, parameters: Parameters) -> tuple[str, ...]:
 def _missing(resolved: Resolved) -> list[str]:
     said = []
     if resolved.question.recipe.training_tokens is None:
-        said.append("totals is null: give recipe.training_tokens")
+        said.append(NO_TOTALS)
     if resolved.question.price is None:
-        said.append("cost_usd is null: give price.usd_per_gpu_hour")
+        said.append(NO_COST)
     return said
 
 
@@ -166,11 +170,8 @@ def suggestions_of(resolved: Resolved, biggest: str) -> tuple[str, ...]:
     """
     recipe, layout, granularity = resolved.question.recipe, resolved.question.layout, resolved.job.recompute.granularity
     replicas = filled(layout.data) * layout.context
-    stack, degree = (
-        resolved.job.stack,
-        " or ".join(axis for axis in ("tensor", "context") if axis in resolved.job.stack.axes),
-    )
-    split = " or ".join(axis for axis in ("tensor", "pipeline") if axis in stack.axes)
+    stack = resolved.job.stack
+    degree, split = _offered(stack, ("tensor", "context")), _offered(stack, ("tensor", "pipeline"))
     can_shard = stack.pipeline_zero_stages if layout.pipeline > 1 else stack.zero_stages
     for_activations = [
         (recipe.micro_batch > 1, "lower micro_batch to 1"),

@@ -138,7 +138,8 @@ def _not_judged(name: str, found: Answer) -> Problem:
 
 def _memory_said(found: Answer) -> str:
     memory = found.memory
-    amount = f"{said(memory.device_peak_bytes.value, BYTES)} of {said(memory.usable_bytes, BYTES)} on the fullest GPU"
+    peak, usable = said(memory.device_peak_bytes.value, BYTES), said(memory.usable_bytes, BYTES)
+    amount = f"{peak} needed of {usable} on the fullest GPU"
     risk = f"{memory.oom_probability_fraction:.0%}"
     if found.verdict == "fits":
         return f"fits: {amount}"

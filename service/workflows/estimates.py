@@ -6,6 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate
+from service.estimator.advice import NO_COST, NO_TOTALS
 from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
@@ -162,9 +163,11 @@ def part(kind: type[Part], whole: Answer) -> Part:
         whole: everything about the configuration
 
     Returns:
-        that part, with the explanations of its own numbers
+        that part, with the explanations and warnings of its own numbers
     """
     held = {f.name: getattr(whole, f.name) for f in fields(kind)}
+    if "totals" not in held:
+        held["warnings"] = tuple(warning for warning in whole.warnings if warning not in (NO_TOTALS, NO_COST))
     if whole.explain is not None:
         held["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in held}
     return kind(**held)

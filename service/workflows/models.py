@@ -38,7 +38,7 @@ def read_model(value: object, catalogue: Catalogue) -> Read[Model]:
         return _imported(value)
     if "preset" in value:
         return _changed_preset(value, catalogue)
-    return Read(read_noun(Model, value, "model"))
+    return Read(read_noun(Model, value, "model", beside=("preset", "hf_config")))
 
 
 def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
@@ -53,7 +53,8 @@ def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
 def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Read[Model]:
     preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
     changes = {name: item for name, item in value.items() if name != "preset"}
-    return Read(read_noun(Model, {**spelled(preset.noun), **changes}, "model"), preset.assumptions)
+    changed = {**spelled(preset.noun), **changes}
+    return Read(read_noun(Model, changed, "model", beside=("preset",)), preset.assumptions)
 
 
 def _imported(value: Mapping[str, Any]) -> Read[Model]:

@@ -252,5 +252,5 @@ SHIPPED_STAYS = Problem(
     field="",
     code="shipped",
     message="the row belongs to the shipped catalogue, which answers everywhere rest on",
-    fix="create an own row by POST from it, with a slug and names of its own",
+    fix="create an own row by POST from it, without owner and revision, and with a slug and names of its own",
 )

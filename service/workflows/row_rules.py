@@ -195,9 +195,7 @@ def _gpu_problems(row: GpuRow) -> Iterator[Problem]:
 def _price_problems(row: PriceRow) -> Iterator[Problem]:
     together = row.usd_per_gpu_hour * row.gpu_count
     if abs(row.usd_per_instance_hour / together - 1) > MOST_DIFFERENCE_FRACTION:
-        message = (
-            f"usd_per_instance_hour is not what the {row.gpu_count} GPUs of the machine cost together, {together:g}"
-        )
+        message = f"usd_per_instance_hour is not what the gpu_count of {row.gpu_count} costs together, {together:g}"
         fix = "mend one of the two, or leave usd_per_instance_hour out"
         yield Problem(field="usd_per_instance_hour", code="contradiction", message=message, fix=fix)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
+from service.estimator.model import Model
 from tests.api.asking import QUESTION, Ask
 
 PARTS = {
@@ -150,6 +151,21 @@ def test_a_missing_field_is_asked_for_by_the_name_of_its_form(ask: Ask) -> None:
     assert [error["pointer"] for error in posted] == ["/model", "/recipe/sequence_length", "/cluster"]
     asked = ask("GET", "/v1/memory").json()["errors"]
     assert [error["parameter"] for error in asked] == ["model", "sequence_length", "cluster"]
+
+
+@pytest.mark.parametrize("path", PARTS)
+def test_a_warning_of_a_missing_number_stands_where_the_number_would(path: str, ask: Ask) -> None:
+    body = {"model": "llama-3.1-8b", "recipe": {"sequence_length": 8192}, "cluster": {"gpu": "h100", "gpus": 8}}
+    warnings = ask("POST", path, json=body).json()["warnings"]
+    assert any("totals is null" in warning for warning in warnings) == ("totals" in PARTS[path])
+
+
+def test_an_unknown_field_is_answered_with_whole_names(ask: Ask) -> None:
+    body = {**QUESTION, "model": {"preset": "llama-3.1-8b", "nothing_like_it": 1}}
+    (error,) = ask("POST", "/v1/estimates", json=body).json()["errors"]
+    *names, rest = error["fix"].partition("the fields are ")[2].split(", ")
+    assert rest == "..."
+    assert {"preset"} < {*names} < {"preset", *Model.__dataclass_fields__}
 
 
 def test_every_model_that_can_be_estimated_is(ask: Ask, catalogue: Catalogue) -> None:

@@ -72,9 +72,11 @@ RULES: tuple[Rule, ...] = (
         "expert_with_tensor_needs_sequence_parallel",
         "layout.sequence_parallel",
         _sequence_parallel_on,
-        lambda _, d: (
+        lambda job, d: (
             f"tensor ranks would send the same tokens to the experts {d.tensor} times",
-            "leave sequence_parallel out or set it to true",
+            "leave sequence_parallel out or set it to true"
+            if job.stack.splits_norms
+            else f"set tensor to 1, or leave expert and expert_tensor out: {job.recipe.stack} has no sequence_parallel",
         ),
     ),
 )

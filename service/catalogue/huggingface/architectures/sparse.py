@@ -41,7 +41,10 @@ SPARSE: Mapping[str, Architecture] = {
         fixed={"qk_norm": "per_head_dim", "norms_per_layer": 4, "attention_gate": "elementwise"},
         builders=(w.window_but_every_nth("global_attn_every_n_layers"), s.shared_experts_of("num_shared_experts")),
         demands={"attention_bias": (False,)},
-        without_effect=("mup_enabled", "route_scale"),
+        without_effect=(
+            *("load_balance_coeff", "mup_enabled", "num_expert_groups", "num_limited_groups", "route_norm"),
+            *("route_scale", "score_func", "use_grouped_mm"),
+        ),
     ),
     "aria_text": Architecture(
         reads=(*GROUPED, *EXPERTS, "attention_bias"),
