@@ -6,7 +6,6 @@ table adds a report of every wrong row.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from textwrap import shorten
 from typing import Any
 
 from fastapi import Request
@@ -275,7 +274,7 @@ def _said(problem: Problem) -> dict[str, str]:
 
 def _shortened(text: str) -> str:
     """A text that ends with a whole word, and says so where some of it is left out."""
-    return text if len(text) <= LONGEST_TEXT else shorten(text, LONGEST_TEXT, placeholder=" ...")
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 4].rpartition(' ')[0]} ..."
 
 
 HANDLERS: dict[Any, Any] = {

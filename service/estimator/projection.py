@@ -54,19 +54,14 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
     """
-    hidden, inputs = model.hidden_size, model.num_attention_heads * model.value_width
-    bias = (Weight(1, hidden, role="vector"),) if model.out_bias else ()
-    kept = setting.element_bytes * setting.tokens
-    return Op(
-        name="attention.out",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(inputs, hidden, Split.TENSOR, matrices=("o_proj",)), *bias),
-        flop=2 * setting.tokens * inputs * hidden,
-        saved=(Saved(kept * inputs, Split.TENSOR, serves="own_weights" if setting.keeps_scores else "backward"),),
-        moved_bytes=kept * inputs,
-        whole_bytes=kept * hidden,
+    inputs = model.num_attention_heads * model.value_width
+    kept = Saved(
+        setting.element_bytes * setting.tokens * inputs,
+        Split.TENSOR,
+        serves="own_weights" if setting.keeps_scores else "backward",
     )
+    matrix = Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("o_proj",))
+    return _output_op("attention.out", matrix, setting, has_bias=model.out_bias, saved=(kept,))
 
 
 def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)) -> Op:
@@ -113,17 +108,23 @@ def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input:
     Source:
         Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
     """
-    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
-    bias = (Weight(1, hidden, role="vector"),) if model.mixer_bias else ()
+    kept = Saved(setting.element_bytes * setting.tokens * inputs, Split.TENSOR, serves="own_weights")
+    matrix = Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("out_proj",))
+    return _output_op("mixer.out", matrix, setting, has_bias=model.mixer_bias, saved=(kept,) if keeps_input else ())
+
+
+def _output_op(name: str, matrix: Weight, setting: Setting, *, has_bias: bool, saved: tuple[Saved, ...]) -> Op:
+    """The projection of what mixed tokens, split over tensor ranks, back to the residual stream."""
+    inputs, hidden = matrix.rows, matrix.columns
     return Op(
-        name="mixer.out",
+        name=name,
         kind="gemm",
         split=Split.TENSOR,
-        weights=(Weight(inputs, hidden, Split.TENSOR, matrices=("out_proj",)), *bias),
+        weights=(matrix, Weight(1, hidden, role="vector")) if has_bias else (matrix,),
         flop=2 * setting.tokens * inputs * hidden,
-        saved=(Saved(kept * inputs, Split.TENSOR, serves="own_weights"),) if keeps_input else (),
-        moved_bytes=kept * inputs,
-        whole_bytes=kept * hidden,
+        saved=saved,
+        moved_bytes=setting.element_bytes * setting.tokens * inputs,
+        whole_bytes=setting.element_bytes * setting.tokens * hidden,
     )
 
 

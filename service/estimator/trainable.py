@@ -135,13 +135,4 @@ DEMANDS: tuple[Demand[Job], ...] = (
             "use 1f1b, or interleaved-1f1b with virtual stages",
         ),
     ),
-    Demand(
-        "padding_needs_document_lengths",
-        "recipe.batching",
-        lambda job, _: job.recipe.batching == "packed" or bool(job.recipe.document_lengths),
-        lambda _, __: (
-            "without document_lengths every sequence is one document, so nothing is padded",
-            "give document_lengths, or leave batching out",
-        ),
-    ),
 )

@@ -1,4 +1,4 @@
-"""A request in one call, and a question that every estimating route answers."""
+"""A request in one call, lists read whole, and a question that every estimating route answers."""
 
 from typing import Any, Protocol
 
@@ -24,3 +24,26 @@ QUESTION: dict[str, Any] = {
     "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 8},
     "price": {"usd_per_gpu_hour": 2.5},
 }
+
+KEYS = {"models": "slug", "gpus": "slug", "clusters": "slug", "prices": "id"}
+"""Lists of the catalogue, each with the column that tells its items apart."""
+
+
+def items_of(ask: Ask, path: str) -> list[dict[str, Any]]:
+    """Items of one page of a list."""
+    answer = ask("GET", path)
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+def paged_items(ask: Ask, path: str) -> list[dict[str, Any]]:
+    """Items of all pages of a list, each page asked for with the cursor of the last; the path has a query."""
+    items: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        page = ask("GET", f"{path}{cursor}").json()
+        items += page["items"]
+        if page["next_cursor"] is None:
+            return items
+        cursor = f"&cursor={page['next_cursor']}"

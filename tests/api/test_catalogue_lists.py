@@ -1,7 +1,5 @@
 """Do the lists hold every row of the catalogue, page by page, and filter and read what is asked for?"""
 
-from typing import Any
-
 import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
@@ -9,16 +7,7 @@ from openapi_schema_validator import OAS31Validator
 from service.api.contract import contract
 from service.catalogue import Catalogue
 from service.workflows.flat_values import MOST_PARAMETERS
-from tests.api.asking import Ask
-
-KEYS = {"models": "slug", "gpus": "slug", "clusters": "slug", "prices": "id"}
-
-
-def _items(ask: Ask, path: str) -> list[dict[str, Any]]:
-    answer = ask("GET", path)
-    assert answer.status_code == 200, answer.text
-    items: list[dict[str, Any]] = answer.json()["items"]
-    return items
+from tests.api.asking import KEYS, Ask, items_of
 
 
 def _refusal(ask: Ask, path: str) -> dict[str, str]:
@@ -46,8 +35,8 @@ def test_pages_hold_every_row_once_in_the_order_of_the_keys(ask: Ask, catalogue:
 
 
 def test_a_page_holds_a_hundred_rows_unless_told_otherwise(ask: Ask) -> None:
-    assert len(_items(ask, "/v1/prices")) == 100
-    assert len(_items(ask, "/v1/prices?limit=1000")) > 400
+    assert len(items_of(ask, "/v1/prices")) == 100
+    assert len(items_of(ask, "/v1/prices?limit=1000")) > 400
 
 
 @pytest.mark.parametrize("plural", KEYS)
@@ -65,7 +54,7 @@ def test_every_item_is_as_the_contract_says_and_names_its_origin(app: FastAPI, a
 
 @pytest.mark.parametrize("plural", KEYS)
 def test_every_item_is_read_by_its_key(ask: Ask, plural: str) -> None:
-    for item in _items(ask, f"/v1/{plural}?limit=1000"):
+    for item in items_of(ask, f"/v1/{plural}?limit=1000"):
         assert ask("GET", f"/v1/{plural}/{item[KEYS[plural]]}").json() == item
 
 
@@ -115,13 +104,13 @@ def test_an_unknown_name_is_not_found_and_the_nearest_are_told(ask: Ask, path: s
     ],
 )
 def test_a_column_filters(ask: Ask, path: str, column: str, values: set[object]) -> None:
-    items = _items(ask, path)
+    items = items_of(ask, path)
     assert {item[column] for item in items} == values
 
 
 @pytest.mark.parametrize("plural", KEYS)
 def test_every_column_is_a_filter_that_finds_its_row(ask: Ask, plural: str) -> None:
-    item = _items(ask, f"/v1/{plural}?limit=1")[0]
+    item = items_of(ask, f"/v1/{plural}?limit=1")[0]
     for column, value in item.items():
         wanted = value[0] if isinstance(value, list) and value else value
         text = {True: "true", False: "false"}.get(wanted, wanted) if isinstance(wanted, bool) else wanted
@@ -169,9 +158,9 @@ def test_many_unknown_parameters_are_a_small_refusal(ask: Ask) -> None:
 
 @pytest.mark.parametrize("plural", ["prices", "clusters"])
 def test_a_gpu_is_filtered_by_any_of_its_names(plural: str, ask: Ask) -> None:
-    exact = _items(ask, f"/v1/{plural}?gpu=h100-sxm5-80gb")
+    exact = items_of(ask, f"/v1/{plural}?gpu=h100-sxm5-80gb")
     assert exact
-    meant = _items(ask, f"/v1/{plural}?gpu=h100&limit=1000")
+    meant = items_of(ask, f"/v1/{plural}?gpu=h100&limit=1000")
     assert all(row in meant for row in exact)
     assert {row["gpu"].split("-")[0] for row in meant} == {"h100"}
     refused = ask("GET", f"/v1/{plural}?gpu=h1000")

@@ -11,16 +11,7 @@ from service.catalogue import Catalogue
 from service.workflows.catalogue_lists import LISTINGS, listed
 from service.workflows.list_order import sortable
 from service.workflows.listed import Page, page_of
-from tests.api.asking import Ask
-
-KEYS = {"models": "slug", "gpus": "slug", "clusters": "slug", "prices": "id"}
-
-
-def _items(ask: Ask, path: str) -> list[dict[str, Any]]:
-    answer = ask("GET", path)
-    assert answer.status_code == 200, answer.text
-    items: list[dict[str, Any]] = answer.json()["items"]
-    return items
+from tests.api.asking import KEYS, Ask, items_of, paged_items
 
 
 def _sortable(value: object) -> Any:
@@ -30,9 +21,9 @@ def _sortable(value: object) -> Any:
 @pytest.mark.parametrize("plural", KEYS)
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_every_column_sorts_with_what_is_not_known_at_the_end(ask: Ask, plural: str, sign: str) -> None:
-    for column in _items(ask, f"/v1/{plural}?limit=1")[0]:
-        items = _items(ask, f"/v1/{plural}?limit=1000&sort={sign}{column}")
-        assert len(items) == len(_items(ask, f"/v1/{plural}?limit=1000"))
+    for column in items_of(ask, f"/v1/{plural}?limit=1")[0]:
+        items = items_of(ask, f"/v1/{plural}?limit=1000&sort={sign}{column}")
+        assert len(items) == len(items_of(ask, f"/v1/{plural}?limit=1000"))
         values = [_sortable(item[column]) for item in items]
         known = [value for value in values if value is not None]
         assert values == known + [None] * (len(values) - len(known)), column
@@ -47,30 +38,22 @@ def test_text_is_ordered_without_regard_to_capitals() -> None:
 
 
 def test_later_columns_decide_among_rows_that_agree(ask: Ask) -> None:
-    items = _items(ask, "/v1/gpus?sort=vendor,-memory_bytes,slug&limit=1000")
+    items = items_of(ask, "/v1/gpus?sort=vendor,-memory_bytes,slug&limit=1000")
     places = [(item["vendor"].casefold(), -item["memory_bytes"], item["slug"]) for item in items]
     assert places == sorted(places)
 
 
 @pytest.mark.parametrize("sort", ["", "&sort=-usd_per_gpu_hour", "&sort=provider,-as_of", "&sort=note,-gpu"])
 def test_pages_in_any_order_hold_every_row_once(ask: Ask, sort: str) -> None:
-    whole = _items(ask, f"/v1/prices?limit=1000{sort}")
-    paged: list[dict[str, Any]] = []
-    cursor = ""
-    while True:
-        page = ask("GET", f"/v1/prices?limit=61{sort}{cursor}").json()
-        paged += page["items"]
-        if page["next_cursor"] is None:
-            break
-        cursor = f"&cursor={page['next_cursor']}"
-    assert paged == whole
+    whole = items_of(ask, f"/v1/prices?limit=1000{sort}")
+    assert paged_items(ask, f"/v1/prices?limit=61{sort}") == whole
 
 
 def test_a_cursor_works_with_the_filters_and_the_tables_too(ask: Ask) -> None:
     query = "vendor=NVIDIA&sort=-release_year"
     first = ask("GET", f"/v1/gpus?{query}&limit=3").json()
-    rest = _items(ask, f"/v1/gpus?{query}&cursor={first['next_cursor']}")
-    assert first["items"] + rest == _items(ask, f"/v1/gpus?{query}")
+    rest = items_of(ask, f"/v1/gpus?{query}&cursor={first['next_cursor']}")
+    assert first["items"] + rest == items_of(ask, f"/v1/gpus?{query}")
     table = ask("GET", f"/v1/gpus.csv?{query}&cursor={first['next_cursor']}").text
     assert [line.partition(",")[0] for line in table.splitlines()[1:]] == [item["slug"] for item in rest]
 
@@ -106,7 +89,7 @@ def test_a_cursor_of_another_order_is_refused(ask: Ask) -> None:
         (problem,) = answer.json()["errors"]
         assert (problem["parameter"], problem["code"]) == ("cursor", "cursor_of_another_sort")
         assert "sort" in problem["fix"]
-    assert _items(ask, f"/v1/gpus?sort=-release_year&cursor={cursor}")
+    assert items_of(ask, f"/v1/gpus?sort=-release_year&cursor={cursor}")
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ from service.catalogue import Catalogue
 from service.workflows.catalogue_lists import LISTINGS, listed
 from service.workflows.listed import csv_of, workbook_of
 from service.workflows.workbook import LONGEST_CELL, workbook
-from tests.api.asking import Ask
+from tests.api.asking import KEYS, Ask
 
-KEYS = {"models": "slug", "gpus": "slug", "clusters": "slug", "prices": "id"}
 STARTS = ["=", "+", "-", "@", "\t", "\r"]
 
 

@@ -16,7 +16,7 @@ from service.errors import Unreachable
 from service.store import History, Rows, load_catalogue
 from service.store.engine import open_engine
 from service.workflows import cells
-from tests.api.asking import QUESTION, Ask
+from tests.api.asking import QUESTION, Ask, paged_items
 
 GPU = {"memory_bytes": 96e9, "memory_bytes_per_s": 3e12, "bf16_flop_per_s": 8e14, "board_watts": 500}
 FLAT = {"model": "llama-3.1-8b", "sequence_length": "4096", "gpus": "8"}
@@ -85,15 +85,7 @@ def test_every_change_is_logged_once_in_order(own: Ask, own_app: FastAPI, slug: 
     own("POST", "/v1/rate-cards", json={"slug": slug, "rates": [{"gpu": "h100", "usd_per_gpu_hour": 2}]})
     own("PATCH", f"/v1/rate-cards/{slug}", json={"note": "x"}, headers={"If-Match": "*"})
     own("DELETE", f"/v1/rate-cards/{slug}", headers={"If-Match": "*"})
-    numbers: list[int] = []
-    items: list[dict[str, Any]] = []
-    cursor = ""
-    while True:
-        page = own("GET", f"/v1/catalogue/revisions?limit=2{cursor}").json()
-        items += page["items"]
-        if page["next_cursor"] is None:
-            break
-        cursor = f"&cursor={page['next_cursor']}"
+    items = paged_items(own, "/v1/catalogue/revisions?limit=2")
     numbers = [item["number"] for item in items]
     assert numbers == list(range(len(numbers), 0, -1))
     told = [(item["owner"], item["summary"]) for item in items[:3]]
