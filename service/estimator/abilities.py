@@ -78,7 +78,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "recipe.precision",
         lambda job, _: job.recipe.precision in job.stack.precisions,
         lambda job, _: (
-            f"{job.recipe.stack} does not train in {job.recipe.precision}",
+            f"{job.software.name} does not train in {job.recipe.precision}",
             f"use {', '.join(job.stack.precisions)}",
         ),
     ),
@@ -87,7 +87,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "recipe.gradient_dtype",
         lambda job, _: _gradient_format_fits(job),
         lambda job, _: (
-            f"{job.recipe.stack} under {job.recipe.precision} cannot keep gradients in {job.recipe.gradient_dtype}",
+            f"{job.software.name} under {job.recipe.precision} cannot keep gradients in {job.recipe.gradient_dtype}",
             "leave gradient_dtype out to take the stack's own",
         ),
     ),
@@ -96,7 +96,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "recipe.stack",
         lambda job, _: not _unknown_layers(job),
         lambda job, _: (
-            f"{job.recipe.stack} has no {' and no '.join(_unknown_layers(job))} layers",
+            f"{job.software.name} has no {' and no '.join(_unknown_layers(job))} layers",
             f"use {' or '.join(name for name, row in STACKS.items() if _lacks_no_layer(job, row))}",
         ),
     ),
@@ -105,7 +105,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "layout",
         lambda job, layout: not _unknown_axes(job, layout),
         lambda job, layout: (
-            f"{job.recipe.stack} cannot split over {', '.join(_unknown_axes(job, layout))}",
+            f"{job.software.name} cannot split over {', '.join(_unknown_axes(job, layout))}",
             f"it can split over data{''.join(', ' + axis for axis in job.stack.axes)}; or name another stack",
         ),
     ),
@@ -114,7 +114,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "layout.zero_stage",
         lambda job, layout: layout.zero_stage in job.stack.zero_stages,
         lambda job, layout: (
-            f"{job.recipe.stack} has no ZeRO stage {layout.zero_stage}",
+            f"{job.software.name} has no ZeRO stage {layout.zero_stage}",
             f"use {', '.join(map(str, sorted(job.stack.zero_stages)))}",
         ),
     ),
@@ -123,7 +123,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "layout.zero_stage",
         lambda job, layout: layout.pipeline == 1 or layout.zero_stage in job.stack.pipeline_zero_stages,
         lambda job, layout: (
-            f"{job.recipe.stack} cannot combine ZeRO stage {layout.zero_stage} with a pipeline",
+            f"{job.software.name} cannot combine ZeRO stage {layout.zero_stage} with a pipeline",
             f"use {' or '.join(map(str, job.stack.pipeline_zero_stages))} with it, or pipeline 1",
         ),
     ),
@@ -132,7 +132,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "layout.context_method",
         lambda job, layout: layout.context == 1 or layout.context_method in job.stack.context_methods,
         lambda job, layout: (
-            f"{job.recipe.stack} cannot exchange keys and values by {layout.context_method}",
+            f"{job.software.name} cannot exchange keys and values by {layout.context_method}",
             f"use {', '.join(job.stack.context_methods)}",
         ),
     ),
@@ -141,7 +141,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "layout.sequence_parallel",
         lambda job, layout: job.stack.splits_norms or not layout.sequence_parallel,
         lambda job, _: (
-            f"{job.recipe.stack} keeps norms whole on every tensor rank",
+            f"{job.software.name} keeps norms whole on every tensor rank",
             "leave sequence_parallel out or set it to false",
         ),
     ),
@@ -156,7 +156,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "layout.schedule",
         lambda job, layout: layout.schedule in job.stack.schedules,
         lambda job, layout: (
-            f"{job.recipe.stack} cannot run the schedule {layout.schedule}",
+            f"{job.software.name} cannot run the schedule {layout.schedule}",
             f"use {', '.join(job.stack.schedules)}",
         ),
     ),

@@ -8,9 +8,10 @@ from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.ledger import Ledger
 from service.estimator.model import Model
+from service.estimator.names import StackName
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.precision import PRECISIONS, Precision
-from service.estimator.question import Cluster, Method, Question, Recipe, Recompute
+from service.estimator.question import Cluster, Method, Question, Recipe, Recompute, Software
 from service.estimator.setting import Setting
 from service.estimator.stacks import STACKS, Stack
 from service.estimator.state import StateBytes, state_bytes
@@ -27,6 +28,7 @@ class Job:
     gpu: Gpu
     precision: Precision
     optimizer: Optimizer
+    software: Software
     stack: Stack
     recompute: Recompute
     method: Method
@@ -44,7 +46,7 @@ def setting_of(recipe: Recipe) -> Setting:
     Returns:
         the setting of its ledger
     """
-    stack = STACKS[filled(recipe.stack)]
+    stack = STACKS[software_of(recipe).name]
     return Setting(
         tokens=recipe.sequence_length,
         element_bytes=PRECISIONS[filled(recipe.precision)].element_bytes,
@@ -55,6 +57,19 @@ def setting_of(recipe: Recipe) -> Setting:
         repeats_key_values=stack.repeats_key_values,
         documents=documents_of(recipe),
     )
+
+
+def software_of(recipe: Recipe) -> Software:
+    """The training software of a recipe in its full form.
+
+    Args:
+        recipe: the recipe; its stack is filled
+
+    Returns:
+        the software
+    """
+    asked: StackName | Software = filled(recipe.stack)
+    return asked if isinstance(asked, Software) else Software(name=asked)
 
 
 def recompute_of(recipe: Recipe) -> Recompute:
@@ -82,7 +97,8 @@ def job_of(question: Question) -> Job:
         the job
     """
     recipe, setting, method = question.recipe, setting_of(question.recipe), method_of(question.recipe)
-    stack, precision = STACKS[filled(recipe.stack)], PRECISIONS[filled(recipe.precision)]
+    software, precision = software_of(recipe), PRECISIONS[filled(recipe.precision)]
+    stack = STACKS[software.name]
     return Job(
         model=question.model,
         recipe=recipe,
@@ -90,6 +106,7 @@ def job_of(question: Question) -> Job:
         gpu=question.gpu,
         precision=precision,
         optimizer=OPTIMIZERS[recipe.optimizer],
+        software=software,
         stack=stack,
         recompute=recompute_of(recipe),
         method=method,

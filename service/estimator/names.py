@@ -19,13 +19,19 @@ OptimizerName = Literal["adamw", "adamw-8bit", "sgd-momentum", "adafactor", "lio
 RecomputeName = Literal["none", "selective", "full"]
 RecomputeModule = Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj"]
 RecomputeMethod = Literal["uniform", "block"]
-AttentionName = Literal["eager", "flash"]
+AttentionName = Literal["eager", "flash", "flash-2", "flash-3", "cudnn"]
 StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron", "transformers"]
+ImplementationName = Literal["transformer-engine", "local", "eager", "compiled"]
+CrossEntropyName = Literal[
+    "eager", "compiled", "vocab-parallel", "fused", "transformer-engine", "loss-parallel", "chunked",
+]  # fmt: skip
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
-OffloadName = Literal["none", "optimizer"]
+OffloadName = Literal["none", "optimizer", "activations", "optimizer-and-activations", "model"]
 BatchingName = Literal["packed", "padded"]
-MethodName = Literal["full", "lora"]
+MethodName = Literal["full", "lora", "qlora"]
+MomentDtype = Literal["fp32", "bf16", "fp16", "fp8"]
+MasterDtype = Literal["fp32", "bf16", "fp16"]
 PartName = Literal["embedding", "norms", "attention", "mlp", "experts", "router", "head"]
 MatrixName = Literal[
     "q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",

@@ -15,9 +15,13 @@ from service.estimator.names import (
     AttentionName,
     BatchingName,
     ContextMethod,
+    CrossEntropyName,
     GradientDtype,
+    ImplementationName,
+    MasterDtype,
     MatrixName,
     MethodName,
+    MomentDtype,
     OffloadName,
     OptimizerName,
     PartName,
@@ -67,15 +71,52 @@ class Method:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     name: MethodName
-    """full (the model's own parameters) or lora (adapters beside its frozen matrices, nothing else)."""
+    """full (the model's own parameters), lora (adapters beside its frozen matrices, nothing else) or qlora (the same
+    beside matrices of 4 bits)."""
     rank: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
     """Rank of each adapter, r; 8 where absent (lora)."""
     targets: Annotated[tuple[MatrixName, ...], Len(0, 12)] = ()
     """Matrices that have an adapter; q_proj and v_proj where empty (lora)."""
+    double_quantization: bool = True
+    """Scales of the quantised matrices are quantised too (qlora)."""
     frozen: Annotated[tuple[PartName, ...], Len(0, 7)] = ()
     """Parts of the model that are not trained (full)."""
     frozen_layers: Annotated[int, Interval(ge=0, le=2048)] = 0
     """First layers of the model that are not trained (full)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """Versions of the libraries under the training software, where they change what it keeps in memory."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    transformer_engine: Annotated[str, Len(1, 32)] | None = None
+    """Transformer Engine, e.g. 2.11; the newest that is known where absent."""
+    megatron_core: Annotated[str, Len(1, 32)] | None = None
+    """Megatron-Core, e.g. 0.14; the newest that is known where absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """Training software, with those of its choices that change what it keeps in memory."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    name: StackName
+    """The framework."""
+    versions: Versions | None = None
+    """Versions of the libraries under it; the newest that are known where absent."""
+    implementation: ImplementationName | None = None
+    """Whose operations it runs: Transformer Engine's, its own, eager or compiled ones; its usual where absent."""
+    cross_entropy: CrossEntropyName | None = None
+    """How the loss is computed from the logits; its usual way where absent."""
+    gradient_fusion: bool | None = None
+    """Products of weight gradients add to the accumulated gradients themselves; as the stack usually does where absent."""
+    deterministic: bool = False
+    """Only deterministic kernels, with the workspaces that they need."""
+    expandable_segments: bool = False
+    """The allocator grows its segments instead of opening new ones, and so holds fewer fragments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,13 +148,25 @@ class Recipe:
     recompute: RecomputeName | Recompute = "none"
     """Activations computed again in the backward pass."""
     attention: AttentionName = "flash"
-    """Attention kernel: eager keeps the scores, flash does not."""
+    """Attention kernel: eager keeps the scores, flash does not, and is the stack's own choice unless it is named."""
     method: MethodName | Method = "full"
     """What is trained: every parameter, some parts of the model, or adapters."""
-    stack: StackName | None = None
+    stack: StackName | Software | None = None
     """Training software: buffers, defaults, what can be expressed; megatron-core, or transformers, where absent."""
     dropout_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Dropout probability of attention and residuals; masks are kept above 0, whatever the probability."""
+    moment_dtype: MomentDtype | None = None
+    """Format of the optimizer's moments (precision-aware optimizers); the precision recipe's own where absent."""
+    master_dtype: MasterDtype | None = None
+    """Format of the master copy; the precision recipe's own where absent."""
+    fp8_weights: bool = False
+    """fp8 recipes keep the weights themselves in fp8, without a 16-bit copy (fp8-param-gather, fp8_model_init)."""
+    ema: bool = False
+    """An fp32 moving average of the weights is kept, sharded as the master copy is."""
+    expert_capacity_factor: Annotated[float, Ge(0.1), Lt(1024)] | None = None
+    """Each expert works on so many times its even share of the tokens, padded or dropped; no limit where absent."""
+    expert_imbalance: Annotated[float, Ge(1), Lt(1024)] = 1.0
+    """Tokens that reach the fullest rank's experts, over the mean of all ranks."""
     vocabulary_multiple: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
     """The vocabulary is padded to a multiple of this x tensor; the stack's own where absent."""
 
@@ -148,10 +201,17 @@ class Layout:
     """Split the norms' activations along the sequence inside the tensor group; on where tensor > 1 and absent."""
     context_method: ContextMethod | None = None
     """How context ranks exchange keys and values; the stack's own where absent."""
+    virtual_group: Degree | None = None
+    """Micro-batches that a stage runs through one chunk before the next (interleaved schedule); pipeline where absent."""
     schedule: ScheduleName | None = None
     """Pipeline schedule; 1f1b, or interleaved-1f1b with virtual stages, where absent."""
     stage_layers: Annotated[tuple[Annotated[int, Interval(ge=0, le=2048)], ...], Len(1, 2048)] | None = None
-    """Layers of each stage, first to last; even where absent."""
+    """Layers of each stage, first to last; with virtual stages of each chunk in the order of the model, pipeline x
+    virtual_pipeline numbers; even where absent."""
+    embedding_in_split: bool = False
+    """The embedding counts as a layer when layers are dealt out evenly over the stages."""
+    loss_in_split: bool = False
+    """The head and the loss count as a layer when layers are dealt out evenly over the stages."""
     offload: OffloadName = "none"
     """What lives in host memory instead of on the GPU."""
 

@@ -10,7 +10,7 @@ from service.estimator.build import mixers_of, recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
-from service.estimator.job import Job, job_of, recompute_of
+from service.estimator.job import Job, job_of, recompute_of, software_of
 from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
@@ -109,7 +109,7 @@ def _fill_model(model: Model) -> Model:
 
 
 def _fill_recipe(recipe: Recipe, gpu: Gpu) -> Recipe:
-    stack = STACKS[filled(recipe.stack)]
+    stack = STACKS[software_of(recipe).name]
     name = recipe.precision or default_precision(gpu)
     return replace(
         recipe,
@@ -122,7 +122,7 @@ def _fill_recipe(recipe: Recipe, gpu: Gpu) -> Recipe:
 
 
 def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
-    stack = STACKS[filled(recipe.stack)]
+    stack = STACKS[software_of(recipe).name]
     replica = layout.tensor * layout.context * layout.pipeline
     if layout.data is None and cluster.gpus % replica:
         raise Refused(_indivisible(layout, cluster.gpus))

@@ -122,7 +122,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "recipe.method",
         lambda job, _: job.stack.freezes or trains_everything(job.method),
         lambda job, _: (
-            f"{job.recipe.stack} trains whole models only: it has no frozen parameters and no adapters",
+            f"{job.software.name} trains whole models only: it has no frozen parameters and no adapters",
             "use method full with nothing frozen, or another stack",
         ),
     ),

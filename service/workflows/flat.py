@@ -135,23 +135,32 @@ def _fields_of(noun: type, path: tuple[str, ...]) -> list[FlatField]:
     for field in fields(noun):
         meaning = described[field.name].get("description", "")
         plain, inner = _alternatives(hints[field.name])
-        own = _field(field.name, (*path, field.name), meaning, plain)
+        place = (*path, field.name)
+        if plain is None and inner is not None:
+            found.extend(_prefixed(field.name, _fields_of(inner, place)))
+            continue
+        own = _field(field.name, place, meaning, plain)
         found.extend([own] if inner is None else _with_noun(own, inner))
     return found
+
+
+def _prefixed(name: str, inner: list[FlatField]) -> list[FlatField]:
+    """Fields of a noun within a noun, by the outer field's name and their own."""
+    return [replace(field, name=f"{name}_{field.name}") for field in inner]
 
 
 def _with_noun(own: FlatField, inner: type) -> list[FlatField]:
     """A field that takes a name or a noun: the name is the noun's first field, the others follow with a prefix."""
     first, *others = _fields_of(inner, own.path)
-    return [replace(own, path=first.path), *(replace(other, name=f"{own.name}_{other.name}") for other in others)]
+    return [replace(own, path=first.path), *_prefixed(own.name, others)]
 
 
 def _alternatives(hint: Any) -> tuple[Any, type | None]:
-    """The plain type that a field takes, and the noun that it takes instead."""
+    """The plain type that a field takes, None where it takes none, and the noun that it takes instead."""
     is_union = get_origin(hint) in {Union, UnionType}
     options = [option for option in get_args(hint) if option is not NoneType] if is_union else [hint]
     inner = next((option for option in options if isinstance(option, type) and is_dataclass(option)), None)
-    return next(option for option in options if option is not inner), inner
+    return next((option for option in options if option is not inner), None), inner
 
 
 def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatField:

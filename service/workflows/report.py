@@ -6,6 +6,7 @@ from functools import partial
 
 from service.estimator.answer import Interval
 from service.estimator.filled import filled
+from service.estimator.job import software_of
 from service.estimator.question import Question
 from service.units import BYTES, FLOP, SECONDS, readable, said
 from service.workflows.estimates import Answer
@@ -72,7 +73,12 @@ def _asked(question: Question) -> str:
     degrees = [(name, getattr(layout, name)) for name in ("data", "tensor", "context", "pipeline", "expert")]
     divided = [f"{name} {degree}" for name, degree in degrees if degree and degree > 1]
     batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
-    named = [f"micro-batches of {recipe.micro_batch}", filled(recipe.precision), recipe.optimizer, filled(recipe.stack)]
+    named = [
+        f"micro-batches of {recipe.micro_batch}",
+        filled(recipe.precision),
+        recipe.optimizer,
+        software_of(recipe).name,
+    ]
     return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *divided, batch, *named])
 
 
