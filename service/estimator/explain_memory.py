@@ -18,7 +18,7 @@ from service.estimator.device import (
 )
 from service.estimator.explanation import Explanation, Inputs, explained
 from service.estimator.filled import filled
-from service.estimator.gathered import REDUCTION_BYTES, gathered_bytes
+from service.estimator.gathered import REDUCTION_BYTES, gathered_weights
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
 from service.estimator.memory import received_bytes, stage_bytes
@@ -30,6 +30,7 @@ from service.estimator.placeholders import placeholder_bytes
 from service.estimator.recompute import kept_bytes, stage_activations
 from service.estimator.resolve import Resolved
 from service.estimator.sharded import Sharded, sharded_bytes, sharded_lines
+from service.estimator.software import version_of
 from service.estimator.stage_answers import LoadedStage
 from service.estimator.standing import standing_bytes
 from service.estimator.stream import sequence_stream_bytes
@@ -82,7 +83,7 @@ def _spread(degrees: Degrees, line: Sharded) -> Told:
 
 def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
     load: StageLoad = one.load
-    return gathered_bytes, {
+    return gathered_weights, {
         "every_weight": float(load.held.dense + load.held.expert),
         "largest_layer": float(load.largest_layer),
         "largest_end": float(load.largest_end),
@@ -150,10 +151,10 @@ def _workspace(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - 
 
 
 def _placeholders(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
-    versions = resolved.job.software.versions
+    software = resolved.job.software
     return placeholder_bytes, {
-        "transformer_engine": versions.transformer_engine if versions else None,
-        "megatron_core": versions.megatron_core if versions else None,
+        "transformer_engine": version_of(software, "transformer_engine"),
+        "megatron_core": version_of(software, "megatron_core"),
         "tensor": float(resolved.degrees.tensor),
     }
 

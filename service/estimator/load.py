@@ -12,7 +12,9 @@ from service.estimator.logits import logits_bytes
 from service.estimator.numeric import Amount, Condition, maximum, where
 from service.estimator.placeholders import placeholder_bytes
 from service.estimator.recompute import kept_bytes, stage_activations
+from service.estimator.software import version_of
 from service.estimator.stages import RankParameters, Stage, rank_parameters
+from service.estimator.versions import at_least
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class StageLoad:
     """Parameters it updates."""
     kept_bytes: tuple[Amount, ...]
     """Activations that one micro-batch keeps in each chunk."""
+    largest_kept_bytes: Amount
+    """Activations that its largest layer keeps of one micro-batch."""
     recomputed_bytes: Amount
     """Activations that live once while layers are computed again."""
     layer_buffer_bytes: Amount
@@ -37,6 +41,8 @@ class StageLoad:
     """Most trained parameters of a layer."""
     largest_end: Amount
     """Parameters of its embedding or its head, whichever is larger; 0 where it has neither."""
+    gathered_ends: Amount
+    """Parameters of what is gathered with the head: the head, and where the stack's root holds both the embedding."""
     largest_trained_end: Amount
     """Most trained parameters of either."""
     logits_bytes: Amount
@@ -65,15 +71,26 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
         held=held,
         updated=held,
         kept_bytes=tuple(kept + end for kept, end in zip(activations.kept_bytes, ends, strict=True)),
+        largest_kept_bytes=activations.largest_bytes,
         recomputed_bytes=activations.again_bytes,
         layer_buffer_bytes=layer_buffer_bytes(job, degrees, stage),
         placeholder_bytes=placeholder_bytes(job, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,
         largest_end=end,
+        gathered_ends=_gathered_ends(job, stage, split, end),
         largest_trained_end=trained_end,
         logits_bytes=where(stage.is_last, logits_bytes(job, degrees), 0.0),
     )
+
+
+def _gathered_ends(job: Job, stage: Stage, split: tuple[Amount, ...], largest: Amount) -> Amount:
+    """Embedding and head together where the root of the model is one group, else the larger of them."""
+    apart = job.stack.ends_apart_since
+    if apart is not None and at_least(version_of(job.software, "torchtitan"), apart):
+        return largest
+    first = where(stage.is_first, _parameters(job.ledger.embedding, split)[0], 0.0)
+    return first + where(stage.is_last, _parameters(job.ledger.head, split)[0], 0.0)
 
 
 def _largest(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
@@ -117,12 +134,14 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
         held=one.held.plus(other.held),
         updated=one.updated.plus(other.updated).over(2),
         kept_bytes=tuple((kept + far) / 2 for kept, far in zip(one.kept_bytes, other.kept_bytes, strict=True)),
+        largest_kept_bytes=maximum(one.largest_kept_bytes, other.largest_kept_bytes),
         recomputed_bytes=maximum(one.recomputed_bytes, other.recomputed_bytes),
         layer_buffer_bytes=maximum(one.layer_buffer_bytes, other.layer_buffer_bytes),
         placeholder_bytes=maximum(one.placeholder_bytes, other.placeholder_bytes),
         largest_layer=maximum(one.largest_layer, other.largest_layer),
         largest_trained_layer=maximum(one.largest_trained_layer, other.largest_trained_layer),
         largest_end=maximum(one.largest_end, other.largest_end),
+        gathered_ends=maximum(one.gathered_ends, other.gathered_ends),
         largest_trained_end=maximum(one.largest_trained_end, other.largest_trained_end),
         logits_bytes=maximum(one.logits_bytes, other.logits_bytes),
     )

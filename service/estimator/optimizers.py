@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.estimator.ledger import Weight
-from service.estimator.names import OptimizerName
+from service.estimator.names import MomentDtype, OptimizerName
 from service.estimator.precision import Precision
 
 Form = Literal["full", "rows_and_columns", "columns", "none"]
@@ -111,15 +111,19 @@ def state_numbers(optimizer: Optimizer, weight: Weight) -> int:
     return _form_numbers(optimizer.first_moment, weight) + _form_numbers(optimizer.second_moment, weight)
 
 
-def moment_bytes(optimizer: Optimizer, precision: Precision) -> float:
+MOMENT_BYTES: dict[MomentDtype, float] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+
+
+def moment_bytes(optimizer: Optimizer, precision: Precision, moment_dtype: MomentDtype | None = None) -> float:
     """Bytes of one number of optimizer state.
 
     Formula:
-        the optimizer's own width, else the precision recipe's
+        the format that the recipe names, else the optimizer's own width, else the precision recipe's
 
     Args:
         optimizer: the optimizer's row
         precision: the precision's row
+        moment_dtype: format that the recipe names
 
     Returns:
         bytes of one number [byte]
@@ -131,4 +135,6 @@ def moment_bytes(optimizer: Optimizer, precision: Precision) -> float:
     >>> moment_bytes(OPTIMIZERS["adamw"], PRECISIONS["bf16-mixed"])
     4
     """
+    if moment_dtype is not None:
+        return MOMENT_BYTES[moment_dtype]
     return precision.moment_bytes if optimizer.moment_bytes is None else optimizer.moment_bytes

@@ -5,14 +5,15 @@ from service.estimator.job import Job
 from service.estimator.numeric import Amount, both, either, where
 from service.estimator.stages import Stage
 from service.estimator.stream import stream_bytes
-from service.estimator.workspaces import torch_workspace_bytes, transformer_engine_workspace_bytes
+from service.estimator.workspaces import GROUPED_STREAMS, torch_workspace_bytes, transformer_engine_workspace_bytes
 
 
 def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     """Bytes of workspaces and kept buffers of one rank of a stage.
 
     Formula:
-        workspaces of torch's matrix products, where any runs, and of Transformer Engine's
+        workspaces of torch's matrix products, where any runs, and of Transformer Engine's; four more of those with
+        grouped experts
         + the gathered input of the head, b s h / c elements, where sequence parallelism is on
         + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
         + the mask of a micro-batch, b s^2 / c bytes, where the data loader makes one
@@ -37,10 +38,11 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     torch_bytes = torch_workspace_bytes(job.gpu, deterministic=job.software.deterministic)
     if not job.implementation.uses_transformer_engine:
         return torch_bytes + _score_buffer_bytes(job, degrees) + _mask_bytes(job, degrees)
+    grouped = job.software.grouped_experts and job.model.num_experts
     runs_torch = either(stage.is_last, job.model.num_experts > 0)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
     gathered = where(both(stage.is_last, splits), stream_bytes(job, degrees), 0.0)
-    engine = transformer_engine_workspace_bytes(job.gpu)
+    engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
     return engine + where(runs_torch, torch_bytes, 0.0) + gathered + _mask_bytes(job, degrees)
 
 
