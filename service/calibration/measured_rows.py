@@ -83,8 +83,8 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
     Raises:
         Refused: it is no such table, is too large, or has a column that is unknown, repeated or missing
 
-    >>> table = ",".join(REQUIRED) + "\\r\\na,b,c,d,8,1024,bf16,3.5,GiB,torch allocated,ok\\r\\n"
-    >>> row = read_measured_rows(table.encode("utf-8-sig"))[0]
+    >>> table = [",".join(REQUIRED), "a,b,c,d,8,1024,bf16,3.5,GiB,torch allocated,ok"]
+    >>> row = read_measured_rows(chr(10).join(table).encode("utf-8-sig"))[0]
     >>> row.count("n_gpus"), row.text("outcome"), row.whole("layers")
     (8, 'ok', None)
     """

@@ -1,1 +1,1 @@
-"""How near does the estimator come to what others measured? A table of measurements, asked row by row, and the errors."""
+"""How near does the estimator come to what others measured? A table of measurements, asked row by row."""

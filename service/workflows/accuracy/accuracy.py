@@ -1,7 +1,7 @@
 """How near do predictions come to a table of measurements? Groups by source and class, verdicts, the worst rows."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -52,8 +52,8 @@ def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accura
     peaks = [one for one in judged if one.quantity == "peak"]
     return Accuracy(
         versions=Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None),
-        groups=tuple(_group(_of_key(judged, key), *key) for key in keys),
-        all=_group(peaks, "peak", EVERY, EVERY, None),
+        groups=tuple(_group(_of_key(judged, key), *key[:3], moe=key[3]) for key in keys),
+        all=_group(peaks, "peak", EVERY, EVERY, moe=None),
         verdicts=verdicts_of(peaks),
         rows_worst=worst_rows(judged),
     )
@@ -74,7 +74,7 @@ def _of_key(judged: Sequence[Judged], key: tuple[Quantity, str, str, bool]) -> l
 
 
 def _group(
-    judged: Sequence[Judged], quantity: Quantity, source_key: str, memory_class: str, moe: bool | None
+    judged: Sequence[Judged], quantity: Quantity, source_key: str, memory_class: str, *, moe: bool | None
 ) -> Group:
     constants = sorted({name for one in judged for name in constants_read_off(one.row.text("source_key"))})
     return Group(
@@ -91,12 +91,13 @@ def _group(
 
 def _sized(judged: Sequence[Judged], quantity: Quantity) -> dict[str, Any]:
     border = LARGE_FROM_BYTES[quantity]
-    is_small: Callable[[Judged], bool] = lambda one: one.measured_bytes is not None and one.measured_bytes < border  # noqa: E731 - one question, asked twice
+    small = [one for one in judged if one.measured_bytes is not None and one.measured_bytes < border]
+    large = [one for one in judged if one.measured_bytes is None or one.measured_bytes >= border]
     return {
         **_figures(judged),
         "large_from_bytes": border,
-        "large": Figures(**_figures([one for one in judged if not is_small(one)])),
-        "small": Figures(**_figures([one for one in judged if is_small(one)])),
+        "large": Figures(**_figures(large)),
+        "small": Figures(**_figures(small)),
     }
 
 

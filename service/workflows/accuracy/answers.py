@@ -13,7 +13,7 @@ Quantity = Literal["peak", "static"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What predictions of some rows amount to; an error is predicted / measured - 1, and null where nothing was scored."""
+    """What predictions of some rows amount to. An error is predicted / measured - 1; null where nothing was scored."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 

@@ -130,7 +130,7 @@ def _gpus(row: MeasuredRow, draft: Draft) -> int:
         ranks = layout["data"] * layout["context"] * layout["tensor"]
         while ranks % group and ranks < group:
             ranks, layout["data"] = 2 * ranks, 2 * layout["data"]
-        return replica * int(layout["data"])
+        return int(replica * layout["data"])
     return row.count("n_gpus")
 
 

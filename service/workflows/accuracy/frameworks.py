@@ -1,4 +1,4 @@
-"""Which of the known training stacks is a framework, or which is nearest, and what does it do that a table leaves unsaid?"""
+"""Which training stack is a framework, or which is nearest, and what does it do that a table leaves unsaid?"""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ FRAMEWORKS = (
     Framework(
         name=r"Megatron-DeepSpeed",
         stack={"name": "deepspeed", "implementation": "local"},
-        model=GPT_2 | {"embedding_norm": False},
+        model=GPT_2,
         recipe={"attention": "eager", "dropout_fraction": 0.1},
         learned_positions=True,
         why="DeepSpeed's pipeline, ZeRO-1 and fp16 and bf16 optimizers around Megatron's own layers",
@@ -64,7 +64,7 @@ FRAMEWORKS = (
     Framework(
         name=r"InternEvo",
         stack={"name": "deepspeed"},
-        why="bf16 weights beside fp32 master weights spread by ZeRO-1, in a pipeline of its own: DeepSpeed's arrangement",
+        why="bf16 weights beside fp32 master weights that ZeRO-1 spreads, in a pipeline: DeepSpeed's arrangement",
     ),
     Framework(name=r"torchtitan", stack={"name": "torchtitan"}, why="the stack itself"),
     Framework(
@@ -95,6 +95,11 @@ FRAMEWORKS = (
         name=r".*(HF Trainer|transformers|Accelerate|accelerate|PEFT|peft)",
         stack={"name": "transformers"},
         why="the stack itself",
+    ),
+    Framework(
+        name=r"ColossalAI",
+        stack={"name": "deepspeed"},
+        why="ZeRO around bf16 weights with fp32 master weights: DeepSpeed's arrangement",
     ),
     Framework(name=r".*FSDP", stack={"name": "fsdp1"}, why="PyTorch's sharding around modules of its own"),
 )

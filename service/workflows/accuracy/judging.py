@@ -40,7 +40,7 @@ class Judged:
     """The estimate; None where the row cannot be asked."""
     stage: StageMemory | None = None
     """The stage that was measured."""
-    interval: Interval | None = None
+    predicted_bytes: Interval | None = None
     """What is predicted of the figure."""
     reason: str = ""
     """Why there is no comparison; empty where there is one, or the row ran out of memory."""
@@ -48,9 +48,9 @@ class Judged:
     @property
     def comparison(self) -> Comparison | None:
         """Prediction beside figure; None where one of them is missing, or the job never ran."""
-        if self.interval is None or self.measured_bytes is None or self.ran_out:
+        if self.predicted_bytes is None or self.measured_bytes is None or self.ran_out:
             return None
-        found = self.interval
+        found = self.predicted_bytes
         return Comparison(self.measured_bytes, found.low, found.value, found.high)
 
 
@@ -118,7 +118,7 @@ class _Said:
             measured_bytes=measured,
             predicted=predicted,
             stage=stage,
-            interval=interval,
+            predicted_bytes=interval,
             reason=reason,
         )
 

@@ -23,6 +23,24 @@ class Flag:
     """The field's value, made of the option's."""
 
 
+def switched_on(_: str) -> bool:
+    """A field's value where the option is given at all.
+
+    Returns:
+        True
+    """
+    return True
+
+
+def switched_off(_: str) -> bool:
+    """A field's value where the option, which begins with `no`, is given at all.
+
+    Returns:
+        False
+    """
+    return False
+
+
 def always(value: Any) -> Callable[[str], Any]:
     """A field's value whatever the option's is.
 
@@ -53,10 +71,10 @@ DESCRIBES = Flag("describes")
 DTYPES = one_of({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"})
 
 _SETS = {
-    "add-qkv-bias": Flag("sets", path="model.attention_bias", to=always(True)),
+    "add-qkv-bias": Flag("sets", path="model.attention_bias", to=switched_on),
     "attention-output-gate": Flag("sets", path="model.attention_gate", to=always("elementwise")),
     "moe-latent-size": Flag("sets", path="model.moe_latent_size", to=int),
-    "moe-shared-expert-gate": Flag("sets", path="model.shared_expert_gate", to=always(True)),
+    "moe-shared-expert-gate": Flag("sets", path="model.shared_expert_gate", to=switched_on),
     "mtp-num-layers": Flag("sets", path="model.num_nextn_predict_layers", to=int),
     "normalization": Flag(
         "sets", path="model.normalization", to=one_of({"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"})
@@ -64,8 +82,8 @@ _SETS = {
     "softmax-type": Flag(
         "sets", path="model.attention_sinks", to=one_of({"learnable": True, "vanilla": False, "off-by-one": False})
     ),
-    "deterministic-mode": Flag("sets", path="stack.deterministic", to=always(True)),
-    "no-gradient-accumulation-fusion": Flag("sets", path="stack.gradient_fusion", to=always(False)),
+    "deterministic-mode": Flag("sets", path="stack.deterministic", to=switched_on),
+    "no-gradient-accumulation-fusion": Flag("sets", path="stack.gradient_fusion", to=switched_off),
     "transformer-impl": Flag(
         "sets",
         path="stack.implementation",
@@ -78,17 +96,19 @@ _SETS = {
     ),
     "expert-tensor-parallel-size": Flag("sets", path="layout.expert_tensor", to=int),
     "moe-expert-capacity-factor": Flag("sets", path="recipe.expert_capacity_factor", to=float),
-    "fp8-param-gather": Flag("sets", path="recipe.fp8_weights", to=always(True)),
+    "fp8-param-gather": Flag("sets", path="recipe.fp8_weights", to=switched_on),
     "grad-reduce-in-bf16": Flag("sets", path="recipe.gradient_dtype", to=always("bf16")),
     "main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
     "main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
     "exp-avg-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
     "exp-avg-sq-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
-    "optimizer": Flag("sets", path="recipe.optimizer", to=one_of({"adam": "adamw", "muon": "muon", "sgd": "sgd-momentum"})),
+    "optimizer": Flag(
+        "sets", path="recipe.optimizer", to=one_of({"adam": "adamw", "muon": "muon", "sgd": "sgd-momentum"})
+    ),
     "optimizer-cpu-offload": Flag("sets", path="layout.offload", to=always("optimizer")),
     "fine-grained-activation-offloading": Flag("sets", path="layout.offload", to=always("activations")),
-    "account-for-embedding-in-pipeline-split": Flag("sets", path="layout.embedding_in_split", to=always(True)),
-    "account-for-loss-in-pipeline-split": Flag("sets", path="layout.loss_in_split", to=always(True)),
+    "account-for-embedding-in-pipeline-split": Flag("sets", path="layout.embedding_in_split", to=switched_on),
+    "account-for-loss-in-pipeline-split": Flag("sets", path="layout.loss_in_split", to=switched_on),
     "microbatch-group-size-per-virtual-pipeline-stage": Flag("sets", path="layout.virtual_group", to=int),
     "num-virtual-stages-per-pipeline-rank": Flag("sets", path="layout.virtual_pipeline", to=int),
     "cp-comm-type": Flag(
@@ -103,7 +123,12 @@ _SETS = {
 
 _READ = dict.fromkeys(
     (
-        *("position-embedding-type", "max-position-embeddings", "use-rotary-position-embeddings", "disable-bias-linear"),
+        *(
+            "position-embedding-type",
+            "max-position-embeddings",
+            "use-rotary-position-embeddings",
+            "disable-bias-linear",
+        ),
         *("hidden-dropout", "attention-dropout", "cross-entropy-loss-fusion", "cross-entropy-fusion-impl"),
         *("use-flash-attn", "fp8-format", "fp8-recipe", "qk-layernorm", "multi-latent-attention", "q-lora-rank"),
         *("kv-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim", "moe-layer-freq"),

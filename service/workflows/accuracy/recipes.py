@@ -1,4 +1,4 @@
-"""Which recipe do a row's columns describe? Number formats, recompute, optimizer, what is trained, what is offloaded."""
+"""Which recipe do a row's columns describe? Number formats, recompute, optimizer, what is trained and offloaded."""
 
 import re
 from typing import Any, get_args
@@ -99,9 +99,7 @@ def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
         return "none"
     if said.startswith("full"):
         uniform = re.search(r"(uniform|block) (\d{1,4})", detail)
-        return (
-            {"granularity": "full", "method": uniform[1], "layers": int(uniform[2])} if uniform else "full"
-        )
+        return {"granularity": "full", "method": uniform[1], "layers": int(uniform[2])} if uniform else "full"
     if said.startswith("selective"):
         named = [module for module in get_args(RecomputeModule) if re.search(rf"\b{module}\b", detail)]
         return {"granularity": "selective", "modules": named}
@@ -128,7 +126,9 @@ def offload_of(row: MeasuredRow) -> str:
         raise NotExpressible("offload: only a part is offloaded")
     if "param" in said:
         return "model"
-    moved = [name for name, mark in (("optimizer", "optim|adam"), ("activations", "activation")) if re.search(mark, said)]
+    moved = [
+        name for name, mark in (("optimizer", "optim|adam"), ("activations", "activation")) if re.search(mark, said)
+    ]
     if not moved:
         raise NotExpressible("offload: not understood")
     return "-and-".join(moved)

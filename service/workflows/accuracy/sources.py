@@ -11,7 +11,7 @@ MemoryClass = Literal["allocated", "reserved", "device"]
 """Which of the three peaks a figure is: live tensors, what the allocator holds, or what the device shows."""
 
 Place = Literal["fullest", "first", "last", "ends"]
-"""Whose figure it is: the fullest rank's, that of a rank of the first or the last pipeline stage, the larger of both."""
+"""Whose figure it is: the fullest rank's, that of a rank of the first or the last stage, or the larger of both."""
 
 GIB, GB, MIB = float(1 << 30), 1e9, float(1 << 20)
 THOUSAND_MIB = 1000 * MIB
@@ -67,6 +67,10 @@ PLACES: tuple[tuple[re.Pattern[str], Place], ...] = (
 """Ranks are numbered tensor first and pipeline last, so the last one is of the last stage; all else is the fullest."""
 
 
+SUMMED = "per GPU average"
+"""Rank of a figure that is printed as the sum over all GPUs."""
+
+
 def reading_of(row: MeasuredRow) -> Reading:
     """How a row's source is read where it does not say.
 
@@ -107,6 +111,8 @@ def measured_peak_bytes(row: MeasuredRow) -> float | None:
     if not printed:
         return None
     unit = row.text("peak_mem_unit")
+    if row.text("mem_rank") == SUMMED:
+        printed /= row.count("n_gpus")
     if "base unknown" in unit:
         return printed * reading_of(row).unit_bytes
     for pattern, scale in UNITS:
