@@ -10,7 +10,7 @@ from service.estimator.question import Question
 
 Basis = Literal["exact", "analytic", "calibrated", "measured"]
 Verdict = Literal["fits", "at_risk", "out_of_memory"]
-Phase = Literal["backward", "optimizer"]
+Phase = Literal["loss", "backward", "optimizer"]
 
 
 @dataclass(frozen=True, slots=True)

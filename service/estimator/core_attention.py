@@ -80,6 +80,8 @@ def core_attention_ops(
     keys_values = element * tokens * key_heads * (query_width + value_width)
     score_bytes = (2 * element + 1 if setting.drops_out else element) * heads * tokens**2
     kept = score_bytes if setting.keeps_scores else 4 * heads * tokens
+    passing = _gradients(model, setting, query_width, value_width, key_heads)
+    copied = (Saved(element * tokens * heads * value_width, Split.BATCHED),) if setting.copies_result else ()
     streamed = 4 * element * heads * tokens**2 if setting.keeps_scores else 0
     op = Op(
         name="attention.core",
@@ -94,13 +96,23 @@ def core_attention_ops(
             Saved(queries, Split.TENSOR, input_modules),
             Saved(keys_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),
             Saved(kept, Split.TENSOR, ("core_attn",)),
+            *copied,
         ),
+        passing=passing,
         moved_bytes=queries + keys_values + element * tokens * heads * value_width + streamed,
         modules=("core_attn",),
         reads=_inputs(model),
         products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens),
     )
     return (op,)
+
+
+def _gradients(model: Model, setting: Setting, query_width: int, value_width: int, key_heads: int) -> tuple[Saved, ...]:
+    """What its backward pass holds: gradients of all it read and wrote, and of kept scores or fp32 sums of queries'."""
+    heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
+    numbers = heads * (query_width + value_width) + key_heads * (query_width + value_width)
+    inner = 2 * element * heads * tokens**2 if setting.keeps_scores else 4 * tokens * heads * query_width
+    return (Saved(element * tokens * numbers, Split.TENSOR), Saved(inner, Split.TENSOR))
 
 
 def _pairs_twice(model: Model, layer_type: LayerType, setting: Setting) -> tuple[int, int]:

@@ -1,11 +1,12 @@
 """What does a formula read of a layout? One number for each degree, or one column of numbers for many layouts."""
 
 from dataclasses import dataclass
+from math import inf
 
 from service.estimator.filled import filled
 from service.estimator.ledger import Split
 from service.estimator.model import Model
-from service.estimator.numeric import Amount, ceil_div, minimum, where
+from service.estimator.numeric import Amount, both, ceil_div, minimum, where
 from service.estimator.question import Layout, Recipe
 
 
@@ -18,6 +19,8 @@ class Degrees:
     context: Amount
     pipeline: Amount
     virtual_pipeline: Amount
+    virtual_group: Amount
+    """Micro-batches that a stage runs through one chunk before the next, g."""
     expert: Amount
     expert_tensor: Amount
     zero_stage: Amount
@@ -58,6 +61,7 @@ def degrees_of(recipe: Recipe, layout: Layout) -> Degrees:
         context=layout.context,
         pipeline=layout.pipeline,
         virtual_pipeline=layout.virtual_pipeline,
+        virtual_group=filled(layout.virtual_group),
         expert=layout.expert,
         expert_tensor=filled(layout.expert_tensor),
         zero_stage=filled(layout.zero_stage),
@@ -97,7 +101,7 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
     """By how much each `Split` divides an amount, in the order of `Split`.
 
     Formula:
-        1, t, min(t, g), t or 1, t V / V_padded, e e_t, t / e_t
+        1, t, min(t, g), t or 1, t V / V_padded, e e_t, t / e_t; infinite where there is none of it
 
     Args:
         degrees: the layout
@@ -126,5 +130,7 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
         Split.VOCABULARY: tensor / padding,
         Split.EXPERT: degrees.expert * degrees.expert_tensor,
         Split.EXPERT_TOKENS: tensor / degrees.expert_tensor,
+        Split.GATHERED: where(both(degrees.sequence_parallel == 1, tensor > 1), 1, inf),
+        Split.BATCHED: where(degrees.micro_batch > 1, tensor, inf),
     }
     return tuple(by_split[split] for split in Split)

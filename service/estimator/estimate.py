@@ -118,7 +118,7 @@ def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
 def _flop(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts) -> Flop:
     job = resolved.job
     chunks = resolved.question.layout.virtual_pipeline
-    layers = [trained_layers(job, one.stage) for one in stages]
+    layers = [trained_layers(job, one.stage.kind_counts) for one in stages]
     again = sum(float(recomputed_layers(job.recompute, count, chunks)) for count in layers)
     share = again / max(1.0, sum(map(float, layers))) if job.recompute.granularity == "full" else 1.0
     return flop_of(job, counts, _steps(resolved), share)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from service.estimator.answer import Memory
+from service.estimator.backward import layer_buffer_bytes
 from service.estimator.degrees import Degrees, divisors, padded_vocabulary
 from service.estimator.device import (
     COMMUNICATOR_BYTES,
@@ -17,24 +18,21 @@ from service.estimator.device import (
 )
 from service.estimator.explanation import Explanation, Inputs, explained
 from service.estimator.filled import filled
+from service.estimator.gathered import REDUCTION_BYTES, gathered_bytes
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
-from service.estimator.memory import (
-    REDUCTION_BYTES,
-    WORKSPACE_BYTES,
-    Sharded,
-    gathered_bytes,
-    sharded_bytes,
-    sharded_lines,
-    stage_bytes,
-)
+from service.estimator.memory import received_bytes, stage_bytes
 from service.estimator.names import ScheduleName
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
 from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight
-from service.estimator.recompute import kept_bytes, stage_activation_bytes
+from service.estimator.placeholders import placeholder_bytes
+from service.estimator.recompute import kept_bytes, stage_activations
 from service.estimator.resolve import Resolved
+from service.estimator.sharded import Sharded, sharded_bytes, sharded_lines
 from service.estimator.stage_answers import LoadedStage
+from service.estimator.standing import standing_bytes
+from service.estimator.stream import sequence_stream_bytes
 
 Told = tuple[Callable[..., Any], Inputs]
 """The formula of a line, and what it read."""
@@ -117,12 +115,13 @@ def _kept_by_operation(resolved: Resolved) -> Inputs:
 
 def _activations(resolved: Resolved, one: LoadedStage) -> Told:
     schedule: ScheduleName = filled(resolved.question.layout.schedule)
-    return stage_activation_bytes, {
+    flying = in_flight(schedule, resolved.degrees, one.stage.index, len(one.stage.chunk_counts))
+    return stage_activations, {
         **_kept_by_operation(resolved),
         "layers": float(one.stage.layers),
-        "bytes_each_micro_batch": float(one.load.kept_bytes),
+        **{f"chunk_{place}.bytes_each_micro_batch": float(kept) for place, kept in enumerate(one.load.kept_bytes)},
+        **{f"chunk_{place}.micro_batches_in_flight": float(count) for place, count in enumerate(flying)},
         "recomputing_bytes": float(one.load.recomputed_bytes),
-        "micro_batches_in_flight": float(in_flight(schedule, resolved.degrees, one.stage.index)),
         "micro_batch": float(resolved.degrees.micro_batch),
         "context": float(resolved.degrees.context),
         "recompute": resolved.job.recompute.granularity,
@@ -136,20 +135,50 @@ def _logits(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one
         "tokens": job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context),
         "padded_vocabulary": float(padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor)),
         "tensor": float(degrees.tensor),
-        "logit_bytes": job.stack.logit_bytes,
+        "logit_bytes": job.cross_entropy.logit_bytes(job.precision.element_bytes),
+        "cross_entropy": job.software.cross_entropy,
     }
 
 
 def _workspace(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
-    return stage_bytes, {"workspace_bytes": WORKSPACE_BYTES}
+    software = resolved.job.software
+    return standing_bytes, {
+        "architecture": resolved.job.gpu.architecture,
+        "implementation": software.implementation,
+        "deterministic": software.deterministic,
+    }
+
+
+def _placeholders(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    versions = resolved.job.software.versions
+    return placeholder_bytes, {
+        "transformer_engine": versions.transformer_engine if versions else None,
+        "megatron_core": versions.megatron_core if versions else None,
+        "tensor": float(resolved.degrees.tensor),
+    }
+
+
+def _stream(resolved: Resolved) -> Inputs:
+    return {"stream_bytes": float(sequence_stream_bytes(resolved.job, resolved.degrees))}
+
+
+def _received(resolved: Resolved, one: LoadedStage) -> Told:
+    return received_bytes, {"stage": float(one.stage.index), **_stream(resolved)}
+
+
+def _layer_buffers(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    return layer_buffer_bytes, _stream(resolved)
 
 
 _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
     "gathered_weights": _gathered,
     "context_buffers": _buffers,
+    "pipeline_buffers": _received,
     "activations": _activations,
     "recomputed_activations": _activations,
+    "layer_buffers": _layer_buffers,
     "logits": _logits,
+    "gradient_placeholders": _placeholders,
     "workspace": _workspace,
 }
 

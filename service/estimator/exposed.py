@@ -64,7 +64,7 @@ class ExposedSeconds:
 
 def _passes(job: Job, degrees: Degrees, stage: Stage, modules: tuple[RecomputeModule, ...]) -> tuple[Amount, Amount]:
     """Forward passes, those that recompute repeats counted, and backward passes of the mean layer of a stage."""
-    trained = trained_layers(job, stage)
+    trained = trained_layers(job, stage.kind_counts)
     backwards = trained / maximum(stage.layers, 1)
     repeated = repeated_forwards(job.recompute, trained, degrees.virtual_pipeline, modules)
     return 1 + repeated * backwards, backwards

@@ -82,6 +82,7 @@ def _activation(model: Model, setting: Setting, width: int, name: str, modules: 
         split=Split.TENSOR,
         weights=trained,
         saved=(Saved(kept * (inner + unfused), Split.TENSOR, modules),),
+        passing=(Saved(kept * (inner + width), Split.TENSOR),),
         moved_bytes=kept * (inner + width + 2 * unfused),
         modules=modules,
     )
@@ -97,6 +98,7 @@ def _down(model: Model, setting: Setting, width: int, name: str, modules: Module
         weights=(Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)), *bias),
         flop=2 * setting.tokens * width * hidden,
         saved=(Saved(kept * width, Split.TENSOR, modules, "own_weights"),),
+        passing=(Saved(kept * width, Split.TENSOR), Saved(kept * hidden, Split.GATHERED)),
         moved_bytes=kept * width,
         whole_bytes=kept * hidden,
         modules=modules,

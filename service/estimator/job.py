@@ -3,16 +3,18 @@
 from dataclasses import dataclass
 
 from service.estimator.build import build_ledger
+from service.estimator.cross_entropy import CrossEntropy
 from service.estimator.documents import documents_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
+from service.estimator.implementations import Implementation, kernel_of
 from service.estimator.ledger import Ledger
 from service.estimator.model import Model
-from service.estimator.names import StackName
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.precision import PRECISIONS, Precision
 from service.estimator.question import Cluster, Method, Question, Recipe, Recompute, Software
 from service.estimator.setting import Setting
+from service.estimator.software import cross_entropy_of, implementation_of, software_of
 from service.estimator.stacks import STACKS, Stack
 from service.estimator.state import StateBytes, state_bytes
 from service.estimator.training import method_of, trained_ledger
@@ -29,6 +31,8 @@ class Job:
     precision: Precision
     optimizer: Optimizer
     software: Software
+    implementation: Implementation
+    cross_entropy: CrossEntropy
     stack: Stack
     recompute: Recompute
     method: Method
@@ -37,39 +41,30 @@ class Job:
     vocabulary_multiple: int
 
 
-def setting_of(recipe: Recipe) -> Setting:
+def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
     """How a recipe and its stack carry out the operations of one sequence.
 
     Args:
         recipe: the recipe
+        gpu: the GPU, which decides the attention kernel
 
     Returns:
         the setting of its ledger
     """
-    stack = STACKS[software_of(recipe).name]
+    software = software_of(recipe)
+    run = implementation_of(software)
+    kernel = kernel_of(recipe.attention, run, gpu, deterministic=software.deterministic)
     return Setting(
         tokens=recipe.sequence_length,
         element_bytes=PRECISIONS[filled(recipe.precision)].element_bytes,
-        keeps_scores=recipe.attention == "eager",
+        keeps_scores=kernel == "eager",
+        copies_result=run.sequence_first and kernel in ("flash-2", "flash-3"),
         drops_out=recipe.dropout_fraction > 0,
-        fused_norm=stack.fused_norm,
-        fused_activation=stack.fused_activation,
-        repeats_key_values=stack.repeats_key_values,
+        fused_norm=run.fused_norm,
+        fused_activation=run.fused_activation,
+        repeats_key_values=run.repeats_key_values,
         documents=documents_of(recipe),
     )
-
-
-def software_of(recipe: Recipe) -> Software:
-    """The training software of a recipe in its full form.
-
-    Args:
-        recipe: the recipe; its stack is filled
-
-    Returns:
-        the software
-    """
-    asked: StackName | Software = filled(recipe.stack)
-    return asked if isinstance(asked, Software) else Software(name=asked)
 
 
 def recompute_of(recipe: Recipe) -> Recompute:
@@ -96,7 +91,7 @@ def job_of(question: Question) -> Job:
     Returns:
         the job
     """
-    recipe, setting, method = question.recipe, setting_of(question.recipe), method_of(question.recipe)
+    recipe, setting, method = question.recipe, setting_of(question.recipe, question.gpu), method_of(question.recipe)
     software, precision = software_of(recipe), PRECISIONS[filled(recipe.precision)]
     stack = STACKS[software.name]
     return Job(
@@ -107,6 +102,8 @@ def job_of(question: Question) -> Job:
         precision=precision,
         optimizer=OPTIMIZERS[recipe.optimizer],
         software=software,
+        implementation=implementation_of(software),
+        cross_entropy=cross_entropy_of(software),
         stack=stack,
         recompute=recompute_of(recipe),
         method=method,

@@ -131,7 +131,7 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
     >>> from service.estimator.samples import sample_degrees, sample_job
     >>> from service.estimator.ledger import Split
     >>> op, rates = Op(name="o", kind="gemm", split=Split.WHOLE, flop=10**12), Rates({"gemm": 1e15}, 1e15, 1e12)
-    >>> [round(seconds, 6) for seconds in op_seconds(op, sample_job(), sample_degrees(), (1,) * 7, rates)]
+    >>> [round(seconds, 6) for seconds in op_seconds(op, sample_job(), sample_degrees(), (1,) * 9, rates)]
     [0.001005, 0.002005]
     """
     scale = degrees.micro_batch / degrees.context

@@ -29,6 +29,10 @@ class Split(IntEnum):
     """The expert group and the expert-tensor group."""
     EXPERT_TOKENS = 6
     """The tensor group, but for the ranks that share an expert's matrices and so see the same tokens."""
+    GATHERED = 7
+    """Nobody, where sequence parallelism gathers what is split along the sequence; else there is none of it."""
+    BATCHED = 8
+    """The tensor group, where a micro-batch has several sequences; else there is none of it."""
 
 
 OpKind = Literal["gemm", "attention", "elementwise"]
@@ -117,6 +121,8 @@ class Op:
     kernel_rerun_flop: int = 0
     """FLOP that the backward kernel repeats by itself (flash attention)."""
     saved: tuple[Saved, ...] = ()
+    passing: tuple[Saved, ...] = ()
+    """What lives only while its backward pass runs: gradients of its inputs and results, gathered inputs."""
     moved_bytes: int = 0
     """Bytes read and written in the forward pass, weights not counted."""
     whole_bytes: int = 0

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from service.estimator.backward import layer_buffer_bytes
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
 from service.estimator.ledger import Ops
 from service.estimator.logits import logits_bytes
 from service.estimator.numeric import Amount, Condition, maximum, where
-from service.estimator.recompute import kept_bytes, stage_activation_bytes
+from service.estimator.placeholders import placeholder_bytes
+from service.estimator.recompute import kept_bytes, stage_activations
 from service.estimator.stages import RankParameters, Stage, rank_parameters
 
 
@@ -21,10 +23,14 @@ class StageLoad:
     """Parameters it holds weights of, and of the trained ones gradients."""
     updated: RankParameters
     """Parameters it updates."""
-    kept_bytes: Amount
-    """Activations that one micro-batch keeps."""
+    kept_bytes: tuple[Amount, ...]
+    """Activations that one micro-batch keeps in each chunk."""
     recomputed_bytes: Amount
     """Activations that live once while layers are computed again."""
+    layer_buffer_bytes: Amount
+    """What lives once while a layer runs backward."""
+    placeholder_bytes: Amount
+    """Empty gradients that the libraries keep."""
     largest_layer: Amount
     """Parameters of its largest layer."""
     largest_trained_layer: Amount
@@ -49,7 +55,8 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
         its load
     """
     held = rank_parameters(job, degrees, stage)
-    kept, again = stage_activation_bytes(job, degrees, stage)
+    activations = stage_activations(job, degrees, stage)
+    ends = end_activation_bytes(job, degrees, stage)
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     layers = [(count > 0, ops) for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True)]
     layer, trained_layer = _largest(layers, split)
@@ -57,8 +64,10 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
     return StageLoad(
         held=held,
         updated=held,
-        kept_bytes=kept + end_activation_bytes(job, degrees, stage),
-        recomputed_bytes=again,
+        kept_bytes=tuple(kept + end for kept, end in zip(activations.kept_bytes, ends, strict=True)),
+        recomputed_bytes=activations.again_bytes,
+        layer_buffer_bytes=layer_buffer_bytes(job, degrees, stage),
+        placeholder_bytes=placeholder_bytes(job, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,
         largest_end=end,
@@ -107,8 +116,10 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
     return StageLoad(
         held=one.held.plus(other.held),
         updated=one.updated.plus(other.updated).over(2),
-        kept_bytes=(one.kept_bytes + other.kept_bytes) / 2,
+        kept_bytes=tuple((kept + far) / 2 for kept, far in zip(one.kept_bytes, other.kept_bytes, strict=True)),
         recomputed_bytes=maximum(one.recomputed_bytes, other.recomputed_bytes),
+        layer_buffer_bytes=maximum(one.layer_buffer_bytes, other.layer_buffer_bytes),
+        placeholder_bytes=maximum(one.placeholder_bytes, other.placeholder_bytes),
         largest_layer=maximum(one.largest_layer, other.largest_layer),
         largest_trained_layer=maximum(one.largest_trained_layer, other.largest_trained_layer),
         largest_end=maximum(one.largest_end, other.largest_end),
@@ -117,11 +128,12 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
     )
 
 
-def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amount, ...]:
     """Bytes that embedding, head and depths keep of one micro-batch on one rank of a stage, their layers apart.
 
     Formula:
-        sum of what their operations keep, on the stages that have them
+        sum of what their operations keep: the embedding's in the first chunk of the first stage, the others' in the
+        last chunk of the last
 
     Args:
         job: the job
@@ -129,19 +141,22 @@ def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         stage: the stage
 
     Returns:
-        bytes of one micro-batch [byte]
+        bytes of one micro-batch in each chunk [byte]
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
 
     >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> stage = Stage(index=0, kind_counts=(32,), depths=0, is_first=True, is_last=True)
-    >>> end_activation_bytes(sample_job(), sample_degrees(), stage) == 2 * (2 * 8192 * 4096)
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> end_activation_bytes(sample_job(), sample_degrees(), stage) == (2 * (2 * 8192 * 4096),)
     True
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
-    embedding = kept_bytes(job.ledger.embedding, job.recompute, split)
-    head = kept_bytes(job.ledger.head, job.recompute, split)
-    depths = stage.depths * kept_bytes(job.ledger.depth, job.recompute, split)
-    return (where(stage.is_first, embedding, 0.0) + where(stage.is_last, head, 0.0) + depths) * scale
+    first = where(stage.is_first, kept_bytes(job.ledger.embedding, job.recompute, split), 0.0)
+    head = where(stage.is_last, kept_bytes(job.ledger.head, job.recompute, split), 0.0)
+    last = head + stage.depths * kept_bytes(job.ledger.depth, job.recompute, split)
+    return tuple(
+        (where(degrees.virtual_pipeline == chunk + 1, last, 0.0) + (first if chunk == 0 else 0.0)) * scale
+        for chunk in range(len(stage.chunk_counts))
+    )

@@ -2,31 +2,59 @@
 
 from service.estimator.degrees import Degrees, padded_vocabulary
 from service.estimator.job import Job
-from service.estimator.numeric import Amount
+from service.estimator.numeric import Amount, both, maximum, where
+from service.estimator.stream import stream_bytes
+
+
+def rank_logits(job: Job, degrees: Degrees) -> Amount:
+    """Logits of one micro-batch on one rank of the last stage, those of every depth counted.
+
+    Formula:
+        (1 + depths)  b s / c  V_padded / t
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        logits [1]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> rank_logits(sample_job(), sample_degrees()) == 8192 * 128_256
+    True
+    """
+    vocabulary = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
+    tokens = job.recipe.sequence_length * degrees.micro_batch / degrees.context
+    return (1 + job.ledger.depths) * tokens * vocabulary
 
 
 def logits_bytes(job: Job, degrees: Degrees) -> Amount:
     """Bytes that the logits of one micro-batch and their losses hold on one rank of the last stage, at their peak.
 
+    That is inside the loss, or when the head runs backward: then the logits' gradient, and that of the stream before
+    and after tensor ranks share it.
+
     Formula:
-        (1 + depths)  b s / c  V_padded / t  x  bytes a logit
+        max(logits x bytes a logit, logits x element + s b h / c (1 + 1 / t) elements)
 
     Args:
-        job: the job; its stack says the bytes a logit
+        job: the job; its cross entropy says the bytes a logit
         degrees: the layout
 
     Returns:
         bytes of one micro-batch [byte]
 
     Source:
-        the stack's row: 2-byte logits and 4-byte in-place softmax (Megatron-LM vocab-parallel cross entropy), or float
-        logits, log-softmax and gradient (torch.nn.functional.cross_entropy)
+        the row of the cross entropy; NVIDIA/Megatron-LM@23e00ed0 core/tensor_parallel/layers.py (backward of the head)
 
     >>> from service.estimator.samples import sample_degrees, sample_job
     >>> logits_bytes(sample_job(), sample_degrees())
     6304038912.0
     """
-    vocabulary = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
-    tokens = job.recipe.sequence_length * degrees.micro_batch / degrees.context
-    losses = 1 + job.ledger.depths
-    return losses * tokens * vocabulary * job.stack.logit_bytes
+    logits, element = rank_logits(job, degrees), job.precision.element_bytes
+    stream = stream_bytes(job, degrees)
+    shared = where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), stream / degrees.tensor, 0.0)
+    return maximum(logits * job.cross_entropy.logit_bytes(element), logits * element + stream + shared)

@@ -1,31 +1,28 @@
 """How many bytes does one rank of a stage need, kind by kind, and when is its peak?"""
 
 from dataclasses import dataclass
+from functools import reduce
 
+from service.estimator.answer import Phase
 from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
+from service.estimator.gathered import gathered_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.names import ScheduleName
 from service.estimator.numeric import Amount, maximum, where
-from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.context import exchanged_bytes
-from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.question import Layout
+from service.estimator.sharded import sharded_bytes, sharded_lines
 from service.estimator.stages import Stage
-
-WORKSPACE_BYTES = 0.10e9
-"""Library workspaces and masks that live beside the model's tensors.
-Source: NVIDIA/Megatron-LM@d98e8a64 functional tests, read off one golden memory value and used for all."""
-
-REDUCTION_BYTES = 4.0
-"""Bytes of one gradient while ZeRO-3 reduces it. Source: torch FSDP MixedPrecision, reduce_dtype float32."""
+from service.estimator.standing import standing_bytes
+from service.estimator.stream import sequence_stream_bytes
 
 
 @dataclass(slots=True, kw_only=True)
 class StageBytes:
-    """Bytes of one rank of one stage at its peak, by kind."""
+    """Bytes of one rank of one stage by kind; which of them are live when, `LIVE` says."""
 
     weights: Amount
     frozen_weights: Amount
@@ -35,169 +32,80 @@ class StageBytes:
     master_weights: Amount
     optimizer_states: Amount
     optimizer_scales: Amount
+    moving_average: Amount
+    """A moving average of the weights."""
     step_gradients: Amount
     """fp32 gradients made inside the optimizer step; live only there."""
     gathered_weights: Amount
     """Weights and gradients of layers that are gathered from the data group, or cast on the fly."""
     context_buffers: Amount
     """Keys and values of other context ranks."""
+    pipeline_buffers: Amount
+    """What a stage has received of its neighbours beside what it keeps."""
     activations: Amount
     """Activations of all micro-batches in flight; gone by the optimizer step."""
     recomputed_activations: Amount
     """Activations of layers being computed again."""
+    layer_buffers: Amount
+    """Gradients inside the layer that runs backward."""
     logits: Amount
+    gradient_placeholders: Amount
+    """Empty gradients that the libraries keep."""
     workspace: Amount
     in_flight: Amount
     """Micro-batches in flight."""
     host: Amount
     """Bytes that live in host memory instead."""
 
+    def at(self, phase: Phase) -> Amount:
+        """Live bytes in one phase of a later step [byte]."""
+        total: Amount = 0.0
+        for kind in LIVE[phase]:
+            total = total + getattr(self, kind)
+        return total
+
     @property
     def resident(self) -> Amount:
         """Bytes that live through the whole step [byte]."""
-        return (
-            self.weights
-            + self.frozen_weights
-            + self.weight_copies
-            + self.gradients
-            + self.master_weights
-            + self.optimizer_states
-            + self.optimizer_scales
-            + self.workspace
-        )
-
-    @property
-    def backward_peak(self) -> Amount:
-        """Bytes when the backward pass starts: the loss is live on the last stage, recompute elsewhere [byte]."""
-        moving = maximum(self.logits, self.recomputed_activations)
-        return self.resident + self.gathered_weights + self.context_buffers + self.activations + moving
-
-    @property
-    def optimizer_peak(self) -> Amount:
-        """Bytes inside the optimizer step [byte]."""
-        return self.resident + self.step_gradients
+        total: Amount = 0.0
+        for kind in RESIDENT:
+            total = total + getattr(self, kind)
+        return total
 
     @property
     def peak(self) -> Amount:
         """Bytes at the peak [byte]."""
-        return maximum(self.backward_peak, self.optimizer_peak)
+        return reduce(maximum, [self.at(phase) for phase in LIVE])
 
 
-def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: float, kind: int) -> Amount:
-    """Bytes of one rank for some numbers, spread over the data group where ZeRO reaches their kind.
+RESIDENT = (
+    "weights", "frozen_weights", "weight_copies", "gradients", "master_weights", "optimizer_states", "optimizer_scales",
+    "moving_average", "gradient_placeholders", "workspace",
+)  # fmt: skip
+"""Kinds that live through the whole of a later step."""
 
-    Formula:
-        (N_dense / z + N_expert / z_expert) b
+_COMPUTING = (*RESIDENT, "gathered_weights", "context_buffers", "pipeline_buffers", "activations")
 
-    Args:
-        dense: numbers outside the routed experts before sharding, N_dense [1]
-        expert: numbers of the routed experts before sharding, N_expert [1]
-        degrees: the layout
-        bytes_each: bytes of one number, b [byte]
-        kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
+LIVE: dict[Phase, tuple[str, ...]] = {
+    "loss": (*_COMPUTING, "logits"),
+    "backward": (*_COMPUTING, "recomputed_activations", "layer_buffers"),
+    "optimizer": (*RESIDENT, "step_gradients"),
+}
+"""Kinds that are live at the fullest moment of each phase."""
 
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        Rajbhandari et al. 2020, arXiv:1910.02054, figure 1
-
-    >>> from service.estimator.samples import sample_degrees
-    >>> sharded_bytes(1000, 0, sample_degrees(data=4, zero_stage=1), 12, OPTIMIZER_STATES)
-    3000.0
-    """
-    return dense * bytes_each / shards(degrees, kind) + expert * bytes_each / expert_shards(degrees, kind)
-
-
-def gathered_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
-    """Bytes of weights and gradients in the compute format that one rank holds beside its own shard or copy.
-
-    Formula:
-        ZeRO-3, freed after use: the larger of two layers, one with its gradient and reduction, and the head or
-        embedding with both and one layer ahead
-        ZeRO-3, kept: every weight, and one layer's gradient and reduction, or with a pipeline every fp32 gradient
-        below ZeRO-3: every trained weight, where fp32 weights are cast on the fly; else nothing
-        (gradients of trained parameters only)
-
-    Args:
-        job: the job
-        degrees: the layout
-        load: load of the rank
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        Zhao et al. 2023, arXiv:2304.11277, section 3.3 (one layer ahead); torchtitan with a pipeline: weights and
-        gradients stay unsharded between micro-batches; torch.amp: autocast keeps each weight's cast until it ends
-
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> zero = sample_degrees(data=8, zero_stage=3, reshard_after_forward=1)
-    >>> gathered_bytes(sample_job(), zero, sample_load()) == 128_256 * 4096 * 8 + 4096 * 8 + 218_112_000 * 2
-    True
-    """
-    every, trained = load.held.dense + load.held.expert, load.held.dense_trained + load.held.expert_trained
-    layer, end, weight = load.largest_layer, load.largest_end, job.state.gathered_bytes
-    reducing = weight + REDUCTION_BYTES
-    in_layer, in_end = load.largest_trained_layer * reducing, load.largest_trained_end * reducing
-    freed = maximum(layer * 2 * weight + in_layer, end * weight + in_end + layer * weight)
-    kept = every * weight + where(degrees.pipeline > 1, trained * REDUCTION_BYTES, in_layer)
-    live = where(degrees.reshard_after_forward == 1, freed, kept)
-    cast = trained * weight if job.state.casts_weights else 0.0
-    sharded = where(degrees.shard_group > 1, live, cast)
-    return where(degrees.zero_stage >= WEIGHTS, sharded, cast)
-
-
-@dataclass(slots=True)
-class Sharded:
-    """The operands of one line that the data group may shard."""
-
-    dense: Amount
-    """Numbers outside the routed experts, before sharding."""
-    expert: Amount
-    """Numbers of the routed experts, before sharding."""
-    each_bytes: float
-    """Bytes of one number."""
-    kind: int
-    """OPTIMIZER_STATES, GRADIENTS or WEIGHTS."""
-
-
-def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
-    """The lines of `StageBytes` that the data group may shard, with what each is made of.
-
-    Args:
-        job: the job
-        load: load of the rank
-
-    Returns:
-        the operands of `sharded_bytes` by line
-    """
-    held, updated, state = load.held, load.updated, job.state
-    moment = moment_bytes(job.optimizer, job.precision)
-    moments = (updated.dense_states, updated.expert_states)
-    trained, renewed = (held.dense_trained, held.expert_trained), (updated.dense_trained, updated.expert_trained)
-    frozen = (held.dense - held.dense_trained, held.expert - held.expert_trained)
-    return {
-        "weights": Sharded(*trained, state.weight_bytes, WEIGHTS),
-        "frozen_weights": Sharded(*frozen, state.frozen_bytes, WEIGHTS),
-        "weight_copies": Sharded(held.dense_products, held.expert_products, state.copy_bytes, WEIGHTS),
-        "gradients": Sharded(*trained, state.gradient_bytes, GRADIENTS),
-        "master_weights": Sharded(*renewed, state.master_bytes, OPTIMIZER_STATES),
-        "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),
-        "optimizer_scales": Sharded(*moments, job.optimizer.scale_bytes, OPTIMIZER_STATES),
-        "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
-    }
-
-
-OFF_DEVICE = ("master_weights", "optimizer_states", "optimizer_scales", "step_gradients")
-"""Lines that leave the device when the optimizer is offloaded."""
+OFF_DEVICE: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "optimizer": ("master_weights", "optimizer_states", "optimizer_scales", "step_gradients", "moving_average"),
+    "activations": ("activations",),
+}
+"""Kinds that leave the device when they are offloaded."""
 
 
 def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StageBytes:
-    """Bytes of one rank of one stage at its peak.
+    """Bytes of one rank of one stage, kind by kind.
 
     Formula:
-        each kind's own; the workspace is a constant
+        each kind's own
 
     Args:
         job: the job
@@ -210,27 +118,74 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         the bytes by kind [byte]
 
     Source:
-        each kind's own function; WORKSPACE_BYTES
+        each kind's own function
     """
     schedule: ScheduleName = filled(layout.schedule)
-    flying = in_flight(schedule, degrees, stage.index)
-    losses = flying if schedule == "gpipe" else 1
+    flying = in_flight(schedule, degrees, stage.index, len(stage.chunk_counts))
+    losses = flying[0] if schedule == "gpipe" else 1
     spread = {
         name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
         for name, line in sharded_lines(job, load).items()
     }
     host: Amount = 0.0
     if layout.offload == "optimizer":
-        host = spread["master_weights"] + spread["optimizer_states"] + spread["optimizer_scales"]
-        spread |= dict.fromkeys(OFF_DEVICE, 0.0)
+        away = OFF_DEVICE["optimizer"]
+        for name in away:
+            host = host + (0.0 if name == "step_gradients" else spread[name])
+        spread |= dict.fromkeys(away, 0.0)
     return StageBytes(
         **spread,
         gathered_weights=gathered_bytes(job, degrees, load),
         context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
-        activations=flying * load.kept_bytes,
+        pipeline_buffers=received_bytes(job, degrees, stage),
+        activations=_flying_bytes(flying, load.kept_bytes),
         recomputed_activations=load.recomputed_bytes,
+        layer_buffers=load.layer_buffer_bytes,
         logits=losses * load.logits_bytes,
-        workspace=WORKSPACE_BYTES,
-        in_flight=flying,
+        gradient_placeholders=load.placeholder_bytes,
+        workspace=standing_bytes(job, degrees, stage),
+        in_flight=_mean_flying(flying, degrees),
         host=host,
     )
+
+
+def _flying_bytes(flying: tuple[Amount, ...], kept: tuple[Amount, ...]) -> Amount:
+    total: Amount = 0.0
+    for count, one in zip(flying, kept, strict=True):
+        total = total + count * one
+    return total
+
+
+def _mean_flying(flying: tuple[Amount, ...], degrees: Degrees) -> Amount:
+    """Whole micro-batches in flight: those of each chunk, over the chunks."""
+    total: Amount = 0.0
+    for count in flying:
+        total = total + count
+    return total / degrees.virtual_pipeline
+
+
+def received_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+    """Bytes that a stage has received of its neighbours beside what it keeps, while it computes.
+
+    Formula:
+        the gradient of the micro-batch before, b s h / (c t) elements, after the first stage; two more with chunks
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        NVIDIA/Megatron-LM@23e00ed0 core/pipeline_parallel/schedules.py (input_tensor_grad stays bound; with chunks the
+        next input and gradient are received ahead)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=1, chunk_counts=((8,),), depths=0, is_first=False, is_last=False)
+    >>> received_bytes(sample_job(), sample_degrees(pipeline=4), stage)
+    67108864.0
+    """
+    streams = where(stage.is_first, 0, 1) + where(degrees.virtual_pipeline > 1, 2, 0)
+    return sequence_stream_bytes(job, degrees) * streams

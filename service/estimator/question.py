@@ -112,9 +112,11 @@ class Software:
     cross_entropy: CrossEntropyName | None = None
     """How the loss is computed from the logits; its usual way where absent."""
     gradient_fusion: bool | None = None
-    """Products of weight gradients add to the accumulated gradients themselves; as the stack usually does where absent."""
+    """Products of weight gradients add to the accumulated gradients themselves; as usual for the stack where absent."""
     deterministic: bool = False
     """Only deterministic kernels, with the workspaces that they need."""
+    attention_mask: bool = False
+    """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do unless they are told not to."""
     expandable_segments: bool = False
     """The allocator grows its segments instead of opening new ones, and so holds fewer fragments."""
 
@@ -202,7 +204,7 @@ class Layout:
     context_method: ContextMethod | None = None
     """How context ranks exchange keys and values; the stack's own where absent."""
     virtual_group: Degree | None = None
-    """Micro-batches that a stage runs through one chunk before the next (interleaved schedule); pipeline where absent."""
+    """Micro-batches that a stage runs through one chunk before the next (interleaved); pipeline where absent."""
     schedule: ScheduleName | None = None
     """Pipeline schedule; 1f1b, or interleaved-1f1b with virtual stages, where absent."""
     stage_layers: Annotated[tuple[Annotated[int, Interval(ge=0, le=2048)], ...], Len(1, 2048)] | None = None

@@ -1,5 +1,6 @@
 """What stays in memory of a layer until its backward pass, and what is computed again?"""
 
+from dataclasses import dataclass
 from functools import reduce
 
 from service.estimator.degrees import Degrees, divisors
@@ -9,6 +10,7 @@ from service.estimator.names import RecomputeModule
 from service.estimator.numeric import Amount, ceil_div, maximum, minimum, where
 from service.estimator.question import Recompute
 from service.estimator.stages import Stage
+from service.estimator.stream import stream_bytes
 
 KEEP_ALL = Recompute(granularity="none")
 """Nothing is computed again."""
@@ -63,7 +65,7 @@ def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
         Korthikanti et al. 2022, arXiv:2205.05198, sections 4 and 5
 
     >>> norm = Op(name="n", kind="elementwise", split=Split.WHOLE, saved=(Saved(8, Split.WHOLE),))
-    >>> kept_bytes((norm,), Recompute(granularity="none"), (1,) * 7)
+    >>> kept_bytes((norm,), Recompute(granularity="none"), (1,) * 9)
     8.0
     """
     kept: Amount = 0.0
@@ -127,15 +129,15 @@ def repeated_forwards(
     return recomputed_layers(rule, layers, chunks) / maximum(layers, 1)
 
 
-def trained_layers(job: Job, stage: Stage) -> Amount:
-    """Layers of a stage that the backward pass reaches: all but those with nothing trained in or before them.
+def trained_layers(job: Job, counts: tuple[Amount, ...]) -> Amount:
+    """Layers that the backward pass reaches: all but those with nothing trained in or before them.
 
     Formula:
         sum over the kinds of layer that have a backward pass of their layers
 
     Args:
         job: the job
-        stage: the stage
+        counts: layers of each kind [1]
 
     Returns:
         layers [1]
@@ -144,16 +146,26 @@ def trained_layers(job: Job, stage: Stage) -> Amount:
         definition; torch.utils.checkpoint keeps and repeats nothing without a gradient
 
     >>> from service.estimator.samples import sample_job
-    >>> trained_layers(sample_job(), Stage(index=0, kind_counts=(32,), depths=0, is_first=True, is_last=True))
+    >>> trained_layers(sample_job(), (32,))
     32
     """
     total: Amount = 0
-    for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True):
+    for count, ops in zip(counts, job.ledger.kinds, strict=True):
         total = total + (count if ops[0].in_trained_layer else 0)
     return total
 
 
-def stage_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amount, Amount]:
+@dataclass(slots=True)
+class Activations:
+    """Activations of one micro-batch on one rank of a stage."""
+
+    kept_bytes: tuple[Amount, ...]
+    """What each chunk keeps for each micro-batch in flight."""
+    again_bytes: Amount
+    """What lives once, while layers are computed again."""
+
+
+def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
     """Activations that one rank keeps of one micro-batch, and those of the layers being computed again.
 
     Formula:
@@ -167,48 +179,60 @@ def stage_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Am
         stage: the stage
 
     Returns:
-        bytes kept for each micro-batch in flight, bytes live once during recompute [byte]
+        bytes that each chunk keeps, and bytes that live once during recompute [byte]
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, table 2; Megatron-LM recompute-method uniform and block
 
     >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> stage = Stage(index=0, kind_counts=(32,), depths=0, is_first=True, is_last=True)
-    >>> kept, again = stage_activation_bytes(sample_job(), sample_degrees(), stage)
-    >>> kept == 32 * (17 * 2 * 8192 * 4096 + 4 * 32 * 8192), again
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> found = stage_activations(sample_job(), sample_degrees(), stage)
+    >>> found.kept_bytes[0] == 32 * (17 * 2 * 8192 * 4096 + 4 * 32 * 8192), found.again_bytes
     (True, 0.0)
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
-    whole = [kept_bytes(ops, KEEP_ALL, split) for ops in job.ledger.kinds]
+    whole = [kept_bytes(ops, KEEP_ALL, split) * scale for ops in job.ledger.kinds]
     if job.recompute.granularity == "full":
-        kept, live = _full_recompute_bytes(job, degrees, stage, whole)
-        return kept * scale, live * scale
-    layer_bytes = [kept_bytes(ops, job.recompute, split) for ops in job.ledger.kinds]
-    dropped = _largest(stage, [before - after for before, after in zip(whole, layer_bytes, strict=True)])
-    return _weighted(stage, layer_bytes) * scale, dropped * scale
+        return _full_recompute(job, degrees, stage, whole)
+    layer_bytes = [kept_bytes(ops, job.recompute, split) * scale for ops in job.ledger.kinds]
+    kept = tuple(_weighted(counts, layer_bytes) for counts in stage.chunk_counts)
+    dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
+    return Activations(kept, largest_of(stage, dropped))
 
 
-def _weighted(stage: Stage, layer_bytes: list[Amount]) -> Amount:
+def _weighted(counts: tuple[Amount, ...], layer_bytes: list[Amount]) -> Amount:
     total: Amount = 0.0
-    for count, one in zip(stage.kind_counts, layer_bytes, strict=True):
+    for count, one in zip(counts, layer_bytes, strict=True):
         total = total + count * one
     return total
 
 
-def _largest(stage: Stage, layer_bytes: list[Amount]) -> Amount:
-    """The largest of one amount a kind, among the kinds that the stage has."""
+def largest_of(stage: Stage, layer_bytes: list[Amount]) -> Amount:
+    """The largest of one amount a kind of layer, among the kinds that a stage has.
+
+    Args:
+        stage: the stage
+        layer_bytes: the amount for each kind
+
+    Returns:
+        the largest; 0 for a stage without layers
+    """
     pairs = zip(stage.kind_counts, layer_bytes, strict=True)
     return reduce(maximum, [where(count > 0, one, 0.0) for count, one in pairs])
 
 
-def _full_recompute_bytes(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount]) -> tuple[Amount, Amount]:
-    """Kept and live bytes of one sequence under full recompute; `whole` is what each kind of layer would keep."""
-    layers = trained_layers(job, stage)
-    again = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline)
+def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount]) -> Activations:
+    """Kept and live bytes under full recompute; `whole` is what each kind of layer would keep."""
     group = 1 if job.recompute.method == "block" else job.recompute.layers or 1
     sequence = divisors(degrees, job.model, job.vocabulary_multiple)[Split.SEQUENCE]
-    stream = job.recipe.sequence_length * job.model.hidden_size * job.precision.element_bytes / sequence
-    mean = _weighted(stage, whole) / maximum(layers, 1)
-    live = minimum(group, layers) * _largest(stage, whole) - stream
-    return ceil_div(again, group) * stream + (layers - again) * mean, where(layers > 0, live, 0.0)
+    stream = stream_bytes(job, degrees) / sequence
+    kept = []
+    for counts in stage.chunk_counts:
+        layers = trained_layers(job, counts)
+        again = recomputed_layers(job.recompute, layers, 1)
+        mean = _weighted(counts, whole) / maximum(layers, 1)
+        kept.append(ceil_div(again, group) * stream + (layers - again) * mean)
+    layers = trained_layers(job, stage.kind_counts)
+    live = minimum(group, layers) * largest_of(stage, whole) - stream
+    return Activations(tuple(kept), where(layers > 0, live, 0.0))

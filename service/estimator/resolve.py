@@ -10,13 +10,14 @@ from service.estimator.build import mixers_of, recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
-from service.estimator.job import Job, job_of, recompute_of, software_of
+from service.estimator.job import Job, job_of, recompute_of
 from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Question, Recipe
 from service.estimator.rules import Rule, broken, divisors_of, unmet
+from service.estimator.software import software_of
 from service.estimator.stacks import STACKS, default_stack
 from service.estimator.state import default_gradient_dtype
 from service.estimator.training import method_of
@@ -136,6 +137,7 @@ def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
     return replace(
         layout,
         data=replicas,
+        virtual_group=layout.virtual_group or layout.pipeline,
         expert_tensor=layout.expert_tensor or (1 if layout.expert > 1 else layout.tensor),
         zero_stage=zero_stage,
         shard_group=layout.shard_group or replicas * layout.context,

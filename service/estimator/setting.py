@@ -23,5 +23,7 @@ class Setting:
     """The activation keeps only its inputs and output."""
     repeats_key_values: bool
     """Keys and values are copied to every query head before attention."""
+    copies_result: bool = False
+    """The attention kernel's result is kept a second time, in the order of the other activations."""
     documents: Documents | None = None
     """The documents that sequences are made of; None where every sequence is one document."""

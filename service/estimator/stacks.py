@@ -32,14 +32,6 @@ class Stack:
     """The compute-format gradients stay beside fp32 accumulated ones."""
     fp16_step_gradient_bytes: float
     """fp32 gradients that fp16 mixed precision makes inside the optimizer step."""
-    logit_bytes: float
-    """Live bytes for each logit when the loss starts its backward pass."""
-    fused_norm: bool
-    """Norms keep only input and output."""
-    fused_activation: bool
-    """The activation keeps only its inputs and output."""
-    repeats_key_values: bool
-    """Keys and values are copied to every query head before attention."""
     vocabulary_multiple: int
     """The vocabulary is padded to a multiple of this x tensor."""
     zero_stages: tuple[ZeroStage, ...]
@@ -79,10 +71,6 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=4.0,
-        logit_bytes=6.0,
-        fused_norm=True,
-        fused_activation=True,
-        repeats_key_values=False,
         vocabulary_multiple=128,
         zero_stages=(1, 0, 2, 3),
         recurrences=("mamba2", "gated_delta_net"),
@@ -105,10 +93,6 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=0.0,
-        logit_bytes=12.0,
-        fused_norm=True,
-        fused_activation=False,
-        repeats_key_values=True,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
         recurrences=(),
@@ -129,10 +113,6 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=0.0,
-        logit_bytes=12.0,
-        fused_norm=False,
-        fused_activation=False,
-        repeats_key_values=False,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
         recurrences=_EVERY_RECURRENCE,
@@ -152,10 +132,6 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=0.0,
-        logit_bytes=12.0,
-        fused_norm=False,
-        fused_activation=False,
-        repeats_key_values=True,
         vocabulary_multiple=1,
         zero_stages=(1, 0, 2, 3),
         recurrences=_EVERY_RECURRENCE,
@@ -176,10 +152,6 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=True,
         fp16_step_gradient_bytes=0.0,
-        logit_bytes=8.0,
-        fused_norm=True,
-        fused_activation=False,
-        repeats_key_values=False,
         vocabulary_multiple=1,
         zero_stages=(1, 0),
         recurrences=(),
@@ -200,10 +172,6 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients=False,
         fp16_step_gradient_bytes=0.0,
-        logit_bytes=12.0,
-        fused_norm=False,
-        fused_activation=False,
-        repeats_key_values=True,
         vocabulary_multiple=1,
         zero_stages=(0, 3),
         recurrences=_EVERY_RECURRENCE,

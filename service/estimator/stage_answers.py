@@ -2,21 +2,15 @@
 
 from dataclasses import dataclass, fields
 
-from service.estimator.answer import MemoryLine, Phase, StageMemory, StageParameters
+from service.estimator.answer import MemoryLine, StageMemory, StageParameters
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
-from service.estimator.memory import StageBytes, stage_bytes
+from service.estimator.memory import LIVE, stage_bytes
 from service.estimator.numeric import Amount, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
 from service.estimator.step_time import StepSeconds, step_seconds
-
-BACKWARD_ONLY = ("gathered_weights", "context_buffers", "activations", "recomputed_activations", "logits")
-"""Kinds that are gone by the optimizer step."""
-
-NOT_ON_DEVICE = ("in_flight", "host")
-"""Fields of StageBytes that are no bytes on the device."""
 
 
 @dataclass(slots=True)
@@ -44,7 +38,11 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
     loaded = []
     for index in range(layout.pipeline):
         stage = stage_at(job, degrees, index, layout.stage_layers, layout.virtual_pipeline)
-        shape = (*stage.kind_counts, where(stage.is_first, 1, 0), where(stage.is_last, 1, 0))
+        shape = (
+            *(count for chunk in stage.chunk_counts for count in chunk),
+            where(stage.is_first, 1, 0),
+            where(stage.is_last, 1, 0),
+        )
         if shape not in loads:
             loads[shape] = stage_load(job, degrees, stage)
         loaded.append(LoadedStage(stage, loads[shape], shape))
@@ -68,9 +66,8 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
     """
     stage = loaded.stage
     held = stage_bytes(job, degrees, stage, loaded.load, layout)
-    in_backward = held.backward_peak >= held.optimizer_peak
-    phase: Phase = "backward" if in_backward else "optimizer"
-    lines = tuple(_lines(held, in_backward=bool(in_backward)))
+    phase = max(LIVE, key=lambda name: float(held.at(name)))
+    lines = tuple(MemoryLine(kind=kind, bytes=live) for kind in LIVE[phase] if (live := float(getattr(held, kind))))
     return (
         StageMemory(
             stage=int(float(stage.index)),
@@ -82,21 +79,6 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
         ),
         float(held.host),
     )
-
-
-def _lines(held: StageBytes, *, in_backward: bool) -> list[MemoryLine]:
-    """One line a kind that is live at the peak; of recompute and loss only the larger is."""
-    live = {field.name: float(getattr(held, field.name)) for field in fields(StageBytes)}
-    for name in NOT_ON_DEVICE:
-        del live[name]
-    if in_backward:
-        del live["step_gradients"]
-        smaller = min(("logits", "recomputed_activations"), key=lambda name: live[name])
-        del live[smaller]
-    else:
-        for name in BACKWARD_ONLY:
-            del live[name]
-    return [MemoryLine(kind=name, bytes=count) for name, count in live.items() if count]
 
 
 def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:

@@ -1,5 +1,6 @@
 """What does one rank of one pipeline stage hold: which layers, how many parameters?"""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from service.estimator.degrees import Degrees, divisors
@@ -15,8 +16,8 @@ class Stage:
 
     index: Amount
     """Stage, from 0."""
-    kind_counts: tuple[Amount, ...]
-    """Layers of each kind of the ledger, those of multi-token-prediction depths counted."""
+    chunk_counts: tuple[tuple[Amount, ...], ...]
+    """Of each of its chunks, the layers of each kind of the ledger, those of multi-token-prediction depths counted."""
     depths: Amount
     """Multi-token-prediction depths, all on the last stage."""
     is_first: Condition
@@ -25,12 +26,21 @@ class Stage:
     """It holds the head."""
 
     @property
+    def kind_counts(self) -> tuple[Amount, ...]:
+        """Layers of each kind in all its chunks together."""
+        return tuple(_total(counts) for counts in zip(*self.chunk_counts, strict=True))
+
+    @property
     def layers(self) -> Amount:
         """Layers of the stage, those of depths counted [1]."""
-        total: Amount = 0
-        for count in self.kind_counts:
-            total = total + count
-        return total
+        return _total(self.kind_counts)
+
+
+def _total(counts: Iterable[Amount]) -> Amount:
+    total: Amount = 0
+    for count in counts:
+        total = total + count
+    return total
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,28 +97,40 @@ def stage_at(job: Job, degrees: Degrees, index: Amount, stage_layers: tuple[int,
         job: the job
         degrees: the layout
         index: stage, from 0 [1]
-        stage_layers: layers of each stage where they are uneven, else None
-        chunks: the largest number of virtual stages in the column (of the one layout) [1]
+        stage_layers: layers of each chunk in the order of the model where they are uneven, else None
+        chunks: the largest number of chunks of a stage in the column (of the one layout) [1]
 
     Returns:
         the stage
     """
-    counts: tuple[Amount, ...] = tuple(0 for _ in job.ledger.kinds)
-    if stage_layers is not None:
-        first = take(tuple(sum(stage_layers[:i]) for i in range(len(stage_layers))), index)
-        counts = _counts_between(job, first, first + take(stage_layers, index))
-    else:
-        size = job.model.num_hidden_layers / (degrees.pipeline * degrees.virtual_pipeline)
-        for chunk in range(chunks):
-            present = where(degrees.virtual_pipeline > chunk, 1, 0)
-            first = (chunk * degrees.pipeline + index) * size * present
-            inside = _counts_between(job, first, first + size)
-            counts = tuple(total + count * present for total, count in zip(counts, inside, strict=True))
     is_last = index == degrees.pipeline - 1
     depths = where(is_last, job.ledger.depths, 0)
-    last_kind = job.ledger.depth_kind
-    counts = (*counts[:last_kind], counts[last_kind] + depths, *counts[last_kind + 1 :])
-    return Stage(index=index, kind_counts=counts, depths=depths, is_first=index == 0, is_last=is_last)
+    counts = [_chunk_counts(job, degrees, chunk * degrees.pipeline + index, stage_layers) for chunk in range(chunks)]
+    for chunk in range(chunks):
+        present = where(degrees.virtual_pipeline > chunk, 1, 0)
+        final = where(degrees.virtual_pipeline == chunk + 1, depths, 0)
+        held = [count * present for count in counts[chunk]]
+        held[job.ledger.depth_kind] = held[job.ledger.depth_kind] + final
+        counts[chunk] = tuple(held)
+    return Stage(
+        index=index,
+        chunk_counts=tuple(counts),
+        depths=depths,
+        is_first=index == 0,
+        is_last=is_last,
+    )
+
+
+def _chunk_counts(
+    job: Job, degrees: Degrees, place: Amount, stage_layers: tuple[int, ...] | None
+) -> tuple[Amount, ...]:
+    """Layers of each kind in the chunk at a place of the model; nonsense beyond the last place, and left out there."""
+    if stage_layers is not None:
+        first = take(tuple(sum(stage_layers[:i]) for i in range(len(stage_layers))), place)
+        return _counts_between(job, first, first + take(stage_layers, place))
+    size = job.model.num_hidden_layers / (degrees.pipeline * degrees.virtual_pipeline)
+    first = where(place < degrees.pipeline * degrees.virtual_pipeline, place * size, 0)
+    return _counts_between(job, first, first + size)
 
 
 def _stage_ops(job: Job, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:

@@ -9,7 +9,7 @@ from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds, ops_compute, rates_of
 from service.estimator.load import StageLoad
-from service.estimator.logits import logits_bytes
+from service.estimator.logits import rank_logits
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism import pipeline
 from service.estimator.question import Layout
@@ -45,7 +45,7 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     """Seconds that the loss of one micro-batch streams its logits, forward and backward.
 
     Formula:
-        2 x logits bytes / W
+        2 x logits x bytes a logit / W
 
     Args:
         job: the job
@@ -61,7 +61,8 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     >>> round(loss_seconds(sample_job(), sample_degrees()), 5)
     0.00433
     """
-    return 2 * logits_bytes(job, degrees) / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
+    live = job.cross_entropy.chunks * job.cross_entropy.logit_bytes(job.precision.element_bytes)
+    return 2 * rank_logits(job, degrees) * live / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
 
 
 def other_seconds(busy_seconds: Amount) -> Amount:
@@ -92,7 +93,7 @@ def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
     for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True):
         total = total.plus(ops_compute(ops, job, degrees, rates), count)
     if job.recompute.granularity == "full":
-        layers = trained_layers(job, stage)
+        layers = trained_layers(job, stage.kind_counts)
         total.recompute = total.recompute * repeated_forwards(job.recompute, layers, degrees.virtual_pipeline)
     first = ops_compute(job.ledger.embedding, job, degrees, rates)
     last = ops_compute(job.ledger.head, job, degrees, rates)

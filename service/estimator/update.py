@@ -3,10 +3,10 @@
 from service.estimator.degrees import Degrees
 from service.estimator.efficiency import LINK_FRACTION, MEMORY_FRACTION
 from service.estimator.job import Job
-from service.estimator.memory import sharded_bytes
 from service.estimator.numeric import Amount
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
+from service.estimator.sharded import sharded_bytes
 from service.estimator.stages import RankParameters
 
 HOST_MEMORY_BYTES_PER_S = 77e9

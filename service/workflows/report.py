@@ -6,8 +6,8 @@ from functools import partial
 
 from service.estimator.answer import Interval
 from service.estimator.filled import filled
-from service.estimator.job import software_of
 from service.estimator.question import Question
+from service.estimator.software import software_of
 from service.units import BYTES, FLOP, SECONDS, readable, said
 from service.workflows.estimates import Answer
 

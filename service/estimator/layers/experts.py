@@ -87,6 +87,7 @@ def _routed(model: Model, setting: Setting) -> Ops:
         split=Split.TENSOR,
         weights=trained,
         saved=(Saved(kept * inner, Split.TENSOR, ("moe",)),),
+        passing=(Saved(kept * (inner + model.expert_width), Split.TENSOR),),
         moved_bytes=kept * (inner + model.expert_width),
         modules=("moe", "moe_act"),
     )

@@ -76,7 +76,7 @@ RULES: tuple[Rule, ...] = (
             f"tensor ranks would send the same tokens to the experts {d.tensor} times",
             "leave sequence_parallel out or set it to true"
             if job.stack.splits_norms
-            else f"set tensor to 1, or leave expert and expert_tensor out: {job.software.name} has no sequence_parallel",
+            else f"set tensor to 1, or leave expert and expert_tensor out: {job.software.name} splits no norms",
         ),
     ),
 )

@@ -14,7 +14,7 @@ def _virtual_fits(job: Job, degrees: Degrees) -> Condition:
 
 
 def _accumulation_fits(job: Job, degrees: Degrees) -> Condition:
-    return implies(degrees.virtual_pipeline > 1, divides(degrees.pipeline, degrees.accumulation))
+    return implies(degrees.virtual_pipeline > 1, divides(degrees.virtual_group, degrees.accumulation))
 
 
 RULES: tuple[Rule, ...] = (
@@ -42,8 +42,17 @@ RULES: tuple[Rule, ...] = (
         "layout.virtual_pipeline",
         _accumulation_fits,
         lambda _, d: (
-            f"interleaving runs micro-batches in groups of {d.pipeline}, and a step has {d.accumulation}",
-            f"choose global_batch so that a step has a multiple of {d.pipeline} micro-batches",
+            f"interleaving runs micro-batches in groups of {d.virtual_group}, and a step has {d.accumulation}",
+            f"choose global_batch so that a step has a multiple of {d.virtual_group} micro-batches",
+        ),
+    ),
+    Rule(
+        "virtual_group_fills_the_pipeline",
+        "layout.virtual_group",
+        lambda _, d: implies(d.virtual_pipeline > 1, d.virtual_group >= d.pipeline),
+        lambda _, d: (
+            f"groups of {d.virtual_group} micro-batches leave stages idle in a pipeline of {d.pipeline}",
+            f"set virtual_group to {d.pipeline} or more, or leave it out",
         ),
     ),
 )
@@ -84,37 +93,55 @@ DUALPIPE_RULES: tuple[Rule, ...] = (
 """Rules of the dualpipe schedule with a pipeline."""
 
 
-def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount) -> Amount:
-    """Micro-batches whose activations one rank of a stage keeps at once.
+def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount, chunks: int = 1) -> tuple[Amount, ...]:
+    """Micro-batches whose activations one rank of a stage keeps at once, of each of its chunks.
 
     Formula:
         gpipe: m, 1 without a pipeline        1f1b, zero-bubble: min(m, p - i)        dualpipe: min(m, p + 1)
-        interleaved-1f1b: min(m v, 2 (p - i - 1) + (v - 1) p + 1) / v
+        interleaved-1f1b: n = min(m v, 2 (p - i - 1) + (v - 1) g + 1) chunk by chunk, g micro-batches of each in turn
 
     Args:
         schedule: the schedule
-        degrees: the layout: p stages, v chunks, m micro-batches
+        degrees: the layout: p stages, v chunks, m micro-batches, groups of g
         stage: stage, i, from 0 [1]
+        chunks: the largest number of chunks of a stage in the column (of the one layout) [1]
 
     Returns:
-        micro-batches [1]
+        micro-batches of each chunk [1]
 
     Source:
-        Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM schedules.py (warm-up count);
+        Narayanan et al. 2021, arXiv:2104.04473, section 2.2; Megatron-LM schedules.py (warm-up count, groups);
         Qi et al. 2024, arXiv:2401.10241 (ZB-H1); DeepSeek-V3, arXiv:2412.19437, table 2
 
     >>> from service.estimator.samples import sample_degrees
     >>> in_flight("1f1b", sample_degrees(pipeline=4, accumulation=16), 0)
-    4
+    (4,)
+    >>> two = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
+    >>> in_flight("interleaved-1f1b", two, 3, 2)
+    (4, 1)
     """
-    micro_batches, stages, chunks = degrees.accumulation, degrees.pipeline, degrees.virtual_pipeline
+    micro_batches, stages = degrees.accumulation, degrees.pipeline
     if schedule == "gpipe":
-        return where(stages > 1, micro_batches, 1)
+        return (where(stages > 1, micro_batches, 1),)
     if schedule == "dualpipe":
-        return where(stages > 1, minimum(micro_batches, stages + 1), 1)
+        return (where(stages > 1, minimum(micro_batches, stages + 1), 1),)
     plain = minimum(micro_batches, stages - stage)
-    warm_up = minimum(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * stages + 1) / chunks
-    return where(chunks > 1, warm_up, plain)
+    if chunks == 1:
+        return (plain,)
+    rounds, group = degrees.virtual_pipeline, degrees.virtual_group
+    warm_up = minimum(micro_batches * rounds, 2 * (stages - stage - 1) + (rounds - 1) * group + 1)
+    dealt = [
+        _within(warm_up - chunk * group, group) + _within(warm_up - (rounds + chunk) * group, group)
+        for chunk in range(chunks)
+    ]
+    several = rounds > 1
+    return tuple(
+        where(several, where(rounds > chunk, count, 0), plain if chunk == 0 else 0) for chunk, count in enumerate(dealt)
+    )
+
+
+def _within(count: Amount, most: Amount) -> Amount:
+    return minimum(maximum(count, 0), most)
 
 
 def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:

@@ -1,0 +1,59 @@
+"""What lives only while a layer runs backward: gradients of its inputs and results, beside what it kept?"""
+
+from service.estimator.degrees import Degrees, divisors
+from service.estimator.job import Job
+from service.estimator.ledger import Ops, Saved
+from service.estimator.numeric import Amount, maximum
+from service.estimator.recompute import is_dropped, largest_of
+from service.estimator.stages import Stage
+from service.estimator.stream import sequence_stream_bytes
+
+
+def layer_buffer_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+    """Bytes that the backward pass of one layer holds beside all kept activations, at its worst, on one rank.
+
+    The layer's operations run backward one by one; each needs the gradient of the layer's result and tensors of its
+    own, and the tensors that later operations had kept are free by then.
+
+    Formula:
+        max over operations j of (gradient of the stream + passing_j - sum over later operations of what they kept)
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        bytes of the layer that needs most [byte]
+
+    Source:
+        NVIDIA/TransformerEngine@v2.11 pytorch/module (order of the backward pass); the peak of a gated MLP, 4 s f / t
+        beside the gradient, is that of published Megatron-Core runs (MooreThreads/SimuMax@4dcaae5)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> layer_buffer_bytes(sample_job(), sample_degrees(), stage) == 2 * 8192 * (4096 + 2 * 14336)
+    True
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    gradient = sequence_stream_bytes(job, degrees)
+    return largest_of(stage, [gradient + _worst(job, ops, split) * scale for ops in job.ledger.kinds])
+
+
+def _worst(job: Job, ops: Ops, split: tuple[Amount, ...]) -> Amount:
+    """Most bytes of one sequence beside what is kept, over the operations from last to first."""
+    most: Amount = 0.0
+    freed: Amount = 0.0
+    for op in reversed(ops):
+        if op.passing and op.gradients:
+            most = maximum(most, _bytes(op.passing, split) - freed)
+        freed = freed + _bytes(tuple(saved for saved in op.saved if not is_dropped(saved, job.recompute)), split)
+    return most
+
+
+def _bytes(tensors: tuple[Saved, ...], split: tuple[Amount, ...]) -> Amount:
+    total: Amount = 0.0
+    for tensor in tensors:
+        total = total + tensor.bytes / split[tensor.split]
+    return total

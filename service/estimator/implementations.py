@@ -1,0 +1,143 @@
+"""Whose operations does a stack run, and what does each of them keep? One row for each stack and implementation."""
+
+from dataclasses import dataclass
+
+from service.estimator.gpu import Gpu
+from service.estimator.names import AttentionName, CrossEntropyName, ImplementationName, StackName
+from service.estimator.workspaces import generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Implementation:
+    """How one stack carries out the operations of a layer, as far as memory is concerned."""
+
+    meaning: str
+    """What it is, in one line."""
+    fused_norm: bool
+    """Norms keep only input and output."""
+    fused_activation: bool
+    """The activation keeps only its inputs and output."""
+    repeats_key_values: bool
+    """Keys and values are copied to every query head before attention."""
+    sequence_first: bool = False
+    """Activations lie sequence first, so kernels that want the batch first keep a copy of their result."""
+    uses_transformer_engine: bool = False
+    """Matrix products and norms are Transformer Engine's, with its workspace and its placeholders of gradients."""
+    keeps_score_buffer: bool = False
+    """Eager attention keeps a buffer of one layer's scores for the whole run."""
+    cross_entropies: tuple[CrossEntropyName, ...]
+    """Ways to compute the loss; the first is the default."""
+    source: str
+    """Who says so."""
+
+
+IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
+    "megatron-core": {
+        "transformer-engine": Implementation(
+            meaning="Transformer Engine's fused layers",
+            fused_norm=True,
+            fused_activation=True,
+            repeats_key_values=False,
+            sequence_first=True,
+            uses_transformer_engine=True,
+            cross_entropies=("vocab-parallel", "fused", "transformer-engine"),
+            source="NVIDIA/TransformerEngine@v2.11 pytorch/module; NVIDIA/Megatron-LM@d98e8a64 "
+            "core/extensions/transformer_engine.py",
+        ),
+        "local": Implementation(
+            meaning="Megatron-Core's own layers",
+            fused_norm=True,
+            fused_activation=True,
+            repeats_key_values=False,
+            sequence_first=True,
+            keeps_score_buffer=True,
+            cross_entropies=("vocab-parallel", "fused"),
+            source="NVIDIA/Megatron-LM@d98e8a64 core/transformer/dot_product_attention.py (global memory buffer), "
+            "core/tensor_parallel/layers.py",
+        ),
+    },
+    "torchtitan": {
+        "eager": Implementation(
+            meaning="torch operations one by one",
+            fused_norm=True,
+            fused_activation=False,
+            repeats_key_values=True,
+            cross_entropies=("eager", "compiled", "loss-parallel", "chunked"),
+            source="pytorch/torchtitan@b5bcd76 models/common",
+        ),
+        "compiled": Implementation(
+            meaning="each block compiled",
+            fused_norm=True,
+            fused_activation=True,
+            repeats_key_values=False,
+            cross_entropies=("compiled", "eager", "loss-parallel", "chunked"),
+            source="pytorch/torchtitan@b5bcd76 models/common; torch.compile",
+        ),
+    },
+    "fsdp1": {
+        "eager": Implementation(
+            meaning="torch operations one by one",
+            fused_norm=False,
+            fused_activation=False,
+            repeats_key_values=False,
+            cross_entropies=("eager", "fused"),
+            source="mosaicml/llm-foundry@8c8dd48f models/mpt",
+        ),
+    },
+    "deepspeed": {
+        "eager": Implementation(
+            meaning="torch operations one by one",
+            fused_norm=False,
+            fused_activation=False,
+            repeats_key_values=True,
+            cross_entropies=("eager", "vocab-parallel", "chunked"),
+            source="deepspeedai/DeepSpeed@edaa722; huggingface/transformers 5.23.0 modeling_llama",
+        ),
+    },
+    "nanotron": {
+        "eager": Implementation(
+            meaning="torch operations with fused norms and flash attention",
+            fused_norm=True,
+            fused_activation=False,
+            repeats_key_values=False,
+            cross_entropies=("vocab-parallel",),
+            source="huggingface/nanotron@2411b02 models/llama.py",
+        ),
+    },
+    "transformers": {
+        "eager": Implementation(
+            meaning="torch operations one by one",
+            fused_norm=False,
+            fused_activation=False,
+            repeats_key_values=True,
+            cross_entropies=("eager", "chunked"),
+            source="huggingface/transformers 5.23.0 modeling_llama",
+        ),
+    },
+}
+
+
+def kernel_of(
+    attention: AttentionName, implementation: Implementation, gpu: Gpu, *, deterministic: bool
+) -> AttentionName:
+    """The attention kernel that runs where the recipe only says flash.
+
+    Args:
+        attention: what the recipe says
+        implementation: whose operations run
+        gpu: the GPU
+        deterministic: whether only deterministic kernels run
+
+    Returns:
+        the kernel: cuDNN's with Transformer Engine from Hopper on, unless determinism rules it out, else
+        FlashAttention-2
+
+    Source:
+        NVIDIA/TransformerEngine@v2.11 pytorch/attention/dot_product_attention/utils.py get_attention_backend
+    """
+    if attention != "flash":
+        return attention
+    if not implementation.uses_transformer_engine:
+        return "flash-2"
+    preferred = {"Hopper": "cudnn", "Blackwell": "flash-2" if deterministic else "cudnn"}
+    return "cudnn" if preferred.get(generation(gpu)) == "cudnn" else "flash-2"

@@ -1,0 +1,81 @@
+"""Which bytes of parameters and optimizer live on one rank, and how does the data group share them?"""
+
+from dataclasses import dataclass
+
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.load import StageLoad
+from service.estimator.numeric import Amount
+from service.estimator.optimizers import moment_bytes
+from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
+
+AVERAGE_BYTES = 4.0
+"""Bytes of one number of a moving average of the weights. Source: torch.optim.swa_utils; Megatron-LM keeps fp32."""
+
+
+def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: float, kind: int) -> Amount:
+    """Bytes of one rank for some numbers, spread over the data group where ZeRO reaches their kind.
+
+    Formula:
+        (N_dense / z + N_expert / z_expert) b
+
+    Args:
+        dense: numbers outside the routed experts before sharding, N_dense [1]
+        expert: numbers of the routed experts before sharding, N_expert [1]
+        degrees: the layout
+        bytes_each: bytes of one number, b [byte]
+        kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        Rajbhandari et al. 2020, arXiv:1910.02054, figure 1
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> sharded_bytes(1000, 0, sample_degrees(data=4, zero_stage=1), 12, OPTIMIZER_STATES)
+    3000.0
+    """
+    return dense * bytes_each / shards(degrees, kind) + expert * bytes_each / expert_shards(degrees, kind)
+
+
+@dataclass(slots=True)
+class Sharded:
+    """The operands of one line that the data group may shard."""
+
+    dense: Amount
+    """Numbers outside the routed experts, before sharding."""
+    expert: Amount
+    """Numbers of the routed experts, before sharding."""
+    each_bytes: float
+    """Bytes of one number."""
+    kind: int
+    """OPTIMIZER_STATES, GRADIENTS or WEIGHTS."""
+
+
+def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
+    """The lines of `StageBytes` that the data group may shard, with what each is made of.
+
+    Args:
+        job: the job
+        load: load of the rank
+
+    Returns:
+        the operands of `sharded_bytes` by line
+    """
+    held, updated, state = load.held, load.updated, job.state
+    moment = moment_bytes(job.optimizer, job.precision)
+    moments = (updated.dense_states, updated.expert_states)
+    trained, renewed = (held.dense_trained, held.expert_trained), (updated.dense_trained, updated.expert_trained)
+    frozen = (held.dense - held.dense_trained, held.expert - held.expert_trained)
+    return {
+        "weights": Sharded(*trained, state.weight_bytes, WEIGHTS),
+        "frozen_weights": Sharded(*frozen, state.frozen_bytes, WEIGHTS),
+        "weight_copies": Sharded(held.dense_products, held.expert_products, state.copy_bytes, WEIGHTS),
+        "gradients": Sharded(*trained, state.gradient_bytes, GRADIENTS),
+        "master_weights": Sharded(*renewed, state.master_bytes, OPTIMIZER_STATES),
+        "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),
+        "optimizer_scales": Sharded(*moments, job.optimizer.scale_bytes, OPTIMIZER_STATES),
+        "moving_average": Sharded(*renewed, AVERAGE_BYTES if job.recipe.ema else 0.0, OPTIMIZER_STATES),
+        "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
+    }

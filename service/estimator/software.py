@@ -1,0 +1,83 @@
+"""Which software does a recipe mean: whose operations, which loss, which versions?"""
+
+from dataclasses import replace
+
+from service.estimator.cross_entropy import CROSS_ENTROPIES, CrossEntropy
+from service.estimator.filled import filled
+from service.estimator.implementations import IMPLEMENTATIONS, Implementation
+from service.estimator.names import CrossEntropyName, ImplementationName, StackName
+from service.estimator.question import Recipe, Software
+from service.estimator.versions import at_least
+
+_IN_PLACE_BEFORE = "2.18"
+"""Transformer Engine keeps an fp32 gradient from here on. Source: NVIDIA/TransformerEngine@01bbe3ee."""
+
+
+def software_of(recipe: Recipe) -> Software:
+    """The training software of a recipe in its full form, every choice filled but the versions.
+
+    Args:
+        recipe: the recipe; its stack is filled
+
+    Returns:
+        the software
+    """
+    given: StackName | Software = filled(recipe.stack)
+    asked = given if isinstance(given, Software) else Software(name=given)
+    rows = IMPLEMENTATIONS[asked.name]
+    named = next(iter(rows)) if asked.implementation is None else asked.implementation
+    if named not in rows:
+        return asked
+    run = rows[named]
+    fused = run.uses_transformer_engine if asked.gradient_fusion is None else asked.gradient_fusion
+    losses = asked.cross_entropy or default_cross_entropy(run, asked)
+    return replace(asked, implementation=named, cross_entropy=losses, gradient_fusion=fused)
+
+
+def default_cross_entropy(run: Implementation, software: Software) -> CrossEntropyName:
+    """How the loss is computed where the recipe does not say.
+
+    Args:
+        run: whose operations run
+        software: the software
+
+    Returns:
+        the implementation's first; Transformer Engine's own where its version is named and has it, as Megatron-Bridge
+        turns it on there
+
+    Source:
+        NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2
+    """
+    version = software.versions.transformer_engine if software.versions else None
+    has_it = version is not None and at_least(version, "2.2") and not at_least(version, "2.18")
+    return "transformer-engine" if run.uses_transformer_engine and has_it else run.cross_entropies[0]
+
+
+def implementation_of(software: Software) -> Implementation:
+    """Whose operations a software runs.
+
+    Args:
+        software: the software, its implementation filled
+
+    Returns:
+        the row; the stack's first where the stack has none of that name, which a demand refuses
+    """
+    rows = IMPLEMENTATIONS[software.name]
+    named = software.implementation
+    return rows[named] if named is not None and named in rows else next(iter(rows.values()))
+
+
+def cross_entropy_of(software: Software) -> CrossEntropy:
+    """The row of a software's cross entropy, as its version computes it.
+
+    Args:
+        software: the software, its cross entropy filled
+
+    Returns:
+        the row
+    """
+    name: CrossEntropyName = software.cross_entropy or "eager"
+    version = software.versions.transformer_engine if software.versions else None
+    if name == "transformer-engine" and version is not None and at_least(version, _IN_PLACE_BEFORE):
+        return CROSS_ENTROPIES["vocab-parallel"]
+    return CROSS_ENTROPIES[name]

@@ -1,0 +1,57 @@
+"""What stands beside the model's own tensors on one rank: workspaces of libraries, buffers that are kept?"""
+
+from service.estimator.degrees import Degrees
+from service.estimator.job import Job
+from service.estimator.numeric import Amount, both, either, where
+from service.estimator.stages import Stage
+from service.estimator.stream import stream_bytes
+from service.estimator.workspaces import torch_workspace_bytes, transformer_engine_workspace_bytes
+
+
+def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+    """Bytes of workspaces and kept buffers of one rank of a stage.
+
+    Formula:
+        workspaces of torch's matrix products, where any runs, and of Transformer Engine's
+        + the gathered input of the head, b s h / c elements, where sequence parallelism is on
+        + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
+        + the mask of a micro-batch, b s^2 / c bytes, where the data loader makes one
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        workspaces; NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/layers.py (global memory buffer of gathered
+        inputs), core/transformer/dot_product_attention.py (of scores), pretrain_gpt.py (create-attention-mask)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> standing_bytes(sample_job(), sample_degrees(), stage) / 2**20
+    96.0
+    """
+    torch_bytes = torch_workspace_bytes(job.gpu, deterministic=job.software.deterministic)
+    if not job.implementation.uses_transformer_engine:
+        return torch_bytes + _score_buffer_bytes(job, degrees) + _mask_bytes(job, degrees)
+    runs_torch = either(stage.is_last, job.model.num_experts > 0)
+    splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
+    gathered = where(both(stage.is_last, splits), stream_bytes(job, degrees), 0.0)
+    engine = transformer_engine_workspace_bytes(job.gpu)
+    return engine + where(runs_torch, torch_bytes, 0.0) + gathered + _mask_bytes(job, degrees)
+
+
+def _score_buffer_bytes(job: Job, degrees: Degrees) -> Amount:
+    if not job.implementation.keeps_score_buffer or job.recipe.attention != "eager":
+        return 0.0
+    pairs = job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context
+    return pairs * job.model.num_attention_heads / degrees.tensor * job.precision.element_bytes
+
+
+def _mask_bytes(job: Job, degrees: Degrees) -> Amount:
+    if not job.software.attention_mask:
+        return 0.0
+    return job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context

@@ -1,0 +1,40 @@
+"""Which version of a library is this, and is it old or new enough?"""
+
+import re
+
+READABLE = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}")
+
+
+def is_version(text: str) -> bool:
+    """Whether a text names a version: numbers with dots between them.
+
+    Args:
+        text: what was given
+
+    Returns:
+        True for 2.11 and 0.14.1
+
+    >>> is_version("2.11"), is_version("newest")
+    (True, False)
+    """
+    return READABLE.fullmatch(text) is not None
+
+
+def at_least(version: str | None, first: str) -> bool:
+    """Whether a version is not older than another; a version that is not told is the newest.
+
+    Args:
+        version: the version, None where it is not told
+        first: the oldest that will do
+
+    Returns:
+        True where it will do
+
+    >>> at_least("2.11", "2.3"), at_least("2.2", "2.3"), at_least(None, "2.3")
+    (True, False, True)
+    """
+    return version is None or _numbers(version) >= _numbers(first)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split("."))

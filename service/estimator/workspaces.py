@@ -1,0 +1,85 @@
+"""Which workspaces do the matrix libraries keep for themselves, whatever the model?"""
+
+from service.estimator.gpu import Gpu
+
+MIB = 2**20
+
+TORCH_WORKSPACES = 2
+"""cuBLAS workspaces of one process: of the thread that runs forward and of autograd's own.
+Source: pytorch aten/src/ATen/cuda/CublasHandlePool.cpp, one for each pair of handle and stream."""
+
+TORCH_WORKSPACE_BYTES = 8_519_680
+"""One cuBLAS workspace by default, :4096:2:16:8. Source: pytorch aten/src/ATen/cuda/CublasHandlePool.cpp."""
+
+LARGE_TORCH_WORKSPACE_BYTES = 32 * MIB
+"""One cuBLAS workspace on Hopper, and everywhere with :4096:8, which determinism asks for.
+Source: pytorch aten/src/ATen/cuda/CublasHandlePool.cpp; NVIDIA cuBLAS documentation, results reproducibility."""
+
+TE_WORKSPACE_BYTES = 4 * MIB
+LARGE_TE_WORKSPACE_BYTES = 32 * MIB
+"""Workspace of Transformer Engine's matrix products, before Hopper and from Hopper on.
+Source: NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py get_cublas_workspace_size_bytes."""
+
+_BEFORE_HOPPER = ("Pascal", "Volta", "Turing", "Ampere", "Ada")
+
+
+def generation(gpu: Gpu) -> str:
+    """The vendor's generation of a GPU without what it is paired with.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        its first word, e.g. Blackwell
+
+    >>> from service.estimator.samples import H100
+    >>> generation(H100)
+    'Hopper'
+    """
+    return gpu.architecture.partition(" ")[0]
+
+
+def torch_workspace_bytes(gpu: Gpu, *, deterministic: bool) -> float:
+    """Bytes that torch's matrix products keep as workspaces on one GPU.
+
+    Formula:
+        2 x 8.125 MiB; 2 x 32 MiB on Hopper or where determinism is asked for
+
+    Args:
+        gpu: the GPU
+        deterministic: whether only deterministic kernels run
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        pytorch aten/src/ATen/cuda/CublasHandlePool.cpp
+
+    >>> from service.estimator.samples import H100
+    >>> torch_workspace_bytes(H100, deterministic=False) / 2**20
+    64.0
+    """
+    is_large = deterministic or generation(gpu) == "Hopper"
+    return TORCH_WORKSPACES * (LARGE_TORCH_WORKSPACE_BYTES if is_large else TORCH_WORKSPACE_BYTES)
+
+
+def transformer_engine_workspace_bytes(gpu: Gpu) -> float:
+    """Bytes that Transformer Engine's matrix products keep as a workspace on one GPU.
+
+    Formula:
+        32 MiB from Hopper on, 4 MiB before
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py get_cublas_workspace_size_bytes
+
+    >>> from service.estimator.samples import H100
+    >>> transformer_engine_workspace_bytes(H100) / 2**20
+    32.0
+    """
+    return TE_WORKSPACE_BYTES if generation(gpu) in _BEFORE_HOPPER else LARGE_TE_WORKSPACE_BYTES
