@@ -116,6 +116,48 @@ def serve(
 
 
 @app.command()
+def accuracy(
+    file: Annotated[str | None, typer.Argument(help="Table of measurements; the shipped ones where absent.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")] = False,
+    rows: Annotated[str | None, typer.Option(help="Write what became of each row to this CSV file.")] = None,
+) -> None:
+    """How near do predictions come to published measurements of memory?"""
+    from service.calibration.shipped import shipped_rows
+    from service.catalogue import shipped_catalogue
+    from service.workflows.accuracy.accuracy import accuracy_of_judged
+    from service.workflows.accuracy.files import read_file, write_file
+    from service.workflows.accuracy.judging import judge_all
+    from service.workflows.accuracy.tables import accuracy_text, rows_csv
+    from service.workflows.wire import to_bytes
+
+    catalogue = shipped_catalogue()
+    judged = judge_all(shipped_rows() if file is None else read_file(file), catalogue)
+    found = accuracy_of_judged(judged, catalogue)
+    if rows is not None:
+        write_file(rows, rows_csv(judged))
+    typer.echo(to_bytes(found) if as_json else accuracy_text(found))
+
+
+@app.command()
+def write_accuracy() -> None:
+    """Write the figures of the shipped measurements into service/calibration/README.md."""
+    from service.workflows.accuracy import written
+    from service.workflows.accuracy.accuracy import shipped_accuracy
+
+    typer.echo(written.write_accuracy(shipped_accuracy()))
+
+
+@app.command()
+def write_measurements(file: Annotated[str, typer.Argument(help="Table of measurements.")]) -> None:
+    """Trim a table of measurements to the columns used and ship it (service/calibration/published/memory.csv)."""
+    from service.workflows.accuracy import written
+    from service.workflows.accuracy.files import content_of
+
+    typer.echo(written.write_measurements(content_of(file)))
+
+
+@app.command()
 def write_formulas() -> None:
     """Write the index of formulas (service/estimator/README.md) from their docstrings."""
     from service.workflows.formula_index import write_formula_index

@@ -32,6 +32,7 @@ TAGS = {
     "catalogue": "Models, GPUs, clusters, prices and rate cards: the shipped ones, and your own.",
     "cells": "One number a spreadsheet cell.",
     "checks": "Admission of jobs by a scheduler.",
+    "accuracy": "How near predictions come to what was measured.",
     "health": "Is the service alive and ready?",
 }
 

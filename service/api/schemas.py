@@ -11,6 +11,7 @@ from service.api.json_schema import Schema
 from service.api.request_schemas import request_schemas
 from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
+from service.workflows.accuracy.answers import Accuracy
 from service.workflows.checks import Check
 from service.workflows.places import PLACES
 from service.workflows.price_import import ImportReport
@@ -19,7 +20,7 @@ from service.workflows.wire import WIRE_NAMES
 ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
 """What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
 
-OTHERS = (Check, ImportReport, ParameterCounts)
+OTHERS = (Accuracy, Check, ImportReport, ParameterCounts)
 """What other answers hold."""
 
 

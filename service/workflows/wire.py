@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from service.errors import Problem, Refused
 
-WIRE_NAMES = {"six_n": "6n"}
+WIRE_NAMES = {"six_n": "6n", "memory_class": "class"}
 """Field names that Python cannot spell."""
 
 DIGEST_CHARACTERS = 32

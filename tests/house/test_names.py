@@ -50,6 +50,7 @@ UNIT_STANDS_BESIDE = {
     "Dimension": "scales between units",
     "Explanation": "`unit` says it",
     "Interval": "its field carries the unit",
+    "MeasuredRow": "its column carries the unit",
     "Metric": "its path carries the unit",
 }
 """Classes of any number, whose unit is said by something else."""

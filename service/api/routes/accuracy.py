@@ -1,0 +1,26 @@
+"""GET /v1/accuracy: how near predictions come to what others measured and published."""
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from service.api.answers import json_answer
+from service.api.json_schema import json_response, ref
+from service.api.queries import takes_only
+from service.workflows.accuracy.accuracy import shipped_accuracy
+
+router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
+
+
+@router.get(
+    "/v1/accuracy",
+    operation_id="getAccuracy",
+    summary="Predicted against published memory, by source",
+    openapi_extra={
+        "description": "Every published measurement that ships with the service, asked and compared: errors by source, "
+        "rows that cannot be asked by reason, how often the verdict was right, and the rows farthest off.",
+        "responses": json_response(ref("Accuracy")),
+    },
+)
+def get_accuracy() -> Response:
+    """The figures, computed at the first request of a process: a second of work, so not on the event loop."""
+    return json_answer(shipped_accuracy())

@@ -1,0 +1,27 @@
+"""Which constants of the estimator were read off measurements of which source?
+
+A source that gave a constant cannot judge it: its groups are marked `in_sample`, with the constants by name. Every other
+source is judged by formulas and constants that never saw it.
+"""
+
+from collections.abc import Mapping
+
+READ_OFF: Mapping[str, tuple[str, ...]] = {
+    "megatron_functional": ("memory.WORKSPACE_BYTES",),
+}
+"""Constants, as module.NAME of the estimator, by the source that they were read off."""
+
+
+def constants_read_off(source_key: str) -> tuple[str, ...]:
+    """The constants that rows of a source gave.
+
+    Args:
+        source_key: the source
+
+    Returns:
+        their names; none for a source that was only ever judged
+
+    >>> constants_read_off("torchtitan")
+    ()
+    """
+    return READ_OFF.get(source_key, ())

@@ -1,0 +1,174 @@
+"""Which measurements does a table hold? A CSV of published peaks, read whole or refused with its columns named.
+
+The text of a cell is read only when somebody asks for it, so one unreadable cell costs its own row and no other.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from service.calibration.columns import KNOWN, REQUIRED, USED
+from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError, did_you_mean, nearest
+
+MOST_BYTES = 64 << 20
+"""Size of the largest table that is read."""
+
+MOST_ROWS = 100_000
+"""Rows of the longest one."""
+
+LONGEST_SHOWN = 40
+"""Characters of an unknown column's name that a refusal repeats."""
+
+_NUMBER = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.IGNORECASE)
+
+
+class NotExpressible(TraincostError):
+    """A row cannot be put as a question, or its figure not be compared; the message is the reason, short and stable."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """One published measurement, its cells as they were written."""
+
+    number: int
+    """Its row in the table, as a spreadsheet shows it."""
+    cells: Mapping[str, str]
+    """Its texts by column; empty ones are left out."""
+
+    def text(self, column: str) -> str:
+        """What a cell says; nothing where it is empty."""
+        return self.cells.get(column, "")
+
+    def number_of(self, column: str) -> float | None:
+        """The number of a cell, in the unit of its column; None where it is empty."""
+        said = self.text(column)
+        if not said:
+            return None
+        if not _NUMBER.fullmatch(said):
+            raise NotExpressible(f"unreadable: {column}")
+        return float(said)
+
+    def whole(self, column: str) -> int | None:
+        """The whole number of a cell; None where it is empty."""
+        number = self.number_of(column)
+        if number is not None and number != int(number):
+            raise NotExpressible(f"unreadable: {column}")
+        return None if number is None else int(number)
+
+    def count(self, column: str, default: int | None = None) -> int:
+        """The whole number of a cell, or the default; without one, an empty cell makes the row inexpressible."""
+        found = self.whole(column)
+        if found is not None:
+            return found
+        if default is None:
+            raise NotExpressible(f"missing: {column}")
+        return default
+
+    def is_on(self, column: str) -> bool:
+        """Whether a cell of 0 or 1 is 1."""
+        return self.whole(column) == 1
+
+
+def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
+    """The measurements of a table, in its order.
+
+    Args:
+        content: CSV in UTF-8 with a header, with or without byte order mark, lines ended as anybody ends them
+
+    Returns:
+        the rows, empty lines left out
+
+    Raises:
+        Refused: it is no such table, is too large, or has a column that is unknown, repeated or missing
+
+    >>> table = [",".join(REQUIRED), "a,b,c,d,8,1024,bf16,3.5,GiB,torch allocated,ok"]
+    >>> row = read_measured_rows(chr(10).join(table).encode("utf-8-sig"))[0]
+    >>> row.count("n_gpus"), row.text("outcome"), row.whole("layers")
+    (8, 'ok', None)
+    """
+    if len(content) > MOST_BYTES:
+        raise _refusal("too_large", f"the table has more than {MOST_BYTES} bytes", "score it in parts")
+    header, rows = _lines(_decoded(content))
+    names = [name.strip() for name in header]
+    _refuse_header(names)
+    found = []
+    for number, row in rows:
+        if len(row) != len(names):
+            message = f"row {number} has {len(row)} cells where the header has {len(names)}"
+            raise _refusal("wrong_width", message, "give one cell for each column")
+        found.append(MeasuredRow(number, {n: c.strip() for n, c in zip(names, row, strict=True) if c.strip()}))
+    return tuple(found)
+
+
+def trimmed_table(rows: Iterable[MeasuredRow]) -> str:
+    """A table of measurements with the columns that scoring uses and no others.
+
+    Args:
+        rows: the measurements
+
+    Returns:
+        CSV; scoring it gives the same figures as the table that the rows came from
+    """
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(USED)
+    writer.writerows([row.text(column) for column in USED] for row in rows)
+    return written.getvalue()
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _refusal("not_utf_8", "the table is not text in UTF-8", "save it as CSV UTF-8") from None
+    if "\0" in text:
+        raise _refusal("not_text", "the table holds a NUL, which no CSV does", "save it as CSV UTF-8")
+    return text
+
+
+def _lines(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header and the numbered rows below it."""
+    rows: list[tuple[int, list[str]]] = []
+    try:
+        for number, row in enumerate(csv.reader(io.StringIO(text, newline=""), strict=True), start=1):
+            if any(row):
+                rows.append((number, row))
+            if len(rows) > MOST_ROWS + 1:
+                raise _refusal("too_many_rows", f"the table has more than {MOST_ROWS} rows", "score it in parts")
+    except csv.Error:
+        message = f"row {len(rows) + 1} is not CSV: a quote stands where none may, or a cell is too long"
+        raise _refusal("not_csv", message, "put cells that hold commas or quotes between quotes") from None
+    if not rows:
+        raise _refusal("empty", "the table holds no header", f"begin it with the columns {', '.join(REQUIRED)}")
+    return rows[0][1], rows[1:]
+
+
+def _refuse_header(names: list[str]) -> None:
+    unknown = [name for name in names if name not in KNOWN]
+    repeated = [name for name in dict.fromkeys(names) if name in KNOWN and names.count(name) > 1]
+    missing = [name for name in REQUIRED if name not in names]
+    problems = [
+        *(_column(_shown(name), "unknown_column", "is not known", _fix_of_unknown(name)) for name in unknown),
+        *(_column(name, "repeated", "stands in the header twice", "name it once") for name in repeated),
+        *(_column(name, "required", "is missing, and no row can be read without it", "add it") for name in missing),
+    ]
+    if problems:
+        raise Refused(*problems[:MOST_PROBLEMS])
+
+
+def _fix_of_unknown(name: str) -> str:
+    return did_you_mean(nearest(name, KNOWN)) or f"leave it out; columns are {', '.join(sorted(KNOWN))}"
+
+
+def _shown(name: str) -> str:
+    return ascii(name[:LONGEST_SHOWN])[1:-1] or "(empty)"
+
+
+def _column(name: str, code: str, what: str, fix: str) -> Problem:
+    return Problem(field=name, code=code, message=f"the column {name} {what}", fix=fix)
+
+
+def _refusal(code: str, message: str, fix: str) -> Refused:
+    return Refused(Problem(field="table", code=code, message=message, fix=fix))

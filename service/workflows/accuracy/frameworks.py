@@ -1,0 +1,125 @@
+"""Which training stack is a framework, or which is nearest, and what does it do that a table leaves unsaid?"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.calibration.measured_rows import MeasuredRow, NotExpressible
+
+GPT_2: Mapping[str, Any] = {
+    "normalization": "layernorm", "attention_bias": True, "attention_out_bias": True, "mlp_bias": True,
+}  # fmt: skip
+"""What a model of GPT-2's kind has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """One framework as questions put it."""
+
+    name: str
+    """How the framework's cell begins, as a regular expression."""
+    stack: Mapping[str, Any]
+    """The stack that stands for it."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """What its models have."""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """What it does unless it is told otherwise."""
+    learned_positions: bool = False
+    """Its models have a table of positions as long as the sequence."""
+    recompute: str | None = None
+    """Its recompute where the row does not say."""
+    why: str
+    """Why this stack stands for it."""
+
+
+FRAMEWORKS = (
+    Framework(
+        name=r"Megatron-DeepSpeed",
+        stack={"name": "deepspeed", "implementation": "local"},
+        model=GPT_2,
+        recipe={"attention": "eager", "dropout_fraction": 0.1},
+        learned_positions=True,
+        why="DeepSpeed's pipeline, ZeRO-1 and fp16 and bf16 optimizers around Megatron's own layers",
+    ),
+    Framework(
+        name=r"Megatron-LM \(Megatron-Core\)|Megatron-Core|Megatron-LM",
+        stack={"name": "megatron-core"},
+        why="the stack itself",
+    ),
+    Framework(
+        name=r"Megatron-Bridge|NeMo",
+        stack={"name": "megatron-core"},
+        recompute=None,
+        why="recipes over Megatron-Core and Transformer Engine",
+    ),
+    Framework(
+        name=r"OneFlow-GPT",
+        stack={"name": "megatron-core", "implementation": "local"},
+        model=GPT_2,
+        recipe={"attention": "eager", "dropout_fraction": 0.1},
+        learned_positions=True,
+        why="OneFlow's port of Megatron-LM's GPT: the nearest stack that splits as it does",
+    ),
+    Framework(
+        name=r"InternEvo",
+        stack={"name": "deepspeed"},
+        why="bf16 weights beside fp32 master weights that ZeRO-1 spreads, in a pipeline: DeepSpeed's arrangement",
+    ),
+    Framework(name=r"torchtitan", stack={"name": "torchtitan"}, why="the stack itself"),
+    Framework(
+        name=r"PyTorch FSDP2",
+        stack={"name": "torchtitan", "implementation": "eager"},
+        recipe={"precision": "bf16"},
+        why="FSDP2 around a Hugging Face model in bf16",
+    ),
+    Framework(name=r"nanotron", stack={"name": "nanotron"}, why="the stack itself"),
+    Framework(
+        name=r".*(HF Trainer, DeepSpeed|DeepSpeed|deepspeed)",
+        stack={"name": "deepspeed"},
+        why="DeepSpeed around a Hugging Face model",
+    ),
+    Framework(
+        name=r"litgpt|lit-gpt",
+        stack={"name": "transformers"},
+        recompute="none",
+        why="PyTorch layers under Lightning Fabric; recompute only where the row says so",
+    ),
+    Framework(
+        name=r"torchtune",
+        stack={"name": "transformers"},
+        recipe={"precision": "bf16"},
+        why="PyTorch layers in bf16 without a master copy",
+    ),
+    Framework(
+        name=r".*(HF Trainer|transformers|Accelerate|accelerate|PEFT|peft)",
+        stack={"name": "transformers"},
+        why="the stack itself",
+    ),
+    Framework(
+        name=r"ColossalAI",
+        stack={"name": "deepspeed"},
+        why="ZeRO around bf16 weights with fp32 master weights: DeepSpeed's arrangement",
+    ),
+    Framework(name=r".*FSDP", stack={"name": "fsdp1"}, why="PyTorch's sharding around modules of its own"),
+)
+"""Every framework that can be asked about; the first whose name fits is meant."""
+
+
+def framework_of(row: MeasuredRow) -> Framework:
+    """The framework of a row.
+
+    Args:
+        row: the row
+
+    Returns:
+        the first of the table that fits
+
+    Raises:
+        NotExpressible: no stack stands for it
+    """
+    said = row.text("framework")
+    for known in FRAMEWORKS:
+        if re.match(known.name, said):
+            return known
+    raise NotExpressible("framework: no stack stands for it")

@@ -1,0 +1,70 @@
+"""Which GPU of the catalogue is meant where a table calls it by its family, its form and its size?"""
+
+import re
+from dataclasses import replace
+
+from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.catalogue import Catalogue, GpuRow
+from service.estimator.gpu import Gpu
+
+GIB = 1 << 30
+
+SAME_SIZE_FRACTION = 0.1
+"""By how much two sizes of one device may differ: makers and drivers count differently."""
+
+_FORMS = {"sxm": "sxm", "pcie": "pcie", "nvl": "nvl"}
+_FAMILY = re.compile(r"(?:rtx |geforce )*([a-z]*\d+[a-z]*)")
+_BLACKWELL_UNNAMED = re.compile(r"blackwell (\d+) gib class")
+
+
+def gpu_slug(row: MeasuredRow, catalogue: Catalogue) -> str:
+    """The catalogue's name of the GPU that a row names.
+
+    Args:
+        row: the row
+        catalogue: the GPUs
+
+    Returns:
+        slug of the one of its family and form whose size is nearest
+
+    Raises:
+        NotExpressible: the catalogue has none of that family
+    """
+    said = row.text("gpu").lower()
+    size = row.number_of("gpu_mem_gb")
+    candidates = [found for found in catalogue.gpus.values() if _is_meant(found, said)]
+    form = next((form for form in _FORMS if form in said), None)
+    of_form = [found for found in candidates if form and form in found.gpu.slug] or candidates
+    if not of_form:
+        raise NotExpressible("gpu: not in the catalogue")
+    return min(of_form, key=lambda found: (_distance(found, size), found.gpu.slug)).gpu.slug
+
+
+def _is_meant(found: GpuRow, said: str) -> bool:
+    if _BLACKWELL_UNNAMED.search(said):
+        return found.gpu.slug.startswith("gb200-")
+    family = _FAMILY.search(said)
+    return family is not None and family[1] in found.gpu.slug.replace("rtx-", "").split("-")
+
+
+def _distance(found: GpuRow, size: float | None) -> float:
+    return 0.0 if size is None else abs(found.gpu.memory_bytes / GIB - size)
+
+
+def with_size(gpu: Gpu, row: MeasuredRow) -> Gpu:
+    """A GPU with the memory that a row says it has, where that is another size than the catalogue's.
+
+    Args:
+        gpu: the catalogue's GPU
+        row: the row
+
+    Returns:
+        the same GPU, or one with its usable memory in proportion
+    """
+    size = row.number_of("gpu_mem_gb")
+    if not size:
+        return gpu
+    share = size * GIB / gpu.memory_bytes
+    if abs(share - 1) <= SAME_SIZE_FRACTION:
+        return gpu
+    return replace(gpu, memory_bytes=gpu.memory_bytes * share, usable_bytes=gpu.usable_bytes * share)

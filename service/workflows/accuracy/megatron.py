@@ -1,0 +1,198 @@
+"""What does a run of Megatron-LM ask? The defaults of its command line, and then its options one by one."""
+
+import json
+import re
+from typing import Any
+
+from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.workflows.accuracy.architecture import put_latent
+from service.workflows.accuracy.draft import Draft
+from service.workflows.accuracy.frameworks import GPT_2
+from service.workflows.accuracy.hybrid import hybrid_fields
+from service.workflows.accuracy.megatron_flags import FLAGS
+from service.workflows.accuracy.pipelines import even_chunks, layers_of_layout, layers_with_ends
+
+Flags = dict[str, Any]
+
+LONGEST_OPTIONS = 32_768
+"""Characters of all options of a run."""
+
+PATTERNS = ("hybrid-layer-pattern", "hybrid-override-pattern")
+
+FP8_RECIPES = {
+    "delayed": "fp8-tensorwise", "tensorwise": "fp8-tensorwise", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8",
+}  # fmt: skip
+
+FUSED_LOSSES = {"native": "fused", "te": "transformer-engine"}
+
+TOKENIZERS = {"Llama2Tokenizer": 32_000}
+"""Words of tokenizers that have no other size; the vocabulary is padded to a multiple of 128 x tensor."""
+
+_FREQUENCY = re.compile(r"\[([01])\]\*(\d{1,4})")
+
+
+def flags_of(row: MeasuredRow) -> Flags:
+    """The options of a run, those left out that are switched off.
+
+    Args:
+        row: the row
+
+    Returns:
+        values by name
+
+    Raises:
+        NotExpressible: the cell holds no JSON object
+    """
+    text = row.text("extra_config_json") or "{}"
+    try:
+        flags = json.loads(text) if len(text) <= LONGEST_OPTIONS else None
+    except (ValueError, RecursionError):
+        flags = None
+    if not isinstance(flags, dict):
+        raise NotExpressible("unreadable: extra_config_json")
+    return {name: value for name, value in flags.items() if value is not False}
+
+
+def put_flags(flags: Flags, draft: Draft) -> None:
+    """Put the options of a run into the question, whose model and layout stand already.
+
+    Args:
+        flags: the options
+        draft: the question
+
+    Raises:
+        NotExpressible: an option is unknown, refused, or has a value that no field takes
+    """
+    _refuse(flags)
+    _put_defaults(flags, draft)
+    for name, value in flags.items():
+        flag = FLAGS[name]
+        if flag.does == "nearly":
+            draft.nearly.append(f"{name}: {flag.why}")
+        if flag.does == "sets":
+            draft.put(flag.path, _value(name, value))
+    _put_attention(flags, draft)
+    _put_layers(flags, draft)
+    _put_software(flags, draft)
+    _put_stages(flags, draft)
+
+
+def _refuse(flags: Flags) -> None:
+    for name in flags:
+        flag = FLAGS.get(name)
+        if flag is None:
+            raise NotExpressible(f"flag {ascii(name[:60])[1:-1]}: not known")
+        if flag.does == "refuses":
+            raise NotExpressible(f"flag {name}: {flag.why}")
+    spec = str(flags.get("spec", ""))
+    if spec and "hybrid" not in spec and "mamba" not in spec:
+        raise NotExpressible("flag spec: layers of another kind")
+    if float(flags.get("optimizer-offload-fraction", 1)) != 1:
+        raise NotExpressible("flag optimizer-offload-fraction: part of the optimizer is offloaded")
+
+
+def _value(name: str, value: Any) -> Any:
+    try:
+        return FLAGS[name].to(str(value))
+    except (KeyError, ValueError):
+        raise NotExpressible(f"flag {name}: no field takes its value") from None
+
+
+def _put_defaults(flags: Flags, draft: Draft) -> None:
+    """What Megatron-LM does without any option: GPT-2's layers, learned positions, dropout."""
+    draft.model.update(GPT_2)
+    if "disable-bias-linear" in flags:
+        draft.model.update(attention_bias=False, attention_out_bias=False, mlp_bias=False)
+    learned = flags.get("position-embedding-type", "learned_absolute") == "learned_absolute"
+    if learned and "use-rotary-position-embeddings" not in flags:
+        rows = flags.get("max-position-embeddings", draft.recipe["sequence_length"])
+        draft.model["position_embedding_rows"] = int(rows)
+    dropouts = [float(flags.get(name, 0.1)) for name in ("hidden-dropout", "attention-dropout")]
+    draft.recipe["dropout_fraction"] = max(dropouts)
+    if draft.model.get("num_experts"):
+        draft.layout.setdefault("expert_tensor", draft.layout["tensor"])
+
+
+def _put_attention(flags: Flags, draft: Draft) -> None:
+    if "multi-latent-attention" in flags:
+        names = {"q": "q-lora-rank", "kv": "kv-lora-rank", "nope": "qk-head-dim", "rope": "qk-pos-emb-head-dim"}
+        widths = {short: int(flags[name]) for short, name in {**names, "v": "v-head-dim"}.items() if name in flags}
+        put_latent(draft, widths)
+    elif "qk-layernorm" in flags:
+        is_plain = draft.model["normalization"] == "rmsnorm"
+        draft.model["qk_norm"] = "per_head_dim" if is_plain else "per_head_dim_biased"
+    if "attention-backend" not in flags:
+        own = flags.get("transformer-impl") == "local" and "use-flash-attn" not in flags
+        draft.recipe["attention"] = "eager" if own else "flash"
+    if "window-size" in flags:
+        keys = int(str(flags["window-size"]).strip("()").split(",")[0]) + 1
+        skipped = int(flags.get("window-attn-skip-freq", 1))
+        kinds = ["sliding_attention"] * max(1, skipped - 1) + ["full_attention"] * (skipped > 1)
+        draft.model.update(sliding_window=keys, layer_types=kinds)
+
+
+def _put_layers(flags: Flags, draft: Draft) -> None:
+    for name in PATTERNS:
+        if name in flags:
+            fields, stages = hybrid_fields(str(flags[name]), draft.model["hidden_size"], flags)
+            draft.model.update(fields)
+            if len(stages) > 1:
+                draft.layout["stage_layers"] = list(stages)
+    if flags.get("experimental-attention-variant") == "gated_delta_net":
+        _put_delta_nets(flags, draft)
+    elif "experimental-attention-variant" in flags:
+        raise NotExpressible("flag experimental-attention-variant: attention over chosen keys")
+    if "moe-layer-freq" in flags and draft.model.get("num_experts"):
+        draft.model["mlp_layer_types"] = _mlps(str(flags["moe-layer-freq"]))
+
+
+def _put_delta_nets(flags: Flags, draft: Draft) -> None:
+    every = int(flags["linear-attention-freq"])
+    draft.model.update(
+        layer_types=["gated_delta_net"] * (every - 1) + ["full_attention"],
+        conv_kernel=int(flags["linear-conv-kernel-dim"]),
+        linear_num_key_heads=int(flags["linear-num-key-heads"]),
+        linear_num_value_heads=int(flags["linear-num-value-heads"]),
+        linear_key_head_dim=int(flags["linear-key-head-dim"]),
+        linear_value_head_dim=int(flags["linear-value-head-dim"]),
+    )
+
+
+def _mlps(frequency: str) -> list[str]:
+    """Kinds of MLP by a moe-layer-freq: a number N for every N-th layer, or a list such as ([0]*3+[1]*12).
+
+    >>> _mlps("2"), _mlps("([0]*1+[1]*2)")
+    (['sparse', 'dense'], ['dense', 'sparse', 'sparse'])
+    """
+    if frequency.isdecimal():
+        return ["sparse"] + ["dense"] * (int(frequency) - 1)
+    kinds = [kind for kind, times in _FREQUENCY.findall(frequency) for _ in range(int(times))]
+    if not kinds:
+        raise NotExpressible("flag moe-layer-freq: not understood")
+    return ["sparse" if kind == "1" else "dense" for kind in kinds]
+
+
+def _put_software(flags: Flags, draft: Draft) -> None:
+    if "fp8-format" in flags:
+        draft.recipe["precision"] = FP8_RECIPES.get(str(flags.get("fp8-recipe", "delayed")))
+    if "cross-entropy-loss-fusion" in flags:
+        draft.stack["cross_entropy"] = FUSED_LOSSES[str(flags.get("cross-entropy-fusion-impl", "native"))]
+    instances = int(flags.get("num-distributed-optimizer-instances", 1))
+    replicas = draft.layout["data"] * draft.layout["context"]
+    if instances > 1 and replicas % instances == 0:
+        draft.layout["shard_group"] = replicas // instances
+
+
+def _put_stages(flags: Flags, draft: Draft) -> None:
+    stages, layers = draft.layout["pipeline"], draft.model["num_hidden_layers"]
+    if "num-layers-per-virtual-pipeline-stage" in flags:
+        each = int(flags["num-layers-per-virtual-pipeline-stage"])
+        draft.layout["virtual_pipeline"] = max(1, layers // (stages * each))
+    if "pipeline-model-parallel-layout" in flags:
+        parts = layers_of_layout(str(flags["pipeline-model-parallel-layout"]))
+        draft.layout.update(stage_layers=list(parts), virtual_pipeline=even_chunks(parts, stages))
+    ends = [flags.get(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
+    if any(end is not None for end in ends):
+        first, last = (None if end is None else int(end) for end in ends)
+        parts = layers_with_ends(layers, stages * draft.layout.get("virtual_pipeline", 1), first, last)
+        draft.layout["stage_layers"] = list(parts)

@@ -1,0 +1,104 @@
+"""What does an estimate say of the rank that somebody measured? Its stage's peaks, and what it keeps between steps."""
+
+from dataclasses import dataclass
+
+from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.estimator import estimate
+from service.estimator.answer import Interval, Memory, StageMemory, Verdict
+from service.estimator.stage_answers import BACKWARD_ONLY
+from service.workflows.accuracy.asking import question_of, reason_of
+from service.workflows.accuracy.sources import MemoryClass, Place
+
+PASSING = frozenset({*BACKWARD_ONLY, "step_gradients"})
+"""Kinds of lines that are gone between steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """An estimate of one row's job."""
+
+    memory: Memory
+    """Bytes of every stage."""
+    verdict: Verdict
+    """Does it fit?"""
+    nearly: tuple[str, ...]
+    """What of the row the question does not say."""
+
+
+def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
+    """The estimate of a row's job.
+
+    Args:
+        row: the row
+        catalogue: the GPUs
+
+    Returns:
+        its memory and verdict
+
+    Raises:
+        NotExpressible: the row cannot be put as a question, or the estimator's rules refuse it
+    """
+    question, nearly = question_of(row, catalogue)
+    try:
+        found = estimate(question)
+    except Refused as refused:
+        raise NotExpressible(reason_of(refused)) from None
+    return Predicted(memory=found.memory, verdict=found.verdict, nearly=nearly)
+
+
+def stage_of(memory: Memory, place: Place) -> StageMemory:
+    """The stage whose rank was measured.
+
+    Args:
+        memory: the estimate's memory
+        place: whose figure was reported
+
+    Returns:
+        the stage
+
+    """
+    first, last = memory.stages[0], memory.stages[-1]
+    if place == "ends":
+        return max((first, last), key=lambda stage: stage.allocated_peak_bytes)
+    return {"first": first, "last": last, "fullest": memory.stages[memory.peak_stage]}[place]
+
+
+def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass) -> Interval:
+    """The predicted peak of a stage's rank: the fullest's, in proportion to what is allocated.
+
+    Args:
+        memory: the estimate's memory
+        stage: the stage
+        memory_class: which peak
+
+    Returns:
+        the interval [byte]
+    """
+    share = stage.allocated_peak_bytes / memory.allocated_peak_bytes.value
+    if memory_class == "allocated":
+        return _scaled(memory.allocated_peak_bytes, share)
+    reserved, device = memory.reserved_peak_bytes, memory.device_peak_bytes
+    if memory_class == "reserved":
+        return _scaled(reserved, share)
+    gone = _scaled(reserved, 1 - share)
+    return Interval(device.low - gone.low, device.value - gone.value, device.high - gone.high, device.basis)
+
+
+def static_interval(memory: Memory, stage: StageMemory) -> Interval:
+    """What a stage's rank keeps between steps, with the spread of its peak.
+
+    Args:
+        memory: the estimate's memory
+        stage: the stage
+
+    Returns:
+        the interval [byte]
+    """
+    kept = sum(line.bytes for line in stage.lines if line.kind not in PASSING)
+    return _scaled(memory.allocated_peak_bytes, kept / memory.allocated_peak_bytes.value)
+
+
+def _scaled(interval: Interval, share: float) -> Interval:
+    return Interval(interval.low * share, interval.value * share, interval.high * share, interval.basis)

@@ -1,0 +1,174 @@
+"""Which recipe do a row's columns describe? Number formats, recompute, optimizer, what is trained and offloaded."""
+
+import re
+from typing import Any, get_args
+
+from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.estimator.names import RecomputeModule
+from service.workflows.accuracy.draft import Draft
+from service.workflows.accuracy.frameworks import Framework
+
+PRECISIONS = (
+    (r"mxfp8", "mxfp8"),
+    (r"nvfp4", "nvfp4"),
+    (r"fp8-blockwise", "fp8-blockwise"),
+    (r"bf16\+float8|fp8", "fp8-tensorwise"),
+    (r"bf16-true", "bf16"),
+    (r"fp16 \+ int4", "fp16-mixed"),
+    (r"bf16$|bf16-mixed|bf16 \(", "bf16-mixed"),
+    (r"fp16$|fp16-mixed", "fp16-mixed"),
+    (r"fp32$|tf32$", "fp32"),
+)
+"""Precision recipes by how the precision's cell begins."""
+
+OPTIMIZERS = (
+    (r"8.?bit", "adamw-8bit"),
+    (r"muon", "muon"),
+    (r"adafactor", "adafactor"),
+    (r"lion", "lion"),
+    (r"sgd", "sgd-momentum"),
+    (r"adam|^$", "adamw"),
+)
+"""Optimizers by a part of the optimizer's cell; AdamW where it is empty."""
+
+UNTOLD = ("", "not told", "unknown", "see recipe")
+"""Cells of recompute that say nothing."""
+
+ADAPTERS = {
+    "qwen": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
+}
+"""Matrices with adapters, by how the model's name begins: c_attn, c_proj, w1 and w2 of Qwen's finetune.py."""
+
+METHODS = {"lora": "lora", "qlora": "qlora"}
+WHOLE = ("pretrain", "pretrain/finetune", "sft", "full finetune", "full")
+"""Kinds of training in which every parameter is trained."""
+
+
+def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    """Put a row's recipe into the question.
+
+    Args:
+        row: the row
+        framework: its framework, whose habits hold where the row says nothing
+        draft: the question, its layout already there
+
+    Raises:
+        NotExpressible: a column that is needed is empty, or says what has no noun
+    """
+    layout = draft.layout
+    micro = row.count("mbs")
+    steps = row.count("grad_accum", 1)
+    draft.recipe.update(
+        sequence_length=row.count("seq_len"),
+        micro_batch=micro,
+        global_batch=row.count("gbs", micro * layout["data"] * steps),
+        precision=_first(PRECISIONS, row.text("precision"), "precision", begins=True),
+        optimizer=_first(OPTIMIZERS, row.text("optimizer").lower(), "optimizer", begins=False),
+        recompute=recompute_of(row, framework),
+    )
+    draft.recipe.update(framework.recipe)
+    if "fp16" in row.text("grad_dtype") and draft.recipe["precision"] == "fp16-mixed":
+        draft.recipe["gradient_dtype"] = "fp16"
+    if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
+        raise NotExpressible("optimizer: its step is part of the backward pass")
+    _put_method(row, draft)
+    _put_software(row, draft)
+    draft.layout["offload"] = offload_of(row)
+
+
+def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
+    """The recompute rule of a row.
+
+    Args:
+        row: the row
+        framework: its framework
+
+    Returns:
+        the rule as a question gives it
+
+    Raises:
+        NotExpressible: the row says nothing, and nothing follows
+    """
+    said = row.text("recompute")
+    detail = row.text("recompute_detail")
+    if said in UNTOLD:
+        if framework.recompute is None:
+            raise NotExpressible("missing: recompute")
+        return framework.recompute
+    if said.startswith("none"):
+        return "none"
+    if said.startswith("full"):
+        uniform = re.search(r"(uniform|block) (\d{1,4})", detail)
+        return {"granularity": "full", "method": uniform[1], "layers": int(uniform[2])} if uniform else "full"
+    if said.startswith("selective"):
+        named = [module for module in get_args(RecomputeModule) if re.search(rf"\b{module}\b", detail)]
+        return {"granularity": "selective", "modules": named}
+    raise NotExpressible("recompute: no rule of this name")
+
+
+def offload_of(row: MeasuredRow) -> str:
+    """What a row keeps in host memory.
+
+    Args:
+        row: the row
+
+    Returns:
+        the choice of the layout
+
+    Raises:
+        NotExpressible: only a part of something is offloaded
+    """
+    said = row.text("offload").lower()
+    if not said or said == "none":
+        return "none"
+    share = re.search(r"(\d+) ?(?:pct|%)", said)
+    if (share and share[1] != "100") or re.search(r"\d+_layers", said):
+        raise NotExpressible("offload: only a part is offloaded")
+    if "param" in said:
+        return "model"
+    moved = [
+        name for name, mark in (("optimizer", "optim|adam"), ("activations", "activation")) if re.search(mark, said)
+    ]
+    if not moved:
+        raise NotExpressible("offload: not understood")
+    return "-and-".join(moved)
+
+
+def _first(table: tuple[tuple[str, str], ...], said: str, column: str, *, begins: bool) -> str:
+    look = re.match if begins else re.search
+    for pattern, name in table:
+        if look(pattern, said):
+            return name
+    raise NotExpressible(f"{column}: not understood" if said else f"missing: {column}")
+
+
+def _put_method(row: MeasuredRow, draft: Draft) -> None:
+    kind = row.text("training_kind") or "pretrain"
+    if kind in WHOLE:
+        return
+    if kind not in METHODS:
+        raise NotExpressible(f"training_kind: {ascii(kind[:40])[1:-1]} has no noun")
+    if "embedding" in row.text("trainable_params"):
+        raise NotExpressible("trainable_params: adapters beside trained embeddings have no noun")
+    method: dict[str, Any] = {"name": METHODS[kind]}
+    if rank := row.whole("lora_rank"):
+        method["rank"] = rank
+    for family, targets in ADAPTERS.items():
+        if row.text("model").startswith(family):
+            method["targets"] = targets
+    if kind == "qlora":
+        method["double_quantization"] = row.text("quantization").endswith("dq")
+    draft.recipe["method"] = method
+
+
+def _put_software(row: MeasuredRow, draft: Draft) -> None:
+    if row.text("compile").startswith("yes"):
+        draft.stack["implementation"] = "compiled"
+    elif row.text("compile") == "no":
+        draft.stack["implementation"] = "eager"
+    if "expandable_segments" in row.text("notes"):
+        draft.stack["expandable_segments"] = True
+    if re.search(r"liger|chunked.?(ce|cross)", f"{row.text('compile')} {row.text('notes')}".lower()):
+        draft.stack["cross_entropy"] = "chunked"
+    if row.text("flash_attention").startswith("no") and "attention" not in draft.recipe:
+        draft.recipe["attention"] = "eager"

@@ -1,0 +1,147 @@
+"""What does a source not say of its figures? Decided once for each, with the reason; nothing is decided row by row."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from service.calibration.measured_rows import MeasuredRow, NotExpressible
+
+MemoryClass = Literal["allocated", "reserved", "device"]
+"""Which of the three peaks a figure is: live tensors, what the allocator holds, or what the device shows."""
+
+Place = Literal["fullest", "first", "last", "ends"]
+"""Whose figure it is: the fullest rank's, that of a rank of the first or the last stage, or the larger of both."""
+
+GIB, GB, MIB = float(1 << 30), 1e9, float(1 << 20)
+THOUSAND_MIB = 1000 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the figures of a source are read where it does not say."""
+
+    memory_class: MemoryClass = "allocated"
+    """Which peak it is."""
+    unit_bytes: float = GB
+    """Bytes of its G or GB."""
+    why: str = "software that logs torch's own counter is the usual case; GB is 1e9 bytes by its definition"
+    """Why this is believed."""
+
+
+UNSAID: Mapping[str, Reading] = {
+    "bloom": Reading(
+        "device", THOUSAND_MIB, "read off nvidia-smi, which prints MiB: 80 GB of a device of 81,251 MiB are MiB / 1000"
+    ),
+    "qwen_readme": Reading(
+        "device", THOUSAND_MIB, "81.0 GB on a device of 79.35 GiB cannot be GiB; a whole process was watched"
+    ),
+    "internevo": Reading("device", GIB, "whole numbers beside the size of the device, as nvidia-smi rounds them"),
+    "nanotron": Reading("reserved", GIB, "helpers.py divides by 1024^3; the log line shows what the allocator holds"),
+    "torchtune": Reading("allocated", GIB, "its README calls the column peak memory active, torch's counter in GiB"),
+    "colossalai": Reading("allocated", GIB, "its benchmark prints torch.cuda.max_memory_allocated"),
+    "mbridge_skills": Reading("allocated", GB, "Megatron-Bridge logs torch's allocated peak in 1e9 bytes"),
+}
+"""The decision for each source that leaves class or unit open."""
+
+CLASSES: Mapping[str, MemoryClass] = {
+    "exact bytes": "allocated",
+    "torch allocated": "allocated",
+    "torch reserved": "reserved",
+    "nvidia-smi like": "device",
+}
+
+UNITS = (
+    (re.compile(r"\bbytes$(?<!1e9 bytes)"), 1.0),
+    (re.compile(r"^GB=1e9"), GB),
+    (re.compile(r"^GiB"), GIB),
+    (re.compile(r"^MiB"), MIB),
+)
+"""Bytes of one unit, by what the unit's cell says."""
+
+PLACES: tuple[tuple[re.Pattern[str], Place], ...] = (
+    (re.compile(r"^last global rank"), "last"),
+    (re.compile(r"^first/last"), "ends"),
+    (re.compile(r"^rank 0"), "first"),
+)
+"""Ranks are numbered tensor first and pipeline last, so the last one is of the last stage; all else is the fullest."""
+
+
+SUMMED = "per GPU average"
+"""Rank of a figure that is printed as the sum over all GPUs."""
+
+
+def reading_of(row: MeasuredRow) -> Reading:
+    """How a row's source is read where it does not say.
+
+    Args:
+        row: the row
+
+    Returns:
+        the decision, or the usual one for a source that nobody has decided on
+    """
+    return UNSAID.get(row.text("source_key"), Reading())
+
+
+def memory_class_of(row: MeasuredRow) -> MemoryClass:
+    """Which peak a row's figure is.
+
+    Args:
+        row: the row
+
+    Returns:
+        as the row says, else as decided for its source
+    """
+    return CLASSES.get(row.text("mem_class"), reading_of(row).memory_class)
+
+
+def measured_peak_bytes(row: MeasuredRow) -> float | None:
+    """The peak that a row reports.
+
+    Args:
+        row: the row
+
+    Returns:
+        bytes; None where the row reports none
+
+    Raises:
+        NotExpressible: its unit is unknown
+    """
+    printed = row.number_of("peak_mem_reported")
+    if not printed:
+        return None
+    unit = row.text("peak_mem_unit")
+    if row.text("mem_rank") == SUMMED:
+        printed /= row.count("n_gpus")
+    if "base unknown" in unit:
+        return printed * reading_of(row).unit_bytes
+    for pattern, scale in UNITS:
+        if pattern.search(unit):
+            return printed * scale
+    raise NotExpressible("unit: not known")
+
+
+def measured_static_bytes(row: MeasuredRow) -> float | None:
+    """What stays allocated between steps, where a row reports it.
+
+    Args:
+        row: the row
+
+    Returns:
+        bytes; None where the row reports none
+    """
+    printed = row.number_of("static_mem_gib")
+    return printed * GIB if printed else None
+
+
+def place_of(row: MeasuredRow) -> Place:
+    """Whose figure a row reports.
+
+    Args:
+        row: the row
+
+    Returns:
+        the rank, by the pipeline stage that it belongs to
+    """
+    said = row.text("mem_rank")
+    return next((place for pattern, place in PLACES if pattern.search(said)), "fullest")

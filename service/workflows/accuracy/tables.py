@@ -1,0 +1,176 @@
+"""How do people read the accuracy answer? A table for a terminal, one for the README, one row a measurement as CSV."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from service.units import BYTES, said
+from service.workflows.accuracy.answers import Accuracy, Figures, Group, VerdictCounts
+from service.workflows.accuracy.judging import Judged
+
+ROW_COLUMNS = (
+    "id", "source_key", "quantity", "class", "measured_bytes", "low_bytes", "value_bytes", "high_bytes",
+    "error_fraction", "verdict", "outcome", "reason",
+)  # fmt: skip
+"""Columns of the file with one row a figure."""
+
+HEADER = (
+    "quantity",
+    "source",
+    "class",
+    "model",
+    "rows",
+    "scored",
+    "MAPE",
+    "median",
+    "bias",
+    "p95",
+    "in 80 %",
+    "GiB off",
+)
+
+GIB = float(1 << 30)
+
+
+def accuracy_text(found: Accuracy) -> str:
+    """The answer as a person reads it in a terminal.
+
+    Args:
+        found: the answer
+
+    Returns:
+        lines of text, the last one without a line break
+    """
+    lines = [line for group in (*found.groups, found.all) for line in _lines_of(group)]
+    shares = [
+        f"  {n:5d}  {reason}" for reason, n in sorted(found.all.not_expressible.items(), key=lambda r: (-r[1], r[0]))
+    ]
+    worst = [
+        f"  {row.id} ({row.quantity}, {row.memory_class}): {said(row.measured_bytes, BYTES)} measured, "
+        f"{100 * row.error_fraction:+.1f} %; {row.reason}"
+        for row in found.rows_worst
+    ]
+    blocks = [
+        "\n".join(_aligned([HEADER, *lines])),
+        "\n".join(["* a constant was read off rows of this source; GiB off: median and 95th percentile, rows < large"]),
+        "\n".join(["Not scored, by reason", *shares]),
+        "\n".join(
+            [
+                "Verdicts",
+                f"  all rows: {_verdicts(found.verdicts)}",
+                f"  told in full: {_verdicts(found.verdicts.full_config)}",
+            ]
+        ),
+        "\n".join(["Farthest off", *worst]),
+        f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}",
+    ]
+    return "\n\n".join(blocks)
+
+
+def accuracy_markdown(found: Accuracy) -> str:
+    """The short table of the README: rows told in full.
+
+    Args:
+        found: the answer
+
+    Returns:
+        Markdown, ending in a line break
+    """
+    rows = []
+    for group in (*found.groups, found.all):
+        told = group.full_config
+        if told.rows:
+            cells = (*_names(group), *_figures(told), _gib(told.small))
+            rows.append(f"| {' | '.join(cells)} |\n")
+    head = f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}\n"
+    return head + "".join(rows)
+
+
+def rows_csv(judged: Iterable[Judged]) -> str:
+    """One row a figure: what was measured, what is predicted, the verdict, or why there is no comparison.
+
+    Args:
+        judged: what became of each row
+
+    Returns:
+        CSV
+    """
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(ROW_COLUMNS)
+    writer.writerows(map(_cells, judged))
+    return written.getvalue()
+
+
+def _cells(one: Judged) -> Sequence[object]:
+    found, compared = one.predicted_bytes, one.comparison
+    predicted = ("", "", "") if found is None else (round(found.low), round(found.value), round(found.high))
+    return (
+        one.row.text("id"),
+        one.row.text("source_key"),
+        one.quantity,
+        one.memory_class,
+        "" if one.measured_bytes is None else round(one.measured_bytes),
+        *predicted,
+        "" if compared is None else f"{compared.error_fraction:.6f}",
+        "" if one.predicted is None else one.predicted.verdict,
+        one.row.text("outcome"),
+        one.reason,
+    )
+
+
+def _lines_of(group: Group) -> list[tuple[str, ...]]:
+    """The line of a group, and below it those of its rows told in full where they are not all or not of one size."""
+    told = group.full_config
+    parts: list[tuple[str, Figures]] = []
+    if told.small.scored:
+        parts = [("told in full, large", told.large), ("told in full, small", told.small)]
+    elif 0 < told.rows < group.rows:
+        parts = [("told in full", told)]
+    below = [
+        ("", "", "", name, *_figures(part), _gib(told.small) if part is told.small else "") for name, part in parts
+    ]
+    return [(*_names(group), *_figures(group), _gib(group.small)), *below]
+
+
+def _figures(figures: Figures) -> tuple[str, ...]:
+    return (str(figures.rows), str(figures.scored), *_fractions(figures))
+
+
+def _names(group: Group) -> tuple[str, str, str, str]:
+    kind = {None: "all", True: "MoE", False: "dense"}[group.moe]
+    return group.quantity, f"{group.source_key}{' *' if group.in_sample else ''}", group.memory_class, kind
+
+
+def _fractions(figures: Figures) -> tuple[str, ...]:
+    return (
+        _percent(figures.mape_fraction),
+        _percent(figures.median_fraction),
+        _percent(figures.bias_fraction, signed=True),
+        _percent(figures.p95_fraction),
+        _percent(figures.coverage80_fraction, digits=0),
+    )
+
+
+def _percent(share: float | None, *, digits: int = 1, signed: bool = False) -> str:
+    return "-" if share is None else f"{100 * share:{'+' if signed else ''}.{digits}f} %"
+
+
+def _gib(figures: Figures) -> str:
+    if figures.median_bytes is None or figures.p95_bytes is None:
+        return "-"
+    return f"{figures.median_bytes / GIB:.3f}, {figures.p95_bytes / GIB:.3f}"
+
+
+def _verdicts(counts: VerdictCounts) -> str:
+    kinds = f"{counts.ran_fits} fit, {counts.ran_at_risk} at risk, {counts.ran_out_of_memory} out of memory"
+    beyond = f"{counts.ran_beyond_margin} by more than 2 %"
+    roomy = f"{counts.roomy_at_risk} of {counts.roomy} below 85 % of the memory at risk"
+    untold = sum(counts.ran_out_not_expressible.values())
+    out = f"{counts.ran_out} ran out: {counts.ran_out_told} told, {untold} not expressible"
+    return f"{counts.ran} ran: {kinds} ({beyond}), {roomy}; {out}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
