@@ -109,6 +109,10 @@ class StageMemory:
     """Phase at which the peak falls."""
     allocated_peak_bytes: float
     """Sum of the lines."""
+    reserved_peak_bytes: float
+    """The same with what the allocator holds beside live tensors."""
+    idle_bytes: float
+    """Live between two steps."""
     lines: tuple[MemoryLine, ...]
     """Each kind of tensor."""
 

@@ -109,6 +109,15 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             cross_entropies=("eager", "vocab-parallel", "chunked"),
             source="deepspeedai/DeepSpeed@edaa722; huggingface/transformers 5.23.0 modeling_llama",
         ),
+        "local": Implementation(
+            meaning="Megatron-DeepSpeed's own layers, Megatron-LM's of 2022",
+            fused_norm=True,
+            fused_activation=True,
+            repeats_key_values=False,
+            sequence_first=True,
+            cross_entropies=("vocab-parallel",),
+            source="bigscience-workshop/Megatron-DeepSpeed@58d92042 megatron/model",
+        ),
     },
     "nanotron": {
         "eager": Implementation(

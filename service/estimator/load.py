@@ -45,6 +45,8 @@ class StageLoad:
     """Parameters of what is gathered with the head: the head, and where the stack's root holds both the embedding."""
     largest_trained_end: Amount
     """Most trained parameters of either."""
+    largest_table: Amount
+    """Trained parameters of its embedding's or its head's matrix, whichever is larger; 0 where it has neither."""
     logits_bytes: Amount
     """Logits and losses of one micro-batch; 0 where it has no head."""
 
@@ -80,8 +82,17 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
         largest_end=end,
         gathered_ends=_gathered_ends(job, stage, split, end),
         largest_trained_end=trained_end,
+        largest_table=_largest_table(job, stage, split),
         logits_bytes=where(stage.is_last, logits_bytes(job, degrees), 0.0),
     )
+
+
+def _largest_table(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount:
+    largest: Amount = 0.0
+    for is_held, ops in ((stage.is_first, job.ledger.embedding), (stage.is_last, job.ledger.head)):
+        for weight in (weight for op in ops for weight in op.weights if weight.trained and weight.rows > 1):
+            largest = maximum(largest, where(is_held, weight.parameters / split[weight.split], 0.0))
+    return largest
 
 
 def _gathered_ends(job: Job, stage: Stage, split: tuple[Amount, ...], largest: Amount) -> Amount:
@@ -143,6 +154,7 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
         largest_end=maximum(one.largest_end, other.largest_end),
         gathered_ends=maximum(one.gathered_ends, other.gathered_ends),
         largest_trained_end=maximum(one.largest_trained_end, other.largest_trained_end),
+        largest_table=maximum(one.largest_table, other.largest_table),
         logits_bytes=maximum(one.logits_bytes, other.logits_bytes),
     )
 

@@ -16,9 +16,9 @@ from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.question import Layout
-from service.estimator.sharded import sharded_bytes, sharded_lines
+from service.estimator.sharded import WHOLE_MOMENTS, sharded_bytes, sharded_lines, undivided_share
 from service.estimator.stages import Stage
-from service.estimator.standing import standing_bytes
+from service.estimator.standing import mask_bytes, standing_bytes
 from service.estimator.stream import sequence_stream_bytes
 
 
@@ -36,6 +36,8 @@ class StageBytes:
     """All gradients, as the optimizer finds them."""
     early_gradients: Amount
     """Those of them that exist before the last micro-batch runs backward."""
+    kept_gradients: Amount
+    """Those of them that have buffers for the whole run."""
     half_gradients: Amount
     """Gradients in the compute format beside accumulated ones, at the end of a backward pass."""
     gradient_buckets: Amount
@@ -55,8 +57,12 @@ class StageBytes:
     """Gradients of whole layers before the data group shares them."""
     context_buffers: Amount
     """Keys and values of other context ranks."""
+    attention_mask: Amount
+    """A mask of all pairs of tokens that the data loader makes."""
     pipeline_buffers: Amount
     """What a stage has received of its neighbours beside what it keeps."""
+    left_streams: Amount
+    """What a stage still holds of its neighbours between two steps."""
     activations: Amount
     """Activations of all micro-batches in flight; gone by the optimizer step."""
     other_activations: Amount
@@ -84,6 +90,14 @@ class StageBytes:
         return total
 
     @property
+    def idle(self) -> Amount:
+        """Live bytes between two steps [byte]."""
+        total: Amount = 0.0
+        for kind in BETWEEN_STEPS:
+            total = total + getattr(self, kind)
+        return total
+
+    @property
     def peak(self) -> Amount:
         """Bytes at the peak [byte]."""
         return reduce(maximum, [self.at(phase) for phase in LIVE])
@@ -95,7 +109,10 @@ STANDING = (
 )  # fmt: skip
 """Kinds that live through the whole of a later step."""
 
-_COMPUTING = (*STANDING, "gathered_weights", "context_buffers", "pipeline_buffers")
+BETWEEN_STEPS = (*STANDING, "kept_gradients", "step_gradients", "left_streams")
+"""Kinds that are live between two steps."""
+
+_COMPUTING = (*STANDING, "gathered_weights", "context_buffers", "attention_mask", "pipeline_buffers")
 
 LIVE: dict[Phase, tuple[str, ...]] = {
     "loss": (*_COMPUTING, "early_gradients", "activations", "logits"),
@@ -157,6 +174,9 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
         for name, line in sharded_lines(job, load).items()
     }
+    extra = undivided_share(job, degrees, load)
+    spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
+    spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * job.precision.moment_bytes
     away = OFF_DEVICE[layout.offload]
     host: Amount = 0.0
     for name in away:
@@ -171,12 +191,15 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     return StageBytes(
         **spread,
         gradient_buckets=bucket_bytes(job, degrees, load, spread["gradients"]),
+        kept_gradients=spread["gradients"] if job.stack.keeps_gradients else 0.0,
         early_gradients=where(early, spread["gradients"], 0.0),
         gathered_weights=gathered.weight_bytes,
         reduced_gradients=gathered.gradient_bytes,
         held=held_bytes(job, degrees, load, spread["gradients"]),
         context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
+        attention_mask=mask_bytes(job, degrees),
         pipeline_buffers=received_bytes(job, degrees, stage),
+        left_streams=left_bytes(job, degrees),
         activations=activations,
         other_activations=activations * maximum(mean_flying - 1, 0) / mean_flying,
         recomputed_activations=load.recomputed_bytes,
@@ -258,3 +281,26 @@ def received_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     """
     streams = where(stage.is_first, 0, 1) + where(degrees.virtual_pipeline > 1, 2, 0)
     return sequence_stream_bytes(job, degrees) * streams
+
+
+def left_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes that a stage still holds of its neighbours between two steps.
+
+    Formula:
+        the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py; its functional tests log them after each step
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> left_bytes(sample_job(), sample_degrees(pipeline=4))
+    134217728.0
+    """
+    return where(degrees.pipeline > 1, 2 * degrees.virtual_pipeline * sequence_stream_bytes(job, degrees), 0.0)

@@ -22,6 +22,8 @@ class Optimizer:
     """Shape of the second moment of a weight."""
     outside_matrices: Literal["same", "adamw"] = "same"
     """Rule for embeddings, head and vectors."""
+    needs_whole_matrices: bool = False
+    """Its arithmetic needs a matrix whole, so a rank updates whole matrices."""
     moment_bytes: float | None = None
     """Bytes of one number of a moment; the precision recipe's where None."""
     scale_bytes: float = 0.0
@@ -63,6 +65,7 @@ OPTIMIZERS: dict[OptimizerName, Optimizer] = {
         first_moment="full",
         second_moment="none",
         outside_matrices="adamw",
+        needs_whole_matrices=True,
         source="Jordan et al. 2024, Muon; Liu et al. 2025, arXiv:2502.16982",
     ),
     "adam-mini": Optimizer(

@@ -10,6 +10,9 @@ from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.quantization import quantized_bytes
 
+WHOLE_MOMENTS = 2
+"""Moments of a matrix of the vocabulary where Muon leaves it to AdamW. Source: the optimizer's row."""
+
 AVERAGE_BYTES = 4.0
 """Bytes of one number of a moving average of the weights. Source: torch.optim.swa_utils; Megatron-LM keeps fp32."""
 
@@ -91,3 +94,29 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
 def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:
     """Numbers of the dense part and of the experts, some of each left out."""
     return numbers[0] - others[0], numbers[1] - others[1]
+
+
+def undivided_share(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+    """Numbers that the fullest rank updates beyond its even share, where whole matrices are dealt out to ranks.
+
+    Formula:
+        V (1 - 1 / z), V the stage's largest matrix, that of the vocabulary; 0 where each matrix is cut evenly
+
+    Args:
+        job: the job
+        degrees: the layout
+        load: load of the rank
+
+    Returns:
+        numbers of one rank [1]
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 core/optimizer/layer_wise_optimizer.py (whole matrices, the largest ones last)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> undivided_share(sample_job(), sample_degrees(data=8, zero_stage=1), sample_load())
+    0.0
+    """
+    if not (job.stack.deals_whole_matrices and job.optimizer.needs_whole_matrices):
+        return 0.0
+    return load.largest_table * (1 - 1 / shards(degrees, OPTIMIZER_STATES))

@@ -35,6 +35,8 @@ class Stack:
     """Gradients have buffers for the whole run; else they appear in the backward pass and go after the step."""
     buckets_gradients: bool = False
     """Replicas that shard nothing add gradients up in buffers beside them."""
+    deals_whole_matrices: bool = False
+    """Where an optimizer needs matrices whole, each is dealt to one rank of the data group."""
     bucket_numbers: int = 0
     """Gradients in the bucket that ZeRO reduces at once, beside the gradients."""
     update_bytes: float = 0.0
@@ -82,6 +84,7 @@ _EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "e
 STACKS: dict[StackName, Stack] = {
     "megatron-core": Stack(
         meaning="Megatron-Core with Transformer Engine",
+        deals_whole_matrices=True,
         mixed_weights="compute",
         mixed_gradient="fp32",
         keeps_half_gradients=False,
