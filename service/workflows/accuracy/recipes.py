@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.estimator.names import RecomputeModule
+from service.estimator.versions import at_least
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import Framework
 
@@ -38,6 +39,9 @@ ADAPTERS = {
     "qwen": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
 }
 """Matrices with adapters, by how the model's name begins: c_attn, c_proj, w1 and w2 of Qwen's finetune.py."""
+
+TORCH_BY_MONTH = (("2024.2", "2.2"), ("2023.4", "2.0"), ("2022.1", "1.10"))
+"""Version of torch that was new in a month, newest first."""
 
 METHODS = {"lora": "lora", "qlora": "qlora"}
 WHOLE = ("pretrain", "pretrain/finetune", "sft", "full finetune", "full")
@@ -163,6 +167,13 @@ def _put_method(row: MeasuredRow, draft: Draft) -> None:
 
 
 def _put_software(row: MeasuredRow, draft: Draft) -> None:
+    dated = re.match(r"(20\d\d)-(\d\d)", row.text("date"))
+    if dated:
+        month = f"{dated[1]}.{int(dated[2])}"
+        torch = next((version for since, version in TORCH_BY_MONTH if at_least(month, since)), "1.0")
+        draft.stack["versions"] = {"torch": torch}
+        if draft.stack["name"] == "torchtitan":
+            draft.stack["versions"]["torchtitan"] = month
     if row.text("compile").startswith("yes"):
         draft.stack["implementation"] = "compiled"
     elif row.text("compile") == "no":
