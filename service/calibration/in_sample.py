@@ -1,7 +1,7 @@
 """Which constants of the estimator were read off measurements of which source?
 
-A source that gave a constant cannot judge it: its groups are marked `in_sample`, with the constants by name. Every other
-source is judged by formulas and constants that never saw it.
+A source that gave a constant cannot judge it: its groups are marked `in_sample`, with the constants by name. Every
+other source is judged by formulas and constants that never saw it.
 """
 
 from collections.abc import Mapping

@@ -7,12 +7,9 @@ from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
 from service.estimator.answer import Interval, Memory, StageMemory, Verdict
-from service.estimator.stage_answers import BACKWARD_ONLY
+from service.estimator.memory import RESIDENT
 from service.workflows.accuracy.asking import question_of, reason_of
 from service.workflows.accuracy.sources import MemoryClass, Place
-
-PASSING = frozenset({*BACKWARD_ONLY, "step_gradients"})
-"""Kinds of lines that are gone between steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +93,7 @@ def static_interval(memory: Memory, stage: StageMemory) -> Interval:
     Returns:
         the interval [byte]
     """
-    kept = sum(line.bytes for line in stage.lines if line.kind not in PASSING)
+    kept = sum(line.bytes for line in stage.lines if line.kind in RESIDENT)
     return _scaled(memory.allocated_peak_bytes, kept / memory.allocated_peak_bytes.value)
 
 
