@@ -3,6 +3,7 @@
 from service.estimator.build import recurrences_of
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job
+from service.estimator.parallelism.pipeline import dealt_layers
 from service.estimator.precision import PRECISIONS, Precision, peak_flop_per_s
 from service.estimator.question import Layout
 from service.estimator.rules import Demand
@@ -20,8 +21,14 @@ def _largest_chunk(job: Job, layout: Layout) -> int:
     return -(-job.model.num_hidden_layers // (layout.pipeline * layout.virtual_pipeline))
 
 
+def _chunks(layout: Layout) -> int:
+    return layout.pipeline * layout.virtual_pipeline
+
+
 def _unusable_modules(job: Job) -> list[str]:
     names = {tag for ops in job.ledger.kinds for op in ops for tag in op.modules}
+    if job.stack.selects == "op":
+        names.add("op")
     return [module for module in job.recompute.modules if module not in names]
 
 
@@ -174,19 +181,52 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "layout.stage_layers",
         lambda job, layout: (
             layout.stage_layers is None
-            or (len(layout.stage_layers) == layout.pipeline and sum(layout.stage_layers) == job.model.num_hidden_layers)
+            or (len(layout.stage_layers) == _chunks(layout) and sum(layout.stage_layers) == job.model.num_hidden_layers)
         ),
         lambda job, layout: (
-            f"stage_layers has {len(layout.stage_layers or ())} stages and {sum(layout.stage_layers or ())} layers; "
-            f"the layout has {layout.pipeline} and the model {job.model.num_hidden_layers}",
-            f"give {layout.pipeline} numbers that sum to {job.model.num_hidden_layers}",
+            f"stage_layers has {len(layout.stage_layers or ())} numbers and {sum(layout.stage_layers or ())} layers; "
+            f"the layout has {_chunks(layout)} stages or virtual stages and the model {job.model.num_hidden_layers}",
+            f"give {_chunks(layout)} numbers that sum to {job.model.num_hidden_layers}",
         ),
     ),
     Demand(
-        "stage_layers_without_chunks",
+        "stage_layers_or_ends_in_split",
         "layout.stage_layers",
-        lambda _, layout: layout.stage_layers is None or layout.virtual_pipeline == 1,
-        lambda _, __: ("stage_layers says nothing of how virtual stages share them", "use virtual_pipeline 1"),
+        lambda job, layout: (
+            layout.stage_layers is None or dealt_layers(layout, job.model) in (None, layout.stage_layers)
+        ),
+        lambda _, __: (
+            "stage_layers says how layers are dealt, and so do embedding_in_split and loss_in_split, and they differ",
+            "give stage_layers alone, or leave it out",
+        ),
+    ),
+    Demand(
+        "ends_in_split_fill_the_stages",
+        "layout.embedding_in_split",
+        lambda _, layout: not (layout.embedding_in_split or layout.loss_in_split) or layout.stage_layers is not None,
+        lambda job, layout: (
+            f"{job.model.num_hidden_layers} layers and {layout.embedding_in_split + layout.loss_in_split} ends do not "
+            f"fill {_chunks(layout)} stages or virtual stages evenly",
+            "change pipeline or virtual_pipeline, or give stage_layers instead",
+        ),
+    ),
+    Demand(
+        "virtual_group_needs_virtual_stages",
+        "layout.virtual_group",
+        lambda _, layout: layout.virtual_pipeline > 1 or layout.virtual_group == layout.pipeline,
+        lambda _, __: (
+            "virtual_group orders the chunks of virtual stages, and there are none",
+            "leave virtual_group out, or set virtual_pipeline above 1",
+        ),
+    ),
+    Demand(
+        "model_offload_needs_sharded_weights",
+        "layout.offload",
+        lambda _, layout: layout.offload != "model" or layout.zero_stage == 3,
+        lambda _, layout: (
+            f"whole models leave the device layer by layer, and ZeRO stage {layout.zero_stage} keeps every weight on it",
+            "set zero_stage to 3, or offload the optimizer alone",
+        ),
     ),
     Demand(
         "resharding_needs_sharded_weights",

@@ -81,7 +81,7 @@ def _documents(resolved: Resolved) -> list[str]:
 def _method(resolved: Resolved) -> list[str]:
     method = resolved.job.method
     said = [] if trains_everything(method) else ["frozen weights are kept in the compute format, without a master copy"]
-    if method.name == "lora":
+    if method.name != "full":
         said.append(f"adapters of rank {method.rank} beside {', '.join(method.targets)}, without dropout")
     return said
 
@@ -127,7 +127,7 @@ def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
     limit = model.max_position_embeddings
     if limit is not None and recipe.sequence_length > limit:
         said.append(f"sequence_length {recipe.sequence_length} exceeds the {limit} tokens the model was built for")
-    if recipe.training_tokens is None or resolved.job.method.name == "lora":
+    if recipe.training_tokens is None or resolved.job.method.name != "full":
         return said
     optimal = TOKENS_FOR_EACH_PARAMETER * parameters.active
     if recipe.training_tokens < LEAST_TRAINING_TOKENS:
@@ -143,7 +143,7 @@ def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
 def _batch(resolved: Resolved) -> list[str]:
     tokens, asked = filled(resolved.question.recipe.global_batch_tokens), resolved.question.recipe.training_tokens
     low, high = SENSIBLE_BATCH_TOKENS
-    if asked is None or low <= tokens <= high or resolved.job.method.name == "lora":
+    if asked is None or low <= tokens <= high or resolved.job.method.name != "full":
         return []
     return [f"a batch of {tokens:.3g} tokens is outside the 4 to 60 million of recent large runs"]
 

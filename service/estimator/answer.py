@@ -10,7 +10,7 @@ from service.estimator.question import Question
 
 Basis = Literal["exact", "analytic", "calibrated", "measured"]
 Verdict = Literal["fits", "at_risk", "out_of_memory"]
-Phase = Literal["loss", "backward", "optimizer"]
+Phase = Literal["loss", "backward", "reduction", "optimizer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,10 @@ class StageMemory:
     """Phase at which the peak falls."""
     allocated_peak_bytes: float
     """Sum of the lines."""
+    reserved_peak_bytes: float
+    """The same with what the allocator holds beside live tensors."""
+    idle_bytes: float
+    """Live between two steps."""
     lines: tuple[MemoryLine, ...]
     """Each kind of tensor."""
 

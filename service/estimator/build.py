@@ -7,7 +7,7 @@ from service.estimator.layers.embedding import embedding_ops
 from service.estimator.layers.experts import expert_ops
 from service.estimator.layers.head import depth_embedding_ops, depth_ops, head_ops
 from service.estimator.layers.shared_transformer import SHARED
-from service.estimator.ledger import GROUP, LayerShape, Ledger, Ops
+from service.estimator.ledger import GROUP, LayerShape, Ledger, Op, Ops
 from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.names import LayerType, MlpType
@@ -61,13 +61,32 @@ def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
     mixer = tuple(op for ops in MIXERS[shape.mixer].ops for op in ops(model, shape.mixer, setting))
     mixed = _reused(mixer) if shape.is_reuse else mixer
     channels = _channel_ops(model, shape.mlp, setting)
-    before = norm_op("attention.norm", model, setting)
-    beside = norm_op("mlp.norm", model, setting, reads=(GROUP,) if model.parallel_attention else ())
+    before = norm_op("attention.norm", model, setting, readers=_readers(mixed))
+    reads = (GROUP,) if model.parallel_attention else ()
+    beside = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
     has_own_norm = model.norms_per_layer > 1 or not mixed
-    return (
-        *_branch("attention", (before, *mixed) if mixed else (), model, setting),
-        *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
+    return _counted(
+        (
+            *_branch("attention", (before, *mixed) if mixed else (), model, setting),
+            *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
+        )
     )
+
+
+def _counted(ops: Ops) -> Ops:
+    """Each operation with the number of matrices before it in its layer."""
+    told: list[Op] = []
+    before = 0
+    for op in ops:
+        told.append(replace(op, products_before=before) if before else op)
+        before += sum(len(weight.matrices) for weight in op.weights)
+    return tuple(told)
+
+
+def _readers(ops: Ops) -> int:
+    """Matrices that read the norm before a branch."""
+    first = next((op for op in ops if op.weights and op.kind == "gemm"), None)
+    return max(1, sum(len(weight.matrices) for weight in first.weights)) if first else 1
 
 
 def _channel_ops(model: Model, mlp: MlpType, setting: Setting) -> Ops:
@@ -80,7 +99,7 @@ def _branch(name: str, ops: Ops, model: Model, setting: Setting) -> Ops:
     if not ops:
         return ()
     has_norm = model.norms_per_layer == 4
-    after = (norm_op(f"{name}.post_norm", model, setting, feeds_matrix=False),) if has_norm else ()
+    after = (norm_op(f"{name}.post_norm", model, setting, readers=0),) if has_norm else ()
     return (*ops, *after, residual_op(f"{name}.residual", model, setting))
 
 

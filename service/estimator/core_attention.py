@@ -81,7 +81,11 @@ def core_attention_ops(
     score_bytes = (2 * element + 1 if setting.drops_out else element) * heads * tokens**2
     kept = score_bytes if setting.keeps_scores else 4 * heads * tokens
     passing = _gradients(model, setting, query_width, value_width, key_heads)
-    copied = (Saved(element * tokens * heads * value_width, Split.BATCHED),) if setting.copies_result else ()
+    copied = (
+        (Saved(element * tokens * heads * value_width, Split.BATCHED),)
+        if setting.copies_result and model.kv_lora_rank is None
+        else ()
+    )
     streamed = 4 * element * heads * tokens**2 if setting.keeps_scores else 0
     op = Op(
         name="attention.core",
@@ -92,6 +96,7 @@ def core_attention_ops(
         full_flop=2 * heads * (query_width + value_width) * tokens**2,
         document_flop=heads * (query_width + value_width) * document_pairs,
         kernel_rerun_flop=0 if setting.keeps_scores else heads * query_width * pairs_twice,
+        result_bytes=element * tokens * heads * value_width + 4 * heads * tokens,
         saved=(
             Saved(queries, Split.TENSOR, input_modules),
             Saved(keys_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),

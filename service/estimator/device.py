@@ -4,6 +4,7 @@ from math import erf, log, sqrt
 
 from service.estimator.answer import Interval, Verdict
 from service.estimator.gpu import Gpu
+from service.estimator.job import Job
 
 ALLOCATED_SPREAD = (0.90, 1.20)
 """80 % of measured allocated peaks lie between these shares of the analytic value.
@@ -12,6 +13,12 @@ Source: residuals against published peaks that were not used to make the formula
 RESERVED_SHARE = (1.01, 1.04, 1.09)
 """Reserved over allocated: low, middle, high.
 Source: MooreThreads/SimuMax@4dcaae5, 344 rank measurements: median 1.038, p90 1.071, maximum 1.093."""
+
+EXPANDABLE_SHARE = (1.0, 1.01, 1.05)
+"""The same where segments grow instead of being opened anew, or pools and holes are told apart.
+Source: PyTorch CUDA caching allocator, expandable_segments; replays of its rules for published torchtitan runs."""
+
+Shares = tuple[float, float, float]
 
 CONTEXT_BYTES = (0.47 * 2**30, 0.6 * 2**30, 0.92 * 2**30)
 """CUDA context and loaded kernels: low, middle, high. Source: stas00/ml-engineering@744d01e training/performance."""
@@ -43,23 +50,52 @@ def allocated_interval(peak_bytes: float) -> Interval:
     return Interval(low * peak_bytes, peak_bytes, high * peak_bytes, "analytic")
 
 
-def reserved_interval(allocated: Interval) -> Interval:
-    """Bytes that the allocator holds: live tensors and fragments.
+def reserved_interval(allocated: Interval, held_bytes: float, shares: Shares) -> Interval:
+    """Bytes that the allocator holds: live tensors, pools of other streams and holes, and fragments.
 
     Formula:
-        allocated x RESERVED_SHARE
+        (allocated + held) x share
 
     Args:
         allocated: live tensors
+        held_bytes: what the allocator holds beside them by the way the stack allocates [byte]
+        shares: what fragments add: low, middle, high [1]
 
     Returns:
         the interval [byte]
 
     Source:
-        MooreThreads/SimuMax@4dcaae5, 344 rank measurements (RESERVED_SHARE)
+        reserved_shares; held.held_bytes
     """
-    low, middle, high = RESERVED_SHARE
-    return Interval(allocated.low * low, allocated.value * middle, allocated.high * high, "analytic")
+    low, middle, high = shares
+    return Interval(
+        (allocated.low + held_bytes) * low,
+        (allocated.value + held_bytes) * middle,
+        (allocated.high + held_bytes) * high,
+        "analytic",
+    )
+
+
+def reserved_shares(job: Job) -> Shares:
+    """What fragments add to what the allocator would hold without them: low, middle, high.
+
+    Formula:
+        by the stack: RESERVED_SHARE, or nearly nothing where segments grow
+
+    Args:
+        job: the job
+
+    Returns:
+        the shares [1]
+
+    Source:
+        RESERVED_SHARE; EXPANDABLE_SHARE
+
+    >>> from service.estimator.samples import sample_job
+    >>> reserved_shares(sample_job())
+    (1.01, 1.04, 1.09)
+    """
+    return EXPANDABLE_SHARE if job.software.expandable_segments or job.stack.gathers_on_streams else RESERVED_SHARE
 
 
 def device_interval(reserved: Interval, gpus: int) -> Interval:

@@ -12,6 +12,7 @@ from service.estimator.device import (
     headroom_bytes,
     oom_probability_fraction,
     reserved_interval,
+    reserved_shares,
     usable_bytes,
     verdict_of,
 )
@@ -92,9 +93,11 @@ def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: Parameter
 def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     job, layout = resolved.job, resolved.question.layout
     answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
-    fullest, _ = max(answers, key=lambda answer: answer[0].allocated_peak_bytes)
-    allocated = allocated_interval(fullest.allocated_peak_bytes)
-    reserved = reserved_interval(allocated)
+    fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
+    allocated = allocated_interval(max(answer.allocated_peak_bytes for answer, _ in answers))
+    shares = reserved_shares(job)
+    held = fullest.reserved_peak_bytes / shares[1] - allocated.value
+    reserved = reserved_interval(allocated, held, shares)
     device = device_interval(reserved, job.cluster.gpus)
     usable = usable_bytes(job.gpu)
     probability = oom_probability_fraction(device, usable)

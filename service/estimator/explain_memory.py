@@ -14,14 +14,15 @@ from service.estimator.device import (
     headroom_bytes,
     oom_probability_fraction,
     reserved_interval,
+    reserved_shares,
     usable_bytes,
 )
 from service.estimator.explanation import Explanation, Inputs, explained
 from service.estimator.filled import filled
-from service.estimator.gathered import REDUCTION_BYTES, gathered_bytes
+from service.estimator.gathered import REDUCTION_BYTES, gathered_weights
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
-from service.estimator.memory import received_bytes, stage_bytes
+from service.estimator.memory import BETWEEN_STEPS, received_bytes, stage_bytes
 from service.estimator.names import ScheduleName
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
 from service.estimator.parallelism.data import expert_shards, shards
@@ -30,6 +31,7 @@ from service.estimator.placeholders import placeholder_bytes
 from service.estimator.recompute import kept_bytes, stage_activations
 from service.estimator.resolve import Resolved
 from service.estimator.sharded import Sharded, sharded_bytes, sharded_lines
+from service.estimator.software import version_of
 from service.estimator.stage_answers import LoadedStage
 from service.estimator.standing import standing_bytes
 from service.estimator.stream import sequence_stream_bytes
@@ -61,6 +63,10 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
         said.append(explained(f"{place}.micro_batches_in_flight", told.micro_batches_in_flight, in_flight, flying))
         lines: Inputs = {line.kind: line.bytes for line in told.lines}
         said.append(explained(f"{place}.allocated_peak_bytes", told.allocated_peak_bytes, allocated_interval, lines))
+        beside: Inputs = {"allocated_bytes": told.allocated_peak_bytes, "held_bytes": float(held.held)}
+        said.append(explained(f"{place}.reserved_peak_bytes", told.reserved_peak_bytes, reserved_interval, beside))
+        kept: Inputs = {kind: live for kind in BETWEEN_STEPS if (live := float(getattr(held, kind)))}
+        said.append(explained(f"{place}.idle_bytes", told.idle_bytes, stage_bytes, kept))
     return [*said, *_peaks(resolved, memory)]
 
 
@@ -82,7 +88,7 @@ def _spread(degrees: Degrees, line: Sharded) -> Told:
 
 def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
     load: StageLoad = one.load
-    return gathered_bytes, {
+    return gathered_weights, {
         "every_weight": float(load.held.dense + load.held.expert),
         "largest_layer": float(load.largest_layer),
         "largest_end": float(load.largest_end),
@@ -150,10 +156,10 @@ def _workspace(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - 
 
 
 def _placeholders(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
-    versions = resolved.job.software.versions
+    software = resolved.job.software
     return placeholder_bytes, {
-        "transformer_engine": versions.transformer_engine if versions else None,
-        "megatron_core": versions.megatron_core if versions else None,
+        "transformer_engine": version_of(software, "transformer_engine"),
+        "megatron_core": version_of(software, "megatron_core"),
         "tensor": float(resolved.degrees.tensor),
     }
 
@@ -193,15 +199,19 @@ def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
         "communicator_bytes": COMMUNICATOR_BYTES[1],
         "gpus": resolved.job.cluster.gpus,
     }
+    share = reserved_shares(resolved.job)[1]
+    holding: Inputs = {
+        "allocated_bytes": allocated.value,
+        "held_bytes": reserved.value / share - allocated.value,
+        "share": share,
+    }
     gpu: Inputs = {"gpu": resolved.job.gpu.slug}
     left: Inputs = {"usable_bytes": memory.usable_bytes, "device_bytes": device.value}
     away: Inputs = {"offload": resolved.question.layout.offload}
     probability = memory.oom_probability_fraction
     return [
         explained("memory.allocated_peak_bytes.value", allocated.value, allocated_interval, lines),
-        explained(
-            "memory.reserved_peak_bytes.value", reserved.value, reserved_interval, {"allocated_bytes": allocated.value}
-        ),
+        explained("memory.reserved_peak_bytes.value", reserved.value, reserved_interval, holding),
         explained("memory.device_peak_bytes.value", device.value, device_interval, communicating),
         explained("memory.oom_probability_fraction", probability, oom_probability_fraction, exceeding),
         explained("memory.usable_bytes", memory.usable_bytes, usable_bytes, gpu),

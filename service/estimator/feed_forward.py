@@ -97,7 +97,7 @@ def _down(model: Model, setting: Setting, width: int, name: str, modules: Module
         split=Split.TENSOR,
         weights=(Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)), *bias),
         flop=2 * setting.tokens * width * hidden,
-        saved=(Saved(kept * width, Split.TENSOR, modules, "own_weights"),),
+        saved=(Saved(setting.product_input_bytes(setting.tokens * width), Split.TENSOR, modules, "own_weights"),),
         passing=(Saved(kept * width, Split.TENSOR), Saved(kept * hidden, Split.GATHERED)),
         moved_bytes=kept * width,
         whole_bytes=kept * hidden,

@@ -1,4 +1,6 @@
-"""Which weights does one rank hold beside its own shard while a layer runs?"""
+"""Which weights and gradients of whole layers does one rank hold beside its own shard?"""
+
+from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
@@ -10,13 +12,23 @@ REDUCTION_BYTES = 4.0
 """Bytes of one gradient while ZeRO-3 reduces it. Source: torch FSDP MixedPrecision, reduce_dtype float32."""
 
 
-def gathered_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
-    """Bytes of weights and gradients in the compute format that one rank holds beside its own shard or copy.
+@dataclass(slots=True)
+class Gathered:
+    """What is whole on one rank for a while."""
+
+    weight_bytes: Amount
+    """Weights, from the loss to the end of the backward pass."""
+    gradient_bytes: Amount
+    """Gradients of what is gathered, as the data group reduces them."""
+
+
+def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
+    """Bytes of whole weights, and of their gradients, that one rank holds at once.
 
     Formula:
-        ZeRO-3, freed after use: the larger of two layers, one with its gradient and reduction, and the head or
-        embedding with both and one layer ahead
-        ZeRO-3, kept: every weight, and one layer's gradient and reduction, or with a pipeline every fp32 gradient
+        ZeRO-3, freed after use: weights of the embedding's and the head's group and of one layer; the gradients of the
+        largest of either, once in the compute format and once in fp32
+        ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, else one layer's in both formats
         below ZeRO-3: every trained weight, where fp32 weights are cast on the fly; else nothing
         (gradients of trained parameters only)
 
@@ -29,21 +41,26 @@ def gathered_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
         bytes of one rank [byte]
 
     Source:
-        Zhao et al. 2023, arXiv:2304.11277, section 3.3 (one layer ahead); torchtitan with a pipeline: weights and
-        gradients stay unsharded between micro-batches; torch.amp: autocast keeps each weight's cast until it ends
+        Zhao et al. 2023, arXiv:2304.11277, section 3.3; torch 2.13 distributed/fsdp/_fully_shard: the root's group and
+        the last layer stay gathered between forward and backward; torchtitan with a pipeline: weights and gradients
+        stay whole between micro-batches; torch.amp: autocast keeps each weight's cast until it ends
 
     >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
     >>> zero = sample_degrees(data=8, zero_stage=3, reshard_after_forward=1)
-    >>> gathered_bytes(sample_job(), zero, sample_load()) == 128_256 * 4096 * 8 + 4096 * 8 + 218_112_000 * 2
+    >>> gathered_weights(sample_job(), zero, sample_load()).weight_bytes == 2 * (128_256 * 4096 + 4096 + 218_112_000)
     True
     """
     every, trained = load.held.dense + load.held.expert, load.held.dense_trained + load.held.expert_trained
-    layer, end, weight = load.largest_layer, load.largest_end, job.state.gathered_bytes
+    weight = job.state.gathered_bytes
     reducing = weight + REDUCTION_BYTES
-    in_layer, in_end = load.largest_trained_layer * reducing, load.largest_trained_end * reducing
-    freed = maximum(layer * 2 * weight + in_layer, end * weight + in_end + layer * weight)
-    kept = every * weight + where(degrees.pipeline > 1, trained * REDUCTION_BYTES, in_layer)
-    live = where(degrees.reshard_after_forward == 1, freed, kept)
+    freed = (load.largest_layer + load.gathered_ends) * weight
+    in_turn = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
+    kept = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
+    frees = degrees.reshard_after_forward == 1
     cast = trained * weight if job.state.casts_weights else 0.0
-    sharded = where(degrees.shard_group > 1, live, cast)
-    return where(degrees.zero_stage >= WEIGHTS, sharded, cast)
+    gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
+    whole = where(gathers, where(frees, freed, every * weight), cast)
+    return Gathered(
+        weight_bytes=where(sharded, whole, cast),
+        gradient_bytes=where(sharded, where(gathers, where(frees, in_turn, kept), 0.0), 0.0),
+    )

@@ -25,6 +25,16 @@ class Implementation:
     """Matrix products and norms are Transformer Engine's, with its workspace and its placeholders of gradients."""
     keeps_score_buffer: bool = False
     """Eager attention keeps a buffer of one layer's scores for the whole run."""
+    casts_each_input: bool = False
+    """Mixed precision is autocast over fp32 weights: each matrix product keeps its own cast of its input."""
+    weighs_results: bool = True
+    """Experts' results are weighted after their last product, and so kept."""
+    fuses_mixer_output: bool = True
+    """The kernel of a state space computes its norm and output again from what the scan kept."""
+    keeps_fp8_inputs: bool = False
+    """fp8 matrix products keep their inputs in fp8; else in the activations' format."""
+    drops_last_product: bool = False
+    """Recompute by operation does not keep the product of the last matrix, which no gradient needs."""
     cross_entropies: tuple[CrossEntropyName, ...]
     """Ways to compute the loss; the first is the default."""
     source: str
@@ -40,6 +50,9 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             repeats_key_values=False,
             sequence_first=True,
             uses_transformer_engine=True,
+            weighs_results=False,
+            fuses_mixer_output=False,
+            keeps_fp8_inputs=True,
             cross_entropies=("vocab-parallel", "fused", "transformer-engine"),
             source="NVIDIA/TransformerEngine@v2.11 pytorch/module; NVIDIA/Megatron-LM@d98e8a64 "
             "core/extensions/transformer_engine.py",
@@ -51,6 +64,8 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             repeats_key_values=False,
             sequence_first=True,
             keeps_score_buffer=True,
+            weighs_results=False,
+            fuses_mixer_output=False,
             cross_entropies=("vocab-parallel", "fused"),
             source="NVIDIA/Megatron-LM@d98e8a64 core/transformer/dot_product_attention.py (global memory buffer), "
             "core/tensor_parallel/layers.py",
@@ -69,7 +84,8 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             meaning="each block compiled",
             fused_norm=True,
             fused_activation=True,
-            repeats_key_values=False,
+            repeats_key_values=True,
+            drops_last_product=True,
             cross_entropies=("compiled", "eager", "loss-parallel", "chunked"),
             source="pytorch/torchtitan@b5bcd76 models/common; torch.compile",
         ),
@@ -93,6 +109,15 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             cross_entropies=("eager", "vocab-parallel", "chunked"),
             source="deepspeedai/DeepSpeed@edaa722; huggingface/transformers 5.23.0 modeling_llama",
         ),
+        "local": Implementation(
+            meaning="Megatron-DeepSpeed's own layers, Megatron-LM's of 2022",
+            fused_norm=True,
+            fused_activation=True,
+            repeats_key_values=False,
+            sequence_first=True,
+            cross_entropies=("vocab-parallel",),
+            source="bigscience-workshop/Megatron-DeepSpeed@58d92042 megatron/model",
+        ),
     },
     "nanotron": {
         "eager": Implementation(
@@ -100,7 +125,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_norm=True,
             fused_activation=False,
             repeats_key_values=False,
-            cross_entropies=("vocab-parallel",),
+            cross_entropies=("vocab-parallel-fp32",),
             source="huggingface/nanotron@2411b02 models/llama.py",
         ),
     },
@@ -110,6 +135,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_norm=False,
             fused_activation=False,
             repeats_key_values=True,
+            casts_each_input=True,
             cross_entropies=("eager", "chunked"),
             source="huggingface/transformers 5.23.0 modeling_llama",
         ),

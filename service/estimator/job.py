@@ -54,15 +54,21 @@ def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
     software = software_of(recipe)
     run = implementation_of(software)
     kernel = kernel_of(recipe.attention, run, gpu, deterministic=software.deterministic)
+    precision, capacity = PRECISIONS[filled(recipe.precision)], recipe.expert_capacity_factor
     return Setting(
         tokens=recipe.sequence_length,
-        element_bytes=PRECISIONS[filled(recipe.precision)].element_bytes,
+        element_bytes=precision.element_bytes,
         keeps_scores=kernel == "eager",
         copies_result=run.sequence_first and kernel in ("flash-2", "flash-3"),
         drops_out=recipe.dropout_fraction > 0,
         fused_norm=run.fused_norm,
         fused_activation=run.fused_activation,
         repeats_key_values=run.repeats_key_values,
+        product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
+        casts_each_input=run.casts_each_input and precision.is_mixed,
+        weighs_results=run.weighs_results,
+        fuses_mixer_output=run.fuses_mixer_output,
+        expert_load=recipe.expert_imbalance if capacity is None else min(capacity, recipe.expert_imbalance),
         documents=documents_of(recipe),
     )
 
@@ -74,11 +80,11 @@ def recompute_of(recipe: Recipe) -> Recompute:
         recipe: the recipe
 
     Returns:
-        the rule; selective recompute without modules means core_attn
+        the rule; selective recompute without modules means what the stack means by it
     """
     asked = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
     if asked.granularity == "selective" and not asked.modules:
-        return Recompute(granularity="selective", modules=("core_attn",))
+        return Recompute(granularity="selective", modules=(STACKS[software_of(recipe).name].selects,))
     return asked
 
 
@@ -107,7 +113,7 @@ def job_of(question: Question) -> Job:
         stack=stack,
         recompute=recompute_of(recipe),
         method=method,
-        state=state_bytes(precision, recipe.gradient_dtype, stack),
+        state=state_bytes(precision, recipe, stack, question.gpu),
         ledger=trained_ledger(build_ledger(question.model, setting), method, setting),
         vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
     )

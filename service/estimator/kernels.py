@@ -9,7 +9,7 @@ from service.estimator.job import Job
 from service.estimator.ledger import Op, OpKind, Ops
 from service.estimator.numeric import Amount, maximum
 from service.estimator.precision import peak_flop_per_s
-from service.estimator.recompute import is_rerun
+from service.estimator.rerun import is_rerun, rerun_flop
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,7 +173,7 @@ def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSe
         sums[op.kind] = sums[op.kind] + forward + backward
         ahead = ahead + forward
         if is_rerun(op, job.recompute):
-            again = again + forward
+            again = again + forward * (rerun_flop(op, job.recompute) / op.flop if op.flop else 1.0)
     return ComputeSeconds(
         gemm=sums["gemm"],
         attention=sums["attention"],

@@ -118,6 +118,8 @@ class Op:
     """Forward FLOP without any mask; the same as `flop` where None."""
     document_flop: int | None = None
     """Forward FLOP over the documents of a padded sequence alone; in proportion to their tokens where None."""
+    result_bytes: int = 0
+    """Bytes of one sequence of an attention kernel's result, and of what it needs to run backward from it."""
     kernel_rerun_flop: int = 0
     """FLOP that the backward kernel repeats by itself (flash attention)."""
     saved: tuple[Saved, ...] = ()
@@ -129,6 +131,8 @@ class Op:
     """The same, but moved in full by every rank of the split."""
     modules: tuple[RecomputeModule, ...] = ()
     """Selective recompute of any of these runs it again."""
+    products_before: int = 0
+    """Matrices that its layer multiplies by before it."""
     keeps_precision: bool = False
     """Its products stay in the attention's format where the others are in fp8 or fp4."""
     reads: tuple[str, ...] = ()

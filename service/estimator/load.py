@@ -12,7 +12,9 @@ from service.estimator.logits import logits_bytes
 from service.estimator.numeric import Amount, Condition, maximum, where
 from service.estimator.placeholders import placeholder_bytes
 from service.estimator.recompute import kept_bytes, stage_activations
+from service.estimator.software import version_of
 from service.estimator.stages import RankParameters, Stage, rank_parameters
+from service.estimator.versions import at_least
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class StageLoad:
     """Parameters it updates."""
     kept_bytes: tuple[Amount, ...]
     """Activations that one micro-batch keeps in each chunk."""
+    largest_kept_bytes: Amount
+    """Activations that its largest layer keeps of one micro-batch."""
     recomputed_bytes: Amount
     """Activations that live once while layers are computed again."""
     layer_buffer_bytes: Amount
@@ -37,8 +41,12 @@ class StageLoad:
     """Most trained parameters of a layer."""
     largest_end: Amount
     """Parameters of its embedding or its head, whichever is larger; 0 where it has neither."""
+    gathered_ends: Amount
+    """Parameters of what is gathered with the head: the head, and where the stack's root holds both the embedding."""
     largest_trained_end: Amount
     """Most trained parameters of either."""
+    largest_table: Amount
+    """Trained parameters of its embedding's or its head's matrix, whichever is larger; 0 where it has neither."""
     logits_bytes: Amount
     """Logits and losses of one micro-batch; 0 where it has no head."""
 
@@ -65,15 +73,35 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
         held=held,
         updated=held,
         kept_bytes=tuple(kept + end for kept, end in zip(activations.kept_bytes, ends, strict=True)),
+        largest_kept_bytes=activations.largest_bytes,
         recomputed_bytes=activations.again_bytes,
         layer_buffer_bytes=layer_buffer_bytes(job, degrees, stage),
         placeholder_bytes=placeholder_bytes(job, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,
         largest_end=end,
+        gathered_ends=_gathered_ends(job, stage, split, end),
         largest_trained_end=trained_end,
+        largest_table=_largest_table(job, stage, split),
         logits_bytes=where(stage.is_last, logits_bytes(job, degrees), 0.0),
     )
+
+
+def _largest_table(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount:
+    largest: Amount = 0.0
+    for is_held, ops in ((stage.is_first, job.ledger.embedding), (stage.is_last, job.ledger.head)):
+        for weight in (weight for op in ops for weight in op.weights if weight.trained and weight.rows > 1):
+            largest = maximum(largest, where(is_held, weight.parameters / split[weight.split], 0.0))
+    return largest
+
+
+def _gathered_ends(job: Job, stage: Stage, split: tuple[Amount, ...], largest: Amount) -> Amount:
+    """Embedding and head together where the root of the model is one group, else the larger of them."""
+    apart = job.stack.ends_apart_since
+    if apart is not None and at_least(version_of(job.software, "torchtitan"), apart):
+        return largest
+    first = where(stage.is_first, _parameters(job.ledger.embedding, split)[0], 0.0)
+    return first + where(stage.is_last, _parameters(job.ledger.head, split)[0], 0.0)
 
 
 def _largest(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
@@ -117,13 +145,16 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
         held=one.held.plus(other.held),
         updated=one.updated.plus(other.updated).over(2),
         kept_bytes=tuple((kept + far) / 2 for kept, far in zip(one.kept_bytes, other.kept_bytes, strict=True)),
+        largest_kept_bytes=maximum(one.largest_kept_bytes, other.largest_kept_bytes),
         recomputed_bytes=maximum(one.recomputed_bytes, other.recomputed_bytes),
         layer_buffer_bytes=maximum(one.layer_buffer_bytes, other.layer_buffer_bytes),
         placeholder_bytes=maximum(one.placeholder_bytes, other.placeholder_bytes),
         largest_layer=maximum(one.largest_layer, other.largest_layer),
         largest_trained_layer=maximum(one.largest_trained_layer, other.largest_trained_layer),
         largest_end=maximum(one.largest_end, other.largest_end),
+        gathered_ends=maximum(one.gathered_ends, other.gathered_ends),
         largest_trained_end=maximum(one.largest_trained_end, other.largest_trained_end),
+        largest_table=maximum(one.largest_table, other.largest_table),
         logits_bytes=maximum(one.logits_bytes, other.logits_bytes),
     )
 

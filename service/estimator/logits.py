@@ -7,10 +7,10 @@ from service.estimator.stream import stream_bytes
 
 
 def rank_logits(job: Job, degrees: Degrees) -> Amount:
-    """Logits of one micro-batch on one rank of the last stage, those of every depth counted.
+    """Logits of one micro-batch on one rank of the last stage.
 
     Formula:
-        (1 + depths)  b s / c  V_padded / t
+        b s / c  V_padded / t
 
     Args:
         job: the job
@@ -28,7 +28,7 @@ def rank_logits(job: Job, degrees: Degrees) -> Amount:
     """
     vocabulary = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
     tokens = job.recipe.sequence_length * degrees.micro_batch / degrees.context
-    return (1 + job.ledger.depths) * tokens * vocabulary
+    return tokens * vocabulary
 
 
 def logits_bytes(job: Job, degrees: Degrees) -> Amount:
@@ -39,6 +39,7 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
 
     Formula:
         max(logits x bytes a logit, logits x element + s b h / c (1 + 1 / t) elements)
+        + what each multi-token-prediction depth has kept of its own logits
 
     Args:
         job: the job; its cross entropy says the bytes a logit
@@ -57,4 +58,5 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
     logits, element = rank_logits(job, degrees), job.precision.element_bytes
     stream = stream_bytes(job, degrees)
     shared = where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), stream / degrees.tensor, 0.0)
-    return maximum(logits * job.cross_entropy.logit_bytes(element), logits * element + stream + shared)
+    loss = maximum(logits * job.cross_entropy.logit_bytes(element), logits * element + stream + shared)
+    return loss + job.ledger.depths * logits * job.cross_entropy.kept_bytes

@@ -6,17 +6,19 @@ from functools import reduce
 from service.estimator.answer import Phase
 from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
-from service.estimator.gathered import gathered_bytes
+from service.estimator.gathered import gathered_weights
+from service.estimator.held import held_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
-from service.estimator.names import ScheduleName
-from service.estimator.numeric import Amount, maximum, where
+from service.estimator.names import OffloadName, ScheduleName
+from service.estimator.numeric import Amount, both, either, maximum, minimum, where
 from service.estimator.parallelism.context import exchanged_bytes
+from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.question import Layout
-from service.estimator.sharded import sharded_bytes, sharded_lines
+from service.estimator.sharded import WHOLE_MOMENTS, sharded_bytes, sharded_lines, undivided_share
 from service.estimator.stages import Stage
-from service.estimator.standing import standing_bytes
+from service.estimator.standing import mask_bytes, standing_bytes
 from service.estimator.stream import sequence_stream_bytes
 
 
@@ -27,8 +29,19 @@ class StageBytes:
     weights: Amount
     frozen_weights: Amount
     """Weights that are not trained, in the compute format."""
+    quantized_weights: Amount
+    """Frozen matrices of 4 bits."""
     weight_copies: Amount
     gradients: Amount
+    """All gradients, as the optimizer finds them."""
+    early_gradients: Amount
+    """Those of them that exist before the last micro-batch runs backward."""
+    kept_gradients: Amount
+    """Those of them that have buffers for the whole run."""
+    half_gradients: Amount
+    """Gradients in the compute format beside accumulated ones, at the end of a backward pass."""
+    gradient_buckets: Amount
+    """Buffers in which replicas add up gradients, beside the gradients themselves."""
     master_weights: Amount
     optimizer_states: Amount
     optimizer_scales: Amount
@@ -36,14 +49,24 @@ class StageBytes:
     """A moving average of the weights."""
     step_gradients: Amount
     """fp32 gradients made inside the optimizer step; live only there."""
+    update_buffers: Amount
+    """Temporaries of the optimizer's arithmetic."""
     gathered_weights: Amount
-    """Weights and gradients of layers that are gathered from the data group, or cast on the fly."""
+    """Weights that are gathered from the data group, or cast on the fly."""
+    reduced_gradients: Amount
+    """Gradients of whole layers before the data group shares them."""
     context_buffers: Amount
     """Keys and values of other context ranks."""
+    attention_mask: Amount
+    """A mask of all pairs of tokens that the data loader makes."""
     pipeline_buffers: Amount
     """What a stage has received of its neighbours beside what it keeps."""
+    left_streams: Amount
+    """What a stage still holds of its neighbours between two steps."""
     activations: Amount
     """Activations of all micro-batches in flight; gone by the optimizer step."""
+    other_activations: Amount
+    """Those of all micro-batches in flight but one."""
     recomputed_activations: Amount
     """Activations of layers being computed again."""
     layer_buffers: Amount
@@ -56,6 +79,8 @@ class StageBytes:
     """Micro-batches in flight."""
     host: Amount
     """Bytes that live in host memory instead."""
+    held: Amount
+    """Bytes that the allocator holds at the peak beside live tensors: pools of other streams, and holes."""
 
     def at(self, phase: Phase) -> Amount:
         """Live bytes in one phase of a later step [byte]."""
@@ -65,10 +90,10 @@ class StageBytes:
         return total
 
     @property
-    def resident(self) -> Amount:
-        """Bytes that live through the whole step [byte]."""
+    def idle(self) -> Amount:
+        """Live bytes between two steps [byte]."""
         total: Amount = 0.0
-        for kind in RESIDENT:
+        for kind in BETWEEN_STEPS:
             total = total + getattr(self, kind)
         return total
 
@@ -78,27 +103,49 @@ class StageBytes:
         return reduce(maximum, [self.at(phase) for phase in LIVE])
 
 
-RESIDENT = (
-    "weights", "frozen_weights", "weight_copies", "gradients", "master_weights", "optimizer_states", "optimizer_scales",
-    "moving_average", "gradient_placeholders", "workspace",
+STANDING = (
+    "weights", "frozen_weights", "quantized_weights", "weight_copies", "gradient_buckets", "master_weights",
+    "optimizer_states", "optimizer_scales", "moving_average", "gradient_placeholders", "workspace",
 )  # fmt: skip
 """Kinds that live through the whole of a later step."""
 
-_COMPUTING = (*RESIDENT, "gathered_weights", "context_buffers", "pipeline_buffers", "activations")
+BETWEEN_STEPS = (*STANDING, "kept_gradients", "step_gradients", "left_streams")
+"""Kinds that are live between two steps."""
+
+_COMPUTING = (*STANDING, "gathered_weights", "context_buffers", "attention_mask", "pipeline_buffers")
 
 LIVE: dict[Phase, tuple[str, ...]] = {
-    "loss": (*_COMPUTING, "logits"),
-    "backward": (*_COMPUTING, "recomputed_activations", "layer_buffers"),
-    "optimizer": (*RESIDENT, "step_gradients"),
+    "loss": (*_COMPUTING, "early_gradients", "activations", "logits"),
+    "backward": (*_COMPUTING, "early_gradients", "activations", "recomputed_activations", "layer_buffers"),
+    "reduction": (*_COMPUTING, "gradients", "half_gradients", "reduced_gradients", "other_activations"),
+    "optimizer": (*STANDING, "gradients", "step_gradients", "update_buffers"),
 }
-"""Kinds that are live at the fullest moment of each phase."""
+"""Kinds that are live at the fullest moment of each phase: when the last micro-batch in flight has its loss, when its
+last layer runs backward, when its first layer has, and inside the optimizer step."""
 
-OFF_DEVICE: dict[str, tuple[str, ...]] = {
+TOLD_AS = {"early_gradients": "gradients", "half_gradients": "gradients", "other_activations": "activations"}
+"""Kinds that are part of another, and are told by its name."""
+
+_UPDATED = ("master_weights", "optimizer_states", "optimizer_scales", "moving_average")
+_IN_STEP = ("step_gradients", "update_buffers")
+_MODEL = ("weights", "frozen_weights", "quantized_weights", "gradients")
+
+OFF_DEVICE: dict[OffloadName, tuple[str, ...]] = {
     "none": (),
-    "optimizer": ("master_weights", "optimizer_states", "optimizer_scales", "step_gradients", "moving_average"),
-    "activations": ("activations",),
+    "optimizer": _UPDATED,
+    "activations": (),
+    "optimizer-and-activations": _UPDATED,
+    "model": (*_MODEL, *_UPDATED),
 }
-"""Kinds that leave the device when they are offloaded."""
+"""Kinds that the data group may shard and that live in host memory instead, by what is offloaded."""
+
+OFFLOADED_ACTIVATIONS: tuple[OffloadName, ...] = ("activations", "optimizer-and-activations")
+"""What is offloaded where activations are."""
+
+LAYERS_ON_DEVICE = 3
+"""Layers whose activations stay when activations are offloaded: one runs, one is on its way out, one on its way back.
+Source: NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/fine_grained_activation_offload.py; the count was read off
+its two functional tests."""
 
 
 def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StageBytes:
@@ -127,26 +174,71 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
         for name, line in sharded_lines(job, load).items()
     }
+    extra = undivided_share(job, degrees, load)
+    spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
+    spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * job.precision.moment_bytes
+    away = OFF_DEVICE[layout.offload]
     host: Amount = 0.0
-    if layout.offload == "optimizer":
-        away = OFF_DEVICE["optimizer"]
-        for name in away:
-            host = host + (0.0 if name == "step_gradients" else spread[name])
-        spread |= dict.fromkeys(away, 0.0)
+    for name in away:
+        host = host + spread[name]
+    spread |= dict.fromkeys((*away, *_IN_STEP) if away else (), 0.0)
+    activations, mean_flying = _flying_bytes(flying, load.kept_bytes), _mean_flying(flying, degrees)
+    if layout.offload in OFFLOADED_ACTIVATIONS:
+        resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
+        activations, host = resident, host + activations - resident
+    gathered = gathered_weights(job, degrees, load)
+    early = either(job.stack.keeps_gradients, degrees.accumulation > 1)
     return StageBytes(
         **spread,
-        gathered_weights=gathered_bytes(job, degrees, load),
+        gradient_buckets=bucket_bytes(job, degrees, load, spread["gradients"]),
+        kept_gradients=spread["gradients"] if job.stack.keeps_gradients else 0.0,
+        early_gradients=where(early, spread["gradients"], 0.0),
+        gathered_weights=gathered.weight_bytes,
+        reduced_gradients=gathered.gradient_bytes,
+        held=held_bytes(job, degrees, load, spread["gradients"]),
         context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
+        attention_mask=mask_bytes(job, degrees),
         pipeline_buffers=received_bytes(job, degrees, stage),
-        activations=_flying_bytes(flying, load.kept_bytes),
+        left_streams=left_bytes(job, degrees),
+        activations=activations,
+        other_activations=activations * maximum(mean_flying - 1, 0) / mean_flying,
         recomputed_activations=load.recomputed_bytes,
         layer_buffers=load.layer_buffer_bytes,
         logits=losses * load.logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
         workspace=standing_bytes(job, degrees, stage),
-        in_flight=_mean_flying(flying, degrees),
+        in_flight=mean_flying,
         host=host,
     )
+
+
+def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Amount) -> Amount:
+    """Bytes of buckets in which the data group adds gradients up, beside the gradients themselves.
+
+    Formula:
+        replicas that shard nothing: as much as the gradients; ZeRO: the stack's bucket, or all gradients if fewer
+
+    Args:
+        job: the job
+        degrees: the layout
+        load: load of the rank
+        gradient_bytes: gradients of the rank [byte]
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        torch DistributedDataParallel (gradient_as_bucket_view is off); DeepSpeed reduce_bucket_size, 5e8 numbers
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> bucket_bytes(sample_job(), sample_degrees(data=8), sample_load(), 4.0)
+    0.0
+    """
+    copied = where(both(degrees.zero_stage == 0, degrees.data > 1), gradient_bytes, 0.0)
+    trained = load.held.dense_trained + load.held.expert_trained
+    bucket = minimum(job.stack.bucket_numbers, trained) * job.state.gradient_bytes
+    reduced = where(degrees.zero_stage >= OPTIMIZER_STATES, bucket, 0.0)
+    return (copied if job.stack.buckets_gradients else 0.0) + reduced
 
 
 def _flying_bytes(flying: tuple[Amount, ...], kept: tuple[Amount, ...]) -> Amount:
@@ -189,3 +281,26 @@ def received_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     """
     streams = where(stage.is_first, 0, 1) + where(degrees.virtual_pipeline > 1, 2, 0)
     return sequence_stream_bytes(job, degrees) * streams
+
+
+def left_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes that a stage still holds of its neighbours between two steps.
+
+    Formula:
+        the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py; its functional tests log them after each step
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> left_bytes(sample_job(), sample_degrees(pipeline=4))
+    134217728.0
+    """
+    return where(degrees.pipeline > 1, 2 * degrees.virtual_pipeline * sequence_stream_bytes(job, degrees), 0.0)

@@ -17,19 +17,23 @@ PrecisionName = Literal[
 GradientDtype = Literal["fp32", "bf16", "fp16"]
 OptimizerName = Literal["adamw", "adamw-8bit", "sgd-momentum", "adafactor", "lion", "muon", "adam-mini"]
 RecomputeName = Literal["none", "selective", "full"]
-RecomputeModule = Literal["core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj"]
+RecomputeModule = Literal[
+    "core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj", "op",
+]  # fmt: skip
 RecomputeMethod = Literal["uniform", "block"]
 AttentionName = Literal["eager", "flash", "flash-2", "flash-3", "cudnn"]
 StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron", "transformers"]
 ImplementationName = Literal["transformer-engine", "local", "eager", "compiled"]
 CrossEntropyName = Literal[
-    "eager", "compiled", "vocab-parallel", "fused", "transformer-engine", "loss-parallel", "chunked",
+    "eager", "compiled", "chunked", "loss-parallel", "vocab-parallel", "vocab-parallel-fp32", "fused",
+    "transformer-engine",
 ]  # fmt: skip
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
 OffloadName = Literal["none", "optimizer", "activations", "optimizer-and-activations", "model"]
 BatchingName = Literal["packed", "padded"]
 MethodName = Literal["full", "lora", "qlora"]
+QuantizationName = Literal["nf4", "nf4-double", "gptq"]
 MomentDtype = Literal["fp32", "bf16", "fp16", "fp8"]
 MasterDtype = Literal["fp32", "bf16", "fp16"]
 PartName = Literal["embedding", "norms", "attention", "mlp", "experts", "router", "head"]

@@ -21,7 +21,7 @@ def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]
     return tuple(Weight(1, width, role="norm") for _ in range(_VECTORS[normalization]))
 
 
-def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = True, reads: tuple[str, ...] = ()) -> Op:
+def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, reads: tuple[str, ...] = ()) -> Op:
     """One norm over the residual stream of one sequence.
 
     It keeps its input; what it feeds to a matrix product is kept too, and selective recompute of
@@ -32,7 +32,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
         name: what the norm stands before or after
         model: the model
         setting: how operations are carried out
-        feeds_matrix: whether its output is the input of a matrix product, which keeps it
+        readers: matrix products that read its output, and keep it [1]
         reads: what it normalises, where that is not the result before it
 
     Returns:
@@ -45,9 +45,10 @@ def norm_op(name: str, model: Model, setting: Setting, *, feeds_matrix: bool = T
     numbers = setting.tokens * model.hidden_size
     kept = setting.element_bytes * numbers
     is_cast = not setting.fused_norm and setting.element_bytes < 4
-    unfused = (Saved(4 * numbers, Split.SEQUENCE),) if is_cast else ()
+    unfused = (Saved((6 if setting.casts_each_input else 4) * numbers, Split.SEQUENCE),) if is_cast else ()
     passes = 0 if setting.fused_norm else 6
-    output = (Saved(kept, Split.SEQUENCE, ("layernorm",), "next_weights"),) if feeds_matrix else ()
+    fed = setting.product_input_bytes(numbers, readers)
+    output = (Saved(fed, Split.SEQUENCE, ("layernorm",), "next_weights"),) if readers else ()
     return Op(
         name=name,
         kind="elementwise",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.estimator.ledger import Weight
-from service.estimator.names import OptimizerName
+from service.estimator.names import MomentDtype, OptimizerName
 from service.estimator.precision import Precision
 
 Form = Literal["full", "rows_and_columns", "columns", "none"]
@@ -22,6 +22,8 @@ class Optimizer:
     """Shape of the second moment of a weight."""
     outside_matrices: Literal["same", "adamw"] = "same"
     """Rule for embeddings, head and vectors."""
+    needs_whole_matrices: bool = False
+    """Its arithmetic needs a matrix whole, so a rank updates whole matrices."""
     moment_bytes: float | None = None
     """Bytes of one number of a moment; the precision recipe's where None."""
     scale_bytes: float = 0.0
@@ -63,6 +65,7 @@ OPTIMIZERS: dict[OptimizerName, Optimizer] = {
         first_moment="full",
         second_moment="none",
         outside_matrices="adamw",
+        needs_whole_matrices=True,
         source="Jordan et al. 2024, Muon; Liu et al. 2025, arXiv:2502.16982",
     ),
     "adam-mini": Optimizer(
@@ -111,15 +114,19 @@ def state_numbers(optimizer: Optimizer, weight: Weight) -> int:
     return _form_numbers(optimizer.first_moment, weight) + _form_numbers(optimizer.second_moment, weight)
 
 
-def moment_bytes(optimizer: Optimizer, precision: Precision) -> float:
+MOMENT_BYTES: dict[MomentDtype, float] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+
+
+def moment_bytes(optimizer: Optimizer, precision: Precision, moment_dtype: MomentDtype | None = None) -> float:
     """Bytes of one number of optimizer state.
 
     Formula:
-        the optimizer's own width, else the precision recipe's
+        the format that the recipe names, else the optimizer's own width, else the precision recipe's
 
     Args:
         optimizer: the optimizer's row
         precision: the precision's row
+        moment_dtype: format that the recipe names
 
     Returns:
         bytes of one number [byte]
@@ -131,4 +138,6 @@ def moment_bytes(optimizer: Optimizer, precision: Precision) -> float:
     >>> moment_bytes(OPTIMIZERS["adamw"], PRECISIONS["bf16-mixed"])
     4
     """
+    if moment_dtype is not None:
+        return MOMENT_BYTES[moment_dtype]
     return precision.moment_bytes if optimizer.moment_bytes is None else optimizer.moment_bytes

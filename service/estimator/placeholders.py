@@ -4,6 +4,7 @@ from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
 from service.estimator.ledger import Op, Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, maximum, where
+from service.estimator.software import version_of
 from service.estimator.stages import Stage
 from service.estimator.versions import at_least
 
@@ -73,14 +74,13 @@ def _matrix(job: Job, op: Op, degrees: Degrees, split: tuple[Amount, ...]) -> tu
 
 
 def _is_cached(job: Job, weight: Weight) -> bool:
-    versions = job.software.versions
-    engine = versions.transformer_engine if versions else None
-    core = versions.megatron_core if versions else None
+    engine, core = version_of(job.software, "transformer_engine"), version_of(job.software, "megatron_core")
     if not weight.trained or weight.role not in ("matrix", "head") or not at_least(engine, CACHED_SINCE):
         return False
     if weight.role == "head":
         return at_least(core, HEAD_CACHED_SINCE)
-    return weight.split is not Split.EXPERT or at_least(engine, GROUPED_CACHED_SINCE)
+    is_grouped = weight.split is Split.EXPERT and bool(job.software.grouped_experts)
+    return not is_grouped or at_least(engine, GROUPED_CACHED_SINCE)
 
 
 def _divisor(weight: Weight, degrees: Degrees, split: tuple[Amount, ...]) -> Amount:

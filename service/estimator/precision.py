@@ -1,6 +1,6 @@
 """In which number formats are weights, gradients, master copy and activations kept? One row a recipe."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from service.estimator.gpu import Gpu
@@ -27,6 +27,10 @@ class Precision:
     """Low-precision copies of the weights kept for the matrix products."""
     element_bytes: int
     """One saved activation."""
+    product_bytes: float | None = None
+    """One number that a low-precision product keeps of its input; those of an activation where None."""
+    transposes_copies: bool = False
+    """Before Blackwell the copies are held twice, as they are and transposed; from it on once."""
     matrix_format: Format
     """Format of the matrix products."""
     attention_format: Format
@@ -61,8 +65,10 @@ def _plain(meaning: str, number_format: Format, width: int, source: str) -> Prec
     )
 
 
-def _mixed(meaning: str, matrix: Format, attention: Format, source: str, copies: float = 0) -> Precision:
-    """Half-precision weights with a master copy; matrix products in `matrix`, from `copies` bytes of weight copies."""
+def _mixed(
+    meaning: str, matrix: Format, attention: Format, source: str, copies: float = 0, inputs: float | None = None
+) -> Precision:
+    """Half-precision weights with a master copy; products in `matrix` from `copies` bytes, keeping `inputs` bytes."""
     return Precision(
         meaning=meaning,
         weight_bytes=2,
@@ -71,6 +77,7 @@ def _mixed(meaning: str, matrix: Format, attention: Format, source: str, copies:
         moment_bytes=4,
         copy_bytes=copies,
         element_bytes=2,
+        product_bytes=inputs,
         matrix_format=matrix,
         attention_format=attention,
         source=source,
@@ -95,8 +102,16 @@ PRECISIONS: dict[PrecisionName, Precision] = {
     ),
     "fp16-mixed": _mixed("fp16 compute, fp32 master copy", "fp16", "fp16", _MIXED),
     "bf16-mixed": _mixed("bf16 compute, fp32 master copy", "bf16", "bf16", _SEEDS),
-    "fp8-tensorwise": _mixed(
-        "bf16-mixed with fp8 products, one scale a tensor; fp8 weight and its transpose cached", "fp8", "bf16", _TE, 2
+    "fp8-tensorwise": replace(
+        _mixed(
+            "bf16-mixed with fp8 products, one scale a tensor; fp8 weight cached, before Blackwell its transpose too",
+            "fp8",
+            "bf16",
+            _TE,
+            2,
+            1,
+        ),
+        transposes_copies=True,
     ),
     "fp8-blockwise": _mixed(
         "bf16-mixed with fp8 products, one fp32 scale a 128 x 128 block; row- and column-wise copies",
@@ -104,6 +119,7 @@ PRECISIONS: dict[PrecisionName, Precision] = {
         "bf16",
         _TE,
         2 * (1 + 4 / 128**2),
+        1 + 4 / 128,
     ),
     "mxfp8": _mixed(
         "bf16-mixed with MXFP8 products, one byte of scale for 32 numbers; row- and column-wise copies",
@@ -111,6 +127,7 @@ PRECISIONS: dict[PrecisionName, Precision] = {
         "bf16",
         "OCP Microscaling Formats specification 1.0; " + _TE,
         2 * (1 + 1 / 32),
+        1 + 1 / 32,
     ),
     "nvfp4": _mixed(
         "bf16-mixed with NVFP4 products, one byte of scale for 16 numbers; row- and column-wise copies",
@@ -118,6 +135,7 @@ PRECISIONS: dict[PrecisionName, Precision] = {
         "bf16",
         "NVIDIA 2025, arXiv:2509.25149; " + _TE,
         2 * (1 / 2 + 1 / 16),
+        1 / 2 + 1 / 16,
     ),
     "fp8-deepseek": Precision(
         meaning="fp8 weights, fp32 master copy and gradients, bf16 moments",
@@ -127,6 +145,7 @@ PRECISIONS: dict[PrecisionName, Precision] = {
         moment_bytes=2,
         copy_bytes=0,
         element_bytes=2,
+        product_bytes=1 + 4 / 128,
         matrix_format="fp8",
         attention_format="bf16",
         source="DeepSeek-V3, arXiv:2412.19437, section 3.3",

@@ -26,6 +26,7 @@ from service.estimator.names import (
     OptimizerName,
     PartName,
     PrecisionName,
+    QuantizationName,
     RecomputeMethod,
     RecomputeModule,
     RecomputeName,
@@ -44,8 +45,8 @@ class Recompute:
 
     granularity: RecomputeName
     """none, selective (named modules), or full (whole layers)."""
-    modules: Annotated[tuple[RecomputeModule, ...], Len(0, 7)] = ()
-    """What selective recompute drops; core_attn where empty."""
+    modules: Annotated[tuple[RecomputeModule, ...], Len(0, 8)] = ()
+    """What selective recompute drops; core_attn, or op with torchtitan, where empty."""
     method: RecomputeMethod = "uniform"
     """How full recompute covers a stage: uniform groups of `layers`, or a block of its first `layers`."""
     layers: Layers | None = None
@@ -77,8 +78,8 @@ class Method:
     """Rank of each adapter, r; 8 where absent (lora)."""
     targets: Annotated[tuple[MatrixName, ...], Len(0, 12)] = ()
     """Matrices that have an adapter; q_proj and v_proj where empty (lora)."""
-    double_quantization: bool = True
-    """Scales of the quantised matrices are quantised too (qlora)."""
+    quantization: QuantizationName | None = None
+    """Format of the frozen matrices; nf4-double where absent (qlora)."""
     frozen: Annotated[tuple[PartName, ...], Len(0, 7)] = ()
     """Parts of the model that are not trained (full)."""
     frozen_layers: Annotated[int, Interval(ge=0, le=2048)] = 0
@@ -95,6 +96,10 @@ class Versions:
     """Transformer Engine, e.g. 2.11; the newest that is known where absent."""
     megatron_core: Annotated[str, Len(1, 32)] | None = None
     """Megatron-Core, e.g. 0.14; the newest that is known where absent."""
+    torch: Annotated[str, Len(1, 32)] | None = None
+    """PyTorch, e.g. 2.9; the newest that is known where absent."""
+    torchtitan: Annotated[str, Len(1, 32)] | None = None
+    """torchtitan, e.g. 0.2; the newest that is known where absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,8 @@ class Software:
     """Products of weight gradients add to the accumulated gradients themselves; as usual for the stack where absent."""
     deterministic: bool = False
     """Only deterministic kernels, with the workspaces that they need."""
+    grouped_experts: bool | None = None
+    """All experts of a rank run in one grouped product; as usual for the stack where absent."""
     attention_mask: bool = False
     """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do unless they are told not to."""
     expandable_segments: bool = False

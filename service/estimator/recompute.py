@@ -5,10 +5,11 @@ from functools import reduce
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
-from service.estimator.ledger import Op, Ops, Saved, Split
+from service.estimator.ledger import Ops, Saved, Split
 from service.estimator.names import RecomputeModule
 from service.estimator.numeric import Amount, ceil_div, maximum, minimum, where
 from service.estimator.question import Recompute
+from service.estimator.rerun import by_operation, kept_matrices
 from service.estimator.stages import Stage
 from service.estimator.stream import stream_bytes
 
@@ -27,24 +28,6 @@ def is_dropped(saved: Saved, rule: Recompute) -> bool:
         True where one of its modules is selected
     """
     return rule.granularity == "selective" and any(module in rule.modules for module in saved.modules)
-
-
-def is_rerun(op: Op, rule: Recompute) -> bool:
-    """Whether an operation of a recomputing layer runs its forward pass a second time.
-
-    Args:
-        op: the operation
-        rule: the recompute rule
-
-    Returns:
-        True under full recompute, and under selective recompute of one of its modules; False where no backward pass
-        reaches its layer
-    """
-    if not op.in_trained_layer:
-        return False
-    if rule.granularity == "selective":
-        return any(module in rule.modules for module in op.modules)
-    return rule.granularity == "full"
 
 
 def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
@@ -163,6 +146,8 @@ class Activations:
     """What each chunk keeps for each micro-batch in flight."""
     again_bytes: Amount
     """What lives once, while layers are computed again."""
+    largest_bytes: Amount
+    """What the largest layer keeps for each micro-batch."""
 
 
 def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
@@ -195,10 +180,31 @@ def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
     whole = [kept_bytes(ops, KEEP_ALL, split) * scale for ops in job.ledger.kinds]
     if job.recompute.granularity == "full":
         return _full_recompute(job, degrees, stage, whole)
-    layer_bytes = [kept_bytes(ops, job.recompute, split) * scale for ops in job.ledger.kinds]
+    if by_operation(job.recompute):
+        layer_bytes = [_kept_by_operation(job, ops, split) * scale for ops in job.ledger.kinds]
+    else:
+        layer_bytes = [kept_bytes(ops, job.recompute, split) * scale for ops in job.ledger.kinds]
     kept = tuple(_weighted(counts, layer_bytes) for counts in stage.chunk_counts)
     dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
-    return Activations(kept, largest_of(stage, dropped))
+    return Activations(kept, largest_of(stage, dropped), largest_of(stage, layer_bytes))
+
+
+def _kept_by_operation(job: Job, ops: Ops, split: tuple[Amount, ...]) -> Amount:
+    """Bytes of one sequence that a layer keeps under recompute by operation: its input, products and attention."""
+    numbers = job.recipe.sequence_length * job.precision.element_bytes
+    kept: Amount = numbers * job.model.hidden_size / split[Split.SEQUENCE]
+    for op in ops:
+        for weight in kept_matrices(op):
+            if not (job.implementation.drops_last_product and weight.matrices == ("down_proj",)):
+                divisor = split[Split.SEQUENCE if weight.matrices[0] in _OUTWARD else weight.split]
+                kept = kept + numbers * weight.columns / divisor
+        if op.kind == "attention":
+            kept = kept + op.result_bytes / split[op.split]
+    return kept
+
+
+_OUTWARD = ("o_proj", "down_proj", "out_proj")
+"""Matrices whose products lead back to the residual stream."""
 
 
 def _weighted(counts: tuple[Amount, ...], layer_bytes: list[Amount]) -> Amount:
@@ -235,4 +241,4 @@ def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount
         kept.append(ceil_div(again, group) * stream + (layers - again) * mean)
     layers = trained_layers(job, stage.kind_counts)
     live = minimum(group, layers) * largest_of(stage, whole) - stream
-    return Activations(tuple(kept), where(layers > 0, live, 0.0))
+    return Activations(tuple(kept), where(layers > 0, live, 0.0), stream)

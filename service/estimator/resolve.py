@@ -14,6 +14,7 @@ from service.estimator.job import Job, job_of, recompute_of
 from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
+from service.estimator.parallelism.pipeline import dealt_layers
 from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Question, Recipe
 from service.estimator.rules import Rule, broken, divisors_of, unmet
@@ -56,6 +57,7 @@ def resolve(question: Question) -> Resolved:
     cluster = _fill_cluster(question.cluster, question.gpu)
     asked = replace(question.recipe, stack=question.recipe.stack or default_stack(recurrences_of(question.model)))
     layout = _fill_layout(question.layout, asked, cluster)
+    layout = replace(layout, stage_layers=layout.stage_layers or dealt_layers(layout, question.model))
     recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu)
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)

@@ -25,5 +25,20 @@ class Setting:
     """Keys and values are copied to every query head before attention."""
     copies_result: bool = False
     """The attention kernel's result is kept a second time, in the order of the other activations."""
+    product_bytes: float | None = None
+    """Bytes of one number that a matrix product keeps of its input; those of an activation where None."""
+    casts_each_input: bool = False
+    """Every matrix product keeps a cast of its input of its own (autocast over fp32 weights)."""
+    weighs_results: bool = False
+    """Experts' results are weighted after their last product, and so kept; else before it."""
+    fuses_mixer_output: bool = True
+    """The kernel of a state space computes its norm and output again from what the scan kept."""
+    expert_load: float = 1.0
+    """Tokens that the fullest rank's experts work on, over those that tokens choose on average."""
     documents: Documents | None = None
     """The documents that sequences are made of; None where every sequence is one document."""
+
+    def product_input_bytes(self, numbers: int, readers: int = 1) -> int:
+        """Bytes that matrix products keep of some numbers that they read [byte]."""
+        each = self.element_bytes if self.product_bytes is None else self.product_bytes
+        return round(numbers * each * (readers if self.casts_each_input else 1))

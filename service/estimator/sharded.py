@@ -8,6 +8,10 @@ from service.estimator.load import StageLoad
 from service.estimator.numeric import Amount
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
+from service.estimator.quantization import quantized_bytes
+
+WHOLE_MOMENTS = 2
+"""Moments of a matrix of the vocabulary where Muon leaves it to AdamW. Source: the optimizer's row."""
 
 AVERAGE_BYTES = 4.0
 """Bytes of one number of a moving average of the weights. Source: torch.optim.swa_utils; Megatron-LM keeps fp32."""
@@ -64,18 +68,55 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
         the operands of `sharded_bytes` by line
     """
     held, updated, state = load.held, load.updated, job.state
-    moment = moment_bytes(job.optimizer, job.precision)
+    moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
     moments = (updated.dense_states, updated.expert_states)
     trained, renewed = (held.dense_trained, held.expert_trained), (updated.dense_trained, updated.expert_trained)
-    frozen = (held.dense - held.dense_trained, held.expert - held.expert_trained)
+    products = (held.dense_products, held.expert_products)
+    quantized = job.method.name == "qlora"
+    whole = _less(trained, products) if job.recipe.fp8_weights else trained
+    frozen = _less((held.dense, held.expert), trained)
     return {
-        "weights": Sharded(*trained, state.weight_bytes, WEIGHTS),
-        "frozen_weights": Sharded(*frozen, state.frozen_bytes, WEIGHTS),
-        "weight_copies": Sharded(held.dense_products, held.expert_products, state.copy_bytes, WEIGHTS),
+        "weights": Sharded(*whole, state.weight_bytes, WEIGHTS),
+        "frozen_weights": Sharded(*(_less(frozen, products) if quantized else frozen), state.frozen_bytes, WEIGHTS),
+        "quantized_weights": Sharded(*products, quantized_bytes(job.method), WEIGHTS),
+        "weight_copies": Sharded(*products, state.copy_bytes, WEIGHTS),
         "gradients": Sharded(*trained, state.gradient_bytes, GRADIENTS),
+        "half_gradients": Sharded(*trained, state.half_gradient_bytes, GRADIENTS),
         "master_weights": Sharded(*renewed, state.master_bytes, OPTIMIZER_STATES),
         "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),
         "optimizer_scales": Sharded(*moments, job.optimizer.scale_bytes, OPTIMIZER_STATES),
         "moving_average": Sharded(*renewed, AVERAGE_BYTES if job.recipe.ema else 0.0, OPTIMIZER_STATES),
         "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
+        "update_buffers": Sharded(*renewed, job.stack.update_bytes, OPTIMIZER_STATES),
     }
+
+
+def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:
+    """Numbers of the dense part and of the experts, some of each left out."""
+    return numbers[0] - others[0], numbers[1] - others[1]
+
+
+def undivided_share(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+    """Numbers that the fullest rank updates beyond its even share, where whole matrices are dealt out to ranks.
+
+    Formula:
+        V (1 - 1 / z), V the stage's largest matrix, that of the vocabulary; 0 where each matrix is cut evenly
+
+    Args:
+        job: the job
+        degrees: the layout
+        load: load of the rank
+
+    Returns:
+        numbers of one rank [1]
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 core/optimizer/layer_wise_optimizer.py (whole matrices, the largest ones last)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> undivided_share(sample_job(), sample_degrees(data=8, zero_stage=1), sample_load())
+    0.0
+    """
+    if not (job.stack.deals_whole_matrices and job.optimizer.needs_whole_matrices):
+        return 0.0
+    return load.largest_table * (1 - 1 / shards(degrees, OPTIMIZER_STATES))

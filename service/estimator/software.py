@@ -5,7 +5,7 @@ from dataclasses import replace
 from service.estimator.cross_entropy import CROSS_ENTROPIES, CrossEntropy
 from service.estimator.filled import filled
 from service.estimator.implementations import IMPLEMENTATIONS, Implementation
-from service.estimator.names import CrossEntropyName, ImplementationName, StackName
+from service.estimator.names import CrossEntropyName, StackName
 from service.estimator.question import Recipe, Software
 from service.estimator.versions import at_least
 
@@ -31,7 +31,21 @@ def software_of(recipe: Recipe) -> Software:
     run = rows[named]
     fused = run.uses_transformer_engine if asked.gradient_fusion is None else asked.gradient_fusion
     losses = asked.cross_entropy or default_cross_entropy(run, asked)
-    return replace(asked, implementation=named, cross_entropy=losses, gradient_fusion=fused)
+    grouped = run.uses_transformer_engine if asked.grouped_experts is None else asked.grouped_experts
+    return replace(asked, implementation=named, cross_entropy=losses, gradient_fusion=fused, grouped_experts=grouped)
+
+
+def version_of(software: Software, library: str) -> str | None:
+    """The version of a library that a software names.
+
+    Args:
+        software: the software
+        library: the library's field of `Versions`
+
+    Returns:
+        the version; None where it is not told
+    """
+    return None if software.versions is None else getattr(software.versions, library)
 
 
 def default_cross_entropy(run: Implementation, software: Software) -> CrossEntropyName:
@@ -48,7 +62,7 @@ def default_cross_entropy(run: Implementation, software: Software) -> CrossEntro
     Source:
         NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2
     """
-    version = software.versions.transformer_engine if software.versions else None
+    version = version_of(software, "transformer_engine")
     has_it = version is not None and at_least(version, "2.2") and not at_least(version, "2.18")
     return "transformer-engine" if run.uses_transformer_engine and has_it else run.cross_entropies[0]
 
@@ -77,7 +91,7 @@ def cross_entropy_of(software: Software) -> CrossEntropy:
         the row
     """
     name: CrossEntropyName = software.cross_entropy or "eager"
-    version = software.versions.transformer_engine if software.versions else None
+    version = version_of(software, "transformer_engine")
     if name == "transformer-engine" and version is not None and at_least(version, _IN_PLACE_BEFORE):
         return CROSS_ENTROPIES["vocab-parallel"]
     return CROSS_ENTROPIES[name]

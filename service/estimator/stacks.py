@@ -10,6 +10,7 @@ from service.estimator.names import (
     GradientDtype,
     LayerType,
     PrecisionName,
+    RecomputeModule,
     ScheduleName,
     StackName,
     ZeroStage,
@@ -30,6 +31,20 @@ class Stack:
     """Format in which mixed precision accumulates gradients by default."""
     keeps_half_gradients: bool
     """The compute-format gradients stay beside fp32 accumulated ones."""
+    keeps_gradients: bool
+    """Gradients have buffers for the whole run; else they appear in the backward pass and go after the step."""
+    buckets_gradients: bool = False
+    """Replicas that shard nothing add gradients up in buffers beside them."""
+    deals_whole_matrices: bool = False
+    """Where an optimizer needs matrices whole, each is dealt to one rank of the data group."""
+    bucket_numbers: int = 0
+    """Gradients in the bucket that ZeRO reduces at once, beside the gradients."""
+    update_bytes: float = 0.0
+    """Bytes of temporaries for each updated parameter inside the optimizer step."""
+    gathers_on_streams: bool = False
+    """Sharded weights and gradients live on streams of their own, whose memory the allocator keeps apart."""
+    ends_apart_since: str | None = None
+    """Version from which embedding and head are gathered one by one; always as one group where None."""
     fp16_step_gradient_bytes: float
     """fp32 gradients that fp16 mixed precision makes inside the optimizer step."""
     vocabulary_multiple: int
@@ -52,6 +67,8 @@ class Stack:
     """Tensor ranks split norms along the sequence (sequence parallelism)."""
     tensor_overlap_fraction: float
     """Share of tensor-parallel communication that hides under compute."""
+    selects: RecomputeModule = "core_attn"
+    """What selective recompute means where no module is named."""
     freezes: bool
     """It can freeze parameters and train adapters."""
     source: str
@@ -67,9 +84,11 @@ _EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "e
 STACKS: dict[StackName, Stack] = {
     "megatron-core": Stack(
         meaning="Megatron-Core with Transformer Engine",
+        deals_whole_matrices=True,
         mixed_weights="compute",
         mixed_gradient="fp32",
         keeps_half_gradients=False,
+        keeps_gradients=True,
         fp16_step_gradient_bytes=4.0,
         vocabulary_multiple=128,
         zero_stages=(1, 0, 2, 3),
@@ -92,6 +111,9 @@ STACKS: dict[StackName, Stack] = {
         mixed_weights="fp32",
         mixed_gradient="fp32",
         keeps_half_gradients=False,
+        keeps_gradients=False,
+        gathers_on_streams=True,
+        ends_apart_since="0.2",
         fp16_step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
@@ -103,6 +125,7 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0, 3),
         splits_norms=True,
         tensor_overlap_fraction=0.0,
+        selects="op",
         freezes=True,
         source="pytorch/torchtitan@b5bcd76 models/common, distributed; FSDP2 MixedPrecisionPolicy (fp32 shards, bf16 "
         "gathered); loss: float logits, log-softmax and gradient in fp32; adapters: components/lora.py",
@@ -112,6 +135,9 @@ STACKS: dict[StackName, Stack] = {
         mixed_weights="fp32",
         mixed_gradient="fp32",
         keeps_half_gradients=False,
+        update_bytes=4.0,
+        keeps_gradients=False,
+        gathers_on_streams=True,
         fp16_step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
@@ -130,8 +156,10 @@ STACKS: dict[StackName, Stack] = {
         meaning="DeepSpeed ZeRO",
         mixed_weights="compute",
         mixed_gradient="fp32",
-        keeps_half_gradients=False,
-        fp16_step_gradient_bytes=0.0,
+        keeps_half_gradients=True,
+        keeps_gradients=True,
+        bucket_numbers=500_000_000,
+        fp16_step_gradient_bytes=4.0,
         vocabulary_multiple=1,
         zero_stages=(1, 0, 2, 3),
         recurrences=_EVERY_RECURRENCE,
@@ -151,6 +179,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_weights="compute",
         mixed_gradient="fp32",
         keeps_half_gradients=True,
+        keeps_gradients=True,
         fp16_step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(1, 0),
@@ -171,6 +200,9 @@ STACKS: dict[StackName, Stack] = {
         mixed_weights="fp32",
         mixed_gradient="fp32",
         keeps_half_gradients=False,
+        update_bytes=4.0,
+        keeps_gradients=False,
+        buckets_gradients=True,
         fp16_step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(0, 3),

@@ -4,9 +4,10 @@ from dataclasses import dataclass, fields
 
 from service.estimator.answer import MemoryLine, StageMemory, StageParameters
 from service.estimator.degrees import Degrees
+from service.estimator.device import reserved_shares
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
-from service.estimator.memory import LIVE, stage_bytes
+from service.estimator.memory import LIVE, TOLD_AS, stage_bytes
 from service.estimator.numeric import Amount, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
@@ -67,14 +68,21 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
     stage = loaded.stage
     held = stage_bytes(job, degrees, stage, loaded.load, layout)
     phase = max(LIVE, key=lambda name: float(held.at(name)))
-    lines = tuple(MemoryLine(kind=kind, bytes=live) for kind in LIVE[phase] if (live := float(getattr(held, kind))))
+    lines = tuple(
+        MemoryLine(kind=TOLD_AS.get(kind, kind), bytes=live)
+        for kind in LIVE[phase]
+        if (live := float(getattr(held, kind)))
+    )
+    peak = sum(line.bytes for line in lines)
     return (
         StageMemory(
             stage=int(float(stage.index)),
             layers=int(float(stage.layers - stage.depths)),
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
-            allocated_peak_bytes=sum(line.bytes for line in lines),
+            allocated_peak_bytes=peak,
+            reserved_peak_bytes=(peak + float(held.held)) * reserved_shares(job)[1],
+            idle_bytes=float(held.idle),
             lines=lines,
         ),
         float(held.host),

@@ -5,17 +5,17 @@ from service.estimator.job import Job
 from service.estimator.numeric import Amount, both, either, where
 from service.estimator.stages import Stage
 from service.estimator.stream import stream_bytes
-from service.estimator.workspaces import torch_workspace_bytes, transformer_engine_workspace_bytes
+from service.estimator.workspaces import GROUPED_STREAMS, torch_workspace_bytes, transformer_engine_workspace_bytes
 
 
 def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     """Bytes of workspaces and kept buffers of one rank of a stage.
 
     Formula:
-        workspaces of torch's matrix products, where any runs, and of Transformer Engine's
+        workspaces of torch's matrix products, where any runs, and of Transformer Engine's; four more of those with
+        grouped experts
         + the gathered input of the head, b s h / c elements, where sequence parallelism is on
         + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
-        + the mask of a micro-batch, b s^2 / c bytes, where the data loader makes one
 
     Args:
         job: the job
@@ -27,7 +27,7 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
 
     Source:
         workspaces; NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/layers.py (global memory buffer of gathered
-        inputs), core/transformer/dot_product_attention.py (of scores), pretrain_gpt.py (create-attention-mask)
+        inputs), core/transformer/dot_product_attention.py (of scores)
 
     >>> from service.estimator.samples import sample_degrees, sample_job
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
@@ -36,12 +36,13 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     """
     torch_bytes = torch_workspace_bytes(job.gpu, deterministic=job.software.deterministic)
     if not job.implementation.uses_transformer_engine:
-        return torch_bytes + _score_buffer_bytes(job, degrees) + _mask_bytes(job, degrees)
+        return torch_bytes + _score_buffer_bytes(job, degrees)
+    grouped = job.software.grouped_experts and job.model.num_experts
     runs_torch = either(stage.is_last, job.model.num_experts > 0)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
     gathered = where(both(stage.is_last, splits), stream_bytes(job, degrees), 0.0)
-    engine = transformer_engine_workspace_bytes(job.gpu)
-    return engine + where(runs_torch, torch_bytes, 0.0) + gathered + _mask_bytes(job, degrees)
+    engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
+    return engine + where(runs_torch, torch_bytes, 0.0) + gathered
 
 
 def _score_buffer_bytes(job: Job, degrees: Degrees) -> Amount:
@@ -51,7 +52,26 @@ def _score_buffer_bytes(job: Job, degrees: Degrees) -> Amount:
     return pairs * job.model.num_attention_heads / degrees.tensor * job.precision.element_bytes
 
 
-def _mask_bytes(job: Job, degrees: Degrees) -> Amount:
+def mask_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes of the mask of all pairs of tokens of one micro-batch, where the data loader makes one.
+
+    Formula:
+        b s^2 / c
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 pretrain_gpt.py (create-attention-mask-in-dataloader, one byte a pair)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> mask_bytes(sample_job(), sample_degrees())
+    0.0
+    """
     if not job.software.attention_mask:
         return 0.0
     return job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
+from service.estimator.gpu import Gpu
 from service.estimator.names import GradientDtype
 from service.estimator.precision import Precision
+from service.estimator.question import Recipe
 from service.estimator.stacks import Stack
+from service.estimator.workspaces import generation
 
 DTYPE_BYTES: dict[GradientDtype, float] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
 
@@ -20,7 +23,9 @@ class StateBytes:
     copy_bytes: float
     """Low-precision copies for the matrix products."""
     gradient_bytes: float
-    """Gradients that live through the step."""
+    """Gradients as they are accumulated."""
+    half_gradient_bytes: float
+    """Gradients in the compute format beside those, at the end of a backward pass."""
     master_bytes: float
     """fp32 master copy."""
     step_bytes: float
@@ -38,11 +43,10 @@ class StateBytes:
 
 
 def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stack: Stack) -> float:
-    """Bytes of gradient that one parameter keeps through the step.
+    """Bytes of gradient that one parameter accumulates.
 
     Formula:
-        own format, unless mixed precision accumulates in another: that format, plus the half-precision
-        gradient where the stack keeps it
+        own format, unless mixed precision accumulates in another: that format
 
     Args:
         precision: the precision's row
@@ -53,20 +57,44 @@ def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, s
         bytes of one parameter [byte]
 
     Source:
-        Ultrascale Playbook (2 bytes, or 2 + 4 with fp32 accumulation); Megatron-LM dist_optimizer (4)
+        Ultrascale Playbook (2 bytes, or 4 with fp32 accumulation); Megatron-LM dist_optimizer (4)
 
     >>> from service.estimator.precision import PRECISIONS
     >>> from service.estimator.stacks import STACKS
     >>> mixed = PRECISIONS["bf16-mixed"]
-    >>> gradient_bytes(mixed, "fp32", STACKS["nanotron"]), gradient_bytes(mixed, "fp32", STACKS["megatron-core"])
-    (6.0, 4.0)
+    >>> gradient_bytes(mixed, "fp32", STACKS["nanotron"]), gradient_bytes(mixed, "bf16", STACKS["nanotron"])
+    (4.0, 2.0)
     """
     accumulated = default_gradient_dtype(precision, stack) if gradient_dtype is None else gradient_dtype
     if accumulated is None:
         return precision.gradient_bytes
-    own = precision.gradient_bytes
-    beside = own if stack.keeps_half_gradients and DTYPE_BYTES[accumulated] > own else 0.0
-    return DTYPE_BYTES[accumulated] + beside
+    return DTYPE_BYTES[accumulated]
+
+
+def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> float:
+    """Bytes of gradient in the compute format that stay beside accumulated ones until a backward pass is over.
+
+    Formula:
+        the own format's, where the stack keeps them and they are narrower than what is accumulated
+
+    Args:
+        precision: the precision's row
+        gradient: bytes that are accumulated [byte]
+        stack: the stack's row
+
+    Returns:
+        bytes of one parameter [byte]
+
+    Source:
+        Ultrascale Playbook (2 + 4 bytes with fp32 accumulation)
+
+    >>> from service.estimator.precision import PRECISIONS
+    >>> from service.estimator.stacks import STACKS
+    >>> half_gradient_bytes(PRECISIONS["bf16-mixed"], 4.0, STACKS["nanotron"])
+    2.0
+    """
+    own = float(precision.gradient_bytes)
+    return own if stack.keeps_half_gradients and gradient > own else 0.0
 
 
 def default_gradient_dtype(precision: Precision, stack: Stack) -> GradientDtype | None:
@@ -87,7 +115,7 @@ def default_gradient_dtype(precision: Precision, stack: Stack) -> GradientDtype 
     return named.get(precision.matrix_format)
 
 
-def state_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stack: Stack) -> StateBytes:
+def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu) -> StateBytes:
     """Bytes of one parameter for weights, gradients and master copy.
 
     Formula:
@@ -95,8 +123,9 @@ def state_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stac
 
     Args:
         precision: the precision's row
-        gradient_dtype: format of accumulation, the stack's default where None
+        recipe: the recipe: formats of gradients and master copy
         stack: the stack's row
+        gpu: the GPU, which decides whether fp8 copies are held transposed too
 
     Returns:
         the bytes of one parameter [byte]
@@ -106,17 +135,21 @@ def state_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stac
 
     >>> from service.estimator.precision import PRECISIONS
     >>> from service.estimator.stacks import STACKS
-    >>> b = state_bytes(PRECISIONS["bf16-mixed"], None, STACKS["megatron-core"])
+    >>> from service.estimator.samples import H100
+    >>> b = state_bytes(PRECISIONS["bf16-mixed"], Recipe(sequence_length=1), STACKS["megatron-core"], H100)
     >>> b.weight_bytes + b.gradient_bytes + b.master_bytes + 8
     18.0
     """
-    gradient = gradient_bytes(precision, gradient_dtype, stack)
+    gradient = gradient_bytes(precision, recipe.gradient_dtype, stack)
+    copies = precision.copy_bytes / (2 if precision.transposes_copies and generation(gpu) == "Blackwell" else 1)
+    beside = half_gradient_bytes(precision, gradient, stack)
     if precision.is_mixed and stack.mixed_weights == "fp32":
         return StateBytes(
             weight_bytes=4.0,
             gathered_bytes=precision.weight_bytes,
-            copy_bytes=precision.copy_bytes,
+            copy_bytes=copies,
             gradient_bytes=gradient,
+            half_gradient_bytes=beside,
             master_bytes=0.0,
             step_bytes=0.0,
         )
@@ -124,8 +157,9 @@ def state_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stac
     return StateBytes(
         weight_bytes=float(precision.weight_bytes),
         gathered_bytes=float(precision.weight_bytes),
-        copy_bytes=precision.copy_bytes,
+        copy_bytes=copies,
         gradient_bytes=gradient,
-        master_bytes=float(precision.master_bytes),
+        half_gradient_bytes=beside,
+        master_bytes=float(precision.master_bytes if recipe.master_dtype is None else DTYPE_BYTES[recipe.master_dtype]),
         step_bytes=stack.fp16_step_gradient_bytes if half else 0.0,
     )

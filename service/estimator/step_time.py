@@ -10,6 +10,7 @@ from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds, ops_compute, rates_of
 from service.estimator.load import StageLoad
 from service.estimator.logits import rank_logits
+from service.estimator.memory import OFF_DEVICE
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism import pipeline
 from service.estimator.question import Layout
@@ -62,7 +63,8 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     0.00433
     """
     live = job.cross_entropy.chunks * job.cross_entropy.logit_bytes(job.precision.element_bytes)
-    return 2 * rank_logits(job, degrees) * live / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
+    losses = (1 + job.ledger.depths) * rank_logits(job, degrees)
+    return 2 * losses * live / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
 
 
 def other_seconds(busy_seconds: Amount) -> Amount:
@@ -129,7 +131,7 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layo
     micro_batch = compute.total_seconds + exposed.total_seconds
     idle = pipeline.bubble_micro_batches(filled(layout.schedule), degrees)
     bubble = idle * (micro_batch + exposed.hidden_pipeline)
-    away = layout.offload == "optimizer"
+    away = bool(OFF_DEVICE[layout.offload])
     update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
     m = degrees.accumulation
     busy = m * micro_batch + bubble + once + update

@@ -47,7 +47,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "recipe.method",
         lambda job, _: (
             not (job.method.frozen or job.method.frozen_layers)
-            if job.method.name == "lora"
+            if job.method.name != "full"
             else not (job.method.rank or job.method.targets)
         ),
         lambda job, _: (
@@ -114,7 +114,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "something_is_trained",
         "recipe.method.frozen",
-        lambda job, _: job.method.name == "lora" or _something_trains(job),
+        lambda job, _: job.method.name != "full" or _something_trains(job),
         lambda _, __: ("every part of the model is frozen, so a step would change nothing", "leave a part out"),
     ),
     Demand(

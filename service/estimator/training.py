@@ -36,7 +36,7 @@ def method_of(recipe: Recipe) -> Method:
         the method; LoRA has a rank and targets
     """
     asked = recipe.method if isinstance(recipe.method, Method) else Method(name=recipe.method)
-    if asked.name != "lora":
+    if asked.name == "full":
         return asked
     return replace(asked, rank=asked.rank or DEFAULT_RANK, targets=asked.targets or DEFAULT_TARGETS)
 
@@ -188,7 +188,7 @@ class _Walk:
         adapters = tuple(
             half
             for weight in op.weights
-            if self.method.name == "lora" and weight.role in ("matrix", "head")
+            if self.method.name != "full" and weight.role in ("matrix", "head")
             for half in adapter_ops(op, weight, self.method.targets, self.method.rank or DEFAULT_RANK, self.setting)
         )
         return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters)

@@ -17,7 +17,7 @@ Source: NVIDIA DGX H100 data sheet, two Xeon 8480C."""
 def _updated_bytes(job: Job, degrees: Degrees, updated: RankParameters) -> tuple[Amount, Amount]:
     """Bytes that an optimizer step reads and writes back, and those that it reads or writes once."""
     state = job.state
-    each = moment_bytes(job.optimizer, job.precision)
+    each = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
     states = sharded_bytes(updated.dense_states, updated.expert_states, degrees, each, OPTIMIZER_STATES)
     master = state.master_bytes or state.weight_bytes
     trained = (updated.dense_trained, updated.expert_trained)

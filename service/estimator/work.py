@@ -8,10 +8,10 @@ from service.estimator.conventions import korthikanti_fraction, palm_flop, six_n
 from service.estimator.documents import padding_fraction, step_tokens, trained_share, trained_tokens
 from service.estimator.filled import filled
 from service.estimator.job import Job
-from service.estimator.ledger import Ledger, Ops
+from service.estimator.ledger import Ledger, Op, Ops
 from service.estimator.parameters import ParameterCounts
 from service.estimator.question import Recompute
-from service.estimator.recompute import is_rerun
+from service.estimator.rerun import rerun_flop
 
 PFLOP_DAY_FLOP = 10**15 * 24 * 3600
 """FLOP of one PFLOP/s for one day, 8.64e19. Source: definition (also lecture notes, compute units)."""
@@ -119,15 +119,21 @@ def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
         the sums [FLOP]
     """
     groups = ledger.groups()
-    again = [(times, tuple(op for op in ops if is_rerun(op, rule))) for times, ops in ledger.layer_groups()]
+    layers = ledger.layer_groups()
     return SequenceFlop(
         causal=sum(times * forward_flop(ops) for times, ops in groups),
         full=sum(times * full_flop(ops) for times, ops in groups),
         backward=sum(times * backward_flop(ops) for times, ops in groups),
         full_backward=sum(times * op.backward_full_flop for times, ops in groups for op in ops),
-        rerun=sum(times * forward_flop(ops) for times, ops in again),
-        full_rerun=sum(times * full_flop(ops) for times, ops in again),
+        rerun=sum(times * rerun_flop(op, rule) for times, ops in layers for op in ops),
+        full_rerun=sum(times * _full_rerun_flop(op, rule) for times, ops in layers for op in ops),
     )
+
+
+def _full_rerun_flop(op: Op, rule: Recompute) -> int:
+    """The same without any mask; what recompute by operation repeats has no mask."""
+    again = rerun_flop(op, rule)
+    return again if again < op.flop or op.full_flop is None else op.full_flop
 
 
 def padding_flop(ledger: Ledger, share: Fraction, global_batch: int) -> int:

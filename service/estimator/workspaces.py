@@ -20,6 +20,10 @@ LARGE_TE_WORKSPACE_BYTES = 32 * MIB
 """Workspace of Transformer Engine's matrix products, before Hopper and from Hopper on.
 Source: NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py get_cublas_workspace_size_bytes."""
 
+GROUPED_STREAMS = 4
+"""Streams on which Transformer Engine runs the products of grouped experts, each with a workspace.
+Source: NVIDIA/TransformerEngine@v2.11 common/util/multi_stream.cpp."""
+
 _BEFORE_HOPPER = ("Pascal", "Volta", "Turing", "Ampere", "Ada")
 
 

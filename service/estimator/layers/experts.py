@@ -21,7 +21,8 @@ def expert_ops(model: Model, setting: Setting) -> Ops:
     Source:
         Shazeer et al. 2017, arXiv:1701.06538 (top-k routing); DeepSeekMoE, arXiv:2401.06066 (shared experts);
         LongCat-Flash, arXiv:2509.01322, section 2.1 (experts that do nothing); Megatron-LM moe-latent-size;
-        Megatron-LM moe/token_dispatcher.py (kept: permuted input, both sides of the activation, output)
+        Megatron-LM@d98e8a64 core/transformer/moe (kept: what routing finds, permuted input, both sides of the
+        activation)
     """
     return (_router(model, setting), *_narrowed(model, setting), *_shared(model, setting))
 
@@ -42,11 +43,17 @@ def _router(model: Model, setting: Setting) -> Op:
         split=Split.SEQUENCE,
         weights=(Weight(model.hidden_size, choices), *bias),
         flop=2 * setting.tokens * model.hidden_size * choices,
-        saved=(Saved(8 * setting.tokens * choices, Split.SEQUENCE, ("moe",)),),
+        saved=(Saved(_routing_bytes(model, setting), Split.SEQUENCE, ("moe",)),),
         moved_bytes=setting.tokens * (setting.element_bytes * model.hidden_size + 8 * choices),
         modules=("moe",),
         reads=(LAST_NORM,),
     )
+
+
+def _routing_bytes(model: Model, setting: Setting) -> int:
+    """What routing keeps: scores, probabilities, a map of tokens to experts, and where each copy of a token goes."""
+    choices, copies = model.num_experts + model.zero_expert_num, model.num_experts_per_tok
+    return setting.tokens * (choices * (3 * setting.element_bytes + 5) + 8 * (copies + model.num_experts))
 
 
 def _narrowed(model: Model, setting: Setting) -> Ops:
@@ -76,31 +83,41 @@ def _latent(name: str, model: Model, setting: Setting, shape: tuple[int, int], r
 
 
 def _routed(model: Model, setting: Setting) -> Ops:
-    kept = setting.element_bytes * _visits(model, setting)
+    numbers = round(_visits(model, setting) * setting.expert_load)
+    kept = setting.element_bytes * numbers
     width = model.expert_input_width
     inner = (2 if model.gated_mlp else 1) * model.expert_width
     own = model.activation_parameters
+    weighed = 0 if model.gated_mlp or setting.weighs_results else model.expert_width
     trained = (Weight(1, own, Split.EXPERT, model.num_experts, "vector"),) if own else ()
     activation = Op(
         name="moe.activation",
         kind="elementwise",
         split=Split.TENSOR,
         weights=trained,
-        saved=(Saved(kept * inner, Split.TENSOR, ("moe",)),),
+        saved=(Saved(kept * (inner + weighed), Split.TENSOR, ("moe",)),),
         passing=(Saved(kept * (inner + model.expert_width), Split.TENSOR),),
         moved_bytes=kept * (inner + model.expert_width),
         modules=("moe", "moe_act"),
     )
-    activated = (Saved(kept * model.expert_width, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
+    fed = setting.product_input_bytes(numbers * model.expert_width)
+    activated = (Saved(fed, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
     up, down = (width, inner), (model.expert_width, width)
-    received = Saved(kept * width, Split.EXPERT_TOKENS, ("moe",), "next_weights")
+    received = Saved(setting.product_input_bytes(numbers * width), Split.EXPERT_TOKENS, ("moe",), "next_weights")
+    returned = Saved(kept * width, Split.EXPERT_TOKENS, ("moe",))
     return (
         _exchange("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
         _product("moe.up", model, setting, up, ()),
         activation,
         _product("moe.down", model, setting, down, activated),
-        _exchange("moe.combine", replace(received, serves="backward"), ("moe.down", "moe.router")),
+        _combine(returned, is_kept=setting.weighs_results),
     )
+
+
+def _combine(result: Saved, *, is_kept: bool) -> Op:
+    """Return of tokens from their experts, and the sum of their results."""
+    op = _exchange("moe.combine", result, ("moe.down", "moe.router"))
+    return op if is_kept else replace(op, saved=())
 
 
 def _exchange(name: str, result: Saved, reads: tuple[str, ...]) -> Op:

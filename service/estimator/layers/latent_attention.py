@@ -50,7 +50,8 @@ def _down(matrix: MatrixName, name: str, model: Model, setting: Setting, latent:
         flop=2 * tokens * hidden * (latent + rotary),
         saved=(
             Saved(element * tokens * (latent + rotary), Split.SEQUENCE),
-            Saved(element * tokens * latent, Split.SEQUENCE, serves="next_weights"),
+            Saved(setting.product_input_bytes(tokens * latent), Split.SEQUENCE, ("mla_up_proj",), "next_weights"),
+            *((Saved(element * tokens * rotary, Split.GATHERED),) if rotary else ()),
         ),
         moved_bytes=element * tokens * (hidden + 3 * latent + rotary),
         reads=(LAST_NORM,),

@@ -35,7 +35,7 @@ def mamba2_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
         mixer_input_op(model, setting, outputs=outputs, reads=reads),
         convolution_op(model, setting, channels=inner + shared),
         _scan(model, setting, outputs),
-        mixer_output_op(model, setting, inputs=inner, keeps_input=False),
+        mixer_output_op(model, setting, inputs=inner, keeps_input=not setting.fuses_mixer_output),
     )
 
 
@@ -52,6 +52,6 @@ def _scan(model: Model, setting: Setting, inputs: int) -> Op:
         weights=(Weight(1, 3 * heads, Split.TENSOR, role="vector"), *norm),
         flop=flop,
         kernel_rerun_flop=flop,
-        saved=(Saved(kept * (inputs + inner), Split.TENSOR),),
+        saved=(Saved(kept * (inputs + inner * (1 if setting.fuses_mixer_output else 2)), Split.TENSOR),),
         moved_bytes=kept * (inputs + inner),
     )

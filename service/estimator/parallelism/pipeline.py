@@ -3,8 +3,10 @@
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
+from service.estimator.model import Model
 from service.estimator.names import ScheduleName
 from service.estimator.numeric import Amount, Condition, both, divides, implies, maximum, minimum, where
+from service.estimator.question import Layout
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
@@ -91,6 +93,36 @@ DUALPIPE_RULES: tuple[Rule, ...] = (
     ),
 )
 """Rules of the dualpipe schedule with a pipeline."""
+
+
+def dealt_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
+    """Layers of each chunk where embedding or head count as a layer of the split.
+
+    Formula:
+        (L + embedding + head) / (p v) a chunk, one fewer in the first and in the last chunk for each that counts
+
+    Args:
+        layout: the layout
+        model: the model, of L layers
+
+    Returns:
+        layers of each chunk in the order of the model [1]; None where neither counts, or they cannot be dealt evenly
+
+    Source:
+        Megatron-LM account-for-embedding-in-pipeline-split, account-for-loss-in-pipeline-split
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> dealt_layers(Layout(pipeline=11, embedding_in_split=True), LLAMA_3_8B)
+    (2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3)
+    """
+    chunks = layout.pipeline * layout.virtual_pipeline
+    counted = model.num_hidden_layers + layout.embedding_in_split + layout.loss_in_split
+    if not (layout.embedding_in_split or layout.loss_in_split) or counted % chunks:
+        return None
+    dealt = [counted // chunks] * chunks
+    dealt[0] -= layout.embedding_in_split
+    dealt[-1] -= layout.loss_in_split
+    return tuple(dealt) if min(dealt) >= 0 else None
 
 
 def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount, chunks: int = 1) -> tuple[Amount, ...]:

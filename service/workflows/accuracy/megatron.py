@@ -117,7 +117,10 @@ def _value(name: str, value: Any) -> Any:
 
 def _put_defaults(flags: Flags, draft: Draft) -> None:
     """What Megatron-LM does without any option: GPT-2's layers, learned positions, dropout."""
+    if not {"bf16", "fp16"} & flags.keys() and "fp8-format" in flags:
+        raise NotExpressible("flag fp8-format: activations of 32 bits around products of 8")
     draft.model.update(GPT_2)
+    draft.stack.update(attention_mask=True, grouped_experts=False)
     if "disable-bias-linear" in flags:
         draft.model.update(attention_bias=False, attention_out_bias=False, mlp_bias=False)
     learned = flags.get("position-embedding-type", "learned_absolute") == "learned_absolute"

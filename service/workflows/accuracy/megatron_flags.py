@@ -82,6 +82,8 @@ _SETS = {
     "softmax-type": Flag(
         "sets", path="model.attention_sinks", to=one_of({"learnable": True, "vanilla": False, "off-by-one": False})
     ),
+    "moe-grouped-gemm": Flag("sets", path="stack.grouped_experts", to=switched_on),
+    "no-create-attention-mask-in-dataloader": Flag("sets", path="stack.attention_mask", to=switched_off),
     "deterministic-mode": Flag("sets", path="stack.deterministic", to=switched_on),
     "no-gradient-accumulation-fusion": Flag("sets", path="stack.gradient_fusion", to=switched_off),
     "transformer-impl": Flag(
@@ -160,12 +162,12 @@ _WITHOUT_BYTES = (
     *("calculate-per-token-loss", "ckpt-format", "clip-grad", "ddp-average-in-collective", "ddp-num-buckets"),
     *("ddp-pad-buckets-for-high-nccl-busbw", "decoupled-lr", "decoupled-min-lr", "distributed-backend"),
     *("empty-unused-memory-level", "enable-experimental", "glu-linear-offset", "init-method-std", "lr", "min-lr"),
-    *("moe-aux-loss-coeff", "moe-flex-dispatcher-backend", "moe-grouped-gemm", "moe-permute-fusion"),
+    *("moe-aux-loss-coeff", "moe-flex-dispatcher-backend", "moe-permute-fusion"),
     *("moe-router-bias-update-rate", "moe-router-dtype", "moe-router-enable-expert-bias", "moe-router-fusion"),
     *("moe-router-group-topk", "moe-router-load-balancing-type", "moe-router-num-groups", "moe-router-pre-softmax"),
     *("moe-router-score-function", "moe-router-topk-scaling-factor", "moe-token-dispatcher-type", "moe-z-loss-coeff"),
     *("mscale", "mscale-all-dim", "mtp-loss-scaling-factor", "muon-extra-scale-factor", "muon-momentum"),
-    *("muon-scale-mode", "no-create-attention-mask-in-dataloader", "no-mmap-bin-files", "norm-epsilon"),
+    *("muon-scale-mode", "no-mmap-bin-files", "norm-epsilon"),
     *("overlap-grad-reduce", "overlap-p2p-communication-warmup-flush", "overlap-param-gather"),
     *("overlap-param-gather-with-optimizer-step", "quick-geglu", "rotary-base", "rotary-interleaved"),
     *("rotary-percent", "rotary-scaling-factor", "te-rng-tracker", "train-iters", "train-samples", "use-mcore-models"),

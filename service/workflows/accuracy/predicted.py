@@ -7,7 +7,6 @@ from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
 from service.estimator.answer import Interval, Memory, StageMemory, Verdict
-from service.estimator.memory import RESIDENT
 from service.workflows.accuracy.asking import question_of, reason_of
 from service.workflows.accuracy.sources import MemoryClass, Place
 
@@ -63,7 +62,7 @@ def stage_of(memory: Memory, place: Place) -> StageMemory:
 
 
 def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass) -> Interval:
-    """The predicted peak of a stage's rank: the fullest's, in proportion to what is allocated.
+    """The predicted peak of a stage's rank: its own value, with the ends as far away as those of the fullest's.
 
     Args:
         memory: the estimate's memory
@@ -73,14 +72,14 @@ def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass)
     Returns:
         the interval [byte]
     """
-    share = stage.allocated_peak_bytes / memory.allocated_peak_bytes.value
+    allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     if memory_class == "allocated":
-        return _scaled(memory.allocated_peak_bytes, share)
-    reserved, device = memory.reserved_peak_bytes, memory.device_peak_bytes
+        return _scaled(allocated, stage.allocated_peak_bytes / allocated.value)
+    own = _scaled(reserved, stage.reserved_peak_bytes / reserved.value)
     if memory_class == "reserved":
-        return _scaled(reserved, share)
-    gone = _scaled(reserved, 1 - share)
-    return Interval(device.low - gone.low, device.value - gone.value, device.high - gone.high, device.basis)
+        return own
+    beside = (device.low - reserved.low, device.value - reserved.value, device.high - reserved.high)
+    return Interval(own.low + beside[0], own.value + beside[1], own.high + beside[2], device.basis)
 
 
 def static_interval(memory: Memory, stage: StageMemory) -> Interval:
@@ -93,8 +92,7 @@ def static_interval(memory: Memory, stage: StageMemory) -> Interval:
     Returns:
         the interval [byte]
     """
-    kept = sum(line.bytes for line in stage.lines if line.kind in RESIDENT)
-    return _scaled(memory.allocated_peak_bytes, kept / memory.allocated_peak_bytes.value)
+    return _scaled(memory.allocated_peak_bytes, stage.idle_bytes / memory.allocated_peak_bytes.value)
 
 
 def _scaled(interval: Interval, share: float) -> Interval:

@@ -169,7 +169,8 @@ def _put_method(row: MeasuredRow, draft: Draft) -> None:
         if row.text("model").startswith(family):
             method["targets"] = targets
     if kind == "qlora":
-        method["double_quantization"] = row.text("quantization").endswith("dq")
+        said = row.text("quantization")
+        method["quantization"] = "gptq" if "gptq" in said.lower() else "nf4-double" if said.endswith("dq") else "nf4"
     draft.recipe["method"] = method
 
 
