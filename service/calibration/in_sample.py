@@ -7,7 +7,7 @@ other source is judged by formulas and constants that never saw it.
 from collections.abc import Mapping
 
 READ_OFF: Mapping[str, tuple[str, ...]] = {
-    "megatron_functional": ("memory.WORKSPACE_BYTES",),
+    "megatron_functional": ("cross_entropy.CROSS_ENTROPIES", "memory.LAYERS_ON_DEVICE"),
 }
 """Constants, as module.NAME of the estimator, by the source that they were read off."""
 

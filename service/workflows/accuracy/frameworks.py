@@ -60,7 +60,7 @@ FRAMEWORKS = (
         recipe={"gradient_dtype": "bf16"},
         precisions={"fp8|mxfp8": {"fp8_weights": True}},
         families={"moonlight|deepseek": {"moment_dtype": "bf16"}},
-        why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, loss of Transformer Engine",
+        why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss",
     ),
     Framework(
         name=r"OneFlow-GPT",

@@ -127,7 +127,6 @@ def _put_defaults(flags: Flags, draft: Draft) -> None:
     if learned and "use-rotary-position-embeddings" not in flags:
         rows = flags.get("max-position-embeddings", draft.recipe["sequence_length"])
         draft.model["position_embedding_rows"] = int(rows)
-    draft.stack["attention_mask"] = "no-create-attention-mask-in-dataloader" not in flags
     dropouts = [float(flags.get(name, 0.1)) for name in ("hidden-dropout", "attention-dropout")]
     draft.recipe["dropout_fraction"] = max(dropouts)
     if draft.model.get("num_experts"):
