@@ -11,7 +11,7 @@ from service.api.json_schema import Schema
 from service.api.request_schemas import request_schemas
 from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
-from service.workflows.accuracy.answers import Accuracy
+from service.workflows.accuracy.answers import Accuracy, Figures, Group, Sized, VerdictCounts, Verdicts
 from service.workflows.checks import Check
 from service.workflows.places import PLACES
 from service.workflows.price_import import ImportReport
@@ -22,6 +22,10 @@ ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimat
 
 OTHERS = (Accuracy, Check, ImportReport, ParameterCounts)
 """What other answers hold."""
+
+
+INHERITING = ((Sized, Figures), (Group, Sized), (Verdicts, VerdictCounts))
+"""Classes of other answers whose fields are partly another's, whose docstrings pydantic does not inherit."""
 
 
 class WireSchema(GenerateJsonSchema):
@@ -58,6 +62,8 @@ def component_schemas() -> dict[str, Schema]:
     shared = spelled.pop("Grounds")["properties"]
     for kind in ANSWERED[1:]:
         spelled[kind.__name__]["properties"] |= shared
+    for heir, base in INHERITING:
+        spelled[heir.__name__]["properties"] |= spelled[base.__name__]["properties"]
     requests = request_schemas(spelled)
     del spelled["Nodes"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}

@@ -1,13 +1,13 @@
 """Which constants of the estimator were read off measurements of which source?
 
-A source that gave a constant cannot judge it: its groups are marked `in_sample`, with the constants by name. Every other
-source is judged by formulas and constants that never saw it.
+A source that gave a constant cannot judge it: its groups are marked `in_sample`, with the constants by name. Every
+other source is judged by formulas and constants that never saw it.
 """
 
 from collections.abc import Mapping
 
 READ_OFF: Mapping[str, tuple[str, ...]] = {
-    "megatron_functional": ("memory.WORKSPACE_BYTES",),
+    "megatron_functional": ("cross_entropy.CROSS_ENTROPIES", "memory.LAYERS_ON_DEVICE"),
 }
 """Constants, as module.NAME of the estimator, by the source that they were read off."""
 

@@ -21,7 +21,7 @@ MOST_ROWS = 100_000
 LONGEST_SHOWN = 40
 """Characters of an unknown column's name that a refusal repeats."""
 
-_NUMBER = re.compile(r"\d{1,18}(\.\d{1,18})?(e[+-]?\d{1,2})?", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-]?[0-9]{1,2})?", re.IGNORECASE)
 
 
 class NotExpressible(TraincostError):

@@ -11,7 +11,7 @@ from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import Framework, framework_of
 from service.workflows.accuracy.gpus import gpu_slug, with_size
 from service.workflows.accuracy.hybrid import hybrid_fields
-from service.workflows.accuracy.megatron import PATTERNS, TOKENIZERS, Flags, flags_of, put_flags
+from service.workflows.accuracy.megatron import PATTERNS, Flags, flags_of, put_flags, refuse_other_runs
 from service.workflows.accuracy.pipelines import layers_by_cost, virtual_group
 from service.workflows.accuracy.recipes import put_recipe
 from service.workflows.questions import read_question
@@ -70,10 +70,11 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
     framework = framework_of(row)
     flags = flags_of(row)
     draft = Draft(stack=dict(framework.stack))
-    _put_layout(row, draft)
+    _put_layout(row, framework, draft)
     put_recipe(row, framework, draft)
     put_architecture(_completed(row, flags), framework, draft)
     if row.text("framework") == COMMAND_LINE:
+        refuse_other_runs(row.text("model"))
         try:
             put_flags(flags, draft)
         except (KeyError, ValueError, TypeError):
@@ -94,14 +95,10 @@ def _completed(row: MeasuredRow, flags: Flags) -> MeasuredRow:
         if name in flags and not row.text("layers"):
             fields, _ = hybrid_fields(str(flags[name]), row.count("hidden"), flags)
             derived["layers"] = str(fields["num_hidden_layers"])
-    words = TOKENIZERS.get(str(flags.get("tokenizer-type", "")))
-    if words and not row.text("vocab"):
-        multiple = int(flags.get("make-vocab-size-divisible-by", 128)) * row.count("tp", 1)
-        derived["vocab"] = str(-(-words // multiple) * multiple)
     return replace(row, cells={**row.cells, **derived}) if derived else row
 
 
-def _put_layout(row: MeasuredRow, draft: Draft) -> None:
+def _put_layout(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     alone = row.whole("n_gpus") == 1
     unsaid = 1 if alone else None
     tensor, pipeline, context = row.count("tp", unsaid), row.count("pp", unsaid), row.count("cp", 1)
@@ -115,22 +112,22 @@ def _put_layout(row: MeasuredRow, draft: Draft) -> None:
     )
     if (expert_tensor := row.whole("etp")) is not None:
         draft.layout["expert_tensor"] = expert_tensor
-    if (stage := row.whole("zero_stage")) is not None:
+    stage = row.whole("zero_stage")
+    if stage is None:
+        stage = framework.zero_stages.get(row.text("training_kind"))
+    if stage is not None:
         draft.layout["zero_stage"] = stage
     if row.text("sequence_parallel") and tensor > 1:
         draft.layout["sequence_parallel"] = row.is_on("sequence_parallel")
 
 
 def _gpus(row: MeasuredRow, draft: Draft) -> int:
-    """GPUs of the run; where a row only assumes them, as many as hold its expert groups."""
+    """GPUs of the run; too few of them for the expert groups only where the table assumed their number."""
     layout = draft.layout
-    replica = layout["tensor"] * layout["pipeline"] * layout["context"]
-    if "GPU count assumed" in row.text("quality") and draft.model.get("num_experts"):
-        group = layout["expert"] * layout.get("expert_tensor", 1)
-        ranks = layout["data"] * layout["context"] * layout["tensor"]
-        while ranks % group and ranks < group:
-            ranks, layout["data"] = 2 * ranks, 2 * layout["data"]
-        return int(replica * layout["data"])
+    group = layout["expert"] * layout.get("expert_tensor", 1)
+    ranks = layout["data"] * layout["context"] * layout["tensor"]
+    if ranks % group and "GPU count assumed" in row.text("quality"):
+        raise NotExpressible("n_gpus: only assumed, and too few for the expert groups")
     return row.count("n_gpus")
 
 

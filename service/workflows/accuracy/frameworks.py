@@ -25,8 +25,14 @@ class Framework:
     """What its models have."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """What it does unless it is told otherwise."""
+    precisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What it does beside that in some precisions, by how the recipe's name begins."""
+    families: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What its recipes for some families of models do, by how the model's name begins."""
     learned_positions: bool = False
     """Its models have a table of positions as long as the sequence."""
+    zero_stages: Mapping[str, int] = field(default_factory=dict)
+    """Its ZeRO stage where the row does not say, by the kind of training."""
     recompute: str | None = None
     """Its recompute where the row does not say."""
     why: str
@@ -39,6 +45,7 @@ FRAMEWORKS = (
         stack={"name": "deepspeed", "implementation": "local"},
         model=GPT_2,
         recipe={"attention": "eager", "dropout_fraction": 0.1},
+        precisions={"fp16": {"gradient_dtype": "fp16"}},
         learned_positions=True,
         why="DeepSpeed's pipeline, ZeRO-1 and fp16 and bf16 optimizers around Megatron's own layers",
     ),
@@ -49,9 +56,11 @@ FRAMEWORKS = (
     ),
     Framework(
         name=r"Megatron-Bridge|NeMo",
-        stack={"name": "megatron-core"},
-        recompute=None,
-        why="recipes over Megatron-Core and Transformer Engine",
+        stack={"name": "megatron-core", "cross_entropy": "transformer-engine"},
+        recipe={"gradient_dtype": "bf16"},
+        precisions={"fp8|mxfp8": {"fp8_weights": True}},
+        families={"moonlight|deepseek": {"moment_dtype": "bf16"}},
+        why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss",
     ),
     Framework(
         name=r"OneFlow-GPT",
@@ -74,6 +83,12 @@ FRAMEWORKS = (
         why="FSDP2 around a Hugging Face model in bf16",
     ),
     Framework(name=r"nanotron", stack={"name": "nanotron"}, why="the stack itself"),
+    Framework(
+        name=r"Qwen finetune.py \(HF Trainer, DeepSpeed\)",
+        stack={"name": "deepspeed"},
+        zero_stages={"full finetune": 3, "lora": 2},
+        why="finetune_ds.sh and finetune_lora_ds.sh of QwenLM/Qwen@2df8e8a name ZeRO 3 and 2",
+    ),
     Framework(
         name=r".*(HF Trainer, DeepSpeed|DeepSpeed|deepspeed)",
         stack={"name": "deepspeed"},

@@ -25,8 +25,11 @@ FP8_RECIPES = {
 
 FUSED_LOSSES = {"native": "fused", "te": "transformer-engine"}
 
-TOKENIZERS = {"Llama2Tokenizer": 32_000}
-"""Words of tokenizers that have no other size; the vocabulary is padded to a multiple of 128 x tensor."""
+OTHER_RUNS = {
+    "distill": "a teacher model is held beside the trained one",
+    "flextron": "a model of many widths is trained at once",
+}
+"""What a run's name tells that its options do not, and why it is refused."""
 
 _FREQUENCY = re.compile(r"\[([01])\]\*(\d{1,4})")
 
@@ -51,6 +54,20 @@ def flags_of(row: MeasuredRow) -> Flags:
     if not isinstance(flags, dict):
         raise NotExpressible("unreadable: extra_config_json")
     return {name: value for name, value in flags.items() if value is not False}
+
+
+def refuse_other_runs(name: str) -> None:
+    """Refuse a run whose name says that more is in memory than its options say.
+
+    Args:
+        name: name of the run
+
+    Raises:
+        NotExpressible: it is one of OTHER_RUNS
+    """
+    for mark, why in OTHER_RUNS.items():
+        if mark in name:
+            raise NotExpressible(f"flag {mark}: {why}")
 
 
 def put_flags(flags: Flags, draft: Draft) -> None:

@@ -1,6 +1,7 @@
 """Which recipe do a row's columns describe? Number formats, recompute, optimizer, what is trained and offloaded."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
@@ -70,7 +71,7 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         optimizer=_first(OPTIMIZERS, row.text("optimizer").lower(), "optimizer", begins=False),
         recompute=recompute_of(row, framework),
     )
-    draft.recipe.update(framework.recipe)
+    draft.recipe.update(_habits(row, framework, draft.recipe["precision"]))
     if "fp16" in row.text("grad_dtype") and draft.recipe["precision"] == "fp16-mixed":
         draft.recipe["gradient_dtype"] = "fp16"
     if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
@@ -78,6 +79,17 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     _put_method(row, draft)
     _put_software(row, draft)
     draft.layout["offload"] = offload_of(row)
+
+
+def _habits(row: MeasuredRow, framework: Framework, precision: str) -> dict[str, Any]:
+    """What a framework does unless it is told otherwise, with this model in this precision."""
+    here = _habits_of(framework.precisions, precision)
+    own = _habits_of(framework.families, row.text("model").lower())
+    return {**framework.recipe, **here, **own}
+
+
+def _habits_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    return next((habits for pattern, habits in table.items() if re.match(pattern, name)), {})
 
 
 def recompute_of(row: MeasuredRow, framework: Framework) -> Any:

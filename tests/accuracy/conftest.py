@@ -1,0 +1,19 @@
+"""What becomes of the shipped rows, and the answer, each made once."""
+
+import pytest
+
+from service.calibration.shipped import shipped_rows
+from service.catalogue import shipped_catalogue
+from service.workflows.accuracy.accuracy import shipped_accuracy
+from service.workflows.accuracy.answers import Accuracy
+from service.workflows.accuracy.judging import Judged, judge_all
+
+
+@pytest.fixture(scope="session")
+def judged() -> tuple[Judged, ...]:
+    return judge_all(shipped_rows(), shipped_catalogue())
+
+
+@pytest.fixture(scope="session")
+def found() -> Accuracy:
+    return shipped_accuracy()

@@ -1,0 +1,26 @@
+"""Rows for tests: one of the shipped ones, with some cells changed."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from service.calibration.measured_rows import MeasuredRow
+from service.calibration.shipped import shipped_rows
+
+ROWS = {row.text("id"): row for row in shipped_rows()}
+
+DENSE = "M-megatron_functional-0012"
+"""GPT-3 7B of Megatron-LM's functional tests, split over 4 tensor ranks."""
+
+
+def row_of(name: str = DENSE, **cells: str) -> MeasuredRow:
+    """A shipped row, with some cells changed."""
+    row = ROWS[name]
+    return replace(row, cells={**row.cells, **cells})
+
+
+def with_flags(name: str = DENSE, **flags: Any) -> MeasuredRow:
+    """A shipped row of Megatron-LM with more options, their hyphens written as underscores; None takes one away."""
+    held = json.loads(ROWS[name].text("extra_config_json"))
+    held |= {flag.replace("_", "-"): value for flag, value in flags.items()}
+    return row_of(name, extra_config_json=json.dumps({flag: v for flag, v in held.items() if v is not None}))
