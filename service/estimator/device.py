@@ -23,6 +23,13 @@ EXPANDABLE_SHARE = (1.0, 1.01, 1.05)
 """The same where segments grow instead of being opened anew, or pools and holes are told apart.
 Source: PyTorch CUDA caching allocator, expandable_segments; replays of its rules for published torchtitan runs."""
 
+HELD_ROOM = 0.92
+"""Share of its room above which the allocator fails to open a segment and gives back all that is cached.
+Source: published nanotron runs, of which any share from 0.87 to 0.93 explains the same ones."""
+
+HELD_SHARE = 1.01
+"""What fragments add where pools and holes are counted one by one. Source: as EXPANDABLE_SHARE, the middle."""
+
 CONTEXT_BYTES: tuple[tuple[str, Shares], ...] = (
     ("2.2", (0.47 * 2**30, 0.6 * 2**30, 0.92 * 2**30)),
     ("2.0", (0.47 * 2**30, 0.92 * 2**30, 1.1 * 2**30)),
@@ -63,30 +70,55 @@ def allocated_interval(peak_bytes: float) -> Interval:
     return Interval(low * peak_bytes, peak_bytes, high * peak_bytes, "analytic")
 
 
-def reserved_interval(allocated: Interval, held_bytes: float, shares: Shares) -> Interval:
-    """Bytes that the allocator holds: live tensors, pools of other streams and holes, and fragments.
+def reserved_bytes(allocated_bytes: float, held_bytes: float, share: float, room_bytes: float) -> float:
+    """Bytes that the allocator holds on one GPU: live tensors, fragments, pools of other streams and holes.
+
+    What it holds beside live tensors it gives back when the device has no more, so only live tensors and their
+    fragments can run it out of memory.
 
     Formula:
-        (allocated + held) x share
+        (allocated + held) x HELD_SHARE where that is at most HELD_ROOM x room, else allocated x share; no less than that
+
+    Args:
+        allocated_bytes: live tensors [byte]
+        held_bytes: what the stack makes the allocator hold beside them [byte]
+        share: what fragments add [1]
+        room_bytes: what the device leaves the allocator [byte]
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; held.held_bytes
+
+    >>> reserved_bytes(100.0, 0.0, 1.04, 200.0), reserved_bytes(100.0, 500.0, 1.04, 200.0)
+    (104.0, 104.0)
+    """
+    whole = (allocated_bytes + held_bytes) * HELD_SHARE
+    return max(allocated_bytes * share, whole if whole <= HELD_ROOM * room_bytes else 0.0)
+
+
+def reserved_interval(allocated: Interval, held_bytes: float, shares: Shares, room_bytes: float) -> Interval:
+    """Bytes that the allocator holds, with the spread of live tensors and of fragments.
+
+    Formula:
+        reserved_bytes at each end
 
     Args:
         allocated: live tensors
-        held_bytes: what the allocator holds beside them by the way the stack allocates [byte]
+        held_bytes: what the stack makes the allocator hold beside them [byte]
         shares: what fragments add: low, middle, high [1]
+        room_bytes: what the device leaves the allocator [byte]
 
     Returns:
         the interval [byte]
 
     Source:
-        reserved_shares; held.held_bytes
+        reserved_bytes
     """
-    low, middle, high = shares
-    return Interval(
-        (allocated.low + held_bytes) * low,
-        (allocated.value + held_bytes) * middle,
-        (allocated.high + held_bytes) * high,
-        "analytic",
-    )
+    ends = zip((allocated.low, allocated.value, allocated.high), shares, strict=True)
+    low, value, high = (reserved_bytes(end, held_bytes, share, room_bytes) for end, share in ends)
+    return Interval(low, value, high, "analytic")
 
 
 def reserved_shares(job: Job) -> Shares:
@@ -181,6 +213,28 @@ def usable_bytes(gpu: Gpu) -> float:
     79.1
     """
     return gpu.usable_bytes
+
+
+def allocator_room(job: Job) -> float:
+    """Memory of one GPU that is left to the allocator.
+
+    Formula:
+        usable - context - communicators
+
+    Args:
+        job: the job
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        usable_bytes; beside_allocator
+
+    >>> from service.estimator.samples import sample_job
+    >>> allocator_room(sample_job()) / 2**30
+    78.5
+    """
+    return usable_bytes(job.gpu) - beside_allocator(job)[1]
 
 
 def headroom_bytes(usable: float, device: Interval) -> float:

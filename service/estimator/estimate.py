@@ -8,6 +8,7 @@ from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, S
 from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
 from service.estimator.device import (
     allocated_interval,
+    allocator_room,
     beside_allocator,
     device_interval,
     headroom_bytes,
@@ -94,11 +95,9 @@ def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: Parameter
 def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     job, layout = resolved.job, resolved.question.layout
     answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
-    fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
-    allocated = allocated_interval(max(answer.allocated_peak_bytes for answer, _ in answers))
-    shares = reserved_shares(job)
-    held = fullest.reserved_peak_bytes / shares[1] - allocated.value
-    reserved = reserved_interval(allocated, held, shares)
+    fullest, _, held = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
+    allocated = allocated_interval(fullest.allocated_peak_bytes)
+    reserved = reserved_interval(allocated, held, reserved_shares(job), allocator_room(job))
     device = device_interval(reserved, beside_allocator(job))
     usable = usable_bytes(job.gpu)
     probability = oom_probability_fraction(device, usable)
@@ -109,13 +108,13 @@ def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
         device_peak_bytes=device,
         usable_bytes=usable,
         headroom_bytes=headroom_bytes(usable, device),
-        host_bytes=max(host_bytes for _, host_bytes in answers),
+        host_bytes=max(host_bytes for _, host_bytes, _ in answers),
         oom_probability_fraction=probability,
         peak_stage=fullest.stage,
         peak_phase=fullest.peak_phase,
         biggest_line=biggest,
         suggestions=() if verdict_of(probability) == "fits" else suggestions_of(resolved, biggest),
-        stages=tuple(stage for stage, _ in answers),
+        stages=tuple(stage for stage, *_ in answers),
     )
 
 

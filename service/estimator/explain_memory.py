@@ -8,6 +8,7 @@ from service.estimator.backward import layer_buffer_bytes
 from service.estimator.degrees import Degrees, divisors, padded_vocabulary
 from service.estimator.device import (
     allocated_interval,
+    allocator_room,
     beside_allocator,
     device_interval,
     headroom_bytes,
@@ -66,7 +67,9 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
         said.append(explained(f"{place}.reserved_peak_bytes", told.reserved_peak_bytes, reserved_interval, beside))
         kept: Inputs = {kind: live for kind in BETWEEN_STEPS if (live := float(getattr(held, kind)))}
         said.append(explained(f"{place}.idle_bytes", told.idle_bytes, stage_bytes, kept))
-    return [*said, *_peaks(resolved, memory)]
+    fullest = stages[memory.peak_stage]
+    holds = stage_bytes(resolved.job, resolved.degrees, fullest.stage, fullest.load, resolved.question.layout).held
+    return [*said, *_peaks(resolved, memory, float(holds))]
 
 
 def _told(resolved: Resolved, one: LoadedStage, kind: str) -> Told:
@@ -188,7 +191,7 @@ _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
 }
 
 
-def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
+def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explanation]:
     lines: Inputs = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     exceeding: Inputs = {"device_bytes": device.value, "high_bytes": device.high, "usable_bytes": memory.usable_bytes}
@@ -197,11 +200,12 @@ def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
         "context_and_communicator_bytes": beside_allocator(resolved.job)[1],
         "gpus": resolved.job.cluster.gpus,
     }
-    share = reserved_shares(resolved.job)[1]
+    job = resolved.job
     holding: Inputs = {
         "allocated_bytes": allocated.value,
-        "held_bytes": reserved.value / share - allocated.value,
-        "share": share,
+        "share": reserved_shares(job)[1],
+        "room_bytes": allocator_room(job),
+        "held_bytes": held_bytes,
     }
     gpu: Inputs = {"gpu": resolved.job.gpu.slug}
     left: Inputs = {"usable_bytes": memory.usable_bytes, "device_bytes": device.value}

@@ -80,6 +80,8 @@ class Method:
     """Matrices that have an adapter; q_proj and v_proj where empty (lora)."""
     quantization: QuantizationName | None = None
     """Format of the frozen matrices; nf4-double where absent (qlora)."""
+    whole: Annotated[tuple[PartName, ...], Len(0, 7)] = ()
+    """Parts of the model that are trained whole beside the adapters (lora, qlora)."""
     frozen: Annotated[tuple[PartName, ...], Len(0, 7)] = ()
     """Parts of the model that are not trained (full)."""
     frozen_layers: Annotated[int, Interval(ge=0, le=2048)] = 0

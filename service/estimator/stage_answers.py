@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from service.estimator.answer import MemoryLine, StageMemory, StageParameters
 from service.estimator.degrees import Degrees
-from service.estimator.device import reserved_shares
+from service.estimator.device import allocator_room, reserved_bytes, reserved_shares
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
 from service.estimator.memory import LIVE, TOLD_AS, stage_bytes
@@ -53,7 +53,7 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
     return loaded
 
 
-def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float]:
+def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float, float]:
     """The memory of one rank of one stage as the answer tells it.
 
     Args:
@@ -63,7 +63,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
         loaded: the stage
 
     Returns:
-        its lines at its peak, and the bytes it keeps on the host [byte]
+        its lines at its peak, the bytes it keeps on the host, and what the allocator holds beside live tensors [byte]
     """
     stage = loaded.stage
     held = stage_bytes(job, degrees, stage, loaded.load, layout)
@@ -81,11 +81,12 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=(peak + float(held.held)) * reserved_shares(job)[1],
+            reserved_peak_bytes=reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room(job)),
             idle_bytes=float(held.idle),
             lines=lines,
         ),
         float(held.host),
+        float(held.held),
     )
 
 

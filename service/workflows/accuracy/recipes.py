@@ -164,9 +164,9 @@ def _put_method(row: MeasuredRow, draft: Draft) -> None:
         return
     if kind not in METHODS:
         raise NotExpressible(f"training_kind: {ascii(kind[:40])[1:-1]} has no noun")
-    if "embedding" in row.text("trainable_params"):
-        raise NotExpressible("trainable_params: adapters beside trained embeddings have no noun")
     method: dict[str, Any] = {"name": METHODS[kind]}
+    if "embedding" in row.text("trainable_params"):
+        method["whole"] = ["embedding", "head"]
     if rank := row.whole("lora_rank"):
         method["rank"] = rank
     for family, targets in ADAPTERS.items():
