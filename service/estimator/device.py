@@ -1,34 +1,13 @@
-"""How much does the device hold beyond live tensors, and how likely is it to run out?"""
+"""How much of the device is in use beside the allocator's memory, and how much can a job use?"""
 
-from math import erf, log, sqrt
+from math import hypot
 
-from service.estimator.answer import Interval, Verdict
+from service.estimator.allocator import Shares
+from service.estimator.answer import Interval
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job
 from service.estimator.software import version_of
 from service.estimator.versions import at_least
-
-Shares = tuple[float, float, float]
-"""A low, a middle and a high value."""
-
-ALLOCATED_SPREAD = (0.90, 1.20)
-"""80 % of measured allocated peaks lie between these shares of the analytic value.
-Source: residuals against published peaks that were not used to make the formulas; see DECISIONS."""
-
-RESERVED_SHARE = (1.01, 1.04, 1.09)
-"""Reserved over allocated: low, middle, high.
-Source: MooreThreads/SimuMax@4dcaae5, 344 rank measurements: median 1.038, p90 1.071, maximum 1.093."""
-
-EXPANDABLE_SHARE = (1.0, 1.01, 1.05)
-"""The same where segments grow instead of being opened anew, or pools and holes are told apart.
-Source: PyTorch CUDA caching allocator, expandable_segments; replays of its rules for published torchtitan runs."""
-
-HELD_ROOM = 0.92
-"""Share of its room above which the allocator fails to open a segment and gives back all that is cached.
-Source: published nanotron runs, of which any share from 0.87 to 0.93 explains the same ones."""
-
-HELD_SHARE = 1.01
-"""What fragments add where pools and holes are counted one by one. Source: as EXPANDABLE_SHARE, the middle."""
 
 CONTEXT_BYTES: tuple[tuple[str, Shares], ...] = (
     ("2.2", (0.47 * 2**30, 0.6 * 2**30, 0.92 * 2**30)),
@@ -45,102 +24,6 @@ COMMUNICATOR_BYTES: tuple[tuple[str, Shares], ...] = (
 )
 """What torch.distributed adds at its first collective, in the same form.
 Source: stas00/ml-engineering@744d01e training/performance (0.55 to 2.00 GiB)."""
-
-_NORMAL_80 = 1.2816
-"""Standard deviations from the middle to either end of a central 80 % interval of a normal distribution.
-Source: definition."""
-
-
-def allocated_interval(peak_bytes: float) -> Interval:
-    """Live tensors at the peak, with the spread that measured peaks show around it.
-
-    Formula:
-        sum of the lines of the fullest stage; x ALLOCATED_SPREAD at the ends
-
-    Args:
-        peak_bytes: sum of the lines of the fullest stage [byte]
-
-    Returns:
-        the interval [byte]
-
-    Source:
-        residuals against published peaks (ALLOCATED_SPREAD)
-    """
-    low, high = ALLOCATED_SPREAD
-    return Interval(low * peak_bytes, peak_bytes, high * peak_bytes, "analytic")
-
-
-def reserved_bytes(allocated_bytes: float, held_bytes: float, share: float, room_bytes: float) -> float:
-    """Bytes that the allocator holds on one GPU: live tensors, fragments, pools of other streams and holes.
-
-    What it holds beside live tensors it gives back when the device has no more, so only live tensors and their
-    fragments can run it out of memory.
-
-    Formula:
-        (allocated + held) x HELD_SHARE where that is at most HELD_ROOM x room, else allocated x share; no less than that
-
-    Args:
-        allocated_bytes: live tensors [byte]
-        held_bytes: what the stack makes the allocator hold beside them [byte]
-        share: what fragments add [1]
-        room_bytes: what the device leaves the allocator [byte]
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; held.held_bytes
-
-    >>> reserved_bytes(100.0, 0.0, 1.04, 200.0), reserved_bytes(100.0, 500.0, 1.04, 200.0)
-    (104.0, 104.0)
-    """
-    whole = (allocated_bytes + held_bytes) * HELD_SHARE
-    return max(allocated_bytes * share, whole if whole <= HELD_ROOM * room_bytes else 0.0)
-
-
-def reserved_interval(allocated: Interval, held_bytes: float, shares: Shares, room_bytes: float) -> Interval:
-    """Bytes that the allocator holds, with the spread of live tensors and of fragments.
-
-    Formula:
-        reserved_bytes at each end
-
-    Args:
-        allocated: live tensors
-        held_bytes: what the stack makes the allocator hold beside them [byte]
-        shares: what fragments add: low, middle, high [1]
-        room_bytes: what the device leaves the allocator [byte]
-
-    Returns:
-        the interval [byte]
-
-    Source:
-        reserved_bytes
-    """
-    ends = zip((allocated.low, allocated.value, allocated.high), shares, strict=True)
-    low, value, high = (reserved_bytes(end, held_bytes, share, room_bytes) for end, share in ends)
-    return Interval(low, value, high, "analytic")
-
-
-def reserved_shares(job: Job) -> Shares:
-    """What fragments add to what the allocator would hold without them: low, middle, high.
-
-    Formula:
-        by the stack: RESERVED_SHARE, or nearly nothing where segments grow
-
-    Args:
-        job: the job
-
-    Returns:
-        the shares [1]
-
-    Source:
-        RESERVED_SHARE; EXPANDABLE_SHARE
-
-    >>> from service.estimator.samples import sample_job
-    >>> reserved_shares(sample_job())
-    (1.01, 1.04, 1.09)
-    """
-    return EXPANDABLE_SHARE if job.software.expandable_segments else RESERVED_SHARE
 
 
 def beside_allocator(job: Job) -> Shares:
@@ -176,7 +59,7 @@ def device_interval(reserved: Interval, beside: Shares) -> Interval:
     """Bytes in use on the device: the allocator's, the context's and the communicators'.
 
     Formula:
-        reserved + what is beside the allocator
+        reserved + what is beside the allocator; distances of both ends from the middle in quadrature
 
     Args:
         reserved: bytes that the allocator holds
@@ -186,11 +69,16 @@ def device_interval(reserved: Interval, beside: Shares) -> Interval:
         the interval [byte]
 
     Source:
-        beside_allocator
+        independent errors add in quadrature; beside_allocator
+
+    >>> device_interval(Interval(7.0, 10.0, 13.0, "analytic"), (1.0, 5.0, 9.0))
+    Interval(low=10.0, value=15.0, high=20.0, basis='analytic')
     """
-    ends = (reserved.low, reserved.value, reserved.high)
-    low, value, high = (end + more for end, more in zip(ends, beside, strict=True))
-    return Interval(low, value, high, "analytic")
+    low, middle, high = beside
+    value = reserved.value + middle
+    below = hypot(reserved.value - reserved.low, middle - low)
+    above = hypot(reserved.high - reserved.value, high - middle)
+    return Interval(value - below, value, value + above, "analytic")
 
 
 def usable_bytes(gpu: Gpu) -> float:
@@ -257,43 +145,3 @@ def headroom_bytes(usable: float, device: Interval) -> float:
     -2.0
     """
     return usable - device.value
-
-
-def oom_probability_fraction(device: Interval, usable_bytes: float) -> float:
-    """Probability that the device peak exceeds what a job can use, from a log-normal spread.
-
-    Formula:
-        1 - Phi(ln(usable / value) / sigma),  sigma = ln(high / value) / 1.2816
-
-    Args:
-        device: the device peak
-        usable_bytes: memory a job can use [byte]
-
-    Returns:
-        probability [1]
-
-    Source:
-        definition; the interval is the central 80 %
-
-    >>> oom_probability_fraction(Interval(9.0, 10.0, 11.0, "analytic"), 10.0)
-    0.5
-    """
-    deviations = _NORMAL_80 * log(usable_bytes / device.value) / log(device.high / device.value)
-    return (1 - erf(deviations / sqrt(2))) / 2
-
-
-def verdict_of(probability_fraction: float) -> Verdict:
-    """The word for a probability of running out of memory.
-
-    Args:
-        probability_fraction: probability that the device peak exceeds the usable memory [1]
-
-    Returns:
-        below 5 % fits, up to 50 % at_risk, above out_of_memory
-
-    >>> verdict_of(0.2)
-    'at_risk'
-    """
-    if probability_fraction < 0.05:
-        return "fits"
-    return "at_risk" if probability_fraction <= 0.5 else "out_of_memory"

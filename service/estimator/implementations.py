@@ -113,7 +113,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_norm=False,
             fused_activation=False,
             repeats_key_values=True,
-            cross_entropies=("eager", "vocab-parallel", "chunked"),
+            cross_entropies=("eager", "eager-half", "vocab-parallel", "chunked"),
             source="deepspeedai/DeepSpeed@edaa722; huggingface/transformers 5.23.0 modeling_llama",
         ),
         "local": Implementation(
@@ -144,7 +144,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_activation=False,
             repeats_key_values=True,
             casts_each_input=True,
-            cross_entropies=("eager", "chunked"),
+            cross_entropies=("eager", "eager-half", "chunked"),
             source="huggingface/transformers 5.23.0 modeling_llama",
         ),
     },

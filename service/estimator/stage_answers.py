@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, fields
 
+from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.answer import MemoryLine, StageMemory, StageParameters
 from service.estimator.degrees import Degrees
-from service.estimator.device import allocator_room, reserved_bytes, reserved_shares
+from service.estimator.device import allocator_room
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
 from service.estimator.memory import LIVE, TOLD_AS, stage_bytes
@@ -53,7 +54,7 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
     return loaded
 
 
-def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float, float]:
+def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float]:
     """The memory of one rank of one stage as the answer tells it.
 
     Args:
@@ -63,7 +64,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
         loaded: the stage
 
     Returns:
-        its lines at its peak, the bytes it keeps on the host, and what the allocator holds beside live tensors [byte]
+        its lines at its peak, and the bytes it keeps on the host [byte]
     """
     stage = loaded.stage
     held = stage_bytes(job, degrees, stage, loaded.load, layout)
@@ -86,7 +87,6 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             lines=lines,
         ),
         float(held.host),
-        float(held.held),
     )
 
 

@@ -174,6 +174,8 @@ def _put_method(row: MeasuredRow, draft: Draft) -> None:
             method["targets"] = targets
     if kind == "qlora":
         said = row.text("quantization")
+        if "gptq" in said.lower():
+            draft.stack["cross_entropy"] = "eager-half"
         method["quantization"] = "gptq" if "gptq" in said.lower() else "nf4-double" if said.endswith("dq") else "nf4"
     draft.recipe["method"] = method
 
