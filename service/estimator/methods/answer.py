@@ -1,6 +1,7 @@
 """What would another tool say of this question, and why does it differ? The shape of that answer."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from service.estimator.names import ToolName
 
@@ -30,6 +31,8 @@ class MethodVariant:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """What another tool says of a question, beside our own estimate of it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"use_attribute_docstrings": True}
 
     method: ToolName
     """Name of the method."""

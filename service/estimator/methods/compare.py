@@ -75,11 +75,8 @@ def _main_reason(row: Tool, found: Said, memory: Memory) -> str:
     name, theirs, ours, kinds = max(pairs, key=lambda pair: abs(pair[1] - pair[2]))
     if theirs == ours:
         return "no term differs"
-    more = "more" if theirs > ours else "less"
-    most = f"the largest difference is {said(abs(theirs - ours), BYTES)} {more} for"
     spoken = " and ".join(kind.replace("_", " ") for kind in kinds if held[kind])
     if not theirs:
-        return f"{most} {spoken}, which its peak leaves out and ours counts with {said(ours, BYTES)}"
-    if not ours:
-        return f"{most} {name}, {said(theirs, BYTES)} of which ours has nothing"
-    return f"{most} {name}: {said(theirs, BYTES)} by {row.tool}, {said(ours, BYTES)} by ours ({spoken})"
+        return f"the largest difference is that its peak leaves out {spoken}, {said(ours, BYTES)} of ours"
+    ours_said = f"{said(ours, BYTES)} by ours ({spoken})" if ours else "nothing by ours"
+    return f"the largest difference is in {name}: {said(theirs, BYTES)} by {row.tool}, {ours_said}"
