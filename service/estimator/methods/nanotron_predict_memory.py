@@ -136,11 +136,10 @@ NANOTRON = Tool(
         limits.NO_DROPOUT,
         limits.CONTEXT,
         limits.VIRTUAL_PIPELINE,
-        limits.EXPERT,
         limits.SEQUENCE_PARALLEL,
         limits.shards(0, 1),
         limits.ALL_REPLICAS,
-        limits.schedules("1f1b"),
+        limits.schedules("1f1b", "interleaved-1f1b"),
         limits.EVEN_LAYERS,
         limits.offloads("none"),
         *model_limits.plain(

@@ -115,7 +115,6 @@ ZERO3 = Tool(
         limits.shards(3),
         limits.ALL_REPLICAS,
         limits.NODES,
-        limits.offloads("none", "optimizer"),
     ),
     known_defects=(
         "Activations, logits and communication buffers are not counted: it answers for model states alone.",
