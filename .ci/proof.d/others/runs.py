@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ Numbers = dict[str, float]
 Run = Callable[[Resolved, Any], Numbers]
 
 MIB, GIB = 2**20, 2**30
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 
 def _loaded(name: str, path: Path) -> ModuleType:
