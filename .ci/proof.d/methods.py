@@ -1,4 +1,4 @@
-"""Memory by other tools' formulas against the tools themselves, run beside on 20 random questions each."""
+"""Memory by other tools' formulas against the tools themselves, run beside on 100 random questions each."""
 
 import contextlib
 import io
@@ -22,7 +22,7 @@ from service.estimator.names import PrecisionName, ToolName
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.samples import H100
 
-QUESTIONS = 20
+QUESTIONS = 100
 MOST_DIFFERENCE_FRACTION = 1e-3
 SEED = 20261121
 

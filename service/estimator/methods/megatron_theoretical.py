@@ -134,7 +134,7 @@ MEGATRON = Tool(
         "Activations are those of the first stage: with pipeline above 1 logits are left out.",
         "The two forms count logits differently, with 4 bytes each or with 2.",
         "Stages are assumed even, and all prediction depths and one table to stand on the most loaded one.",
-        "Biases, norms on heads, norms beyond two a layer and position tables are not counted.",
+        "Biases but those of routers, norms on heads, norms beyond two a layer and position tables are not counted.",
         "The optimizer's states are shared by the data-parallel replicas alone, not by context ranks as they are in "
         "the distributed optimizer.",
         "Buffers of the kernel library and of communication are not counted.",

@@ -19,7 +19,7 @@ def largest_module(ledger: Ledger) -> int:
     """Parameters of the largest single module, which the tool calls a layer: a table, a matrix, all experts of a layer.
 
     Formula:
-        max(rows x columns of each matrix and table; the routed experts of a layer together)
+        max(rows x columns of each matrix with its bias, and of each table; the routed experts of a layer together)
 
     Args:
         ledger: the model's operations
@@ -30,6 +30,9 @@ def largest_module(ledger: Ledger) -> int:
     Source:
         deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py over the classes of transformers 5.23.0, which
         keep the experts of a layer in one module
+
+    Ignores:
+        classes that keep queries, keys and values, or both inputs of an MLP, in one module: a table is mostly larger
 
     >>> from service.estimator.samples import sample_job
     >>> largest_module(sample_job().ledger) == 128256 * 4096
@@ -44,8 +47,18 @@ def _experts(ops: tuple[Op, ...]) -> int:
 
 
 def _largest_matrix(op: Op) -> int:
-    weights = (weight for weight in op.weights if weight.split is not Split.EXPERT)
-    return max((weight.rows * weight.columns // max(1, len(weight.matrices)) for weight in weights), default=0)
+    """Numbers of the largest matrix or table of an operation, its bias counted; matrices side by side are apart."""
+    biased = {weight.columns for weight in op.weights if weight.role == "vector"}
+    return max(
+        (
+            weight.columns
+            * (weight.rows + int(bool(weight.matrices) and weight.columns in biased))
+            // max(1, len(weight.matrices))
+            for weight in op.weights
+            if weight.split is not Split.EXPERT
+        ),
+        default=0,
+    )
 
 
 def offloaded(total: int, largest: int, gpus_per_node: int, nodes: int) -> tuple[MethodVariant, ...]:
