@@ -44,3 +44,6 @@ MatrixName = Literal[
 ]  # fmt: skip
 ZeroStage = Literal[0, 1, 2, 3]
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
+ToolName = Literal[
+    "nanotron-predict-memory", "megatron-theoretical", "accelerate", "zero3-estimator", "eleutherai-cookbook",
+]  # fmt: skip
