@@ -70,8 +70,8 @@ def component_schemas() -> dict[str, Schema]:
         shared = spelled.pop(base.__name__)["properties"]
         for kind in kinds_of_it:
             spelled[kind.__name__]["properties"] |= shared
-    for heir, base in INHERITING:
-        spelled[heir.__name__]["properties"] |= spelled[base.__name__]["properties"]
+    for heir, ancestor in INHERITING:
+        spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
     del spelled["Nodes"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
