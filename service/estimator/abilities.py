@@ -27,9 +27,7 @@ def _chunks(layout: Layout) -> int:
 
 def _unusable_modules(job: Job) -> list[str]:
     names = {tag for ops in job.ledger.kinds for op in ops for tag in op.modules}
-    if job.stack.selects == "op":
-        names.add("op")
-    return [module for module in job.recompute.modules if module not in names]
+    return [module for module in job.recompute.modules if module not in names and module != "op"]
 
 
 def _unknown_axes(job: Job, layout: Layout) -> list[str]:
