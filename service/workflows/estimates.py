@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from service.catalogue import Catalogue
-from service.estimator import FORMULAS_VERSION, estimate
+from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_TOTALS
 from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.explain import explanations
@@ -140,6 +140,43 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
     )
 
 
+def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
+    """Whether one configuration fits, and what its bytes are.
+
+    Args:
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+        explain: add the equation, the inputs and the source of each number
+
+    Returns:
+        the answer, the same as that part of the whole one
+
+    Raises:
+        Refused: the estimator's rules refuse the question
+        NotFinite: its values lead together beyond all bounds
+    """
+    if explain:
+        return part(MemoryAnswer, answer(asked, catalogue, explain=True))
+    found = estimate_memory(asked.question)
+    refuse_infinite(found.memory)
+    versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
+    return MemoryAnswer(
+        id=f"est_{digest_of(to_bytes([found.resolved, versions]))}",
+        resolved=found.resolved,
+        verdict=found.verdict,
+        memory=found.memory,
+        assumptions=(*asked.assumptions, *found.assumptions),
+        warnings=_without_run((*asked.warnings, *found.warnings)),
+        versions=versions,
+        explain=None,
+    )
+
+
+def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """Warnings without those that only an answer with totals needs."""
+    return tuple(warning for warning in warnings if warning not in (NO_TOTALS, NO_COST))
+
+
 def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
     named = [replace(e, path=_metric_at(e.path, found)) for e in explanations(question, found)]
     return {explanation.path: explanation for explanation in named}
@@ -167,7 +204,7 @@ def part(kind: type[Part], whole: Answer) -> Part:
     """
     held = {f.name: getattr(whole, f.name) for f in fields(kind)}
     if "totals" not in held:
-        held["warnings"] = tuple(warning for warning in whole.warnings if warning not in (NO_TOTALS, NO_COST))
+        held["warnings"] = _without_run(whole.warnings)
     if whole.explain is not None:
         held["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in held}
     return kind(**held)
