@@ -193,6 +193,8 @@ def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
 
 def _kept_by_operation(job: Job, ops: Ops, split: tuple[Amount, ...]) -> Amount:
     """Bytes of one sequence that a layer keeps under recompute by operation: its input, products and attention."""
+    if not ops[0].in_trained_layer:
+        return 0.0
     numbers = job.recipe.sequence_length * job.precision.element_bytes
     kept: Amount = numbers * job.model.hidden_size / split[Split.SEQUENCE]
     for op in ops:
@@ -262,4 +264,6 @@ def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount
         kept.append(ceil_div(again, group) * stream + (layers - again) * mean)
     layers = trained_layers(job, stage.kind_counts)
     live = minimum(group, layers) * largest_kind_bytes(stage, whole) - stream
-    return Activations(tuple(kept), where(layers > 0, live, 0.0), stream)
+    keeps_all = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline) < layers
+    largest = where(keeps_all, largest_kind_bytes(stage, whole), stream)
+    return Activations(tuple(kept), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))
