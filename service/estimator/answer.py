@@ -10,7 +10,7 @@ from service.estimator.question import Question
 
 Basis = Literal["exact", "analytic", "calibrated", "measured"]
 Verdict = Literal["fits", "at_risk", "out_of_memory"]
-Phase = Literal["loss", "backward", "reduction", "optimizer"]
+Phase = Literal["loss", "backward", "reduction", "optimizer", "idle"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Which operations make up this model? From the model's fields and the recipe's setting to a ledger."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 from service.estimator.feed_forward import feed_forward_ops
 from service.estimator.layers.embedding import embedding_ops
@@ -13,6 +14,10 @@ from service.estimator.model import Model
 from service.estimator.names import LayerType, MlpType
 from service.estimator.norm import norm_op, residual_op
 from service.estimator.setting import Setting
+
+
+LEDGERS_KEPT = 256
+"""Ledgers that stay at hand: a caller asks of few models, and of each under many layouts. Source: a choice."""
 
 
 def layer_type(model: Model, layer: int) -> LayerType:
@@ -131,6 +136,7 @@ def layer_shapes(model: Model) -> list[LayerShape]:
     return shapes
 
 
+@lru_cache(maxsize=LEDGERS_KEPT)
 def build_ledger(model: Model, setting: Setting) -> Ledger:
     """The table of operations of a model: each distinct kind of layer once.
 

@@ -8,6 +8,15 @@ from service.estimator.memory import LIVE, TOLD_AS, StageBytes
 StepName = Literal["first", "later"]
 Moment = Literal["start", "forward", "loss", "backward", "reduction", "optimizer", "end"]
 
+MOMENTS: dict[Phase, Moment] = {
+    "loss": "loss",
+    "backward": "backward",
+    "reduction": "reduction",
+    "optimizer": "optimizer",
+    "idle": "end",
+}
+"""The moment of a step at which each phase is fullest."""
+
 LAZY = ("optimizer_states", "optimizer_scales")
 """Kinds that the optimizer makes in its first step. Source: torch.optim (lazy state)."""
 
@@ -31,9 +40,9 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
     Source:
         torch.optim (lazy state)
     """
-    moments: tuple[Phase, ...] = ("loss", "backward", "reduction", "optimizer")
+    moments: tuple[Phase, ...] = ("loss", "backward", "reduction", "optimizer", "idle")
     return max(
-        sum(live_bytes(held, LIVE[moment], missing_kinds("first", moment, several=several)).values())
+        sum(live_bytes(held, LIVE[moment], missing_kinds("first", MOMENTS[moment], several=several)).values())
         for moment in moments
     )
 

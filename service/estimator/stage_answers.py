@@ -105,7 +105,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             allocated_peak_bytes=peak,
             reserved_peak_bytes=reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room(job)),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
-            idle_bytes=float(held.idle),
+            idle_bytes=float(held.at("idle")),
             lines=lines,
         ),
         float(held.host),
