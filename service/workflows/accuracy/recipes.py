@@ -134,7 +134,7 @@ def offload_of(row: MeasuredRow) -> str:
     share = re.search(r"(\d+) ?(?:pct|%)", said)
     if (share and share[1] != "100") or re.search(r"\d+_layers", said):
         raise NotExpressible("offload: only a part is offloaded")
-    if "param" in said or "model" in said:
+    if "param" in said or "model" in said or said in ("cpu", "cpu offload"):
         return "model"
     moved = [
         name for name, mark in (("optimizer", "optim|adam"), ("activations", "activation")) if re.search(mark, said)
