@@ -10,7 +10,7 @@ USED = (
     "id", "source_key", "source", "model",
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "vocab", "tied_embeddings",
     "moe_experts", "moe_top_k", "moe_ffn_hidden", "moe_shared_ffn_hidden", "moe_dense_ffn_layers", "attention_kind",
-    "seq_len", "training_kind", "framework", "framework_version", "gpu", "gpu_mem_gb", "n_gpus", "gpus_per_node",
+    "seq_len", "training_kind", "framework", "framework_version", "date", "gpu", "gpu_mem_gb", "n_gpus", "gpus_per_node",
     "tp", "pp", "vpp", "cp", "ep", "etp", "dp", "sequence_parallel", "zero_stage", "sharding", "offload",
     "mbs", "gbs", "grad_accum", "precision", "grad_dtype", "optimizer", "recompute", "recompute_detail",
     "flash_attention", "compile", "lora_rank", "quantization", "trainable_params",
@@ -21,7 +21,7 @@ USED = (
 
 KNOWN = frozenset({
     *USED,
-    "n_params_reported_b", "moe_layers", "arch_source", "date", "param_dtype", "optimizer_dtype", "peak_mem_gib",
+    "n_params_reported_b", "moe_layers", "arch_source", "param_dtype", "optimizer_dtype", "peak_mem_gib",
     "mem_kind", "step_time_s", "value_kind", "verified", "verified_how",
 })  # fmt: skip
 """Every column of the full form; those that are not used change no figure."""

@@ -5,6 +5,11 @@ from math import erf, log, sqrt
 from service.estimator.answer import Interval, Verdict
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job
+from service.estimator.software import version_of
+from service.estimator.versions import at_least
+
+Shares = tuple[float, float, float]
+"""A low, a middle and a high value."""
 
 ALLOCATED_SPREAD = (0.90, 1.20)
 """80 % of measured allocated peaks lie between these shares of the analytic value.
@@ -18,13 +23,21 @@ EXPANDABLE_SHARE = (1.0, 1.01, 1.05)
 """The same where segments grow instead of being opened anew, or pools and holes are told apart.
 Source: PyTorch CUDA caching allocator, expandable_segments; replays of its rules for published torchtitan runs."""
 
-Shares = tuple[float, float, float]
+CONTEXT_BYTES: tuple[tuple[str, Shares], ...] = (
+    ("2.2", (0.47 * 2**30, 0.6 * 2**30, 0.92 * 2**30)),
+    ("2.0", (0.47 * 2**30, 0.92 * 2**30, 1.1 * 2**30)),
+    ("0", (0.92 * 2**30, 1573 * 2**20, 1.78 * 2**30)),
+)
+"""CUDA context and loaded kernels by the oldest torch that they hold for: low, middle, high. Kernels load lazily in the
+newest, all at once before. Source: stas00/ml-engineering@744d01e training/performance (torch 1.10, 2.1 and later);
+bigscience-workshop/bigscience@9e64edec2 chronicles-prequel (1573 MiB)."""
 
-CONTEXT_BYTES = (0.47 * 2**30, 0.6 * 2**30, 0.92 * 2**30)
-"""CUDA context and loaded kernels: low, middle, high. Source: stas00/ml-engineering@744d01e training/performance."""
-
-COMMUNICATOR_BYTES = (0.5 * 2**30, 1.0 * 2**30, 1.5 * 2**30)
-"""What torch.distributed adds at its first collective. Source: stas00/ml-engineering@744d01e training/performance."""
+COMMUNICATOR_BYTES: tuple[tuple[str, Shares], ...] = (
+    ("2.2", (0.5 * 2**30, 1.0 * 2**30, 1.5 * 2**30)),
+    ("0", (1.0 * 2**30, 1.45 * 2**30, 1.5 * 2**30)),
+)
+"""What torch.distributed adds at its first collective, in the same form.
+Source: stas00/ml-engineering@744d01e training/performance (0.55 to 2.00 GiB)."""
 
 _NORMAL_80 = 1.2816
 """Standard deviations from the middle to either end of a central 80 % interval of a normal distribution.
@@ -95,29 +108,55 @@ def reserved_shares(job: Job) -> Shares:
     >>> reserved_shares(sample_job())
     (1.01, 1.04, 1.09)
     """
-    return EXPANDABLE_SHARE if job.software.expandable_segments or job.stack.gathers_on_streams else RESERVED_SHARE
+    return EXPANDABLE_SHARE if job.software.expandable_segments else RESERVED_SHARE
 
 
-def device_interval(reserved: Interval, gpus: int) -> Interval:
+def beside_allocator(job: Job) -> Shares:
+    """Bytes on the device that no allocator sees: the context, and communicators where there is more than one GPU.
+
+    Formula:
+        CONTEXT_BYTES + COMMUNICATOR_BYTES, of the version of torch
+
+    Args:
+        job: the job
+
+    Returns:
+        low, middle, high [byte]
+
+    Source:
+        CONTEXT_BYTES, COMMUNICATOR_BYTES
+
+    >>> from service.estimator.samples import sample_job
+    >>> beside_allocator(sample_job())[1] / 2**30
+    0.6
+    """
+    version = version_of(job.software, "torch")
+    context, extra = (
+        next(sizes for oldest, sizes in table if at_least(version, oldest))
+        for table in (CONTEXT_BYTES, COMMUNICATOR_BYTES)
+    )
+    joined = 1 if job.cluster.gpus > 1 else 0
+    low, middle, high = (own + joined * more for own, more in zip(context, extra, strict=True))
+    return low, middle, high
+
+
+def device_interval(reserved: Interval, beside: Shares) -> Interval:
     """Bytes in use on the device: the allocator's, the context's and the communicators'.
 
     Formula:
-        reserved + CONTEXT_BYTES, + COMMUNICATOR_BYTES where there is more than one GPU
+        reserved + what is beside the allocator
 
     Args:
         reserved: bytes that the allocator holds
-        gpus: GPUs in all; one alone opens no communicator [1]
+        beside: bytes of context and communicators: low, middle, high [byte]
 
     Returns:
         the interval [byte]
 
     Source:
-        stas00/ml-engineering@744d01e training/performance (CONTEXT_BYTES, COMMUNICATOR_BYTES)
+        beside_allocator
     """
     ends = (reserved.low, reserved.value, reserved.high)
-    beside = [
-        context + (extra if gpus > 1 else 0) for context, extra in zip(CONTEXT_BYTES, COMMUNICATOR_BYTES, strict=True)
-    ]
     low, value, high = (end + more for end, more in zip(ends, beside, strict=True))
     return Interval(low, value, high, "analytic")
 

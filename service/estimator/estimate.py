@@ -8,6 +8,7 @@ from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, S
 from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
 from service.estimator.device import (
     allocated_interval,
+    beside_allocator,
     device_interval,
     headroom_bytes,
     oom_probability_fraction,
@@ -98,7 +99,7 @@ def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     shares = reserved_shares(job)
     held = fullest.reserved_peak_bytes / shares[1] - allocated.value
     reserved = reserved_interval(allocated, held, shares)
-    device = device_interval(reserved, job.cluster.gpus)
+    device = device_interval(reserved, beside_allocator(job))
     usable = usable_bytes(job.gpu)
     probability = oom_probability_fraction(device, usable)
     biggest = max(fullest.lines, key=lambda line: line.bytes).kind

@@ -7,9 +7,8 @@ from service.estimator.answer import Memory
 from service.estimator.backward import layer_buffer_bytes
 from service.estimator.degrees import Degrees, divisors, padded_vocabulary
 from service.estimator.device import (
-    COMMUNICATOR_BYTES,
-    CONTEXT_BYTES,
     allocated_interval,
+    beside_allocator,
     device_interval,
     headroom_bytes,
     oom_probability_fraction,
@@ -195,8 +194,7 @@ def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
     exceeding: Inputs = {"device_bytes": device.value, "high_bytes": device.high, "usable_bytes": memory.usable_bytes}
     communicating: Inputs = {
         "reserved_bytes": reserved.value,
-        "context_bytes": CONTEXT_BYTES[1],
-        "communicator_bytes": COMMUNICATOR_BYTES[1],
+        "context_and_communicator_bytes": beside_allocator(resolved.job)[1],
         "gpus": resolved.job.cluster.gpus,
     }
     share = reserved_shares(resolved.job)[1]

@@ -23,6 +23,8 @@ class Implementation:
     """Activations lie sequence first, so kernels that want the batch first keep a copy of their result."""
     uses_transformer_engine: bool = False
     """Matrix products and norms are Transformer Engine's, with its workspace and its placeholders of gradients."""
+    prefers_cudnn: tuple[str, ...] = ()
+    """Generations of GPUs on which attention runs in cuDNN's kernel where none is named."""
     keeps_score_buffer: bool = False
     """Eager attention keeps a buffer of one layer's scores for the whole run."""
     casts_each_input: bool = False
@@ -50,6 +52,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             repeats_key_values=False,
             sequence_first=True,
             uses_transformer_engine=True,
+            prefers_cudnn=("Hopper", "Blackwell"),
             weighs_results=False,
             fuses_mixer_output=False,
             keeps_fp8_inputs=True,
@@ -75,6 +78,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
         "eager": Implementation(
             meaning="torch operations one by one",
             fused_norm=True,
+            prefers_cudnn=("Blackwell",),
             fused_activation=False,
             repeats_key_values=True,
             cross_entropies=("eager", "compiled", "loss-parallel", "chunked"),
@@ -83,6 +87,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
         "compiled": Implementation(
             meaning="each block compiled",
             fused_norm=True,
+            prefers_cudnn=("Blackwell",),
             fused_activation=True,
             repeats_key_values=True,
             drops_last_product=True,
@@ -155,15 +160,15 @@ def kernel_of(
         deterministic: whether only deterministic kernels run
 
     Returns:
-        the kernel: cuDNN's with Transformer Engine from Hopper on, unless determinism rules it out, else
-        FlashAttention-2
+        the kernel: cuDNN's where the implementation prefers it, but on Blackwell not where determinism rules it out;
+        else FlashAttention-2
 
     Source:
-        NVIDIA/TransformerEngine@v2.11 pytorch/attention/dot_product_attention/utils.py get_attention_backend
+        NVIDIA/TransformerEngine@v2.11 pytorch/attention/dot_product_attention/utils.py get_attention_backend;
+        pytorch/torchtitan@6fc499f models/attention.py (cuDNN first on Blackwell)
     """
     if attention != "flash":
         return attention
-    if not implementation.uses_transformer_engine:
-        return "flash-2"
-    preferred = {"Hopper": "cudnn", "Blackwell": "flash-2" if deterministic else "cudnn"}
-    return "cudnn" if preferred.get(generation(gpu)) == "cudnn" else "flash-2"
+    family = generation(gpu)
+    is_ruled_out = deterministic and family == "Blackwell"
+    return "cudnn" if family in implementation.prefers_cudnn and not is_ruled_out else "flash-2"

@@ -10,6 +10,7 @@ from service.estimator.gpu import Gpu
 from service.estimator.implementations import Implementation, kernel_of
 from service.estimator.ledger import Ledger
 from service.estimator.model import Model
+from service.estimator.names import AttentionName
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.precision import PRECISIONS, Precision
 from service.estimator.question import Cluster, Method, Question, Recipe, Recompute, Software
@@ -32,6 +33,8 @@ class Job:
     optimizer: Optimizer
     software: Software
     implementation: Implementation
+    kernel: AttentionName
+    """Attention kernel."""
     cross_entropy: CrossEntropy
     stack: Stack
     recompute: Recompute
@@ -51,9 +54,7 @@ def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
     Returns:
         the setting of its ledger
     """
-    software = software_of(recipe)
-    run = implementation_of(software)
-    kernel = kernel_of(recipe.attention, run, gpu, deterministic=software.deterministic)
+    run, kernel = implementation_of(software_of(recipe)), kernel_in(recipe, gpu)
     precision, capacity = PRECISIONS[filled(recipe.precision)], recipe.expert_capacity_factor
     return Setting(
         tokens=recipe.sequence_length,
@@ -71,6 +72,20 @@ def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
         expert_load=recipe.expert_imbalance if capacity is None else min(capacity, recipe.expert_imbalance),
         documents=documents_of(recipe),
     )
+
+
+def kernel_in(recipe: Recipe, gpu: Gpu) -> AttentionName:
+    """The attention kernel that a recipe runs on a GPU.
+
+    Args:
+        recipe: the recipe
+        gpu: the GPU
+
+    Returns:
+        the kernel
+    """
+    software = software_of(recipe)
+    return kernel_of(recipe.attention, implementation_of(software), gpu, deterministic=software.deterministic)
 
 
 def recompute_of(recipe: Recipe) -> Recompute:
@@ -109,11 +124,14 @@ def job_of(question: Question) -> Job:
         optimizer=OPTIMIZERS[recipe.optimizer],
         software=software,
         implementation=implementation_of(software),
+        kernel=kernel_in(recipe, question.gpu),
         cross_entropy=cross_entropy_of(software),
         stack=stack,
         recompute=recompute_of(recipe),
         method=method,
-        state=state_bytes(precision, recipe, stack, question.gpu),
+        state=state_bytes(
+            precision, recipe, stack, question.gpu, keeps_copies=implementation_of(software).uses_transformer_engine
+        ),
         ledger=trained_ledger(build_ledger(question.model, setting), method, setting),
         vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
     )

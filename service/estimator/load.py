@@ -11,7 +11,7 @@ from service.estimator.ledger import Ops
 from service.estimator.logits import logits_bytes
 from service.estimator.numeric import Amount, Condition, maximum, where
 from service.estimator.placeholders import placeholder_bytes
-from service.estimator.recompute import kept_bytes, stage_activations
+from service.estimator.recompute import kept_bytes, largest_of, stage_activations
 from service.estimator.software import version_of
 from service.estimator.stages import RankParameters, Stage, rank_parameters
 from service.estimator.versions import at_least
@@ -45,6 +45,12 @@ class StageLoad:
     """Parameters of what is gathered with the head: the head, and where the stack's root holds both the embedding."""
     largest_trained_end: Amount
     """Most trained parameters of either."""
+    layers: Amount
+    """Layers of the stage."""
+    largest_activation_bytes: Amount
+    """The largest single tensor that a layer keeps of one micro-batch."""
+    embedding_table: Amount
+    """Trained parameters of its embedding's matrix; 0 where it has none."""
     largest_table: Amount
     """Trained parameters of its embedding's or its head's matrix, whichever is larger; 0 where it has neither."""
     logits_bytes: Amount
@@ -82,14 +88,28 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
         largest_end=end,
         gathered_ends=_gathered_ends(job, stage, split, end),
         largest_trained_end=trained_end,
-        largest_table=_largest_table(job, stage, split),
+        layers=stage.layers,
+        largest_activation_bytes=_largest_tensor(job, stage, split) * degrees.micro_batch / degrees.context,
+        embedding_table=_largest_table(((stage.is_first, job.ledger.embedding),), split),
+        largest_table=_largest_table(((stage.is_first, job.ledger.embedding), (stage.is_last, job.ledger.head)), split),
         logits_bytes=where(stage.is_last, logits_bytes(job, degrees), 0.0),
     )
 
 
-def _largest_table(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount:
+def _largest_tensor(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount:
+    """Bytes of one sequence of the largest tensor that any layer of a stage keeps."""
+    by_kind: list[Amount] = []
+    for ops in job.ledger.kinds:
+        largest: Amount = 0.0
+        for saved in (saved for op in ops for saved in op.saved):
+            largest = maximum(largest, saved.bytes / split[saved.split])
+        by_kind.append(largest)
+    return largest_of(stage, by_kind)
+
+
+def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> Amount:
     largest: Amount = 0.0
-    for is_held, ops in ((stage.is_first, job.ledger.embedding), (stage.is_last, job.ledger.head)):
+    for is_held, ops in groups:
         for weight in (weight for op in ops for weight in op.weights if weight.trained and weight.rows > 1):
             largest = maximum(largest, where(is_held, weight.parameters / split[weight.split], 0.0))
     return largest
@@ -154,6 +174,9 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
         largest_end=maximum(one.largest_end, other.largest_end),
         gathered_ends=maximum(one.gathered_ends, other.gathered_ends),
         largest_trained_end=maximum(one.largest_trained_end, other.largest_trained_end),
+        layers=one.layers + other.layers,
+        largest_activation_bytes=maximum(one.largest_activation_bytes, other.largest_activation_bytes),
+        embedding_table=maximum(one.embedding_table, other.embedding_table),
         largest_table=maximum(one.largest_table, other.largest_table),
         logits_bytes=maximum(one.logits_bytes, other.logits_bytes),
     )

@@ -1,9 +1,14 @@
 """How large are the logits and what the loss makes of them?"""
 
+from service.estimator.cross_entropy import CROSS_ENTROPIES
 from service.estimator.degrees import Degrees, padded_vocabulary
 from service.estimator.job import Job
 from service.estimator.numeric import Amount, both, maximum, where
 from service.estimator.stream import stream_bytes
+
+WHOLE_LOSSES = ("eager", "compiled")
+"""Losses that torchtitan replaces by a parallel one where tensor ranks split the vocabulary.
+Source: pytorch/torchtitan@9dec370 config_manager.py (enable_loss_parallel)."""
 
 
 def rank_logits(job: Job, degrees: Degrees) -> Amount:
@@ -58,5 +63,8 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
     logits, element = rank_logits(job, degrees), job.precision.element_bytes
     stream = stream_bytes(job, degrees)
     shared = where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), stream / degrees.tensor, 0.0)
-    loss = maximum(logits * job.cross_entropy.logit_bytes(element), logits * element + stream + shared)
+    each: Amount = job.cross_entropy.logit_bytes(element)
+    if job.stack.splits_loss and job.software.cross_entropy in WHOLE_LOSSES:
+        each = where(degrees.tensor > 1, CROSS_ENTROPIES["loss-parallel"].logit_bytes(element), each)
+    loss = maximum(logits * each, logits * element + stream + shared)
     return loss + job.ledger.depths * logits * job.cross_entropy.kept_bytes

@@ -49,6 +49,8 @@ class StageBytes:
     """A moving average of the weights."""
     step_gradients: Amount
     """fp32 gradients made inside the optimizer step; live only there."""
+    standing_gradients: Amount
+    """Those of them that have buffers for the whole run."""
     update_buffers: Amount
     """Temporaries of the optimizer's arithmetic."""
     gathered_weights: Amount
@@ -105,7 +107,8 @@ class StageBytes:
 
 STANDING = (
     "weights", "frozen_weights", "quantized_weights", "weight_copies", "gradient_buckets", "master_weights",
-    "optimizer_states", "optimizer_scales", "moving_average", "gradient_placeholders", "workspace",
+    "optimizer_states", "optimizer_scales", "moving_average", "standing_gradients", "gradient_placeholders",
+    "workspace",
 )  # fmt: skip
 """Kinds that live through the whole of a later step."""
 
@@ -123,7 +126,12 @@ LIVE: dict[Phase, tuple[str, ...]] = {
 """Kinds that are live at the fullest moment of each phase: when the last micro-batch in flight has its loss, when its
 last layer runs backward, when its first layer has, and inside the optimizer step."""
 
-TOLD_AS = {"early_gradients": "gradients", "half_gradients": "gradients", "other_activations": "activations"}
+TOLD_AS = {
+    "early_gradients": "gradients",
+    "half_gradients": "gradients",
+    "standing_gradients": "step_gradients",
+    "other_activations": "activations",
+}
 """Kinds that are part of another, and are told by its name."""
 
 _UPDATED = ("master_weights", "optimizer_states", "optimizer_scales", "moving_average")
@@ -177,6 +185,9 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     extra = undivided_share(job, degrees, load)
     spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
     spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * job.precision.moment_bytes
+    spread["standing_gradients"] = spread["step_gradients"] if job.stack.keeps_step_gradients else 0.0
+    if job.stack.keeps_step_gradients:
+        spread["step_gradients"] = 0.0
     away = OFF_DEVICE[layout.offload]
     host: Amount = 0.0
     for name in away:
@@ -187,14 +198,18 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
     gathered = gathered_weights(job, degrees, load)
+    halves = spread["half_gradients"]
     early = either(job.stack.keeps_gradients, degrees.accumulation > 1)
     return StageBytes(
         **spread,
-        gradient_buckets=bucket_bytes(job, degrees, load, spread["gradients"]),
+        gradient_buckets=bucket_bytes(
+            job, degrees, load, halves if job.state.half_gradient_bytes else spread["gradients"]
+        ),
         kept_gradients=spread["gradients"] if job.stack.keeps_gradients else 0.0,
-        early_gradients=where(early, spread["gradients"], 0.0),
+        early_gradients=where(early, spread["gradients"], 0.0)
+        + (halves if job.stack.keeps_half_gradients == "always" else 0.0),
         gathered_weights=gathered.weight_bytes,
-        reduced_gradients=gathered.gradient_bytes,
+        reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(job, load),
         held=held_bytes(job, degrees, load, spread["gradients"]),
         context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
         attention_mask=mask_bytes(job, degrees),
@@ -216,7 +231,8 @@ def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Am
     """Bytes of buckets in which the data group adds gradients up, beside the gradients themselves.
 
     Formula:
-        replicas that shard nothing: as much as the gradients; ZeRO: the stack's bucket, or all gradients if fewer
+        replicas that shard nothing: as much as the gradients; ZeRO: the stack's bucket, or the largest matrix if that
+        is larger, or all gradients if they are fewer
 
     Args:
         job: the job
@@ -236,7 +252,8 @@ def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Am
     """
     copied = where(both(degrees.zero_stage == 0, degrees.data > 1), gradient_bytes, 0.0)
     trained = load.held.dense_trained + load.held.expert_trained
-    bucket = minimum(job.stack.bucket_numbers, trained) * job.state.gradient_bytes
+    numbers = maximum(job.stack.bucket_numbers, load.largest_table) if job.stack.bucket_numbers else 0.0
+    bucket = minimum(numbers, trained) * job.state.gradient_bytes
     reduced = where(degrees.zero_stage >= OPTIMIZER_STATES, bucket, 0.0)
     return (copied if job.stack.buckets_gradients else 0.0) + reduced
 
@@ -304,3 +321,26 @@ def left_bytes(job: Job, degrees: Degrees) -> Amount:
     134217728.0
     """
     return where(degrees.pipeline > 1, 2 * degrees.virtual_pipeline * sequence_stream_bytes(job, degrees), 0.0)
+
+
+def table_gradient_bytes(job: Job, load: StageLoad) -> Amount:
+    """Bytes of the dense gradient of the embedding, before it is added to what is accumulated.
+
+    Formula:
+        V h / t elements
+
+    Args:
+        job: the job
+        load: load of the rank
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        torch.nn.functional.embedding (dense gradient)
+
+    >>> from service.estimator.samples import sample_job, sample_load
+    >>> table_gradient_bytes(sample_job(), sample_load()) == 2 * 128_256 * 4096
+    True
+    """
+    return load.embedding_table * job.precision.element_bytes

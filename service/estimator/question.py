@@ -99,7 +99,7 @@ class Versions:
     torch: Annotated[str, Len(1, 32)] | None = None
     """PyTorch, e.g. 2.9; the newest that is known where absent."""
     torchtitan: Annotated[str, Len(1, 32)] | None = None
-    """torchtitan, e.g. 0.2; the newest that is known where absent."""
+    """torchtitan, by year and month of its commit, e.g. 2025.8; the newest that is known where absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +124,9 @@ class Software:
     """All experts of a rank run in one grouped product; as usual for the stack where absent."""
     attention_mask: bool = False
     """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do unless they are told not to."""
-    expandable_segments: bool = False
-    """The allocator grows its segments instead of opening new ones, and so holds fewer fragments."""
+    expandable_segments: bool | None = None
+    """The allocator grows its segments instead of opening new ones, and so holds fewer fragments; as the stack's
+    launcher sets it where absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

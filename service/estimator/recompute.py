@@ -10,8 +10,10 @@ from service.estimator.names import RecomputeModule
 from service.estimator.numeric import Amount, ceil_div, maximum, minimum, where
 from service.estimator.question import Recompute
 from service.estimator.rerun import by_operation, kept_matrices
+from service.estimator.software import version_of
 from service.estimator.stages import Stage
 from service.estimator.stream import stream_bytes
+from service.estimator.versions import at_least
 
 KEEP_ALL = Recompute(granularity="none")
 """Nothing is computed again."""
@@ -198,10 +200,19 @@ def _kept_by_operation(job: Job, ops: Ops, split: tuple[Amount, ...]) -> Amount:
             if not (job.implementation.drops_last_product and weight.matrices == ("down_proj",)):
                 divisor = split[Split.SEQUENCE if weight.matrices[0] in _OUTWARD else weight.split]
                 kept = kept + numbers * weight.columns / divisor
-        if op.kind == "attention":
+        if op.kind == "attention" and _keeps_attention(job):
             kept = kept + op.result_bytes / split[op.split]
     return kept
 
+
+def _keeps_attention(job: Job) -> bool:
+    version = version_of(job.software, "torchtitan")
+    return job.kernel != "cudnn" or at_least(version, CUDNN_KEPT_SINCE)
+
+
+CUDNN_KEPT_SINCE = "2025.12"
+"""torchtitan's recompute by operation keeps the result of cuDNN's kernel from here on; before it is computed again.
+Source: pytorch/torchtitan@b39377f9f distributed/activation_checkpoint.py."""
 
 _OUTWARD = ("o_proj", "down_proj", "out_proj")
 """Matrices whose products lead back to the residual stream."""

@@ -14,7 +14,7 @@ from service.estimator.job import Job, job_of, recompute_of
 from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
-from service.estimator.parallelism.pipeline import dealt_layers
+from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
 from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Question, Recipe
 from service.estimator.rules import Rule, broken, divisors_of, unmet
@@ -57,7 +57,7 @@ def resolve(question: Question) -> Resolved:
     cluster = _fill_cluster(question.cluster, question.gpu)
     asked = replace(question.recipe, stack=question.recipe.stack or default_stack(recurrences_of(question.model)))
     layout = _fill_layout(question.layout, asked, cluster)
-    layout = replace(layout, stage_layers=layout.stage_layers or dealt_layers(layout, question.model))
+    layout = replace(layout, stage_layers=layout.stage_layers or _dealt(layout, asked, question.model))
     recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu)
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
@@ -148,6 +148,13 @@ def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
         context_method=layout.context_method or stack.context_methods[0],
         schedule=layout.schedule or ("interleaved-1f1b" if layout.virtual_pipeline > 1 else "1f1b"),
     )
+
+
+def _dealt(layout: Layout, recipe: Recipe, model: Model) -> tuple[int, ...] | None:
+    """Layers of each chunk where the stack or the layout deals them unevenly."""
+    if STACKS[software_of(recipe).name].deals_by_cost and 1 < layout.pipeline <= model.num_hidden_layers:
+        return layers_by_cost(layout.pipeline, model)
+    return dealt_layers(layout, model)
 
 
 def _indivisible(layout: Layout, gpus: int) -> Problem:

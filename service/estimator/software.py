@@ -7,6 +7,7 @@ from service.estimator.filled import filled
 from service.estimator.implementations import IMPLEMENTATIONS, Implementation
 from service.estimator.names import CrossEntropyName, StackName
 from service.estimator.question import Recipe, Software
+from service.estimator.stacks import STACKS
 from service.estimator.versions import at_least
 
 _IN_PLACE_BEFORE = "2.18"
@@ -32,6 +33,8 @@ def software_of(recipe: Recipe) -> Software:
     fused = run.uses_transformer_engine if asked.gradient_fusion is None else asked.gradient_fusion
     losses = asked.cross_entropy or default_cross_entropy(run, asked)
     grouped = run.uses_transformer_engine if asked.grouped_experts is None else asked.grouped_experts
+    grows = STACKS[asked.name].grows_segments if asked.expandable_segments is None else asked.expandable_segments
+    asked = replace(asked, expandable_segments=grows)
     return replace(asked, implementation=named, cross_entropy=losses, gradient_fusion=fused, grouped_experts=grouped)
 
 
@@ -57,12 +60,16 @@ def default_cross_entropy(run: Implementation, software: Software) -> CrossEntro
 
     Returns:
         the implementation's first; Transformer Engine's own where its version is named and has it, as Megatron-Bridge
-        turns it on there
+        turns it on there; an eager one with torchtitan of 2024, which compiled no loss
 
     Source:
-        NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2
+        NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2;
+        pytorch/torchtitan@9dec370 train.py
     """
     version = version_of(software, "transformer_engine")
+    titan = version_of(software, "torchtitan")
+    if titan is not None and not at_least(titan, "2025.1"):
+        return "eager"
     has_it = version is not None and at_least(version, "2.2") and not at_least(version, "2.18")
     return "transformer-engine" if run.uses_transformer_engine and has_it else run.cross_entropies[0]
 

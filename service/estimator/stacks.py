@@ -29,14 +29,28 @@ class Stack:
     """Mixed precision keeps compute-format weights and a master copy, or fp32 weights cast on the fly."""
     mixed_gradient: GradientDtype
     """Format in which mixed precision accumulates gradients by default."""
-    keeps_half_gradients: bool
-    """The compute-format gradients stay beside fp32 accumulated ones."""
+    keeps_half_gradients: Literal["never", "backward", "always"]
+    """When compute-format gradients stand beside fp32 accumulated ones."""
     keeps_gradients: bool
     """Gradients have buffers for the whole run; else they appear in the backward pass and go after the step."""
     buckets_gradients: bool = False
     """Replicas that shard nothing add gradients up in buffers beside them."""
+    keeps_step_gradients: bool = False
+    """fp32 gradients of the optimizer step have buffers for the whole run."""
+    keeps_results_ahead: bool = False
+    """Results of split matrices are held until the GPU has caught up with the host, which runs far ahead of it."""
+    flattens_update: bool = False
+    """Updated weights are gathered through a flat copy of them."""
+    keeps_gather_buffers: int = 0
+    """Buffers of gathered streams that tensor ranks keep."""
+    deals_by_cost: bool = False
+    """Layers are dealt to stages by cost, the head counted as its matrix."""
     deals_whole_matrices: bool = False
     """Where an optimizer needs matrices whole, each is dealt to one rank of the data group."""
+    splits_loss: bool = False
+    """Tensor ranks share the loss, unless it is told otherwise."""
+    grows_segments: bool = False
+    """Its launcher lets the allocator grow segments instead of opening new ones."""
     bucket_numbers: int = 0
     """Gradients in the bucket that ZeRO reduces at once, beside the gradients."""
     update_bytes: float = 0.0
@@ -87,7 +101,7 @@ STACKS: dict[StackName, Stack] = {
         deals_whole_matrices=True,
         mixed_weights="compute",
         mixed_gradient="fp32",
-        keeps_half_gradients=False,
+        keeps_half_gradients="never",
         keeps_gradients=True,
         fp16_step_gradient_bytes=4.0,
         vocabulary_multiple=128,
@@ -110,10 +124,12 @@ STACKS: dict[StackName, Stack] = {
         meaning="torchtitan: FSDP2, DTensor tensor parallelism",
         mixed_weights="fp32",
         mixed_gradient="fp32",
-        keeps_half_gradients=False,
+        keeps_half_gradients="never",
         keeps_gradients=False,
         gathers_on_streams=True,
-        ends_apart_since="0.2",
+        splits_loss=True,
+        grows_segments=True,
+        ends_apart_since="2025.8",
         fp16_step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
@@ -134,7 +150,7 @@ STACKS: dict[StackName, Stack] = {
         meaning="PyTorch FullyShardedDataParallel (llm-foundry)",
         mixed_weights="fp32",
         mixed_gradient="fp32",
-        keeps_half_gradients=False,
+        keeps_half_gradients="never",
         update_bytes=4.0,
         keeps_gradients=False,
         gathers_on_streams=True,
@@ -156,7 +172,8 @@ STACKS: dict[StackName, Stack] = {
         meaning="DeepSpeed ZeRO",
         mixed_weights="compute",
         mixed_gradient="fp32",
-        keeps_half_gradients=True,
+        keeps_half_gradients="always",
+        keeps_step_gradients=True,
         keeps_gradients=True,
         bucket_numbers=500_000_000,
         fp16_step_gradient_bytes=4.0,
@@ -178,7 +195,12 @@ STACKS: dict[StackName, Stack] = {
         meaning="nanotron",
         mixed_weights="compute",
         mixed_gradient="fp32",
-        keeps_half_gradients=True,
+        keeps_half_gradients="backward",
+        buckets_gradients=True,
+        keeps_results_ahead=True,
+        flattens_update=True,
+        keeps_gather_buffers=2,
+        deals_by_cost=True,
         keeps_gradients=True,
         fp16_step_gradient_bytes=0.0,
         vocabulary_multiple=1,
@@ -199,7 +221,7 @@ STACKS: dict[StackName, Stack] = {
         meaning="Hugging Face Trainer: autocast, data parallelism, FSDP or DeepSpeed by plugin",
         mixed_weights="fp32",
         mixed_gradient="fp32",
-        keeps_half_gradients=False,
+        keeps_half_gradients="never",
         update_bytes=4.0,
         keeps_gradients=False,
         buckets_gradients=True,

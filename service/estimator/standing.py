@@ -35,12 +35,14 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     96.0
     """
     torch_bytes = torch_workspace_bytes(job.gpu, deterministic=job.software.deterministic)
-    if not job.implementation.uses_transformer_engine:
-        return torch_bytes + _score_buffer_bytes(job, degrees)
-    grouped = job.software.grouped_experts and job.model.num_experts
-    runs_torch = either(stage.is_last, job.model.num_experts > 0)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
     gathered = where(both(stage.is_last, splits), stream_bytes(job, degrees), 0.0)
+    if job.stack.keeps_gather_buffers:
+        gathered = where(degrees.tensor > 1, job.stack.keeps_gather_buffers * stream_bytes(job, degrees), 0.0)
+    if not job.implementation.uses_transformer_engine:
+        return torch_bytes + gathered + _score_buffer_bytes(job, degrees)
+    grouped = job.software.grouped_experts and job.model.num_experts
+    runs_torch = either(stage.is_last, job.model.num_experts > 0)
     engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
     return engine + where(runs_torch, torch_bytes, 0.0) + gathered
 

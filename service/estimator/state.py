@@ -94,7 +94,7 @@ def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> 
     2.0
     """
     own = float(precision.gradient_bytes)
-    return own if stack.keeps_half_gradients and gradient > own else 0.0
+    return own if stack.keeps_half_gradients != "never" and gradient > own else 0.0
 
 
 def default_gradient_dtype(precision: Precision, stack: Stack) -> GradientDtype | None:
@@ -115,7 +115,7 @@ def default_gradient_dtype(precision: Precision, stack: Stack) -> GradientDtype 
     return named.get(precision.matrix_format)
 
 
-def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu) -> StateBytes:
+def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *, keeps_copies: bool) -> StateBytes:
     """Bytes of one parameter for weights, gradients and master copy.
 
     Formula:
@@ -126,6 +126,7 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu) ->
         recipe: the recipe: formats of gradients and master copy
         stack: the stack's row
         gpu: the GPU, which decides whether fp8 copies are held transposed too
+        keeps_copies: whether low-precision copies of weights live on between products
 
     Returns:
         the bytes of one parameter [byte]
@@ -136,12 +137,14 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu) ->
     >>> from service.estimator.precision import PRECISIONS
     >>> from service.estimator.stacks import STACKS
     >>> from service.estimator.samples import H100
-    >>> b = state_bytes(PRECISIONS["bf16-mixed"], Recipe(sequence_length=1), STACKS["megatron-core"], H100)
+    >>> mixed, asked = PRECISIONS["bf16-mixed"], Recipe(sequence_length=1)
+    >>> b = state_bytes(mixed, asked, STACKS["megatron-core"], H100, keeps_copies=True)
     >>> b.weight_bytes + b.gradient_bytes + b.master_bytes + 8
     18.0
     """
     gradient = gradient_bytes(precision, recipe.gradient_dtype, stack)
-    copies = precision.copy_bytes / (2 if precision.transposes_copies and generation(gpu) == "Blackwell" else 1)
+    halves = 2 if precision.transposes_copies and generation(gpu) == "Blackwell" else 1
+    copies = precision.copy_bytes / halves if keeps_copies else 0.0
     beside = half_gradient_bytes(precision, gradient, stack)
     if precision.is_mixed and stack.mixed_weights == "fp32":
         return StateBytes(

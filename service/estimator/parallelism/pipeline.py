@@ -125,6 +125,39 @@ def dealt_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
     return tuple(dealt) if min(dealt) >= 0 else None
 
 
+def layers_by_cost(stages: int, model: Model) -> tuple[int, ...]:
+    """Layers of each stage where they are dealt by cost: a stage is full once it has its share or more.
+
+    Formula:
+        layer 4 h^2 + 3 h f, head V h; stage i ends with the layer that brings the sum above (i + 1) / p of the whole
+
+    Args:
+        stages: stages, p [1]
+        model: the model
+
+    Returns:
+        layers of each stage, first to last [1]
+
+    Source:
+        huggingface/nanotron@67c5ebb6 models/base.py build_model, models/llama.py get_block_compute_costs
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> layers_by_cost(2, LLAMA_3_8B)
+    (18, 14)
+    """
+    hidden, width = model.hidden_size, model.intermediate_size or 0
+    each = 4 * hidden**2 + 3 * hidden * width
+    whole = each * model.num_hidden_layers + model.vocab_size * hidden
+    dealt = [0] * stages
+    stage = done = 0
+    for _ in range(model.num_hidden_layers):
+        dealt[stage] += 1
+        done += each
+        if stage < stages - 1 and done * stages > (stage + 1) * whole:
+            stage += 1
+    return tuple(dealt)
+
+
 def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount, chunks: int = 1) -> tuple[Amount, ...]:
     """Micro-batches whose activations one rank of a stage keeps at once, of each of its chunks.
 

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.estimator.implementations import IMPLEMENTATIONS
 from service.estimator.names import ImplementationName, RecomputeModule
+from service.estimator.versions import at_least
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import Framework
 
@@ -35,6 +36,9 @@ OPTIMIZERS = (
 
 UNTOLD = ("", "not told", "unknown", "see recipe")
 """Cells of recompute that say nothing."""
+
+TORCH_BY_MONTH = (("2024.2", "2.2"), ("2023.4", "2.0"), ("2022.1", "1.10"))
+"""Version of torch that was new in a month, newest first."""
 
 METHODS = {"lora": "lora", "qlora": "qlora"}
 WHOLE = ("pretrain", "pretrain/finetune", "sft", "full finetune", "full")
@@ -179,7 +183,20 @@ def _put_implementation(name: ImplementationName, draft: Draft) -> None:
         draft.nearly.append("compile: compiled operations keep less")
 
 
+def _put_versions(row: MeasuredRow, draft: Draft) -> None:
+    """Versions of libraries, by the month of the measurement."""
+    dated = re.match(r"(20\d\d)-(\d\d)", row.text("date"))
+    if not dated:
+        return
+    month = f"{dated[1]}.{int(dated[2])}"
+    torch = next((version for since, version in TORCH_BY_MONTH if at_least(month, since)), "1.0")
+    draft.stack["versions"] = {"torch": torch}
+    if draft.stack["name"] == "torchtitan":
+        draft.stack["versions"]["torchtitan"] = month
+
+
 def _put_software(row: MeasuredRow, draft: Draft) -> None:
+    _put_versions(row, draft)
     compiled = row.text("compile").startswith("yes")
     if compiled or row.text("compile") == "no":
         _put_implementation("compiled" if compiled else "eager", draft)
