@@ -190,4 +190,4 @@ def test_adapters_beside_trained_embeddings_are_a_reason() -> None:
 def test_a_refusal_of_the_border_is_a_reason() -> None:
     row = row_of(TITAN)
     with pytest.raises(NotExpressible, match=r"refused: model\.vocab_size"):
-        question_of(replace(row, cells={**row.cells, "vocab": "999999999999"}), CATALOGUE)
+        question_of(replace(row, cells={**row.cells, "vocab": "900000000"}), CATALOGUE)

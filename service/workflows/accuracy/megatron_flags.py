@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from service.calibration.measured_rows import NotExpressible
+
 
 @dataclass(frozen=True, slots=True)
 class Flag:
@@ -65,6 +67,53 @@ def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
     return lambda said: values[said]
 
 
+LARGEST = 1 << 24
+"""The largest whole number that an option may have."""
+
+
+def whole_of(flags: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """The whole number of an option.
+
+    Args:
+        flags: values by name
+        name: the option
+        default: its value where it is not given
+
+    Returns:
+        the number, at least 1
+
+    Raises:
+        NotExpressible: it is none, or out of all bounds
+
+    >>> whole_of({"mamba-num-heads": "32"}, "mamba-num-heads"), whole_of({}, "mamba-num-heads", 8)
+    (32, 8)
+    """
+    try:
+        return whole(str(flags.get(name, default)))
+    except ValueError:
+        raise NotExpressible(f"flag {name}: no field takes its value") from None
+
+
+def whole(said: str) -> int:
+    """The whole number that an option's text is.
+
+    Args:
+        said: the text
+
+    Returns:
+        the number, at least 1
+
+    Raises:
+        ValueError: it is none, or out of all bounds
+
+    >>> whole("8")
+    8
+    """
+    if not (said.isascii() and said.isdecimal() and len(said) < 10 and 1 <= int(said) <= LARGEST):
+        raise ValueError(said)
+    return int(said)
+
+
 READ = Flag("reads")
 DESCRIBES = Flag("describes")
 
@@ -73,9 +122,9 @@ DTYPES = one_of({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"})
 _SETS = {
     "add-qkv-bias": Flag("sets", path="model.attention_bias", to=switched_on),
     "attention-output-gate": Flag("sets", path="model.attention_gate", to=always("elementwise")),
-    "moe-latent-size": Flag("sets", path="model.moe_latent_size", to=int),
+    "moe-latent-size": Flag("sets", path="model.moe_latent_size", to=whole),
     "moe-shared-expert-gate": Flag("sets", path="model.shared_expert_gate", to=switched_on),
-    "mtp-num-layers": Flag("sets", path="model.num_nextn_predict_layers", to=int),
+    "mtp-num-layers": Flag("sets", path="model.num_nextn_predict_layers", to=whole),
     "normalization": Flag(
         "sets", path="model.normalization", to=one_of({"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"})
     ),
@@ -96,7 +145,7 @@ _SETS = {
         path="recipe.attention",
         to=one_of({"unfused": "eager", "local": "eager", "flash": "flash-2", "fused": "cudnn", "auto": "flash"}),
     ),
-    "expert-tensor-parallel-size": Flag("sets", path="layout.expert_tensor", to=int),
+    "expert-tensor-parallel-size": Flag("sets", path="layout.expert_tensor", to=whole),
     "moe-expert-capacity-factor": Flag("sets", path="recipe.expert_capacity_factor", to=float),
     "fp8-param-gather": Flag("sets", path="recipe.fp8_weights", to=switched_on),
     "grad-reduce-in-bf16": Flag("sets", path="recipe.gradient_dtype", to=always("bf16")),
@@ -111,8 +160,8 @@ _SETS = {
     "fine-grained-activation-offloading": Flag("sets", path="layout.offload", to=always("activations")),
     "account-for-embedding-in-pipeline-split": Flag("sets", path="layout.embedding_in_split", to=switched_on),
     "account-for-loss-in-pipeline-split": Flag("sets", path="layout.loss_in_split", to=switched_on),
-    "microbatch-group-size-per-virtual-pipeline-stage": Flag("sets", path="layout.virtual_group", to=int),
-    "num-virtual-stages-per-pipeline-rank": Flag("sets", path="layout.virtual_pipeline", to=int),
+    "microbatch-group-size-per-virtual-pipeline-stage": Flag("sets", path="layout.virtual_group", to=whole),
+    "num-virtual-stages-per-pipeline-rank": Flag("sets", path="layout.virtual_pipeline", to=whole),
     "cp-comm-type": Flag(
         "sets", path="layout.context_method", to=one_of({"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather"})
     ),
