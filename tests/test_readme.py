@@ -35,8 +35,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_three_questions() -> None:
-    assert len(CURLS) == 3
+def test_there_are_four_questions() -> None:
+    assert len(CURLS) == 4
 
 
 def test_estimate_of_a_preset(address: str) -> None:
@@ -60,6 +60,12 @@ def test_check_of_a_job_that_is_too_large(address: str) -> None:
     answer = _answer("/v1/check", address)
     assert answer["verdict"] == "deny"
     assert "\n" not in answer["reason"]
+
+
+def test_memory_as_another_tool_says(address: str) -> None:
+    answer = _answer("method=", address)
+    assert round(answer["peak_bytes"] / 2**20) == 74_177
+    assert answer["known_defects"]
 
 
 def test_cell_formula_gives_the_number_of_the_estimate(address: str) -> None:

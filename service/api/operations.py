@@ -1,8 +1,9 @@
 """How the estimating routes describe themselves in the contract: bodies, parameters, answers, examples that work."""
 
 from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, ref
-from service.api.queries import EXPLAIN, REV
+from service.api.queries import EXPLAIN, METHOD, REV
 from service.api.query_parameters import flat_references
+from service.estimator.methods.table import TOOLS
 
 EXAMPLES: dict[str, Schema] = {
     "one-node": {
@@ -53,6 +54,30 @@ def question_operation(answer: str) -> Schema:
         "parameters": [parameter_ref(EXPLAIN), parameter_ref(REV)],
         "requestBody": asked_in_body(ref("QuestionRequest"), EXAMPLES),
         "responses": json_response(ref(answer)),
+    }
+
+
+def memory_operation(answer: str, answer_by_method: str) -> Schema:
+    """What the contract adds to the POST route that other tools can be asked through.
+
+    Args:
+        answer: component name of the schema of our own answer
+        answer_by_method: component name of that of another tool's
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    operation = question_operation(answer)
+    method = {
+        "name": METHOD,
+        "in": "query",
+        "description": "Answer as this other tool would, with the main reason why it differs from our own answer; "
+        "what its formula does not read is refused. /v1/choices says what each is.",
+        "schema": {"type": "string", "enum": list(TOOLS)},
+    }
+    return operation | {
+        "parameters": [*operation["parameters"], method],
+        "responses": json_response({"anyOf": [ref(answer), ref(answer_by_method)]}),
     }
 
 

@@ -4,15 +4,18 @@ Paths whose whole query is a question or a filter are judged by the workflow tha
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Depends, Request
 
 from service.api.problems import WrongParameter
 from service.errors import Problem
+from service.estimator.methods.table import TOOLS
+from service.estimator.names import ToolName
 
 EXPLAIN = "explain"
 REV = "rev"
+METHOD = "method"
 TRUTH = {"true": True, "false": False}
 
 
@@ -55,6 +58,28 @@ def is_explained(request: Request) -> bool:
         fix = "say explain=true, once, or leave it out"
         raise WrongParameter(Problem(field=EXPLAIN, code="not_true_or_false", message=message, fix=fix))
     return any(TRUTH[value] for value in asked)
+
+
+def method_of(request: Request) -> ToolName | None:
+    """The other tool that the caller asks for.
+
+    Args:
+        request: the request
+
+    Returns:
+        its name; None where our own answer is asked for
+
+    Raises:
+        WrongParameter: there is no such tool, it is given twice, or explanations are asked of it
+    """
+    if one_of(request, METHOD) is None:
+        return None
+    name = choice_of(request, METHOD, list(TOOLS))
+    if is_explained(request):
+        message = "explain tells our own equations, and method asks for those of another tool"
+        fix = f"leave {EXPLAIN} or {METHOD} out"
+        raise WrongParameter(Problem(field=EXPLAIN, code="not_with_method", message=message, fix=fix))
+    return cast(ToolName, name)
 
 
 def one_of(request: Request, name: str) -> str | None:

@@ -9,16 +9,21 @@ from pydantic_core import core_schema
 
 from service.api.json_schema import Schema
 from service.api.request_schemas import request_schemas
+from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, Sized, VerdictCounts, Verdicts
 from service.workflows.checks import Check
+from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
 from service.workflows.price_import import ImportReport
 from service.workflows.wire import WIRE_NAMES
 
 ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
 """What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
+
+COMPARED = (Comparison, MethodAnswer)
+"""What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (Accuracy, Check, ImportReport, ParameterCounts)
 """What other answers hold."""
@@ -51,7 +56,9 @@ def component_schemas() -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    kinds = [(noun, "validation") for _, noun in PLACES] + [(kind, "serialization") for kind in (*ANSWERED, *OTHERS)]
+    kinds = [(noun, "validation") for _, noun in PLACES] + [
+        (kind, "serialization") for kind in (*ANSWERED, *COMPARED, *OTHERS)
+    ]
     _, document = TypeAdapter.json_schemas(
         [(kind, cast(JsonSchemaMode, mode), TypeAdapter(kind)) for kind, mode in kinds],
         schema_generator=WireSchema,
@@ -59,11 +66,12 @@ def component_schemas() -> dict[str, Schema]:
     )
     generated: dict[str, Schema] = document["$defs"]
     spelled = {name: _as_on_the_wire(schema) for name, schema in generated.items()}
-    shared = spelled.pop("Grounds")["properties"]
-    for kind in ANSWERED[1:]:
-        spelled[kind.__name__]["properties"] |= shared
-    for heir, base in INHERITING:
-        spelled[heir.__name__]["properties"] |= spelled[base.__name__]["properties"]
+    for base, *kinds_of_it in (ANSWERED, COMPARED):
+        shared = spelled.pop(base.__name__)["properties"]
+        for kind in kinds_of_it:
+            spelled[kind.__name__]["properties"] |= shared
+    for heir, ancestor in INHERITING:
+        spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
     del spelled["Nodes"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}

@@ -224,7 +224,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "layout.offload",
         lambda _, layout: layout.offload != "model" or layout.zero_stage == 3,
         lambda _, layout: (
-            f"whole models leave the device layer by layer, and ZeRO stage {layout.zero_stage} keeps every weight on it",
+            f"a model leaves the device layer by layer, and ZeRO stage {layout.zero_stage} keeps every weight on it",
             "set zero_stage to 3, or offload the optimizer alone",
         ),
     ),

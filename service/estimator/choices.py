@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from service.estimator.methods.table import TOOLS
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.precision import PRECISIONS
 from service.estimator.stacks import STACKS
@@ -176,7 +177,7 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
 
 
 def choices() -> dict[str, tuple[Choice, ...]]:
-    """Every enumeration of a question, by field.
+    """Every enumeration of a question, by field; under `method` the other tools that may answer POST /v1/memory.
 
     Returns:
         the names a field may take, each with its meaning and source
@@ -196,4 +197,7 @@ def choices() -> dict[str, tuple[Choice, ...]]:
             Choice(name=name, meaning=row.meaning, source=row.source) for name, row in STACKS.items()
         ),
         **fixed,
+        "method": tuple(
+            Choice(name=name, meaning=f"{row.tool}: {row.meaning}", source=row.source) for name, row in TOOLS.items()
+        ),
     }

@@ -41,6 +41,13 @@ CROSS_ENTROPIES: dict[CrossEntropyName, CrossEntropy] = {
         source="torch.nn.functional.cross_entropy: log-softmax, its gradient and that of the loss; the freed logits, "
         "half and float, leave a hole in which one of those fits",
     ),
+    "eager-half": CrossEntropy(
+        meaning="logits, their shifted copy, log-softmax and gradient, all in the compute format",
+        half_copies=4,
+        full_copies=0,
+        kept_bytes=2,
+        source="torch.nn.functional.cross_entropy of half-precision logits without autocast (DeepSpeed fp16)",
+    ),
     "compiled": CrossEntropy(
         meaning="the same in one compiled graph, which keeps the logits and writes their gradient",
         half_copies=2,

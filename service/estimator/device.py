@@ -1,27 +1,13 @@
-"""How much does the device hold beyond live tensors, and how likely is it to run out?"""
+"""How much of the device is in use beside the allocator's memory, and how much can a job use?"""
 
-from math import erf, log, sqrt
+from math import hypot
 
-from service.estimator.answer import Interval, Verdict
+from service.estimator.allocator import Shares
+from service.estimator.answer import Interval
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job
 from service.estimator.software import version_of
 from service.estimator.versions import at_least
-
-Shares = tuple[float, float, float]
-"""A low, a middle and a high value."""
-
-ALLOCATED_SPREAD = (0.90, 1.20)
-"""80 % of measured allocated peaks lie between these shares of the analytic value.
-Source: residuals against published peaks that were not used to make the formulas; see DECISIONS."""
-
-RESERVED_SHARE = (1.01, 1.04, 1.09)
-"""Reserved over allocated: low, middle, high.
-Source: MooreThreads/SimuMax@4dcaae5, 344 rank measurements: median 1.038, p90 1.071, maximum 1.093."""
-
-EXPANDABLE_SHARE = (1.0, 1.01, 1.05)
-"""The same where segments grow instead of being opened anew, or pools and holes are told apart.
-Source: PyTorch CUDA caching allocator, expandable_segments; replays of its rules for published torchtitan runs."""
 
 CONTEXT_BYTES: tuple[tuple[str, Shares], ...] = (
     ("2.2", (0.47 * 2**30, 0.6 * 2**30, 0.92 * 2**30)),
@@ -38,77 +24,6 @@ COMMUNICATOR_BYTES: tuple[tuple[str, Shares], ...] = (
 )
 """What torch.distributed adds at its first collective, in the same form.
 Source: stas00/ml-engineering@744d01e training/performance (0.55 to 2.00 GiB)."""
-
-_NORMAL_80 = 1.2816
-"""Standard deviations from the middle to either end of a central 80 % interval of a normal distribution.
-Source: definition."""
-
-
-def allocated_interval(peak_bytes: float) -> Interval:
-    """Live tensors at the peak, with the spread that measured peaks show around it.
-
-    Formula:
-        sum of the lines of the fullest stage; x ALLOCATED_SPREAD at the ends
-
-    Args:
-        peak_bytes: sum of the lines of the fullest stage [byte]
-
-    Returns:
-        the interval [byte]
-
-    Source:
-        residuals against published peaks (ALLOCATED_SPREAD)
-    """
-    low, high = ALLOCATED_SPREAD
-    return Interval(low * peak_bytes, peak_bytes, high * peak_bytes, "analytic")
-
-
-def reserved_interval(allocated: Interval, held_bytes: float, shares: Shares) -> Interval:
-    """Bytes that the allocator holds: live tensors, pools of other streams and holes, and fragments.
-
-    Formula:
-        (allocated + held) x share
-
-    Args:
-        allocated: live tensors
-        held_bytes: what the allocator holds beside them by the way the stack allocates [byte]
-        shares: what fragments add: low, middle, high [1]
-
-    Returns:
-        the interval [byte]
-
-    Source:
-        reserved_shares; held.held_bytes
-    """
-    low, middle, high = shares
-    return Interval(
-        (allocated.low + held_bytes) * low,
-        (allocated.value + held_bytes) * middle,
-        (allocated.high + held_bytes) * high,
-        "analytic",
-    )
-
-
-def reserved_shares(job: Job) -> Shares:
-    """What fragments add to what the allocator would hold without them: low, middle, high.
-
-    Formula:
-        by the stack: RESERVED_SHARE, or nearly nothing where segments grow
-
-    Args:
-        job: the job
-
-    Returns:
-        the shares [1]
-
-    Source:
-        RESERVED_SHARE; EXPANDABLE_SHARE
-
-    >>> from service.estimator.samples import sample_job
-    >>> reserved_shares(sample_job())
-    (1.01, 1.04, 1.09)
-    """
-    return EXPANDABLE_SHARE if job.software.expandable_segments else RESERVED_SHARE
 
 
 def beside_allocator(job: Job) -> Shares:
@@ -144,7 +59,7 @@ def device_interval(reserved: Interval, beside: Shares) -> Interval:
     """Bytes in use on the device: the allocator's, the context's and the communicators'.
 
     Formula:
-        reserved + what is beside the allocator
+        reserved + what is beside the allocator; distances of both ends from the middle in quadrature
 
     Args:
         reserved: bytes that the allocator holds
@@ -154,11 +69,16 @@ def device_interval(reserved: Interval, beside: Shares) -> Interval:
         the interval [byte]
 
     Source:
-        beside_allocator
+        independent errors add in quadrature; beside_allocator
+
+    >>> device_interval(Interval(7.0, 10.0, 13.0, "analytic"), (1.0, 5.0, 9.0))
+    Interval(low=10.0, value=15.0, high=20.0, basis='analytic')
     """
-    ends = (reserved.low, reserved.value, reserved.high)
-    low, value, high = (end + more for end, more in zip(ends, beside, strict=True))
-    return Interval(low, value, high, "analytic")
+    low, middle, high = beside
+    value = reserved.value + middle
+    below = hypot(reserved.value - reserved.low, middle - low)
+    above = hypot(reserved.high - reserved.value, high - middle)
+    return Interval(value - below, value, value + above, "analytic")
 
 
 def usable_bytes(gpu: Gpu) -> float:
@@ -183,6 +103,28 @@ def usable_bytes(gpu: Gpu) -> float:
     return gpu.usable_bytes
 
 
+def allocator_room(job: Job) -> float:
+    """Memory of one GPU that is left to the allocator.
+
+    Formula:
+        usable - context - communicators
+
+    Args:
+        job: the job
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        usable_bytes; beside_allocator
+
+    >>> from service.estimator.samples import sample_job
+    >>> allocator_room(sample_job()) / 2**30
+    78.5
+    """
+    return usable_bytes(job.gpu) - beside_allocator(job)[1]
+
+
 def headroom_bytes(usable: float, device: Interval) -> float:
     """Memory that is left on the fullest GPU; negative where bytes are missing.
 
@@ -203,43 +145,3 @@ def headroom_bytes(usable: float, device: Interval) -> float:
     -2.0
     """
     return usable - device.value
-
-
-def oom_probability_fraction(device: Interval, usable_bytes: float) -> float:
-    """Probability that the device peak exceeds what a job can use, from a log-normal spread.
-
-    Formula:
-        1 - Phi(ln(usable / value) / sigma),  sigma = ln(high / value) / 1.2816
-
-    Args:
-        device: the device peak
-        usable_bytes: memory a job can use [byte]
-
-    Returns:
-        probability [1]
-
-    Source:
-        definition; the interval is the central 80 %
-
-    >>> oom_probability_fraction(Interval(9.0, 10.0, 11.0, "analytic"), 10.0)
-    0.5
-    """
-    deviations = _NORMAL_80 * log(usable_bytes / device.value) / log(device.high / device.value)
-    return (1 - erf(deviations / sqrt(2))) / 2
-
-
-def verdict_of(probability_fraction: float) -> Verdict:
-    """The word for a probability of running out of memory.
-
-    Args:
-        probability_fraction: probability that the device peak exceeds the usable memory [1]
-
-    Returns:
-        below 5 % fits, up to 50 % at_risk, above out_of_memory
-
-    >>> verdict_of(0.2)
-    'at_risk'
-    """
-    if probability_fraction < 0.05:
-        return "fits"
-    return "at_risk" if probability_fraction <= 0.5 else "out_of_memory"

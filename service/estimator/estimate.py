@@ -4,19 +4,10 @@ from dataclasses import fields
 from functools import partial
 
 from service.estimator.advice import assumptions_of, suggestions_of, warnings_of
+from service.estimator.allocator import reserved_interval, reserved_shares
 from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, StepPart, Totals
 from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
-from service.estimator.device import (
-    allocated_interval,
-    beside_allocator,
-    device_interval,
-    headroom_bytes,
-    oom_probability_fraction,
-    reserved_interval,
-    reserved_shares,
-    usable_bytes,
-    verdict_of,
-)
+from service.estimator.device import beside_allocator, device_interval, headroom_bytes, usable_bytes
 from service.estimator.documents import trained_tokens
 from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
@@ -24,6 +15,7 @@ from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers, trained_layers
+from service.estimator.residuals import allocated_interval
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.spread import step_interval
 from service.estimator.stage_answers import (
@@ -36,6 +28,7 @@ from service.estimator.stage_answers import (
 )
 from service.estimator.step_time import StepSeconds
 from service.estimator.throughput import falling, rising, tokens_per_s_per_gpu, utilisation_fraction
+from service.estimator.verdict import oom_probability_fraction, verdict_of
 from service.estimator.work import flop_of
 
 
@@ -95,10 +88,8 @@ def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     job, layout = resolved.job, resolved.question.layout
     answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
     fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
-    allocated = allocated_interval(max(answer.allocated_peak_bytes for answer, _ in answers))
-    shares = reserved_shares(job)
-    held = fullest.reserved_peak_bytes / shares[1] - allocated.value
-    reserved = reserved_interval(allocated, held, shares)
+    allocated = allocated_interval(job, fullest.allocated_peak_bytes)
+    reserved = reserved_interval(allocated, fullest.reserved_peak_bytes, reserved_shares(job))
     device = device_interval(reserved, beside_allocator(job))
     usable = usable_bytes(job.gpu)
     probability = oom_probability_fraction(device, usable)

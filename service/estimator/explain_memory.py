@@ -3,17 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.answer import Memory
 from service.estimator.backward import layer_buffer_bytes
 from service.estimator.degrees import Degrees, divisors, padded_vocabulary
 from service.estimator.device import (
-    allocated_interval,
+    allocator_room,
     beside_allocator,
     device_interval,
     headroom_bytes,
-    oom_probability_fraction,
-    reserved_interval,
-    reserved_shares,
     usable_bytes,
 )
 from service.estimator.explanation import Explanation, Inputs, explained
@@ -21,19 +19,22 @@ from service.estimator.filled import filled
 from service.estimator.gathered import REDUCTION_BYTES, gathered_weights
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
-from service.estimator.memory import BETWEEN_STEPS, received_bytes, stage_bytes
+from service.estimator.memory import BETWEEN_STEPS, stage_bytes
 from service.estimator.names import ScheduleName
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
 from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight
+from service.estimator.pipeline_buffers import received_bytes
 from service.estimator.placeholders import placeholder_bytes
 from service.estimator.recompute import kept_bytes, stage_activations
+from service.estimator.residuals import allocated_interval
 from service.estimator.resolve import Resolved
 from service.estimator.sharded import Sharded, sharded_bytes, sharded_lines
 from service.estimator.software import version_of
 from service.estimator.stage_answers import LoadedStage
 from service.estimator.standing import standing_bytes
 from service.estimator.stream import sequence_stream_bytes
+from service.estimator.verdict import oom_probability_fraction
 
 Told = tuple[Callable[..., Any], Inputs]
 """The formula of a line, and what it read."""
@@ -63,10 +64,12 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
         lines: Inputs = {line.kind: line.bytes for line in told.lines}
         said.append(explained(f"{place}.allocated_peak_bytes", told.allocated_peak_bytes, allocated_interval, lines))
         beside: Inputs = {"allocated_bytes": told.allocated_peak_bytes, "held_bytes": float(held.held)}
-        said.append(explained(f"{place}.reserved_peak_bytes", told.reserved_peak_bytes, reserved_interval, beside))
+        said.append(explained(f"{place}.reserved_peak_bytes", told.reserved_peak_bytes, reserved_bytes, beside))
         kept: Inputs = {kind: live for kind in BETWEEN_STEPS if (live := float(getattr(held, kind)))}
         said.append(explained(f"{place}.idle_bytes", told.idle_bytes, stage_bytes, kept))
-    return [*said, *_peaks(resolved, memory)]
+    fullest = stages[memory.peak_stage]
+    holds = stage_bytes(resolved.job, resolved.degrees, fullest.stage, fullest.load, resolved.question.layout).held
+    return [*said, *_peaks(resolved, memory, float(holds))]
 
 
 def _told(resolved: Resolved, one: LoadedStage, kind: str) -> Told:
@@ -188,7 +191,7 @@ _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
 }
 
 
-def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
+def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explanation]:
     lines: Inputs = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     exceeding: Inputs = {"device_bytes": device.value, "high_bytes": device.high, "usable_bytes": memory.usable_bytes}
@@ -197,11 +200,12 @@ def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
         "context_and_communicator_bytes": beside_allocator(resolved.job)[1],
         "gpus": resolved.job.cluster.gpus,
     }
-    share = reserved_shares(resolved.job)[1]
+    job = resolved.job
     holding: Inputs = {
         "allocated_bytes": allocated.value,
-        "held_bytes": reserved.value / share - allocated.value,
-        "share": share,
+        "share": reserved_shares(job)[1],
+        "room_bytes": allocator_room(job),
+        "held_bytes": held_bytes,
     }
     gpu: Inputs = {"gpu": resolved.job.gpu.slug}
     left: Inputs = {"usable_bytes": memory.usable_bytes, "device_bytes": device.value}
@@ -209,7 +213,7 @@ def _peaks(resolved: Resolved, memory: Memory) -> list[Explanation]:
     probability = memory.oom_probability_fraction
     return [
         explained("memory.allocated_peak_bytes.value", allocated.value, allocated_interval, lines),
-        explained("memory.reserved_peak_bytes.value", reserved.value, reserved_interval, holding),
+        explained("memory.reserved_peak_bytes.value", reserved.value, reserved_bytes, holding),
         explained("memory.device_peak_bytes.value", device.value, device_interval, communicating),
         explained("memory.oom_probability_fraction", probability, oom_probability_fraction, exceeding),
         explained("memory.usable_bytes", memory.usable_bytes, usable_bytes, gpu),

@@ -35,6 +35,8 @@ class Implementation:
     """The kernel of a state space computes its norm and output again from what the scan kept."""
     keeps_fp8_inputs: bool = False
     """fp8 matrix products keep their inputs in fp8; else in the activations' format."""
+    keeps_embedding: bool = False
+    """The embedding's result is kept beside the first layer's input, which is a copy of it in another order."""
     drops_last_product: bool = False
     """Recompute by operation does not keep the product of the last matrix, which no gradient needs."""
     cross_entropies: tuple[CrossEntropyName, ...]
@@ -111,7 +113,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_norm=False,
             fused_activation=False,
             repeats_key_values=True,
-            cross_entropies=("eager", "vocab-parallel", "chunked"),
+            cross_entropies=("eager", "eager-half", "vocab-parallel", "chunked"),
             source="deepspeedai/DeepSpeed@edaa722; huggingface/transformers 5.23.0 modeling_llama",
         ),
         "local": Implementation(
@@ -120,6 +122,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_activation=True,
             repeats_key_values=False,
             sequence_first=True,
+            keeps_embedding=True,
             cross_entropies=("vocab-parallel",),
             source="bigscience-workshop/Megatron-DeepSpeed@58d92042 megatron/model",
         ),
@@ -141,7 +144,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_activation=False,
             repeats_key_values=True,
             casts_each_input=True,
-            cross_entropies=("eager", "chunked"),
+            cross_entropies=("eager", "eager-half", "chunked"),
             source="huggingface/transformers 5.23.0 modeling_llama",
         ),
     },

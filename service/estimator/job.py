@@ -67,6 +67,7 @@ def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
         repeats_key_values=run.repeats_key_values,
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
         casts_each_input=run.casts_each_input and precision.is_mixed,
+        keeps_embedding=run.keeps_embedding,
         weighs_results=run.weighs_results,
         fuses_mixer_output=run.fuses_mixer_output,
         expert_load=recipe.expert_imbalance if capacity is None else min(capacity, recipe.expert_imbalance),

@@ -48,7 +48,7 @@ class StageLoad:
     layers: Amount
     """Layers of the stage."""
     largest_activation_bytes: Amount
-    """The largest single tensor that a layer keeps of one micro-batch."""
+    """The largest result of a matrix product of one micro-batch."""
     embedding_table: Amount
     """Trained parameters of its embedding's matrix; 0 where it has none."""
     largest_table: Amount
@@ -97,13 +97,13 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
 
 
 def _largest_tensor(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount:
-    """Bytes of one sequence of the largest tensor that any layer of a stage keeps."""
+    """Bytes of one sequence of the largest result of a matrix product in any layer of a stage."""
     by_kind: list[Amount] = []
     for ops in job.ledger.kinds:
         largest: Amount = 0.0
-        for saved in (saved for op in ops for saved in op.saved):
-            largest = maximum(largest, saved.bytes / split[saved.split])
-        by_kind.append(largest)
+        for weight in (weight for op in ops for weight in op.weights if weight.matrices):
+            largest = maximum(largest, weight.columns / split[weight.split])
+        by_kind.append(largest * job.recipe.sequence_length * job.precision.element_bytes)
     return largest_of(stage, by_kind)
 
 

@@ -7,19 +7,19 @@ from service.estimator.answer import Phase
 from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
 from service.estimator.gathered import gathered_weights
+from service.estimator.gradients import bucket_bytes, step_gradient_lines, table_gradient_bytes
 from service.estimator.held import held_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.names import OffloadName, ScheduleName
-from service.estimator.numeric import Amount, both, either, maximum, minimum, where
+from service.estimator.numeric import Amount, either, maximum, minimum, where
 from service.estimator.parallelism.context import exchanged_bytes
-from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight
+from service.estimator.pipeline_buffers import left_bytes, received_bytes
 from service.estimator.question import Layout
 from service.estimator.sharded import WHOLE_MOMENTS, sharded_bytes, sharded_lines, undivided_share
 from service.estimator.stages import Stage
 from service.estimator.standing import mask_bytes, standing_bytes
-from service.estimator.stream import sequence_stream_bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,9 +185,7 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     extra = undivided_share(job, degrees, load)
     spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
     spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * job.precision.moment_bytes
-    spread["standing_gradients"] = spread["step_gradients"] if job.stack.keeps_step_gradients else 0.0
-    if job.stack.keeps_step_gradients:
-        spread["step_gradients"] = 0.0
+    spread |= step_gradient_lines(job, degrees, spread["step_gradients"])
     away = OFF_DEVICE[layout.offload]
     host: Amount = 0.0
     for name in away:
@@ -227,37 +225,6 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     )
 
 
-def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Amount) -> Amount:
-    """Bytes of buckets in which the data group adds gradients up, beside the gradients themselves.
-
-    Formula:
-        replicas that shard nothing: as much as the gradients; ZeRO: the stack's bucket, or the largest matrix if that
-        is larger, or all gradients if they are fewer
-
-    Args:
-        job: the job
-        degrees: the layout
-        load: load of the rank
-        gradient_bytes: gradients of the rank [byte]
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        torch DistributedDataParallel (gradient_as_bucket_view is off); DeepSpeed reduce_bucket_size, 5e8 numbers
-
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> bucket_bytes(sample_job(), sample_degrees(data=8), sample_load(), 4.0)
-    0.0
-    """
-    copied = where(both(degrees.zero_stage == 0, degrees.data > 1), gradient_bytes, 0.0)
-    trained = load.held.dense_trained + load.held.expert_trained
-    numbers = maximum(job.stack.bucket_numbers, load.largest_table) if job.stack.bucket_numbers else 0.0
-    bucket = minimum(numbers, trained) * job.state.gradient_bytes
-    reduced = where(degrees.zero_stage >= OPTIMIZER_STATES, bucket, 0.0)
-    return (copied if job.stack.buckets_gradients else 0.0) + reduced
-
-
 def _flying_bytes(flying: tuple[Amount, ...], kept: tuple[Amount, ...]) -> Amount:
     total: Amount = 0.0
     for count, one in zip(flying, kept, strict=True):
@@ -271,76 +238,3 @@ def _mean_flying(flying: tuple[Amount, ...], degrees: Degrees) -> Amount:
     for count in flying:
         total = total + count
     return total / degrees.virtual_pipeline
-
-
-def received_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
-    """Bytes that a stage has received of its neighbours beside what it keeps, while it computes.
-
-    Formula:
-        the gradient of the micro-batch before, b s h / (c t) elements, after the first stage; two more with chunks
-
-    Args:
-        job: the job
-        degrees: the layout
-        stage: the stage
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        NVIDIA/Megatron-LM@23e00ed0 core/pipeline_parallel/schedules.py (input_tensor_grad stays bound; with chunks the
-        next input and gradient are received ahead)
-
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> stage = Stage(index=1, chunk_counts=((8,),), depths=0, is_first=False, is_last=False)
-    >>> received_bytes(sample_job(), sample_degrees(pipeline=4), stage)
-    67108864.0
-    """
-    streams = where(stage.is_first, 0, 1) + where(degrees.virtual_pipeline > 1, 2, 0)
-    return sequence_stream_bytes(job, degrees) * streams
-
-
-def left_bytes(job: Job, degrees: Degrees) -> Amount:
-    """Bytes that a stage still holds of its neighbours between two steps.
-
-    Formula:
-        the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
-
-    Args:
-        job: the job
-        degrees: the layout
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py; its functional tests log them after each step
-
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> left_bytes(sample_job(), sample_degrees(pipeline=4))
-    134217728.0
-    """
-    return where(degrees.pipeline > 1, 2 * degrees.virtual_pipeline * sequence_stream_bytes(job, degrees), 0.0)
-
-
-def table_gradient_bytes(job: Job, load: StageLoad) -> Amount:
-    """Bytes of the dense gradient of the embedding, before it is added to what is accumulated.
-
-    Formula:
-        V h / t elements
-
-    Args:
-        job: the job
-        load: load of the rank
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        torch.nn.functional.embedding (dense gradient)
-
-    >>> from service.estimator.samples import sample_job, sample_load
-    >>> table_gradient_bytes(sample_job(), sample_load()) == 2 * 128_256 * 4096
-    True
-    """
-    return load.embedding_table * job.precision.element_bytes

@@ -26,8 +26,9 @@ StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotr
 ImplementationName = Literal["transformer-engine", "local", "eager", "compiled"]
 CrossEntropyName = Literal[
     "eager", "compiled", "chunked", "loss-parallel", "vocab-parallel", "vocab-parallel-fp32", "fused",
-    "transformer-engine",
+    "transformer-engine", "eager-half",
 ]  # fmt: skip
+DispatcherName = Literal["alltoall", "allgather"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
 OffloadName = Literal["none", "optimizer", "activations", "optimizer-and-activations", "model"]
@@ -43,3 +44,6 @@ MatrixName = Literal[
 ]  # fmt: skip
 ZeroStage = Literal[0, 1, 2, 3]
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
+ToolName = Literal[
+    "nanotron-predict-memory", "megatron-theoretical", "accelerate", "zero3-estimator", "eleutherai-cookbook",
+]  # fmt: skip

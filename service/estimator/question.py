@@ -16,6 +16,7 @@ from service.estimator.names import (
     BatchingName,
     ContextMethod,
     CrossEntropyName,
+    DispatcherName,
     GradientDtype,
     ImplementationName,
     MasterDtype,
@@ -80,6 +81,8 @@ class Method:
     """Matrices that have an adapter; q_proj and v_proj where empty (lora)."""
     quantization: QuantizationName | None = None
     """Format of the frozen matrices; nf4-double where absent (qlora)."""
+    whole: Annotated[tuple[PartName, ...], Len(0, 7)] = ()
+    """Parts of the model that are trained whole beside the adapters (lora, qlora)."""
     frozen: Annotated[tuple[PartName, ...], Len(0, 7)] = ()
     """Parts of the model that are not trained (full)."""
     frozen_layers: Annotated[int, Interval(ge=0, le=2048)] = 0
@@ -122,6 +125,8 @@ class Software:
     """Only deterministic kernels, with the workspaces that they need."""
     grouped_experts: bool | None = None
     """All experts of a rank run in one grouped product; as usual for the stack where absent."""
+    dispatcher: DispatcherName | None = None
+    """How tokens reach their experts; all-to-all where absent."""
     attention_mask: bool = False
     """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do unless they are told not to."""
     expandable_segments: bool | None = None

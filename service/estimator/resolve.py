@@ -58,7 +58,7 @@ def resolve(question: Question) -> Resolved:
     asked = replace(question.recipe, stack=question.recipe.stack or default_stack(recurrences_of(question.model)))
     layout = _fill_layout(question.layout, asked, cluster)
     layout = replace(layout, stage_layers=layout.stage_layers or _dealt(layout, asked, question.model))
-    recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu)
+    recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu, filled(layout.zero_stage))
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
     problems = (*unmet((*abilities.DEMANDS, *trainable.DEMANDS), job, layout), *broken(rules_of(layout), job, degrees))
@@ -111,13 +111,13 @@ def _fill_model(model: Model) -> Model:
     return replace(model, **{name: value for name, value in derived.items() if name in read})
 
 
-def _fill_recipe(recipe: Recipe, gpu: Gpu) -> Recipe:
+def _fill_recipe(recipe: Recipe, gpu: Gpu, zero_stage: int) -> Recipe:
     stack = STACKS[software_of(recipe).name]
     name = recipe.precision or default_precision(gpu)
     return replace(
         recipe,
         precision=name,
-        gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(PRECISIONS[name], stack),
+        gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(PRECISIONS[name], stack, zero_stage),
         vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
         recompute=recipe.recompute if isinstance(recipe.recompute, str) else recompute_of(recipe),
         method="full" if recipe.method == "full" else method_of(recipe),

@@ -8,7 +8,7 @@ from service.estimator.job import Job
 from service.estimator.load import StageLoad, stage_load
 from service.estimator.model import Model
 from service.estimator.question import Cluster, Layout, Question, Recipe
-from service.estimator.resolve import resolve
+from service.estimator.resolve import Resolved, resolve
 from service.estimator.stages import stage_at
 
 H100 = Gpu(
@@ -57,11 +57,11 @@ def sample_degrees(**degrees: float) -> Degrees:
     return Degrees(**{**filled, "shard_group": group})
 
 
-def sample_job() -> Job:
+def sample_resolved() -> Resolved:
     """Llama 3.1 8B with 8,192-token sequences on one H100, every choice at its default.
 
     Returns:
-        the job
+        the question, resolved
     """
     asked = Question(
         model=LLAMA_3_8B,
@@ -70,7 +70,16 @@ def sample_job() -> Job:
         cluster=Cluster(gpu=H100.slug, gpus=1),
         gpu=H100,
     )
-    return resolve(asked).job
+    return resolve(asked)
+
+
+def sample_job() -> Job:
+    """The job of that question.
+
+    Returns:
+        the job
+    """
+    return sample_resolved().job
 
 
 def sample_load() -> StageLoad:

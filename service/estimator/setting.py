@@ -29,6 +29,8 @@ class Setting:
     """Bytes of one number that a matrix product keeps of its input; those of an activation where None."""
     casts_each_input: bool = False
     """Every matrix product keeps a cast of its input of its own (autocast over fp32 weights)."""
+    keeps_embedding: bool = False
+    """The embedding's result is kept beside the first layer's input."""
     weighs_results: bool = False
     """Experts' results are weighted after their last product, and so kept; else before it."""
     fuses_mixer_output: bool = True

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
-from service.estimator.numeric import Amount
+from service.estimator.numeric import Amount, maximum
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.quantization import quantized_bytes
+from service.estimator.stages import RankParameters
 
 WHOLE_MOMENTS = 2
 """Moments of a matrix of the vocabulary where Muon leaves it to AdamW. Source: the optimizer's row."""
@@ -69,12 +70,14 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
     """
     held, updated, state = load.held, load.updated, job.state
     moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
-    moments = (updated.dense_states, updated.expert_states)
     trained, renewed = (held.dense_trained, held.expert_trained), (updated.dense_trained, updated.expert_trained)
     products = (held.dense_products, held.expert_products)
     quantized = job.method.name == "qlora"
     whole = _less(trained, products) if job.recipe.fp8_weights else trained
-    frozen = _less((held.dense, held.expert), trained)
+    frozen = _less((held.dense + held.dense_copied, held.expert), trained)
+    narrow = narrow_share(job, held)
+    moments = (updated.dense_states * (1 - narrow), updated.expert_states)
+    trained, whole = ((numbers[0] * (1 - narrow), numbers[1]) for numbers in (trained, whole))
     return {
         "weights": Sharded(*whole, state.weight_bytes, WEIGHTS),
         "frozen_weights": Sharded(*(_less(frozen, products) if quantized else frozen), state.frozen_bytes, WEIGHTS),
@@ -89,6 +92,30 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
         "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
         "update_buffers": Sharded(*renewed, job.stack.update_bytes, OPTIMIZER_STATES),
     }
+
+
+def narrow_share(job: Job, held: RankParameters) -> Amount:
+    """Share of trained bytes that parts trained whole beside adapters spare, because they are in the compute format.
+
+    Formula:
+        copied / trained x (1 - compute-format bytes / bytes of trained weights)
+
+    Args:
+        job: the job
+        held: parameters of the rank
+
+    Returns:
+        share [1]
+
+    Source:
+        huggingface/peft modules_to_save (a copy of the module, in the base model's format)
+
+    >>> from service.estimator.samples import sample_job, sample_load
+    >>> narrow_share(sample_job(), sample_load().held)
+    0.0
+    """
+    spared = 1 - job.state.frozen_bytes / job.state.weight_bytes
+    return held.dense_copied / maximum(held.dense_trained, 1) * spared
 
 
 def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:

@@ -59,8 +59,10 @@ class Stack:
     """Sharded weights and gradients live on streams of their own, whose memory the allocator keeps apart."""
     ends_apart_since: str | None = None
     """Version from which embedding and head are gathered one by one; always as one group where None."""
-    fp16_step_gradient_bytes: float
-    """fp32 gradients that fp16 mixed precision makes inside the optimizer step."""
+    step_gradient_bytes: float
+    """fp32 gradients that are made of narrower ones inside the optimizer step."""
+    shards_half_gradients: bool = False
+    """Where ZeRO shards gradients, it accumulates them in the compute format."""
     vocabulary_multiple: int
     """The vocabulary is padded to a multiple of this x tensor."""
     zero_stages: tuple[ZeroStage, ...]
@@ -81,6 +83,8 @@ class Stack:
     """Tensor ranks split norms along the sequence (sequence parallelism)."""
     tensor_overlap_fraction: float
     """Share of tensor-parallel communication that hides under compute."""
+    quantizes: bool = False
+    """It multiplies by frozen matrices of 4 bits."""
     selects: RecomputeModule = "core_attn"
     """What selective recompute means where no module is named."""
     freezes: bool
@@ -103,7 +107,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_gradient="fp32",
         keeps_half_gradients="never",
         keeps_gradients=True,
-        fp16_step_gradient_bytes=4.0,
+        step_gradient_bytes=4.0,
         vocabulary_multiple=128,
         zero_stages=(1, 0, 2, 3),
         recurrences=("mamba2", "gated_delta_net"),
@@ -130,7 +134,7 @@ STACKS: dict[StackName, Stack] = {
         splits_loss=True,
         grows_segments=True,
         ends_apart_since="2025.8",
-        fp16_step_gradient_bytes=0.0,
+        step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
         recurrences=(),
@@ -154,7 +158,7 @@ STACKS: dict[StackName, Stack] = {
         update_bytes=4.0,
         keeps_gradients=False,
         gathers_on_streams=True,
-        fp16_step_gradient_bytes=0.0,
+        step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(3, 0),
         recurrences=_EVERY_RECURRENCE,
@@ -165,6 +169,7 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0,),
         splits_norms=False,
         tensor_overlap_fraction=0.0,
+        quantizes=True,
         freezes=True,
         source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f (adapters: peft_config)",
     ),
@@ -173,10 +178,11 @@ STACKS: dict[StackName, Stack] = {
         mixed_weights="compute",
         mixed_gradient="fp32",
         keeps_half_gradients="always",
+        shards_half_gradients=True,
         keeps_step_gradients=True,
         keeps_gradients=True,
         bucket_numbers=500_000_000,
-        fp16_step_gradient_bytes=4.0,
+        step_gradient_bytes=4.0,
         vocabulary_multiple=1,
         zero_stages=(1, 0, 2, 3),
         recurrences=_EVERY_RECURRENCE,
@@ -187,6 +193,7 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0, 1),
         splits_norms=False,
         tensor_overlap_fraction=0.0,
+        quantizes=True,
         freezes=True,
         source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
         "runtime/zero/stage3.py estimators (18 bytes a parameter); adapters: huggingface/peft docs, DeepSpeed",
@@ -202,7 +209,7 @@ STACKS: dict[StackName, Stack] = {
         keeps_gather_buffers=2,
         deals_by_cost=True,
         keeps_gradients=True,
-        fp16_step_gradient_bytes=0.0,
+        step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(1, 0),
         recurrences=(),
@@ -225,7 +232,7 @@ STACKS: dict[StackName, Stack] = {
         update_bytes=4.0,
         keeps_gradients=False,
         buckets_gradients=True,
-        fp16_step_gradient_bytes=0.0,
+        step_gradient_bytes=0.0,
         vocabulary_multiple=1,
         zero_stages=(0, 3),
         recurrences=_EVERY_RECURRENCE,
@@ -236,6 +243,7 @@ STACKS: dict[StackName, Stack] = {
         pipeline_zero_stages=(0,),
         splits_norms=False,
         tensor_overlap_fraction=0.0,
+        quantizes=True,
         freezes=True,
         source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient; "
         "adapters: huggingface/peft",

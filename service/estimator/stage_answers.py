@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, fields
 
+from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.answer import MemoryLine, StageMemory, StageParameters
 from service.estimator.degrees import Degrees
-from service.estimator.device import reserved_shares
+from service.estimator.device import allocator_room
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
 from service.estimator.memory import LIVE, TOLD_AS, stage_bytes
@@ -81,7 +82,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=(peak + float(held.held)) * reserved_shares(job)[1],
+            reserved_peak_bytes=reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room(job)),
             idle_bytes=float(held.idle),
             lines=lines,
         ),

@@ -59,6 +59,8 @@ class RankParameters:
     """Numbers of optimizer state outside the routed experts."""
     expert_states: Amount
     """Numbers of optimizer state of its routed experts."""
+    dense_copied: Amount
+    """Those of `dense_trained` of which the frozen original is kept too."""
     expert_products: Amount
     """Those of `expert` that are matrices of layers, which low-precision recipes keep copies of."""
     dense_products: Amount
@@ -169,6 +171,7 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
         Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
     """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
+    adapts = job.method.name != "full"
     sums = RankParameters(**dict.fromkeys((each.name for each in fields(RankParameters)), 0))
     for times, ops in _stage_ops(job, stage):
         for op in ops:
@@ -186,6 +189,8 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
                     sums.dense = sums.dense + parameters
                     sums.dense_trained = sums.dense_trained + trained
                     sums.dense_states = sums.dense_states + states
+                    if adapts and weight.trained and weight.role != "adapter":
+                        sums.dense_copied = sums.dense_copied + parameters
                     if weight.role == "matrix":
                         sums.dense_products = sums.dense_products + parameters
     return sums

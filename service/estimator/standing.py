@@ -4,7 +4,7 @@ from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.numeric import Amount, both, either, where
 from service.estimator.stages import Stage
-from service.estimator.stream import stream_bytes
+from service.estimator.stream import sequence_stream_bytes, stream_bytes
 from service.estimator.workspaces import GROUPED_STREAMS, torch_workspace_bytes, transformer_engine_workspace_bytes
 
 
@@ -15,6 +15,7 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         workspaces of torch's matrix products, where any runs, and of Transformer Engine's; four more of those with
         grouped experts
         + the gathered input of the head, b s h / c elements, where sequence parallelism is on
+        + tokens of all ranks that share experts, where they are gathered
         + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
 
     Args:
@@ -44,7 +45,15 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     grouped = job.software.grouped_experts and job.model.num_experts
     runs_torch = either(stage.is_last, job.model.num_experts > 0)
     engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
-    return engine + where(runs_torch, torch_bytes, 0.0) + gathered
+    return _dispatch_bytes(job, degrees) + engine + where(runs_torch, torch_bytes, 0.0) + gathered
+
+
+def _dispatch_bytes(job: Job, degrees: Degrees) -> Amount:
+    """A buffer of the tokens of all ranks that share experts, where they are gathered instead of sent."""
+    if job.software.dispatcher != "allgather" or not job.model.num_experts:
+        return 0.0
+    ranks = degrees.expert * degrees.expert_tensor
+    return where(ranks > 1, sequence_stream_bytes(job, degrees) * ranks, 0.0)
 
 
 def _score_buffer_bytes(job: Job, degrees: Degrees) -> Amount:

@@ -9,6 +9,9 @@ from service.estimator.question import Recipe
 from service.estimator.stacks import Stack
 from service.estimator.workspaces import generation
 
+SHARDED_GRADIENTS = 2
+"""ZeRO stage from which gradients are sharded. Source: Rajbhandari et al. 2020, arXiv:1910.02054, figure 1."""
+
 DTYPE_BYTES: dict[GradientDtype, float] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
 
 
@@ -97,20 +100,21 @@ def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> 
     return own if stack.keeps_half_gradients != "never" and gradient > own else 0.0
 
 
-def default_gradient_dtype(precision: Precision, stack: Stack) -> GradientDtype | None:
+def default_gradient_dtype(precision: Precision, stack: Stack, zero_stage: int = 0) -> GradientDtype | None:
     """Format in which a stack accumulates gradients under a precision recipe.
 
     Args:
         precision: the precision's row
         stack: the stack's row
+        zero_stage: ZeRO stage; some stacks shard gradients only in the compute format [1]
 
     Returns:
         the format, None for formats that a caller cannot name (int8)
     """
     if precision.is_mixed and precision.matrix_format not in ("fp16", "int8"):
-        return stack.mixed_gradient
+        return "bf16" if stack.shards_half_gradients and zero_stage >= SHARDED_GRADIENTS else stack.mixed_gradient
     if precision.is_mixed and precision.matrix_format == "fp16":
-        return "fp16" if stack.fp16_step_gradient_bytes else stack.mixed_gradient
+        return "fp16" if stack.step_gradient_bytes else stack.mixed_gradient
     named: dict[str, GradientDtype] = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
     return named.get(precision.matrix_format)
 
@@ -156,7 +160,7 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *,
             master_bytes=0.0,
             step_bytes=0.0,
         )
-    half = precision.matrix_format == "fp16" and precision.is_mixed and gradient < DTYPE_BYTES["fp32"]
+    narrow = precision.is_mixed and gradient < DTYPE_BYTES["fp32"] and recipe.moment_dtype is None
     return StateBytes(
         weight_bytes=float(precision.weight_bytes),
         gathered_bytes=float(precision.weight_bytes),
@@ -164,5 +168,5 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *,
         gradient_bytes=gradient,
         half_gradient_bytes=beside,
         master_bytes=float(precision.master_bytes if recipe.master_dtype is None else DTYPE_BYTES[recipe.master_dtype]),
-        step_bytes=stack.fp16_step_gradient_bytes if half else 0.0,
+        step_bytes=stack.step_gradient_bytes if narrow else 0.0,
     )

@@ -3,6 +3,7 @@
 from service.estimator.job import Job
 from service.estimator.names import MatrixName, PartName
 from service.estimator.rules import Demand
+from service.estimator.stacks import STACKS
 from service.estimator.training import part_of, trains_everything
 
 _SPLIT_BACKWARD = ("zero-bubble", "dualpipe")
@@ -26,10 +27,9 @@ def _missing_targets(job: Job) -> list[str]:
 
 
 def _missing_parts(job: Job) -> list[str]:
-    if not job.method.frozen:
-        return []
-    known = _parts(job)
-    return [name for name in job.method.frozen if name not in known]
+    named = (*job.method.frozen, *job.method.whole)
+    known = _parts(job) if named else ()
+    return [name for name in named if name not in known]
 
 
 def _something_trains(job: Job) -> bool:
@@ -37,8 +37,8 @@ def _something_trains(job: Job) -> bool:
 
 
 def _tied_tables_agree(job: Job) -> bool:
-    frozen = job.method.frozen
-    return not job.model.tie_word_embeddings or ("embedding" in frozen) == ("head" in frozen)
+    named = (*job.method.frozen, *job.method.whole)
+    return not job.model.tie_word_embeddings or ("embedding" in named) == ("head" in named)
 
 
 DEMANDS: tuple[Demand[Job], ...] = (
@@ -48,12 +48,30 @@ DEMANDS: tuple[Demand[Job], ...] = (
         lambda job, _: (
             not (job.method.frozen or job.method.frozen_layers)
             if job.method.name != "full"
-            else not (job.method.rank or job.method.targets)
+            else not (job.method.rank or job.method.targets or job.method.whole)
         ),
         lambda job, _: (
-            f"{job.method.name} does not use all that is given: rank and targets belong to lora, which freezes the "
-            "whole model, and frozen and frozen_layers to full",
+            f"{job.method.name} does not use all that is given: rank, targets and whole belong to lora and qlora, "
+            "which freeze all else, and frozen and frozen_layers to full",
             "give only what the method uses",
+        ),
+    ),
+    Demand(
+        "quantization_belongs_to_qlora",
+        "recipe.method.quantization",
+        lambda job, _: job.method.quantization is None or job.method.name == "qlora",
+        lambda job, _: (
+            f"{job.method.name} keeps frozen matrices in the compute format, so none is quantised",
+            "use method qlora, or leave quantization out",
+        ),
+    ),
+    Demand(
+        "stack_quantizes",
+        "recipe.method",
+        lambda job, _: job.method.name != "qlora" or job.stack.quantizes,
+        lambda job, _: (
+            f"{job.software.name} multiplies by no 4-bit matrices",
+            f"use {' or '.join(name for name, row in STACKS.items() if row.quantizes)}, or method lora",
         ),
     ),
     Demand(
@@ -79,7 +97,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "recipe.method.frozen",
         lambda job, _: not _missing_parts(job),
         lambda job, _: (
-            f"the model has no {', '.join(_missing_parts(job))} to freeze",
+            f"the model has no {', '.join(_missing_parts(job))} to freeze or to train",
             f"use {', '.join(_parts(job))}",
         ),
     ),
@@ -108,7 +126,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         lambda job, _: _tied_tables_agree(job),
         lambda _, __: (
             "embedding and head are the same numbers in this model, so one cannot be frozen while the other is trained",
-            "freeze both or neither",
+            "name both or neither",
         ),
     ),
     Demand(

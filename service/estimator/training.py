@@ -172,11 +172,10 @@ class _Walk:
         return _with_backward(steps, needed), needed[EVERYTHING]
 
     def _told(self, op: Op, *, is_frozen: bool) -> Op:
-        trained = self.method.name == "full" and not is_frozen
         return replace(
             op,
             weights=tuple(
-                replace(weight, trained=trained and part_of(op, weight) not in self.method.frozen)
+                replace(weight, trained=not is_frozen and _is_trained(part_of(op, weight), self.method))
                 for weight in op.weights
             ),
         )
@@ -184,14 +183,19 @@ class _Walk:
     def _step(self, op: Op, reads: tuple[str, ...], input_needed: bool) -> _Step:  # noqa: FBT001 - a fact, no switch
         is_shared_head = op.kind == "gemm" and not op.weights
         own = any(weight.trained for weight in op.weights if weight.role not in ("vector", "norm"))
-        shared = self.method.name == "full" and "head" not in self.method.frozen
+        shared = _is_trained("head", self.method)
         adapters = tuple(
             half
             for weight in op.weights
-            if self.method.name != "full" and weight.role in ("matrix", "head")
+            if self.method.name != "full" and weight.role in ("matrix", "head") and not weight.trained
             for half in adapter_ops(op, weight, self.method.targets, self.method.rank or DEFAULT_RANK, self.setting)
         )
         return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters)
+
+
+def _is_trained(part: PartName | None, method: Method) -> bool:
+    """Whether a part of the model is trained itself: all but frozen ones, or those that are whole beside adapters."""
+    return part not in method.frozen if method.name == "full" else part in method.whole
 
 
 def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from service.estimator import choices, names
+from service.estimator.methods.table import TOOLS
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.precision import PRECISIONS
 from service.estimator.stacks import STACKS
@@ -16,6 +17,7 @@ TABLES = {
     "PrecisionName": PRECISIONS,
     "OptimizerName": OPTIMIZERS,
     "StackName": STACKS,
+    "ToolName": TOOLS,
 }
 
 
@@ -39,6 +41,9 @@ def _closed(hint: Any, path: str) -> Iterator[tuple[str, tuple[str | int, ...]]]
 CHOSEN = dict(found for part, noun in ASKED for found in _closed(noun, part))
 """Field of a question, and the values that its type admits; how much is recomputed may be said by a name alone."""
 
+ASKED_FOR = {"method": get_args(names.ToolName)}
+"""Query parameters that take names."""
+
 NAMED = {field for field, values in CHOSEN.items() if any(isinstance(value, str) for value in values)}
 """Fields that take names, whose meaning has to be said; a number may mean itself."""
 
@@ -54,9 +59,9 @@ def test_names_are_the_rows_of_their_table(kind: str, table: dict[str, Any]) -> 
 
 
 def test_every_field_of_names_is_listed_and_no_other_field_than_a_closed_one() -> None:
-    assert NAMED <= choices().keys() <= CHOSEN.keys()
+    assert NAMED | ASKED_FOR.keys() <= choices().keys() <= CHOSEN.keys() | ASKED_FOR.keys()
 
 
 @pytest.mark.parametrize("field", choices())
 def test_names_are_the_choices_that_are_listed(field: str) -> None:
-    assert {row.name for row in choices()[field]} == set(map(str, CHOSEN[field]))
+    assert {row.name for row in choices()[field]} == set(map(str, (CHOSEN | ASKED_FOR)[field]))

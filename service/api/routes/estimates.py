@@ -1,5 +1,7 @@
 """POST and GET of /v1/estimates, /v1/memory, /v1/flops and /v1/gpu-hours: one question, its answer whole or in part.
 
+POST /v1/memory?method= answers as another tool would.
+
 The routes are asynchronous because an answer takes a millisecond or two of pure computation: the
 catalogue is in memory, and no route here waits for the database: only an earlier catalogue that
 nobody asked for lately is read from there, on another thread.
@@ -15,9 +17,10 @@ from fastapi.responses import Response
 from service.api.answers import json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
-from service.api.operations import flat_operation, question_operation
-from service.api.queries import EXPLAIN, REV, is_explained, takes_only
-from service.workflows import estimates
+from service.api.operations import flat_operation, memory_operation, question_operation
+from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, takes_only
+from service.estimator.names import ToolName
+from service.workflows import estimates, methods
 from service.workflows.flat import body_of_flat
 from service.workflows.questions import read_question
 
@@ -48,9 +51,18 @@ async def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Re
     return json_answer(estimates.part(part.kind, answer))
 
 
+async def _answered_by(method: ToolName, request: Request, body: Mapping[str, Any]) -> Response:
+    catalogue = await catalogue_of(request)
+    return json_answer(methods.answer_by(method, read_question(body, catalogue), catalogue))
+
+
 def _add_routes(part: Part) -> None:
+    compares = part.kind is estimates.MemoryAnswer
+
     async def ask(request: Request) -> Response:
-        return await _answered(request, await read_body(request), part)
+        method = method_of(request) if compares else None
+        body = await read_body(request)
+        return await (_answered(request, body, part) if method is None else _answered_by(method, request, body))
 
     async def ask_flat(request: Request) -> Response:
         question = [(name, text) for name, text in request.query_params.multi_items() if name not in {EXPLAIN, REV}]
@@ -60,10 +72,14 @@ def _add_routes(part: Part) -> None:
         part.path,
         ask,
         methods=["POST"],
-        dependencies=[takes_only(EXPLAIN, REV)],
+        dependencies=[takes_only(EXPLAIN, REV, *((METHOD,) if compares else ()))],
         operation_id=f"create{part.name}",
         summary=part.summary,
-        openapi_extra=question_operation(part.kind.__name__),
+        openapi_extra=(
+            memory_operation(part.kind.__name__, methods.MethodAnswer.__name__)
+            if compares
+            else question_operation(part.kind.__name__)
+        ),
     )
     router.add_api_route(
         part.path,

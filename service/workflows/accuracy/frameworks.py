@@ -68,19 +68,6 @@ FRAMEWORKS = (
         families={"moonlight|deepseek": {"moment_dtype": "bf16"}},
         why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss",
     ),
-    Framework(
-        name=r"OneFlow-GPT",
-        stack={"name": "megatron-core", "implementation": "local"},
-        model=GPT_2,
-        recipe={"attention": "eager", "dropout_fraction": 0.1},
-        learned_positions=True,
-        why="OneFlow's port of Megatron-LM's GPT: the nearest stack that splits as it does",
-    ),
-    Framework(
-        name=r"InternEvo",
-        stack={"name": "deepspeed"},
-        why="bf16 weights beside fp32 master weights that ZeRO-1 spreads, in a pipeline: DeepSpeed's arrangement",
-    ),
     Framework(name=r"torchtitan", stack={"name": "torchtitan"}, why="the stack itself"),
     Framework(
         name=r"PyTorch FSDP2",

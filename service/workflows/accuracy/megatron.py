@@ -123,7 +123,7 @@ def _put_defaults(flags: Flags, draft: Draft) -> None:
     if not {"bf16", "fp16"} & flags.keys() and "fp8-format" in flags:
         raise NotExpressible("flag fp8-format: activations of 32 bits around products of 8")
     draft.model.update(GPT_2)
-    draft.stack.update(attention_mask=True, grouped_experts=False)
+    draft.stack.update(attention_mask=True, grouped_experts=False, dispatcher="allgather")
     if "disable-bias-linear" in flags:
         draft.model.update(attention_bias=False, attention_out_bias=False, mlp_bias=False)
     learned = flags.get("position-embedding-type", "learned_absolute") == "learned_absolute"

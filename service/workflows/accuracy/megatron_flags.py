@@ -131,6 +131,11 @@ _SETS = {
     "softmax-type": Flag(
         "sets", path="model.attention_sinks", to=one_of({"learnable": True, "vanilla": False, "off-by-one": False})
     ),
+    "moe-token-dispatcher-type": Flag(
+        "sets",
+        path="stack.dispatcher",
+        to=one_of({"alltoall": "alltoall", "flex": "alltoall", "allgather": "allgather"}),
+    ),
     "moe-grouped-gemm": Flag("sets", path="stack.grouped_experts", to=switched_on),
     "no-create-attention-mask-in-dataloader": Flag("sets", path="stack.attention_mask", to=switched_off),
     "deterministic-mode": Flag("sets", path="stack.deterministic", to=switched_on),
@@ -214,7 +219,7 @@ _WITHOUT_BYTES = (
     *("moe-aux-loss-coeff", "moe-flex-dispatcher-backend", "moe-permute-fusion"),
     *("moe-router-bias-update-rate", "moe-router-dtype", "moe-router-enable-expert-bias", "moe-router-fusion"),
     *("moe-router-group-topk", "moe-router-load-balancing-type", "moe-router-num-groups", "moe-router-pre-softmax"),
-    *("moe-router-score-function", "moe-router-topk-scaling-factor", "moe-token-dispatcher-type", "moe-z-loss-coeff"),
+    *("moe-router-score-function", "moe-router-topk-scaling-factor", "moe-z-loss-coeff"),
     *("mscale", "mscale-all-dim", "mtp-loss-scaling-factor", "muon-extra-scale-factor", "muon-momentum"),
     *("muon-scale-mode", "no-mmap-bin-files", "norm-epsilon"),
     *("overlap-grad-reduce", "overlap-p2p-communication-warmup-flush", "overlap-param-gather"),

@@ -162,15 +162,17 @@ def _put_method(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         return
     if kind not in METHODS:
         raise NotExpressible(f"training_kind: {ascii(kind[:40])[1:-1]} has no noun")
-    if "embedding" in row.text("trainable_params"):
-        raise NotExpressible("trainable_params: adapters beside trained embeddings have no noun")
     method: dict[str, Any] = {"name": METHODS[kind]}
+    if "embedding" in row.text("trainable_params"):
+        method["whole"] = ["embedding", "head"]
     if rank := row.whole("lora_rank"):
         method["rank"] = rank
     if framework.adapters:
         method["targets"] = list(framework.adapters)
     if kind == "qlora":
         said = row.text("quantization")
+        if "gptq" in said.lower():
+            draft.stack["cross_entropy"] = "eager-half"
         method["quantization"] = "gptq" if "gptq" in said.lower() else "nf4-double" if said.endswith("dq") else "nf4"
     draft.recipe["method"] = method
 

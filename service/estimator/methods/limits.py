@@ -1,0 +1,248 @@
+"""What does a tool's formula not read? Each thing once, for every tool that it concerns; a question with it is refused.
+
+What a formula leaves out as a whole (activations, in those of states alone) is a known defect of the tool instead.
+"""
+
+from collections.abc import Callable
+
+from service.estimator.methods.tool import Limit
+from service.estimator.names import OffloadName, OptimizerName, PrecisionName, ScheduleName
+from service.estimator.question import Layout
+from service.estimator.resolve import Resolved
+from service.estimator.training import trains_everything
+
+MIXED: tuple[PrecisionName, ...] = ("bf16-mixed", "fp16-mixed")
+"""Half-precision weights with fp32 states beside them."""
+
+
+def _one_of(names: tuple[str | int, ...]) -> str:
+    return " or ".join(map(str, names))
+
+
+def _splits(axis: str) -> Limit:
+    def degree(resolved: Resolved) -> int:
+        return int(getattr(resolved.question.layout, axis) or 1)
+
+    return Limit(
+        f"method_splits_over_{axis}",
+        f"layout.{axis}",
+        lambda resolved: degree(resolved) == 1,
+        lambda tool, resolved: (
+            f"{tool} has no {axis} degree, so it would count what {degree(resolved)} ranks share whole",
+            f"use {axis} 1",
+        ),
+    )
+
+
+TENSOR, CONTEXT, PIPELINE, VIRTUAL_PIPELINE, EXPERT = map(
+    _splits, ("tensor", "context", "pipeline", "virtual_pipeline", "expert")
+)
+
+TRAINING = Limit(
+    "method_trains_everything",
+    "recipe.method",
+    lambda resolved: trains_everything(resolved.job.method),
+    lambda tool, _: (
+        f"{tool} counts gradients and states for every parameter, and here some are frozen",
+        "use method full without frozen parts",
+    ),
+)
+
+FP32_GRADIENTS = Limit(
+    "method_accumulates_in_fp32",
+    "recipe.gradient_dtype",
+    lambda resolved: resolved.question.recipe.gradient_dtype == "fp32",
+    lambda tool, resolved: (
+        f"{tool} counts 4 bytes for each gradient, and {resolved.question.recipe.gradient_dtype} takes 2",
+        "use gradient_dtype fp32",
+    ),
+)
+
+FLASH = Limit(
+    "method_keeps_no_scores",
+    "recipe.attention",
+    lambda resolved: resolved.question.recipe.attention == "flash" or resolved.job.recompute.modules == ("core_attn",),
+    lambda tool, _: (
+        f"{tool} has no term for attention scores, and eager attention keeps them",
+        "use attention flash, or the selective recompute that drops them",
+    ),
+)
+
+NO_DROPOUT = Limit(
+    "method_keeps_no_masks",
+    "recipe.dropout_fraction",
+    lambda resolved: resolved.question.recipe.dropout_fraction == 0,
+    lambda tool, _: (f"{tool} has no term for dropout masks", "use dropout_fraction 0"),
+)
+
+SEQUENCE_PARALLEL = Limit(
+    "method_splits_norms",
+    "layout.sequence_parallel",
+    lambda resolved: resolved.question.layout.tensor == 1 or bool(resolved.question.layout.sequence_parallel),
+    lambda tool, resolved: (
+        f"{tool} divides all activations by the tensor degree {resolved.question.layout.tensor}, and without "
+        "sequence_parallel norms stay whole",
+        "use sequence_parallel true",
+    ),
+)
+
+ALL_REPLICAS = Limit(
+    "method_shards_over_all_replicas",
+    "layout.shard_group",
+    lambda resolved: resolved.question.layout.zero_stage == 0 or _shards_over_all(resolved.question.layout),
+    lambda tool, resolved: (
+        f"{tool} shards over every replica, and here groups of {resolved.question.layout.shard_group} do",
+        "leave shard_group out",
+    ),
+)
+
+EVEN_LAYERS = Limit(
+    "method_deals_layers_itself",
+    "layout.stage_layers",
+    lambda resolved: resolved.question.layout.stage_layers is None,
+    lambda tool, _: (f"{tool} decides itself how many layers a stage has", "leave stage_layers out"),
+)
+
+NODES = Limit(
+    "method_fills_nodes",
+    "cluster.gpus",
+    lambda resolved: resolved.question.cluster.gpus % resolved.question.cluster.gpus_per_node == 0,
+    lambda tool, resolved: (
+        f"{tool} counts whole nodes, and {resolved.question.cluster.gpus} GPUs do not fill nodes of "
+        f"{resolved.question.cluster.gpus_per_node}",
+        "use a multiple of gpus_per_node",
+    ),
+)
+
+
+def _shards_over_all(layout: Layout) -> bool:
+    return layout.shard_group == (layout.data or 1) * layout.context
+
+
+def _named(name: str, field: str, known: tuple[str, ...], given: Callable[[Resolved], str | None], why: str) -> Limit:
+    return Limit(
+        name,
+        field,
+        lambda resolved: given(resolved) in known,
+        lambda tool, resolved: (f"{tool} {why} {given(resolved)}", f"use {_one_of(known)}"),
+    )
+
+
+def precisions(*known: PrecisionName) -> Limit:
+    """The limit of a formula whose bytes of a parameter are those of some precision recipes.
+
+    Args:
+        known: those recipes
+
+    Returns:
+        the limit
+    """
+    return _named(
+        "method_counts_the_precision",
+        "recipe.precision",
+        known,
+        lambda resolved: resolved.question.recipe.precision,
+        "has no bytes of a parameter for",
+    )
+
+
+def optimizers(*known: OptimizerName) -> Limit:
+    """The limit of a formula that knows the states of some optimizers.
+
+    Args:
+        known: those optimizers
+
+    Returns:
+        the limit
+    """
+    return _named(
+        "method_counts_the_optimizer",
+        "recipe.optimizer",
+        known,
+        lambda resolved: resolved.question.recipe.optimizer,
+        "does not know the states of",
+    )
+
+
+def recomputes(*known: str) -> Limit:
+    """The limit of a formula that knows some ways to recompute.
+
+    Args:
+        known: those ways: none, selective (of core attention alone)
+
+    Returns:
+        the limit
+    """
+    return _named(
+        "method_recomputes_so",
+        "recipe.recompute",
+        known,
+        _recompute,
+        "has no activations for recompute",
+    )
+
+
+def _recompute(resolved: Resolved) -> str:
+    rule = resolved.job.recompute
+    if rule.granularity != "selective" or rule.modules == ("core_attn",):
+        return rule.granularity
+    return f"selective ({', '.join(rule.modules)})"
+
+
+def schedules(*known: ScheduleName) -> Limit:
+    """The limit of a formula that counts the micro-batches in flight of some schedules.
+
+    Args:
+        known: those schedules
+
+    Returns:
+        the limit
+    """
+    return Limit(
+        "method_runs_the_schedule",
+        "layout.schedule",
+        lambda resolved: resolved.question.layout.pipeline == 1 or resolved.question.layout.schedule in known,
+        lambda tool, resolved: (
+            f"{tool} does not count the micro-batches that {resolved.question.layout.schedule} has in flight",
+            f"use {_one_of(known)}",
+        ),
+    )
+
+
+def shards(*known: int) -> Limit:
+    """The limit of a formula that knows some ZeRO stages; one replica shards nothing whatever its stage.
+
+    Args:
+        known: those stages
+
+    Returns:
+        the limit
+    """
+    return Limit(
+        "method_shards_so",
+        "layout.zero_stage",
+        lambda resolved: resolved.question.layout.shard_group == 1 or resolved.question.layout.zero_stage in known,
+        lambda tool, resolved: (
+            f"{tool} has no formula for ZeRO stage {resolved.question.layout.zero_stage} over "
+            f"{resolved.question.layout.shard_group} ranks",
+            f"use zero_stage {_one_of(known)}",
+        ),
+    )
+
+
+def offloads(*known: OffloadName) -> Limit:
+    """The limit of a formula that knows what of a rank may live in host memory.
+
+    Args:
+        known: the choices of layout.offload that it knows
+
+    Returns:
+        the limit
+    """
+    return _named(
+        "method_offloads_so",
+        "layout.offload",
+        known,
+        lambda resolved: resolved.question.layout.offload,
+        "does not say what is left on the GPU with offload",
+    )

@@ -1,0 +1,57 @@
+"""What would another tool say of this question, and why does it differ from our answer?"""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from service.catalogue import Catalogue
+from service.estimator.methods.answer import Comparison
+from service.estimator.methods.compare import compare
+from service.estimator.names import ToolName
+from service.estimator.question import Question
+from service.workflows.estimates import SPOKEN, MemoryAnswer, Versions, answer, part
+from service.workflows.questions import Asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodAnswer(Comparison):
+    """What another tool says of one configuration, beside our own estimate of it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """The id of our own estimate."""
+    resolved: Question
+    """The question with names looked up and every default filled: what both are asked."""
+    assumptions: tuple[str, ...]
+    """What was assumed to read the question, and by our own estimate."""
+    warnings: tuple[str, ...]
+    """What to look at in the question."""
+    versions: Versions
+    """What our own estimate rests on."""
+
+
+def answer_by(method: ToolName, asked: Asked, catalogue: Catalogue) -> MethodAnswer:
+    """What another tool says of one configuration, beside our own estimate of it.
+
+    Args:
+        method: the tool's name
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+
+    Returns:
+        the tool's numbers, ours, and the main reason why they differ
+
+    Raises:
+        Refused: the estimator's rules refuse the question, or the tool's formula does not read all of it
+        NotFinite: its values lead together beyond all bounds
+    """
+    ours = part(MemoryAnswer, answer(asked, catalogue))
+    found = compare(method, ours.resolved, ours.memory)
+    return MethodAnswer(
+        **{field.name: getattr(found, field.name) for field in fields(found)},
+        id=ours.id,
+        resolved=ours.resolved,
+        assumptions=ours.assumptions,
+        warnings=ours.warnings,
+        versions=ours.versions,
+    )
