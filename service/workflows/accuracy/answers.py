@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.answer import MemoryLine
+from service.estimator.answer import MemoryLine, Verdict
 from service.workflows.estimates import SPOKEN, Versions
 
 Quantity = Literal["peak", "static"]
@@ -78,6 +78,22 @@ class Group(Sized):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrongVerdict:
+    """A row whose verdict was wrong."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Its name in the table."""
+    outcome: str
+    """What happened, as the table says."""
+    verdict: Verdict
+    """What was said."""
+    reason: str
+    """Predicted peak and usable memory, and what the source says of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictCounts:
     """How the verdict met what happened."""
 
@@ -105,7 +121,7 @@ class VerdictCounts:
     """Those that were said to run out of memory or to be at risk."""
     ran_out_not_expressible: Mapping[str, int]
     """Those without a verdict, by reason."""
-    wrong_ids: tuple[str, ...]
+    wrong: tuple[WrongVerdict, ...]
     """Rows that ran out and were said to fit, or ran and were said to exceed the memory by more than 2 %."""
 
 
