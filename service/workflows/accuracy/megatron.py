@@ -9,7 +9,7 @@ from service.workflows.accuracy.architecture import put_latent
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import GPT_2
 from service.workflows.accuracy.hybrid import hybrid_fields
-from service.workflows.accuracy.megatron_flags import FLAGS, whole_of
+from service.workflows.accuracy.megatron_flags import DESCRIBES, FLAGS, flag_of, whole_of
 from service.workflows.accuracy.pipelines import even_chunks, layers_of_layout, layers_with_ends
 
 Flags = dict[str, Any]
@@ -86,7 +86,7 @@ def put_flags(flags: Flags, draft: Draft) -> None:
     _refuse(flags)
     _put_defaults(flags, draft)
     for name, value in flags.items():
-        flag = FLAGS[name]
+        flag = FLAGS.get(name, DESCRIBES)
         if flag.does == "nearly":
             draft.nearly.append(f"{name}: {flag.why}")
         if flag.does == "sets":
@@ -99,7 +99,7 @@ def put_flags(flags: Flags, draft: Draft) -> None:
 
 def _refuse(flags: Flags) -> None:
     for name in flags:
-        flag = FLAGS.get(name)
+        flag = flag_of(name)
         if flag is None:
             raise NotExpressible(f"flag {ascii(name[:60])[1:-1]}: not known")
         if flag.does == "refuses":

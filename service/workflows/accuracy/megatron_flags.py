@@ -223,11 +223,21 @@ _WITHOUT_BYTES = (
     *("mscale", "mscale-all-dim", "mtp-loss-scaling-factor", "muon-extra-scale-factor", "muon-momentum"),
     *("muon-scale-mode", "no-mmap-bin-files", "norm-epsilon"),
     *("overlap-grad-reduce", "overlap-p2p-communication-warmup-flush", "overlap-param-gather"),
+    *("init-model-with-meta-device", "use-cpu-initialization"),
     *("overlap-param-gather-with-optimizer-step", "quick-geglu", "rotary-base", "rotary-interleaved"),
     *("rotary-percent", "rotary-scaling-factor", "te-rng-tracker", "train-iters", "train-samples", "use-mcore-models"),
     *("use-tp-pp-dp-mapping", "use-precision-aware-optimizer", "weight-decay", "use-mup", "mup-base-hidden-size"),
 )
 """Options that change no byte of what a rank holds at its peak."""
+
+PREFIXES_WITHOUT_BYTES = (
+    *("async-", "auto-detect-ckpt", "check-", "ckpt-", "data-cache-path", "data-path", "dataloader-type", "dist-ckpt-"),
+    *("distributed-timeout", "error-injection", "eval-", "exit-", "finetune", "log-", "logging-", "lr-", "load"),
+    *("manual-gc", "merge-file", "mock-data", "no-ckpt", "no-load", "no-use-tokenizer", "num-workers", "override-opt"),
+    *("profile", "rerun-mode", "save", "seed", "split", "straggler", "tensorboard-", "test-mode", "tiktoken-"),
+    *("timing-", "tokenizer-model", "use-checkpoint", "use-persistent", "vocab-file", "wandb-"),
+)
+"""How options begin that are about files, logs, learning rates and limits of time."""
 
 _NEARLY = {
     "delay-wgrad-compute": "inputs of delayed weight gradients live on",
@@ -247,10 +257,13 @@ _NEARLY = {
 }
 
 _REFUSED = {
+    "cpu-offloading": "layers are offloaded by number",
+    "cpu-offloading-num-layers": "layers are offloaded by number",
     "cuda-graph-impl": "graphs keep their buffers for good",
     "cuda-graph-modules": "graphs keep their buffers for good",
     "cuda-graph-scope": "graphs keep their buffers for good",
     "defer-embedding-wgrad-compute": "the head's inputs and gradients of many micro-batches live on",
+    "distribute-saved-activations": "what recompute keeps is spread over tensor ranks",
     "dsa-indexer-head-dim": "attention over chosen keys",
     "dsa-indexer-loss-coeff": "attention over chosen keys",
     "dsa-indexer-n-heads": "attention over chosen keys",
@@ -262,6 +275,7 @@ _REFUSED = {
     "external-cuda-graph": "graphs keep their buffers for good",
     "flextron": "a model of many widths is trained at once",
     "hierarchical-context-parallel-sizes": "context ranks exchange on two levels",
+    "moe-layer-recompute": "an older name of selective recompute",
     "mtp-use-repeated-layer": "depths share one layer",
     "no-masked-softmax-fusion": "the softmax keeps copies in other formats",
     "outer-dp-sharding-strategy": "sharding on two levels",
@@ -280,3 +294,18 @@ FLAGS: Mapping[str, Flag] = {
     **{name: Flag("refuses", why) for name, why in _REFUSED.items()},
 }
 """Every option that is known."""
+
+
+def flag_of(name: str) -> Flag | None:
+    """What an option does.
+
+    Args:
+        name: the option, without its hyphens in front
+
+    Returns:
+        its row; None for one that nobody knows
+
+    >>> flag_of("log-interval") == flag_of("bf16"), flag_of("warp-drive")
+    (True, None)
+    """
+    return FLAGS.get(name) or (DESCRIBES if name.startswith(PREFIXES_WITHOUT_BYTES) else None)
