@@ -3,7 +3,7 @@
 from typing import Any
 
 from service.calibration.measured_rows import NotExpressible
-from service.workflows.accuracy.megatron_flags import whole_of
+from service.workflows.accuracy.options import whole_of
 
 KINDS = {
     "M": ("mamba2", "none"),

@@ -9,7 +9,8 @@ from service.workflows.accuracy.architecture import put_latent
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import GPT_2
 from service.workflows.accuracy.hybrid import hybrid_fields
-from service.workflows.accuracy.megatron_flags import DESCRIBES, FLAGS, flag_of, whole_of
+from service.workflows.accuracy.megatron_flags import FLAGS, flag_of
+from service.workflows.accuracy.options import DESCRIBES, whole_of
 from service.workflows.accuracy.pipelines import even_chunks, layers_of_layout, layers_with_ends
 
 Flags = dict[str, Any]

@@ -4,118 +4,9 @@
 memory, `nearly` what changes some that the question cannot say, `refuses` what changes more.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
 
-from service.calibration.measured_rows import NotExpressible
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """What one option does to the question."""
-
-    does: Literal["reads", "sets", "describes", "nearly", "refuses"]
-    """How it is dealt with."""
-    why: str = ""
-    """Why it is refused or only nearly said."""
-    path: str = ""
-    """Field of the question that it sets."""
-    to: Callable[[str], Any] = str
-    """The field's value, made of the option's."""
-
-
-def switched_on(_: str) -> bool:
-    """A field's value where the option is given at all.
-
-    Returns:
-        True
-    """
-    return True
-
-
-def switched_off(_: str) -> bool:
-    """A field's value where the option, which begins with `no`, is given at all.
-
-    Returns:
-        False
-    """
-    return False
-
-
-def always(value: Any) -> Callable[[str], Any]:
-    """A field's value whatever the option's is.
-
-    Args:
-        value: the value
-
-    Returns:
-        what gives it
-    """
-    return lambda _: value
-
-
-def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
-    """A field's value by the option's.
-
-    Args:
-        values: the field's values by the option's
-
-    Returns:
-        what looks it up
-    """
-    return lambda said: values[said]
-
-
-LARGEST = 1 << 24
-"""The largest whole number that an option may have."""
-
-
-def whole_of(flags: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """The whole number of an option.
-
-    Args:
-        flags: values by name
-        name: the option
-        default: its value where it is not given
-
-    Returns:
-        the number, at least 1
-
-    Raises:
-        NotExpressible: it is none, or out of all bounds
-
-    >>> whole_of({"mamba-num-heads": "32"}, "mamba-num-heads"), whole_of({}, "mamba-num-heads", 8)
-    (32, 8)
-    """
-    try:
-        return whole(str(flags.get(name, default)))
-    except ValueError:
-        raise NotExpressible(f"flag {name}: no field takes its value") from None
-
-
-def whole(said: str) -> int:
-    """The whole number that an option's text is.
-
-    Args:
-        said: the text
-
-    Returns:
-        the number, at least 1
-
-    Raises:
-        ValueError: it is none, or out of all bounds
-
-    >>> whole("8")
-    8
-    """
-    if not (said.isascii() and said.isdecimal() and len(said) < 10 and 1 <= int(said) <= LARGEST):
-        raise ValueError(said)
-    return int(said)
-
-
-READ = Flag("reads")
-DESCRIBES = Flag("describes")
+from service.workflows.accuracy.options import DESCRIBES, READ, Flag, always, one_of, switched_off, switched_on, whole
 
 DTYPES = one_of({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"})
 
@@ -155,6 +46,8 @@ _SETS = {
     "fp8-param-gather": Flag("sets", path="recipe.fp8_weights", to=switched_on),
     "grad-reduce-in-bf16": Flag("sets", path="recipe.gradient_dtype", to=always("bf16")),
     "main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
+    "megatron-fsdp-main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
+    "megatron-fsdp-main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
     "main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
     "exp-avg-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
     "exp-avg-sq-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
@@ -223,7 +116,12 @@ _WITHOUT_BYTES = (
     *("mscale", "mscale-all-dim", "mtp-loss-scaling-factor", "muon-extra-scale-factor", "muon-momentum"),
     *("muon-scale-mode", "no-mmap-bin-files", "norm-epsilon"),
     *("overlap-grad-reduce", "overlap-p2p-communication-warmup-flush", "overlap-param-gather"),
-    *("init-model-with-meta-device", "use-cpu-initialization"),
+    *("init-model-with-meta-device", "use-cpu-initialization", "disable-gloo-process-groups", "fim-data", "fim-rate"),
+    *("fim-spm-rate", "high-priority-stream-groups", "megatron-fsdp-grad-comm-dtype", "model-provider"),
+    *("moe-flex-dispatcher-num-sms", "moe-hybridep-num-sms", "no-check-for-nan-in-loss-and-grad"),
+    *("no-persist-layer-norm", "no-record-throughput", "no-use-layer-wise-param-layout", "step-batch-size-schedule"),
+    *("no-yarn-correction-range-round-to-int", "verify-integrity", "vocab-extra-ids", "yarn-beta-fast"),
+    *("yarn-beta-slow", "yarn-original-max-position-embeddings"),
     *("overlap-param-gather-with-optimizer-step", "quick-geglu", "rotary-base", "rotary-interleaved"),
     *("rotary-percent", "rotary-scaling-factor", "te-rng-tracker", "train-iters", "train-samples", "use-mcore-models"),
     *("use-tp-pp-dp-mapping", "use-precision-aware-optimizer", "weight-decay", "use-mup", "mup-base-hidden-size"),
