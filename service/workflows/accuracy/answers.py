@@ -72,7 +72,10 @@ class Group(Sized):
     in_sample: bool
     """A constant was read off rows of this source, so they judge their own constant."""
     constants: tuple[str, ...]
-    """Those constants; without them every figure is of a source that the estimator never saw."""
+    """Those constants; without them every prediction is of a source that the estimator's constants never saw."""
+    coverage80_left_out_fraction: float | None
+    """Share of measured values inside an 80 % interval as wide as the errors of all other sources of the same kind of
+    stack and model ask for; null where there is no other."""
     full_config: Sized
     """The rows whose configuration is told in full."""
 
