@@ -17,9 +17,17 @@ from service.workflows.checks import Check
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
 from service.workflows.price_import import ImportReport
+from service.workflows.timelines import TimelineAnswer
 from service.workflows.wire import WIRE_NAMES
 
-ANSWERED = (estimates.Grounds, estimates.Answer, estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer)
+ANSWERED = (
+    estimates.Grounds,
+    estimates.Answer,
+    estimates.MemoryAnswer,
+    estimates.FlopAnswer,
+    estimates.GpuHoursAnswer,
+    TimelineAnswer,
+)
 """What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
 
 COMPARED = (Comparison, MethodAnswer)

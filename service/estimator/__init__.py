@@ -2,7 +2,7 @@
 
 from service.estimator.answer import Estimate
 from service.estimator.choices import choices
-from service.estimator.estimate import estimate
+from service.estimator.estimate import estimate, estimate_memory
 from service.estimator.gpu import Gpu
 from service.estimator.model import Model
 from service.estimator.parameters import count_parameters
@@ -25,4 +25,5 @@ __all__ = [
     "choices",
     "count_parameters",
     "estimate",
+    "estimate_memory",
 ]

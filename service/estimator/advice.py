@@ -7,7 +7,6 @@ from service.estimator.filled import filled
 from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RESTART_SECONDS
 from service.estimator.mixers import MIXERS
 from service.estimator.resolve import Resolved
-from service.estimator.stacks import Stack
 from service.estimator.training import trains_everything
 
 SENSIBLE_BATCH_TOKENS = (4e6, 64e6)
@@ -86,20 +85,19 @@ def _method(resolved: Resolved) -> list[str]:
     return said
 
 
-def warnings_of(resolved: Resolved, parameters: Parameters) -> tuple[str, ...]:
+def warnings_of(resolved: Resolved, parameters: Parameters | None = None) -> tuple[str, ...]:
     """What the asker should look at.
 
     Args:
         resolved: the question
-        parameters: parameters of the model
+        parameters: parameters of the model; None where only its memory was asked for
 
     Returns:
         one sentence each
     """
     return (
-        *_missing(resolved),
+        *(() if parameters is None else (*_missing(resolved), *_tokens(resolved, parameters))),
         *_padding(resolved),
-        *_tokens(resolved, parameters),
         *_batch(resolved),
         *_layout(resolved),
     )
@@ -156,44 +154,3 @@ def _layout(resolved: Resolved) -> list[str]:
     if layout.pipeline > resolved.degrees.accumulation:
         said.append(f"a step of {resolved.degrees.accumulation} micro-batch(es) cannot fill {layout.pipeline} stages")
     return said
-
-
-def suggestions_of(resolved: Resolved, biggest: str) -> tuple[str, ...]:
-    """What to change when the job does not surely fit, those that shrink the biggest line first.
-
-    Args:
-        resolved: the question
-        biggest: kind of the largest line of the fullest stage
-
-    Returns:
-        one sentence each
-    """
-    recipe, layout, granularity = resolved.question.recipe, resolved.question.layout, resolved.job.recompute.granularity
-    replicas = filled(layout.data) * layout.context
-    stack = resolved.job.stack
-    degree, split = _offered(stack, ("tensor", "context")), _offered(stack, ("tensor", "pipeline"))
-    can_shard = stack.pipeline_zero_stages if layout.pipeline > 1 else stack.zero_stages
-    for_activations = [
-        (recipe.micro_batch > 1, "lower micro_batch to 1"),
-        (granularity == "none", "recompute selective or full"),
-        (granularity == "selective", "recompute full"),
-        (recipe.attention == "eager", "attention flash"),
-        (degree != "", f"raise {degree} to split each sequence"),
-    ]
-    for_states = [
-        (
-            layout.zero_stage == 0 and 1 in can_shard and replicas > 1,
-            "zero_stage 1: shard the optimizer over the replicas",
-        ),
-        (layout.zero_stage != 3 and 3 in can_shard and replicas > 1, "zero_stage 3: shard weights and gradients too"),
-        (True, f"more GPUs{f', or raise {split}' if split else ''}"),
-        (layout.offload == "none", "offload optimizer"),
-        (recipe.optimizer == "adamw", "optimizer adamw-8bit"),
-    ]
-    moving = biggest in ("activations", "logits", "recomputed_activations")
-    ordered = [*for_activations, *for_states] if moving else [*for_states, *for_activations]
-    return tuple(words for applies, words in ordered if applies)
-
-
-def _offered(stack: Stack, axes: tuple[str, ...]) -> str:
-    return " or ".join(axis for axis in axes if axis in stack.axes)

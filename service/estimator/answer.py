@@ -111,10 +111,30 @@ class StageMemory:
     """Sum of the lines."""
     reserved_peak_bytes: float
     """The same with what the allocator holds beside live tensors."""
+    first_step_peak_bytes: float
+    """Live tensors at the peak of the first step, when the optimizer has no states yet."""
     idle_bytes: float
     """Live between two steps."""
     lines: tuple[MemoryLine, ...]
     """Each kind of tensor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One single change of the question that saves memory."""
+
+    field: str
+    """Field that changes."""
+    value: str
+    """Its new value."""
+    saves_bytes: float
+    """Device peak before, less the device peak with it."""
+    device_peak_bytes: float
+    """Device peak with it."""
+    fits: bool
+    """That is no more than the usable memory."""
+    slower_fraction: float
+    """Seconds of a step with it over those before, less one; below 0 it is faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +161,12 @@ class Memory:
     """Phase at which its peak falls."""
     biggest_line: str
     """Largest line of the fullest stage."""
+    checkpoint_bytes: float
+    """A checkpoint of the whole job on disk: weights, master weights and optimizer states of what is trained."""
+    changes: tuple[Change, ...]
+    """Single changes when it does not surely fit: those first that make it fit, the cheapest in time before others."""
     suggestions: tuple[str, ...]
-    """What to change when it does not fit, most useful first."""
+    """The same in words."""
     stages: tuple[StageMemory, ...]
     """Every pipeline stage."""
 
@@ -266,6 +290,22 @@ class Estimate:
     """Seconds."""
     totals: Totals | None
     """The whole run; null without training_tokens."""
+    assumptions: tuple[str, ...]
+    """What was assumed."""
+    warnings: tuple[str, ...]
+    """What to look at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """The part of an answer that says whether one configuration fits."""
+
+    resolved: Question
+    """The question with every default filled."""
+    verdict: Verdict
+    """Does it fit?"""
+    memory: Memory
+    """Bytes."""
     assumptions: tuple[str, ...]
     """What was assumed."""
     warnings: tuple[str, ...]

@@ -65,12 +65,11 @@ def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
     reads = (GROUP,) if model.parallel_attention else ()
     beside = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
     has_own_norm = model.norms_per_layer > 1 or not mixed
-    return _counted(
-        (
-            *_branch("attention", (before, *mixed) if mixed else (), model, setting),
-            *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
-        )
+    ops = (
+        *_branch("attention", (before, *mixed) if mixed else (), model, setting),
+        *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
     )
+    return _counted(ops) if setting.counts_products else ops
 
 
 def _counted(ops: Ops) -> Ops:

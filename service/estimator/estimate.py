@@ -3,32 +3,29 @@
 from dataclasses import fields
 from functools import partial
 
-from service.estimator.advice import assumptions_of, suggestions_of, warnings_of
-from service.estimator.allocator import reserved_interval, reserved_shares
-from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, StepPart, Totals
+from service.estimator.advice import assumptions_of, warnings_of
+from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, StepPart, Totals
 from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
-from service.estimator.device import beside_allocator, device_interval, headroom_bytes, usable_bytes
 from service.estimator.documents import trained_tokens
 from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
+from service.estimator.memory_answer import memory_of
 from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers, trained_layers
-from service.estimator.residuals import allocated_interval
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.spread import step_interval
 from service.estimator.stage_answers import (
     LoadedStage,
     slowest_step,
-    stage_memory,
     stage_parameters,
     stages_of,
     total_seconds,
 )
 from service.estimator.step_time import StepSeconds
 from service.estimator.throughput import falling, rising, tokens_per_s_per_gpu, utilisation_fraction
-from service.estimator.verdict import oom_probability_fraction, verdict_of
+from service.estimator.verdict import verdict_of
 from service.estimator.work import flop_of
 
 
@@ -49,7 +46,7 @@ def estimate(question: Question) -> Estimate:
     stages = stages_of(job, degrees, full.layout)
     counts = parameter_counts(job.model, job.ledger)
     parameters = _parameters(resolved, stages, counts)
-    memory = _memory(resolved, stages)
+    memory = memory_of(resolved, stages)
     flop = _flop(resolved, stages, counts)
     step = _step(resolved, stages, flop)
     return Estimate(
@@ -62,6 +59,32 @@ def estimate(question: Question) -> Estimate:
         totals=_totals(resolved, step, flop),
         assumptions=assumptions_of(resolved),
         warnings=warnings_of(resolved, parameters),
+    )
+
+
+def estimate_memory(question: Question) -> MemoryEstimate:
+    """Whether one configuration fits, and what its bytes are, without work, time and money.
+
+    Args:
+        question: the question, names already looked up
+
+    Returns:
+        the memory of every stage, with intervals and a verdict
+
+    Raises:
+        Refused: the question breaks a rule
+    """
+    resolved = resolve(question)
+    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    memory = memory_of(resolved, stages)
+    asks_run = question.recipe.training_tokens is not None
+    counts = parameter_counts(resolved.job.model, resolved.job.ledger) if asks_run else None
+    return MemoryEstimate(
+        resolved=resolved.question,
+        verdict=verdict_of(memory.oom_probability_fraction),
+        memory=memory,
+        assumptions=assumptions_of(resolved),
+        warnings=warnings_of(resolved, None if counts is None else _parameters(resolved, stages, counts)),
     )
 
 
@@ -81,32 +104,6 @@ def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: Parameter
         multi_token_prediction=counts.multi_token_prediction,
         total_with_multi_token_prediction=counts.total + counts.multi_token_prediction,
         stages=stage_parameters(resolved.job, resolved.degrees, stages),
-    )
-
-
-def _memory(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
-    job, layout = resolved.job, resolved.question.layout
-    answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
-    fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
-    allocated = allocated_interval(job, fullest.allocated_peak_bytes)
-    reserved = reserved_interval(allocated, fullest.reserved_peak_bytes, reserved_shares(job))
-    device = device_interval(reserved, beside_allocator(job))
-    usable = usable_bytes(job.gpu)
-    probability = oom_probability_fraction(device, usable)
-    biggest = max(fullest.lines, key=lambda line: line.bytes).kind
-    return Memory(
-        allocated_peak_bytes=allocated,
-        reserved_peak_bytes=reserved,
-        device_peak_bytes=device,
-        usable_bytes=usable,
-        headroom_bytes=headroom_bytes(usable, device),
-        host_bytes=max(host_bytes for _, host_bytes in answers),
-        oom_probability_fraction=probability,
-        peak_stage=fullest.stage,
-        peak_phase=fullest.peak_phase,
-        biggest_line=biggest,
-        suggestions=() if verdict_of(probability) == "fits" else suggestions_of(resolved, biggest),
-        stages=tuple(stage for stage, _ in answers),
     )
 
 

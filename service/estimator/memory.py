@@ -128,6 +128,7 @@ last layer runs backward, when its first layer has, and inside the optimizer ste
 
 TOLD_AS = {
     "early_gradients": "gradients",
+    "kept_gradients": "gradients",
     "half_gradients": "gradients",
     "standing_gradients": "step_gradients",
     "other_activations": "activations",

@@ -6,6 +6,7 @@ from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.answer import MemoryLine, StageMemory, StageParameters
 from service.estimator.degrees import Degrees
 from service.estimator.device import allocator_room
+from service.estimator.first_step import first_step_peak_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
 from service.estimator.memory import LIVE, TOLD_AS, stage_bytes
@@ -54,6 +55,26 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
     return loaded
 
 
+def stage_of(job: Job, degrees: Degrees, layout: Layout, index: int) -> LoadedStage:
+    """One stage of a layout with its load; with DualPipe, also what it holds of the stage as far from the other end.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        layout: the layout
+        index: stage, from 0 [1]
+
+    Returns:
+        the stage
+    """
+    stage = stage_at(job, degrees, index, layout.stage_layers, layout.virtual_pipeline)
+    load = stage_load(job, degrees, stage)
+    if layout.schedule == "dualpipe" and layout.pipeline > 1:
+        far = stage_at(job, degrees, layout.pipeline - 1 - index, layout.stage_layers, layout.virtual_pipeline)
+        load = mirrored(load, stage_load(job, degrees, far))
+    return LoadedStage(stage, load, ())
+
+
 def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float]:
     """The memory of one rank of one stage as the answer tells it.
 
@@ -83,6 +104,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             peak_phase=phase,
             allocated_peak_bytes=peak,
             reserved_peak_bytes=reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room(job)),
+            first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
             idle_bytes=float(held.idle),
             lines=lines,
         ),

@@ -5,12 +5,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from service.catalogue import Catalogue
-from service.estimator import FORMULAS_VERSION, estimate
+from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_TOTALS
 from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, Totals, Verdict
+from service.estimator.changes import advised
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
 from service.estimator.question import Question
+from service.estimator.resolve import resolve
 from service.workflows.questions import Asked
 from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_bytes
 
@@ -123,13 +125,14 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
     """
     found = estimate(asked.question)
     refuse_infinite(found.step, found.totals)  # they divide by rates
+    memory = _advised(found.memory, found.verdict, asked.question)
     versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
     return Answer(
         id=f"est_{digest_of(to_bytes([found.resolved, versions]))}",
         resolved=found.resolved,
         verdict=found.verdict,
         parameters=found.parameters,
-        memory=found.memory,
+        memory=memory,
         flop=found.flop,
         step=found.step,
         totals=found.totals,
@@ -138,6 +141,48 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
         versions=versions,
         explain=_explained(asked.question, found) if explain else None,
     )
+
+
+def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
+    """Whether one configuration fits, and what its bytes are.
+
+    Args:
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+        explain: add the equation, the inputs and the source of each number
+
+    Returns:
+        the answer, the same as that part of the whole one
+
+    Raises:
+        Refused: the estimator's rules refuse the question
+        NotFinite: its values lead together beyond all bounds
+    """
+    if explain:
+        return part(MemoryAnswer, answer(asked, catalogue, explain=True))
+    found = estimate_memory(asked.question)
+    refuse_infinite(found.memory)
+    versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
+    return MemoryAnswer(
+        id=f"est_{digest_of(to_bytes([found.resolved, versions]))}",
+        resolved=found.resolved,
+        verdict=found.verdict,
+        memory=_advised(found.memory, found.verdict, asked.question),
+        assumptions=(*asked.assumptions, *found.assumptions),
+        warnings=_without_run((*asked.warnings, *found.warnings)),
+        versions=versions,
+        explain=None,
+    )
+
+
+def _advised(memory: Memory, verdict: Verdict, question: Question) -> Memory:
+    """The memory with what to change; the question is read once more only where it does not fit."""
+    return memory if verdict == "fits" else advised(memory, resolve(question))
+
+
+def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """Warnings without those that only an answer with totals needs."""
+    return tuple(warning for warning in warnings if warning not in (NO_TOTALS, NO_COST))
 
 
 def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
@@ -167,7 +212,7 @@ def part(kind: type[Part], whole: Answer) -> Part:
     """
     held = {f.name: getattr(whole, f.name) for f in fields(kind)}
     if "totals" not in held:
-        held["warnings"] = tuple(warning for warning in whole.warnings if warning not in (NO_TOTALS, NO_COST))
+        held["warnings"] = _without_run(whole.warnings)
     if whole.explain is not None:
         held["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in held}
     return kind(**held)

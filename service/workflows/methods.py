@@ -8,7 +8,7 @@ from service.estimator.methods.answer import Comparison
 from service.estimator.methods.compare import compare
 from service.estimator.names import ToolName
 from service.estimator.question import Question
-from service.workflows.estimates import SPOKEN, MemoryAnswer, Versions, answer, part
+from service.workflows.estimates import SPOKEN, Versions, memory_answer
 from service.workflows.questions import Asked
 
 
@@ -45,7 +45,7 @@ def answer_by(method: ToolName, asked: Asked, catalogue: Catalogue) -> MethodAns
         Refused: the estimator's rules refuse the question, or the tool's formula does not read all of it
         NotFinite: its values lead together beyond all bounds
     """
-    ours = part(MemoryAnswer, answer(asked, catalogue))
+    ours = memory_answer(asked, catalogue)
     found = compare(method, ours.resolved, ours.memory)
     return MethodAnswer(
         **{field.name: getattr(found, field.name) for field in fields(found)},

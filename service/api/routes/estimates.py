@@ -47,8 +47,10 @@ PARTS = (
 
 async def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Response:
     catalogue = await catalogue_of(request)
-    answer = estimates.answer(read_question(body, catalogue), catalogue, explain=is_explained(request))
-    return json_answer(estimates.part(part.kind, answer))
+    asked, explain = read_question(body, catalogue), is_explained(request)
+    if part.kind is estimates.MemoryAnswer:
+        return json_answer(estimates.memory_answer(asked, catalogue, explain=explain))
+    return json_answer(estimates.part(part.kind, estimates.answer(asked, catalogue, explain=explain)))
 
 
 async def _answered_by(method: ToolName, request: Request, body: Mapping[str, Any]) -> Response:

@@ -1,0 +1,57 @@
+"""How does the memory of every stage rise and fall over a step, and which tensors hold its peak?"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from service.catalogue import Catalogue
+from service.estimator.resolve import resolve
+from service.estimator.timeline import StageTimeline, timeline
+from service.workflows.estimates import SPOKEN, Grounds, memory_answer
+from service.workflows.questions import Asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineAnswer(Grounds):
+    """Live bytes of one rank of every stage over the first step and over a later one."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    usable_bytes: float
+    """Memory a job can use on this GPU."""
+    allocated_peak_bytes: float
+    """The highest point of the fullest stage."""
+    peak_stage: int
+    """That stage."""
+    stages: tuple[StageTimeline, ...]
+    """Every pipeline stage."""
+
+
+def timeline_answer(asked: Asked, catalogue: Catalogue) -> TimelineAnswer:
+    """The timeline of one configuration.
+
+    Args:
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+
+    Returns:
+        the timeline of every stage
+
+    Raises:
+        Refused: the estimator's rules refuse the question
+        NotFinite: its values lead together beyond all bounds
+    """
+    found = memory_answer(asked, catalogue)
+    stages = timeline(resolve(asked.question))
+    fullest = max(stages, key=lambda stage: stage.peak.allocated_bytes)
+    return TimelineAnswer(
+        id=found.id,
+        resolved=found.resolved,
+        usable_bytes=found.memory.usable_bytes,
+        allocated_peak_bytes=fullest.peak.allocated_bytes,
+        peak_stage=fullest.stage,
+        stages=stages,
+        assumptions=found.assumptions,
+        warnings=found.warnings,
+        versions=found.versions,
+        explain=None,
+    )
