@@ -77,7 +77,7 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
         refuse_other_runs(row.text("model"))
         try:
             put_flags(flags, draft)
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, ArithmeticError):
             raise NotExpressible("extra_config_json: a value is not understood") from None
     _put_pipeline(row, framework, draft)
     draft.cluster.update(
@@ -142,7 +142,7 @@ def _put_pipeline(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         layout.update(embedding_in_split=True, loss_in_split=True)
     elif framework.stack["name"] == "nanotron":
         hidden = model["hidden_size"]
-        layer = 4 * hidden * hidden + 3 * hidden * model["intermediate_size"]
+        layer = 4 * hidden * hidden + 3 * hidden * row.count("ffn_hidden")
         layout["stage_layers"] = list(layers_by_cost(layers, stages, layer, model["vocab_size"] * hidden))
     elif layers % stages and row.text("framework") != COMMAND_LINE:
         layout["stage_layers"] = [layers // stages + (stage < layers % stages) for stage in range(stages)]

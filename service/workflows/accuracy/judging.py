@@ -46,6 +46,11 @@ class Judged:
     """Why there is no comparison; empty where there is one, or the row ran out of memory."""
 
     @property
+    def stack(self) -> str:
+        """The training stack that stands for the row's framework; empty where the row cannot be asked."""
+        return "" if self.predicted is None else self.predicted.stack
+
+    @property
     def comparison(self) -> Comparison | None:
         """Prediction beside figure; None where one of them is missing, or the job never ran."""
         if self.predicted_bytes is None or self.measured_bytes is None or self.ran_out:
