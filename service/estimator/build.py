@@ -15,7 +15,6 @@ from service.estimator.names import LayerType, MlpType
 from service.estimator.norm import norm_op, residual_op
 from service.estimator.setting import Setting
 
-
 LEDGERS_KEPT = 256
 """Ledgers that stay at hand: a caller asks of few models, and of each under many layouts. Source: a choice."""
 

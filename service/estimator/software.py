@@ -42,6 +42,7 @@ def _filled(given: StackName | Software) -> Software:
     return replace(
         asked,
         expandable_segments=grows,
+        fused_update=STACKS[asked.name].fuses_update if asked.fused_update is None else asked.fused_update,
         implementation=named,
         cross_entropy=losses,
         gradient_fusion=fused,

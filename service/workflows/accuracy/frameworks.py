@@ -68,6 +68,12 @@ FRAMEWORKS = (
         families={"moonlight|deepseek": {"moment_dtype": "bf16"}},
         why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss",
     ),
+    Framework(
+        name=r"InternEvo",
+        stack={"name": "deepspeed", "fused_update": False},
+        why="bf16 weights and gradients beside fp32 copies of both, spread by ZeRO-1 or sharded whole, in a pipeline, and an "
+        "optimizer of single operations: DeepSpeed's arrangement but for the last",
+    ),
     Framework(name=r"torchtitan", stack={"name": "torchtitan"}, why="the stack itself"),
     Framework(
         name=r"PyTorch FSDP2",
