@@ -47,9 +47,7 @@ def test_the_peak_of_a_later_step_is_the_peak_of_the_memory_answer(asked: Questi
 def test_a_step_begins_and_ends_as_the_stage_rests(asked: Question) -> None:
     told = estimate(asked).memory.stages
     for stage, line in zip(stages(asked), told, strict=True):
-        first, later = (
-            [point for point in stage.points if point.step == step] for step in ("first", "later")
-        )
+        first, later = ([point for point in stage.points if point.step == step] for step in ("first", "later"))
         assert (first[0].moment, first[-1].moment) == (later[0].moment, later[-1].moment) == ("start", "end")
         assert first[-1].allocated_bytes == later[-1].allocated_bytes == pytest.approx(line.idle_bytes, rel=1e-12)
         assert all(a.allocated_bytes <= b.allocated_bytes + 1 for a, b in zip(first, later, strict=True))
