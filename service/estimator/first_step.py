@@ -40,11 +40,24 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
     Source:
         torch.optim (lazy state)
     """
-    moments: tuple[Phase, ...] = ("loss", "backward", "reduction", "optimizer", "idle")
-    return max(
-        sum(live_bytes(held, LIVE[moment], missing_kinds("first", MOMENTS[moment], several=several)).values())
-        for moment in moments
-    )
+    return sum(first_step_lines(held, several=several).values())
+
+
+def first_step_lines(held: StageBytes, *, several: bool) -> dict[str, float]:
+    """What one rank holds at the peak of the first step.
+
+    Args:
+        held: bytes of the rank by kind
+        several: whether the step has more than one micro-batch
+
+    Returns:
+        bytes by kind [byte]
+    """
+    moments = [
+        live_bytes(held, kinds, missing_kinds("first", MOMENTS[phase], several=several))
+        for phase, kinds in LIVE.items()
+    ]
+    return max(moments, key=lambda lines: sum(lines.values()))
 
 
 def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The bytes of a stage over the first step and over a later one."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -68,7 +69,7 @@ def test_forward_passes_fill_a_stage_one_micro_batch_after_another() -> None:
     first, *_, last = stages(question(LLAMA_3_8B, recipe, Layout(pipeline=4), gpus=4))
     ramp = [point for point in first.points if point.step == "later" and point.moment == "forward"]
     assert [point.micro_batches for point in ramp] == [1, 2, 3, 4]
-    rises = [b.allocated_bytes - a.allocated_bytes for a, b in zip(ramp, ramp[1:], strict=False)]
+    rises = [b.allocated_bytes - a.allocated_bytes for a, b in pairwise(ramp)]
     assert rises == pytest.approx([rises[0]] * 3)
     assert "logits" in last.kinds
     assert "logits" not in first.kinds

@@ -71,8 +71,8 @@ FRAMEWORKS = (
     Framework(
         name=r"InternEvo",
         stack={"name": "deepspeed", "fused_update": False},
-        why="bf16 weights and gradients beside fp32 copies of both, spread by ZeRO-1 or sharded whole, in a pipeline, and "
-        "an optimizer of single operations: DeepSpeed's arrangement but for the last",
+        why="bf16 weights and gradients beside fp32 copies of both, spread by ZeRO-1 or sharded whole, in a pipeline, "
+        "and an optimizer of single operations: DeepSpeed's arrangement but for the last",
     ),
     Framework(name=r"torchtitan", stack={"name": "torchtitan"}, why="the stack itself"),
     Framework(
