@@ -40,7 +40,7 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
     Source:
         torch.optim (lazy state)
     """
-    return sum(first_step_lines(held, several=several).values())
+    return max(_first_step_bytes(held, phase, several=several) for phase in LIVE)
 
 
 def first_step_lines(held: StageBytes, *, several: bool) -> dict[str, float]:
@@ -53,11 +53,13 @@ def first_step_lines(held: StageBytes, *, several: bool) -> dict[str, float]:
     Returns:
         bytes by kind [byte]
     """
-    moments = [
-        live_bytes(held, kinds, missing_kinds("first", MOMENTS[phase], several=several))
-        for phase, kinds in LIVE.items()
-    ]
-    return max(moments, key=lambda lines: sum(lines.values()))
+    fullest = max(LIVE, key=lambda phase: _first_step_bytes(held, phase, several=several))
+    return live_bytes(held, LIVE[fullest], missing_kinds("first", MOMENTS[fullest], several=several))
+
+
+def _first_step_bytes(held: StageBytes, phase: Phase, *, several: bool) -> float:
+    missing = missing_kinds("first", MOMENTS[phase], several=several)
+    return float(held.at(phase)) - sum(float(getattr(held, kind)) for kind in missing)
 
 
 def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str, ...]:

@@ -152,14 +152,12 @@ def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) 
         explain: add the equation, the inputs and the source of each number
 
     Returns:
-        the answer, the same as that part of the whole one
+        the answer, the same as that part of the whole one but for warnings about the run
 
     Raises:
         Refused: the estimator's rules refuse the question
         NotFinite: its values lead together beyond all bounds
     """
-    if explain:
-        return part(MemoryAnswer, answer(asked, catalogue, explain=True))
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)
     versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
@@ -169,9 +167,9 @@ def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) 
         verdict=found.verdict,
         memory=_advised(found.memory, found.verdict, asked.question),
         assumptions=(*asked.assumptions, *found.assumptions),
-        warnings=_without_run((*asked.warnings, *found.warnings)),
+        warnings=(*asked.warnings, *found.warnings),
         versions=versions,
-        explain=None,
+        explain=part(MemoryAnswer, answer(asked, catalogue, explain=True)).explain if explain else None,
     )
 
 
