@@ -11,8 +11,8 @@ from statistics import median, quantiles
 
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import Cluster, Layout, Question, Recipe, estimate, estimate_memory
-from service.estimator.answer import Memory
 from service.estimator.changes import advised
+from service.estimator.memory_parts import Memory
 from service.estimator.resolve import resolve
 from service.estimator.timeline import timeline
 

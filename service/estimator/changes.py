@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from service.errors import Refused
 from service.estimator import abilities
 from service.estimator.allocator import reserved_bytes, reserved_shares
-from service.estimator.answer import Change, Memory
 from service.estimator.cross_entropy import CROSS_ENTROPIES
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.device import allocator_room, beside_allocator, usable_bytes
 from service.estimator.filled import filled
 from service.estimator.job import Job, recompute_of
 from service.estimator.memory import stage_bytes
+from service.estimator.memory_parts import Change, Memory
 from service.estimator.names import OptimizerName
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.question import Layout, Recipe

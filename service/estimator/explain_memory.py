@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from service.estimator.allocator import reserved_bytes, reserved_shares
-from service.estimator.answer import Memory, StageMemory
 from service.estimator.backward import layer_buffer_bytes
 from service.estimator.checkpoint import checkpoint_bytes
 from service.estimator.degrees import divisors, padded_vocabulary
@@ -23,6 +22,7 @@ from service.estimator.gradients import bucket_bytes
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
 from service.estimator.memory import BETWEEN_STEPS, StageBytes, stage_bytes
+from service.estimator.memory_parts import Memory, StageMemory
 from service.estimator.names import ScheduleName
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
 from service.estimator.parallelism.data import expert_shards, shards

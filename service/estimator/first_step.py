@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from service.estimator.answer import Phase
 from service.estimator.memory import LIVE, TOLD_AS, StageBytes
+from service.estimator.memory_parts import Phase
 
 StepName = Literal["first", "later"]
 Moment = Literal["start", "forward", "loss", "backward", "reduction", "optimizer", "end"]

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import reduce
 
-from service.estimator.answer import Phase
 from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
 from service.estimator.gathered import gathered_weights
@@ -11,6 +10,7 @@ from service.estimator.gradients import bucket_bytes, step_gradient_lines, table
 from service.estimator.held import held_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
+from service.estimator.memory_parts import Phase
 from service.estimator.names import OffloadName, ScheduleName
 from service.estimator.numeric import Amount, either, maximum, minimum, where
 from service.estimator.parallelism.context import exchanged_bytes

@@ -1,9 +1,9 @@
 """What does the fullest GPU hold, and does the job fit?"""
 
 from service.estimator.allocator import reserved_interval, reserved_shares
-from service.estimator.answer import Memory
 from service.estimator.checkpoint import checkpoint_bytes
 from service.estimator.device import beside_allocator, device_interval, headroom_bytes, usable_bytes
+from service.estimator.memory_parts import Memory
 from service.estimator.residuals import allocated_interval
 from service.estimator.resolve import Resolved
 from service.estimator.stage_answers import LoadedStage, stage_memory

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, fields
 
 from service.estimator.allocator import reserved_bytes, reserved_shares
-from service.estimator.answer import MemoryLine, StageMemory, StageParameters
+from service.estimator.answer import StageParameters
 from service.estimator.degrees import Degrees
 from service.estimator.device import allocator_room
 from service.estimator.first_step import first_step_peak_bytes, live_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
 from service.estimator.memory import LIVE, stage_bytes
+from service.estimator.memory_parts import MemoryLine, StageMemory
 from service.estimator.numeric import Amount, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from service.estimator.answer import MemoryLine, Phase
 from service.estimator.degrees import Degrees
 from service.estimator.first_step import MOMENTS, Moment, StepName, live_bytes, missing_kinds
 from service.estimator.job import Job
 from service.estimator.memory import BETWEEN_STEPS, LIVE, STANDING, StageBytes, stage_bytes
+from service.estimator.memory_parts import MemoryLine, Phase
 from service.estimator.question import Layout
 from service.estimator.resolve import Resolved
 from service.estimator.stage_answers import LoadedStage, stages_of

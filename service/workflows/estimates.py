@@ -7,10 +7,11 @@ from typing import Any, ClassVar, TypeVar
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_TOTALS
-from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, Totals, Verdict
+from service.estimator.answer import Estimate, Flop, Parameters, Step, Totals, Verdict
 from service.estimator.changes import advised
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
+from service.estimator.memory_parts import Memory
 from service.estimator.question import Question
 from service.estimator.resolve import resolve
 from service.workflows.questions import Asked

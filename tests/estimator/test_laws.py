@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.estimator import Estimate, Layout, Question, Recipe, Recompute, estimate
-from service.estimator.answer import Interval
+from service.estimator.interval import Interval
 from service.estimator.model import Model
 from service.estimator.stacks import STACKS
 from tests.ask import STATES, ask, bytes_of

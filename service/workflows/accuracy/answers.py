@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.answer import MemoryLine, Verdict
+from service.estimator.answer import Verdict
+from service.estimator.memory_parts import MemoryLine
 from service.workflows.estimates import SPOKEN, Versions
 
 Quantity = Literal["peak", "static"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.calibration.scores import Comparison
 from service.catalogue import Catalogue
-from service.estimator.answer import Interval, StageMemory
+from service.estimator.interval import Interval
+from service.estimator.memory_parts import StageMemory
 from service.workflows.accuracy.answers import Quantity
 from service.workflows.accuracy.predicted import Predicted, peak_interval, predict, stage_of, static_interval
 from service.workflows.accuracy.sources import (
