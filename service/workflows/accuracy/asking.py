@@ -11,7 +11,7 @@ from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import Framework, framework_of
 from service.workflows.accuracy.gpus import gpu_slug, with_size
 from service.workflows.accuracy.hybrid import hybrid_fields
-from service.workflows.accuracy.megatron import PATTERNS, Flags, flags_of, put_flags, refuse_other_runs
+from service.workflows.accuracy.megatron import PATTERNS, Flags, flags_of, put_environment, put_flags, refuse_other_runs
 from service.workflows.accuracy.pipelines import layers_by_cost, virtual_group
 from service.workflows.accuracy.recipes import put_recipe
 from service.workflows.questions import read_question
@@ -75,6 +75,7 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
     put_architecture(_completed(row, flags), framework, draft)
     if row.text("framework") == COMMAND_LINE:
         refuse_other_runs(row.text("model"))
+        put_environment(row.text("model"), draft)
         try:
             put_flags(flags, draft)
         except (KeyError, ValueError, TypeError, ArithmeticError):

@@ -35,6 +35,12 @@ OTHER_RUNS = {
 }
 """What a run's name tells that its options do not, and why it is refused."""
 
+LARGE_WORKSPACES = (
+    "hybrid_mr_mcore_te_", "gpt3_mcore_cp2_pp2_ep2_te_4experts2parallel_nondeterministic", "_fine_grained_offloading",
+)  # fmt: skip
+"""Runs that set CUBLAS_WORKSPACE_CONFIG=:4096:8 though no option asks for determinism.
+Source: NVIDIA/Megatron-LM@d98e8a64 tests/functional_tests/test_cases, ENV_VARS of each model_config.yaml."""
+
 _FREQUENCY = re.compile(r"\[([01])\]\*(\d{1,4})")
 
 
@@ -72,6 +78,17 @@ def refuse_other_runs(name: str) -> None:
     for mark, why in OTHER_RUNS.items():
         if mark in name:
             raise NotExpressible(f"flag {mark}: {why}")
+
+
+def put_environment(name: str, draft: Draft) -> None:
+    """Put what a run's environment sets, which its options do not say, into the question.
+
+    Args:
+        name: name of the run
+        draft: the question
+    """
+    if any(mark in name for mark in LARGE_WORKSPACES):
+        draft.stack["deterministic"] = True
 
 
 def put_flags(flags: Flags, draft: Draft) -> None:
