@@ -26,3 +26,10 @@ KNOWN = frozenset({
     "mem_kind", "step_time_s", "value_kind", "verified", "verified_how",
 })  # fmt: skip
 """Every column of the full form; those that are not used change no figure."""
+
+LARGEST = {
+    "layers": 1 << 11,
+    **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "n_gpus", "gpus_per_node"), 1 << 20),
+    **dict.fromkeys(("mbs", "gbs", "grad_accum", "hidden", "heads", "vocab", "seq_len"), 1 << 30),
+}
+"""Columns that count at least one thing, and the most that any may count."""

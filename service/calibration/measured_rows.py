@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from service.calibration.columns import KNOWN, REQUIRED, USED
+from service.calibration.columns import KNOWN, LARGEST, REQUIRED, USED
 from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError, did_you_mean, nearest
 
 MOST_BYTES = 64 << 20
@@ -51,11 +51,13 @@ class MeasuredRow:
         return float(said)
 
     def whole(self, column: str) -> int | None:
-        """The whole number of a cell; None where it is empty."""
+        """The whole number of a cell; None where it is empty, and no number where it counts too few or too many."""
         number = self.number_of(column)
-        if number is not None and number != int(number):
+        if number is None:
+            return None
+        if number != int(number) or (column in LARGEST and not 1 <= number <= LARGEST[column]):
             raise NotExpressible(f"unreadable: {column}")
-        return None if number is None else int(number)
+        return int(number)
 
     def count(self, column: str, default: int | None = None) -> int:
         """The whole number of a cell, or the default; without one, an empty cell makes the row inexpressible."""

@@ -5,6 +5,7 @@ The error of one prediction is predicted / measured - 1: positive where too much
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 from statistics import fmean
 
 
@@ -25,6 +26,11 @@ class Comparison:
     def error_fraction(self) -> float:
         """Signed relative error [1]."""
         return self.value_bytes / self.measured_bytes - 1
+
+    @property
+    def residual_fraction(self) -> float:
+        """ln(measured / predicted) [1]."""
+        return log(self.measured_bytes / self.value_bytes)
 
     @property
     def error_bytes(self) -> float:

@@ -1,6 +1,5 @@
 """What should the reader of an answer know: what was assumed, what looks odd, what to change when it does not fit?"""
 
-from service.estimator.answer import Parameters
 from service.estimator.documents import padding_fraction
 from service.estimator.efficiency import UNMEASURED, efficiency_of
 from service.estimator.filled import filled
@@ -85,18 +84,30 @@ def _method(resolved: Resolved) -> list[str]:
     return said
 
 
-def warnings_of(resolved: Resolved, parameters: Parameters | None = None) -> tuple[str, ...]:
-    """What the asker should look at.
+def warnings_of(resolved: Resolved, active: int) -> tuple[str, ...]:
+    """What the asker of a whole estimate should look at.
 
     Args:
         resolved: the question
-        parameters: parameters of the model; None where only its memory was asked for
+        active: parameters that one token uses [1]
+
+    Returns:
+        one sentence each
+    """
+    return (*_missing(resolved), *_tokens(resolved, active), *warnings_of_memory(resolved))
+
+
+def warnings_of_memory(resolved: Resolved) -> tuple[str, ...]:
+    """What the asker should look at, whatever the run is to cost.
+
+    Args:
+        resolved: the question
 
     Returns:
         one sentence each
     """
     return (
-        *(() if parameters is None else (*_missing(resolved), *_tokens(resolved, parameters))),
+        *_length(resolved),
         *_padding(resolved),
         *_batch(resolved),
         *_layout(resolved),
@@ -119,22 +130,24 @@ def _padding(resolved: Resolved) -> list[str]:
     return [f"{100 * share:.0f} % of the computed tokens are padding: batching packed would train on all of them"]
 
 
-def _tokens(resolved: Resolved, parameters: Parameters) -> list[str]:
-    recipe, model = resolved.question.recipe, resolved.question.model
-    said = []
-    limit = model.max_position_embeddings
-    if limit is not None and recipe.sequence_length > limit:
-        said.append(f"sequence_length {recipe.sequence_length} exceeds the {limit} tokens the model was built for")
+def _length(resolved: Resolved) -> list[str]:
+    length, limit = resolved.question.recipe.sequence_length, resolved.question.model.max_position_embeddings
+    if limit is None or length <= limit:
+        return []
+    return [f"sequence_length {length} exceeds the {limit} tokens the model was built for"]
+
+
+def _tokens(resolved: Resolved, active: int) -> list[str]:
+    recipe = resolved.question.recipe
+    said: list[str] = []
     if recipe.training_tokens is None or resolved.job.method.name != "full":
         return said
-    optimal = TOKENS_FOR_EACH_PARAMETER * parameters.active
+    optimal = TOKENS_FOR_EACH_PARAMETER * active
     if recipe.training_tokens < LEAST_TRAINING_TOKENS:
         least = LEAST_TRAINING_TOKENS / 1e9
         said.append(f"fewer than {least:.0f} billion training tokens are not recommended for a language model")
     if recipe.training_tokens < optimal:
-        said.append(
-            f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {parameters.active:.4g} parameters)"
-        )
+        said.append(f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {active:.4g} parameters)")
     return said
 
 

@@ -2,7 +2,7 @@
 
 from math import exp, hypot, log
 
-from service.estimator.answer import Interval
+from service.estimator.interval import Interval
 from service.estimator.job import Job
 
 Shares = tuple[float, float, float]

@@ -1,6 +1,7 @@
 """Which operations make up this model? From the model's fields and the recipe's setting to a ledger."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 from service.estimator.feed_forward import feed_forward_ops
 from service.estimator.layers.embedding import embedding_ops
@@ -13,6 +14,9 @@ from service.estimator.model import Model
 from service.estimator.names import LayerType, MlpType
 from service.estimator.norm import norm_op, residual_op
 from service.estimator.setting import Setting
+
+LEDGERS_KEPT = 256
+"""Ledgers that stay at hand: a caller asks of few models, and of each under many layouts. Source: a choice."""
 
 
 def layer_type(model: Model, layer: int) -> LayerType:
@@ -65,12 +69,11 @@ def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
     reads = (GROUP,) if model.parallel_attention else ()
     beside = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
     has_own_norm = model.norms_per_layer > 1 or not mixed
-    return _counted(
-        (
-            *_branch("attention", (before, *mixed) if mixed else (), model, setting),
-            *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
-        )
+    ops = (
+        *_branch("attention", (before, *mixed) if mixed else (), model, setting),
+        *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
     )
+    return _counted(ops) if setting.counts_products else ops
 
 
 def _counted(ops: Ops) -> Ops:
@@ -132,6 +135,7 @@ def layer_shapes(model: Model) -> list[LayerShape]:
     return shapes
 
 
+@lru_cache(maxsize=LEDGERS_KEPT)
 def build_ledger(model: Model, setting: Setting) -> Ledger:
     """The table of operations of a model: each distinct kind of layer once.
 

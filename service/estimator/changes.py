@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from service.errors import Refused
 from service.estimator import abilities
 from service.estimator.allocator import reserved_bytes, reserved_shares
-from service.estimator.answer import Change
 from service.estimator.cross_entropy import CROSS_ENTROPIES
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.device import allocator_room, beside_allocator, usable_bytes
 from service.estimator.filled import filled
 from service.estimator.job import Job, recompute_of
 from service.estimator.memory import stage_bytes
+from service.estimator.memory_parts import Change, Memory
 from service.estimator.names import OptimizerName
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.question import Layout, Recipe
@@ -21,6 +21,8 @@ from service.estimator.rules import broken, unmet
 from service.estimator.software import cross_entropy_of
 from service.estimator.stage_answers import LoadedStage, stage_of, total_seconds
 from service.estimator.step_time import step_seconds
+from service.estimator.verdict import verdict_of
+from service.units import BYTES, said
 
 MOST_CHANGES = 6
 """Changes that an answer tries. Source: a choice; more would cost an answer its speed."""
@@ -42,6 +44,22 @@ class Trial:
     job: Job
     recipe: Recipe
     layout: Layout
+
+
+def advised(memory: Memory, resolved: Resolved) -> Memory:
+    """The memory part of an answer with what to change where it does not surely fit.
+
+    Args:
+        memory: the memory part
+        resolved: the question
+
+    Returns:
+        the same with changes and suggestions; as it was where it fits
+    """
+    if verdict_of(memory.oom_probability_fraction) == "fits":
+        return memory
+    changes = ranked_changes(resolved, memory.biggest_line)
+    return replace(memory, changes=changes, suggestions=tuple(map(in_words, changes)))
 
 
 def ranked_changes(resolved: Resolved, biggest: str) -> tuple[Change, ...]:
@@ -182,3 +200,25 @@ def _split(resolved: Resolved, layout: Layout, axis: str) -> Iterator[Trial]:
         recipe=resolved.question.recipe,
         layout=changed,
     )
+
+
+def in_words(change: Change) -> str:
+    """A change as a person reads it.
+
+    Args:
+        change: the change
+
+    Returns:
+        what to set, what it saves, what it costs, and whether it is enough
+
+    >>> full = Change(
+    ...     field="recipe.recompute", value="full", saves_bytes=2.0**30, device_peak_bytes=1.0, fits=True,
+    ...     slower_fraction=0.3,
+    ... )
+    >>> in_words(full)
+    'recompute full: saves 1 GiB, 30 % slower, fits'
+    """
+    percent = round(100 * change.slower_fraction)
+    pace = "as fast" if percent == 0 else f"{abs(percent)} % {'slower' if percent > 0 else 'faster'}"
+    enough = "fits" if change.fits else "not enough alone"
+    return f"{change.field.partition('.')[2]} {change.value}: saves {said(change.saves_bytes, BYTES)}, {pace}, {enough}"

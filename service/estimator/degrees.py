@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from math import inf
 
 from service.estimator.filled import filled
-from service.estimator.ledger import Split
 from service.estimator.model import Model
 from service.estimator.numeric import Amount, both, ceil_div, minimum, where
 from service.estimator.question import Layout, Recipe
@@ -122,15 +121,15 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
     """
     tensor = degrees.tensor
     padding = padded_vocabulary(model, multiple, tensor) / model.vocab_size
-    by_split = {
-        Split.WHOLE: 1,
-        Split.TENSOR: tensor,
-        Split.KEY_VALUE: minimum(tensor, model.key_value_heads),
-        Split.SEQUENCE: where(degrees.sequence_parallel == 1, tensor, 1),
-        Split.VOCABULARY: tensor / padding,
-        Split.EXPERT: degrees.expert * degrees.expert_tensor,
-        Split.EXPERT_TOKENS: tensor / degrees.expert_tensor,
-        Split.GATHERED: where(both(degrees.sequence_parallel == 1, tensor > 1), 1, inf),
-        Split.BATCHED: where(degrees.micro_batch > 1, tensor, inf),
-    }
-    return tuple(by_split[split] for split in Split)
+    splits = degrees.sequence_parallel == 1
+    return (
+        1,  # Split.WHOLE
+        tensor,  # Split.TENSOR
+        minimum(tensor, model.key_value_heads),  # Split.KEY_VALUE
+        where(splits, tensor, 1),  # Split.SEQUENCE
+        tensor / padding,  # Split.VOCABULARY
+        degrees.expert * degrees.expert_tensor,  # Split.EXPERT
+        tensor / degrees.expert_tensor,  # Split.EXPERT_TOKENS
+        where(both(splits, tensor > 1), 1, inf),  # Split.GATHERED
+        where(degrees.micro_batch > 1, tensor, inf),  # Split.BATCHED
+    )

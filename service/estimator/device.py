@@ -3,8 +3,8 @@
 from math import hypot
 
 from service.estimator.allocator import Shares
-from service.estimator.answer import Interval
 from service.estimator.gpu import Gpu
+from service.estimator.interval import Interval
 from service.estimator.job import Job
 from service.estimator.software import version_of
 from service.estimator.versions import at_least

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from functools import partial
 
-from service.estimator.advice import assumptions_of, warnings_of
+from service.estimator.advice import assumptions_of, warnings_of, warnings_of_memory
 from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, StepPart, Totals
 from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
 from service.estimator.documents import trained_tokens
@@ -58,7 +58,7 @@ def estimate(question: Question) -> Estimate:
         step=step,
         totals=_totals(resolved, step, flop),
         assumptions=assumptions_of(resolved),
-        warnings=warnings_of(resolved, parameters),
+        warnings=warnings_of(resolved, parameters.active),
     )
 
 
@@ -77,14 +77,12 @@ def estimate_memory(question: Question) -> MemoryEstimate:
     resolved = resolve(question)
     stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
     memory = memory_of(resolved, stages)
-    asks_run = question.recipe.training_tokens is not None
-    counts = parameter_counts(resolved.job.model, resolved.job.ledger) if asks_run else None
     return MemoryEstimate(
         resolved=resolved.question,
         verdict=verdict_of(memory.oom_probability_fraction),
         memory=memory,
         assumptions=assumptions_of(resolved),
-        warnings=warnings_of(resolved, None if counts is None else _parameters(resolved, stages, counts)),
+        warnings=warnings_of_memory(resolved),
     )
 
 

@@ -1,12 +1,12 @@
 """Why is each line of the memory answer what it is?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from service.estimator.allocator import reserved_bytes, reserved_shares
-from service.estimator.answer import Memory
 from service.estimator.backward import layer_buffer_bytes
-from service.estimator.degrees import Degrees, divisors, padded_vocabulary
+from service.estimator.checkpoint import checkpoint_bytes
+from service.estimator.degrees import divisors, padded_vocabulary
 from service.estimator.device import (
     allocator_room,
     beside_allocator,
@@ -16,23 +16,26 @@ from service.estimator.device import (
 )
 from service.estimator.explanation import Explanation, Inputs, explained
 from service.estimator.filled import filled
+from service.estimator.first_step import first_step_lines, first_step_peak_bytes, live_bytes
 from service.estimator.gathered import REDUCTION_BYTES, gathered_weights
+from service.estimator.gradients import bucket_bytes
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
-from service.estimator.memory import BETWEEN_STEPS, stage_bytes
+from service.estimator.memory import BETWEEN_STEPS, StageBytes, stage_bytes
+from service.estimator.memory_parts import Memory, StageMemory
 from service.estimator.names import ScheduleName
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
 from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight
-from service.estimator.pipeline_buffers import received_bytes
+from service.estimator.pipeline_buffers import left_bytes, received_bytes
 from service.estimator.placeholders import placeholder_bytes
 from service.estimator.recompute import kept_bytes, stage_activations
 from service.estimator.residuals import allocated_interval
 from service.estimator.resolve import Resolved
-from service.estimator.sharded import Sharded, sharded_bytes, sharded_lines
+from service.estimator.sharded import Sharded, sharded_bytes, sharded_lines, undivided_share
 from service.estimator.software import version_of
 from service.estimator.stage_answers import LoadedStage
-from service.estimator.standing import standing_bytes
+from service.estimator.standing import mask_bytes, standing_bytes
 from service.estimator.stream import sequence_stream_bytes
 from service.estimator.verdict import oom_probability_fraction
 
@@ -54,38 +57,47 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
     said: list[Explanation] = []
     for position, one in enumerate(stages):
         held = stage_bytes(resolved.job, resolved.degrees, one.stage, one.load, resolved.question.layout)
-        told = memory.stages[position]
-        place = f"memory.stages[{position}]"
-        for index, line in enumerate(told.lines):
-            formula, inputs = _told(resolved, one, line.kind)
-            said.append(explained(f"{place}.lines[{index}].bytes", float(getattr(held, line.kind)), formula, inputs))
-        flying: Inputs = {"stage": told.stage, "accumulation": float(resolved.degrees.accumulation)}
-        said.append(explained(f"{place}.micro_batches_in_flight", told.micro_batches_in_flight, in_flight, flying))
-        lines: Inputs = {line.kind: line.bytes for line in told.lines}
-        said.append(explained(f"{place}.allocated_peak_bytes", told.allocated_peak_bytes, allocated_interval, lines))
-        beside: Inputs = {"allocated_bytes": told.allocated_peak_bytes, "held_bytes": float(held.held)}
-        said.append(explained(f"{place}.reserved_peak_bytes", told.reserved_peak_bytes, reserved_bytes, beside))
-        kept: Inputs = {kind: live for kind in BETWEEN_STEPS if (live := float(getattr(held, kind)))}
-        said.append(explained(f"{place}.idle_bytes", told.idle_bytes, stage_bytes, kept))
+        said += _stage(resolved, one, held, memory.stages[position], f"memory.stages[{position}]")
     fullest = stages[memory.peak_stage]
     holds = stage_bytes(resolved.job, resolved.degrees, fullest.stage, fullest.load, resolved.question.layout).held
     return [*said, *_peaks(resolved, memory, float(holds))]
 
 
+def _stage(
+    resolved: Resolved, one: LoadedStage, held: StageBytes, told: StageMemory, place: str
+) -> Iterator[Explanation]:
+    for index, line in enumerate(told.lines):
+        formula, inputs = _told(resolved, one, line.kind)
+        yield explained(f"{place}.lines[{index}].bytes", line.bytes, formula, inputs)
+    flying: Inputs = {"stage": told.stage, "accumulation": float(resolved.degrees.accumulation)}
+    yield explained(f"{place}.micro_batches_in_flight", told.micro_batches_in_flight, in_flight, flying)
+    lines: Inputs = {line.kind: line.bytes for line in told.lines}
+    yield explained(f"{place}.allocated_peak_bytes", told.allocated_peak_bytes, allocated_interval, lines)
+    beside: Inputs = {"allocated_bytes": told.allocated_peak_bytes, "held_bytes": float(held.held)}
+    yield explained(f"{place}.reserved_peak_bytes", told.reserved_peak_bytes, reserved_bytes, beside)
+    first: Inputs = {**first_step_lines(held, several=float(resolved.degrees.accumulation) > 1)}
+    yield explained(f"{place}.first_step_peak_bytes", told.first_step_peak_bytes, first_step_peak_bytes, first)
+    idle: Inputs = {**live_bytes(held, BETWEEN_STEPS, ())}
+    yield explained(f"{place}.idle_bytes", told.idle_bytes, stage_bytes, idle)
+
+
 def _told(resolved: Resolved, one: LoadedStage, kind: str) -> Told:
     """The formula of a line and what it read: one for all that the data group may shard, one for each other."""
     line = sharded_lines(resolved.job, one.load).get(kind)
-    return _FORMULAS[kind](resolved, one) if line is None else _spread(resolved.degrees, line)
+    return _FORMULAS[kind](resolved, one) if line is None else _spread(resolved, one, line)
 
 
-def _spread(degrees: Degrees, line: Sharded) -> Told:
-    return sharded_bytes, {
+def _spread(resolved: Resolved, one: LoadedStage, line: Sharded) -> Told:
+    job, degrees = resolved.job, resolved.degrees
+    inputs: Inputs = {
         "dense": float(line.dense),
         "dense_shards": float(shards(degrees, line.kind)),
         "expert": float(line.expert),
         "expert_shards": float(expert_shards(degrees, line.kind)),
         "bytes_each": line.each_bytes,
     }
+    undivided = float(undivided_share(job, degrees, one.load))
+    return sharded_bytes, {**inputs, "undivided": undivided} if undivided else inputs
 
 
 def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
@@ -93,18 +105,42 @@ def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
     return gathered_weights, {
         "every_weight": float(load.held.dense + load.held.expert),
         "largest_layer": float(load.largest_layer),
-        "largest_end": float(load.largest_end),
+        "gathered_ends": float(load.gathered_ends),
+        "trained_weights": float(load.held.dense_trained + load.held.expert_trained),
+        "largest_trained_layer": float(load.largest_trained_layer),
+        "largest_trained_end": float(load.largest_trained_end),
+        "embedding_table": float(load.embedding_table),
         "weight_bytes": resolved.job.state.gathered_bytes,
         "reduction_bytes": REDUCTION_BYTES,
+        "zero_stage": float(resolved.degrees.zero_stage),
         "reshard_after_forward": float(resolved.degrees.reshard_after_forward),
     }
 
 
-def _buffers(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _buckets(resolved: Resolved, one: LoadedStage) -> Told:
+    return bucket_bytes, {
+        "trained_weights": float(one.load.held.dense_trained + one.load.held.expert_trained),
+        "largest_table": float(one.load.largest_table),
+        "bucket_numbers": float(resolved.job.stack.bucket_numbers),
+        "bytes_each": resolved.job.state.gradient_bytes,
+        "zero_stage": float(resolved.degrees.zero_stage),
+        "data": float(resolved.degrees.data),
+    }
+
+
+def _exchanged(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
     return exchanged_bytes, {
         "key_value_bytes": float(key_value_bytes(resolved.job, resolved.degrees)),
         "context": float(resolved.degrees.context),
         "context_method": resolved.question.layout.context_method,
+    }
+
+
+def _mask(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    return mask_bytes, {
+        "sequence_length": resolved.job.recipe.sequence_length,
+        "micro_batch": float(resolved.degrees.micro_batch),
+        "context": float(resolved.degrees.context),
     }
 
 
@@ -122,7 +158,8 @@ def _kept_by_operation(resolved: Resolved) -> Inputs:
 
 
 def _activations(resolved: Resolved, one: LoadedStage) -> Told:
-    schedule: ScheduleName = filled(resolved.question.layout.schedule)
+    layout = resolved.question.layout
+    schedule: ScheduleName = filled(layout.schedule)
     flying = in_flight(schedule, resolved.degrees, one.stage.index, len(one.stage.chunk_counts))
     return stage_activations, {
         **_kept_by_operation(resolved),
@@ -133,6 +170,7 @@ def _activations(resolved: Resolved, one: LoadedStage) -> Told:
         "micro_batch": float(resolved.degrees.micro_batch),
         "context": float(resolved.degrees.context),
         "recompute": resolved.job.recompute.granularity,
+        "offload": layout.offload,
     }
 
 
@@ -174,14 +212,22 @@ def _received(resolved: Resolved, one: LoadedStage) -> Told:
     return received_bytes, {"stage": float(one.stage.index), **_stream(resolved)}
 
 
+def _left(resolved: Resolved, one: LoadedStage) -> Told:
+    return left_bytes, {"chunks": len(one.stage.chunk_counts), **_stream(resolved)}
+
+
 def _layer_buffers(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
     return layer_buffer_bytes, _stream(resolved)
 
 
 _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
     "gathered_weights": _gathered,
-    "context_buffers": _buffers,
+    "reduced_gradients": _gathered,
+    "gradient_buckets": _buckets,
+    "context_buffers": _exchanged,
+    "attention_mask": _mask,
     "pipeline_buffers": _received,
+    "left_streams": _left,
     "activations": _activations,
     "recomputed_activations": _activations,
     "layer_buffers": _layer_buffers,
@@ -189,6 +235,7 @@ _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
     "gradient_placeholders": _placeholders,
     "workspace": _workspace,
 }
+"""The formula of each line that the data group does not shard."""
 
 
 def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explanation]:
@@ -207,6 +254,18 @@ def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explan
         "room_bytes": allocator_room(job),
         "held_bytes": held_bytes,
     }
+    written: Inputs = {
+        "trained_parameters": sum(
+            times * weight.parameters
+            for times, ops in job.ledger.groups()
+            for op in ops
+            for weight in op.weights
+            if weight.trained and not weight.tied
+        ),
+        "weight_bytes": job.state.weight_bytes,
+        "master_bytes": job.state.master_bytes,
+        "optimizer": job.recipe.optimizer,
+    }
     gpu: Inputs = {"gpu": resolved.job.gpu.slug}
     left: Inputs = {"usable_bytes": memory.usable_bytes, "device_bytes": device.value}
     away: Inputs = {"offload": resolved.question.layout.offload}
@@ -219,4 +278,5 @@ def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explan
         explained("memory.usable_bytes", memory.usable_bytes, usable_bytes, gpu),
         explained("memory.headroom_bytes", memory.headroom_bytes, headroom_bytes, left),
         explained("memory.host_bytes", memory.host_bytes, sharded_bytes, away),
+        explained("memory.checkpoint_bytes", memory.checkpoint_bytes, checkpoint_bytes, written),
     ]

@@ -2,11 +2,20 @@
 
 from typing import Literal
 
-from service.estimator.answer import Phase
 from service.estimator.memory import LIVE, TOLD_AS, StageBytes
+from service.estimator.memory_parts import Phase
 
 StepName = Literal["first", "later"]
 Moment = Literal["start", "forward", "loss", "backward", "reduction", "optimizer", "end"]
+
+MOMENTS: dict[Phase, Moment] = {
+    "loss": "loss",
+    "backward": "backward",
+    "reduction": "reduction",
+    "optimizer": "optimizer",
+    "idle": "end",
+}
+"""The moment of a step at which each phase is fullest."""
 
 LAZY = ("optimizer_states", "optimizer_scales")
 """Kinds that the optimizer makes in its first step. Source: torch.optim (lazy state)."""
@@ -31,11 +40,26 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
     Source:
         torch.optim (lazy state)
     """
-    moments: tuple[Phase, ...] = ("loss", "backward", "reduction", "optimizer")
-    return max(
-        sum(live_bytes(held, LIVE[moment], missing_kinds("first", moment, several=several)).values())
-        for moment in moments
-    )
+    return max(_first_step_bytes(held, phase, several=several) for phase in LIVE)
+
+
+def first_step_lines(held: StageBytes, *, several: bool) -> dict[str, float]:
+    """What one rank holds at the peak of the first step.
+
+    Args:
+        held: bytes of the rank by kind
+        several: whether the step has more than one micro-batch
+
+    Returns:
+        bytes by kind [byte]
+    """
+    fullest = max(LIVE, key=lambda phase: _first_step_bytes(held, phase, several=several))
+    return live_bytes(held, LIVE[fullest], missing_kinds("first", MOMENTS[fullest], several=several))
+
+
+def _first_step_bytes(held: StageBytes, phase: Phase, *, several: bool) -> float:
+    missing = missing_kinds("first", MOMENTS[phase], several=several)
+    return float(held.at(phase)) - sum(float(getattr(held, kind)) for kind in missing)
 
 
 def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str, ...]:

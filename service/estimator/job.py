@@ -14,6 +14,7 @@ from service.estimator.names import AttentionName
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.precision import PRECISIONS, Precision
 from service.estimator.question import Cluster, Method, Question, Recipe, Recompute, Software
+from service.estimator.rerun import by_operation
 from service.estimator.setting import Setting
 from service.estimator.software import cross_entropy_of, implementation_of, software_of
 from service.estimator.stacks import STACKS, Stack
@@ -67,6 +68,7 @@ def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
         repeats_key_values=run.repeats_key_values,
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
         casts_each_input=run.casts_each_input and precision.is_mixed,
+        counts_products=by_operation(recompute_of(recipe)),
         keeps_embedding=run.keeps_embedding,
         weighs_results=run.weighs_results,
         fuses_mixer_output=run.fuses_mixer_output,

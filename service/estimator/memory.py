@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import reduce
 
-from service.estimator.answer import Phase
 from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
 from service.estimator.gathered import gathered_weights
@@ -11,6 +10,7 @@ from service.estimator.gradients import bucket_bytes, step_gradient_lines, table
 from service.estimator.held import held_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
+from service.estimator.memory_parts import Phase
 from service.estimator.names import OffloadName, ScheduleName
 from service.estimator.numeric import Amount, either, maximum, minimum, where
 from service.estimator.parallelism.context import exchanged_bytes
@@ -92,14 +92,6 @@ class StageBytes:
         return total
 
     @property
-    def idle(self) -> Amount:
-        """Live bytes between two steps [byte]."""
-        total: Amount = 0.0
-        for kind in BETWEEN_STEPS:
-            total = total + getattr(self, kind)
-        return total
-
-    @property
     def peak(self) -> Amount:
         """Bytes at the peak [byte]."""
         return reduce(maximum, [self.at(phase) for phase in LIVE])
@@ -122,9 +114,10 @@ LIVE: dict[Phase, tuple[str, ...]] = {
     "backward": (*_COMPUTING, "early_gradients", "activations", "recomputed_activations", "layer_buffers"),
     "reduction": (*_COMPUTING, "gradients", "half_gradients", "reduced_gradients", "other_activations"),
     "optimizer": (*STANDING, "gradients", "step_gradients", "update_buffers"),
+    "idle": BETWEEN_STEPS,
 }
 """Kinds that are live at the fullest moment of each phase: when the last micro-batch in flight has its loss, when its
-last layer runs backward, when its first layer has, and inside the optimizer step."""
+last layer runs backward, when its first layer has, inside the optimizer step, and between two steps."""
 
 TOLD_AS = {
     "early_gradients": "gradients",

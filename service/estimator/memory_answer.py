@@ -1,15 +1,13 @@
-"""Does the job fit on the fullest GPU, and what would make it fit?"""
+"""What does the fullest GPU hold, and does the job fit?"""
 
 from service.estimator.allocator import reserved_interval, reserved_shares
-from service.estimator.answer import Change, Memory
-from service.estimator.changes import ranked_changes
 from service.estimator.checkpoint import checkpoint_bytes
 from service.estimator.device import beside_allocator, device_interval, headroom_bytes, usable_bytes
+from service.estimator.memory_parts import Memory
 from service.estimator.residuals import allocated_interval
 from service.estimator.resolve import Resolved
 from service.estimator.stage_answers import LoadedStage, stage_memory
-from service.estimator.verdict import oom_probability_fraction, verdict_of
-from service.units import BYTES, said
+from service.estimator.verdict import oom_probability_fraction
 
 
 def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
@@ -20,7 +18,7 @@ def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
         stages: its stages
 
     Returns:
-        the bytes of the fullest GPU with their intervals, of every stage, and changes where it does not surely fit
+        the bytes of the fullest GPU with their intervals, and of every stage; `advised` adds what to change
     """
     job, layout = resolved.job, resolved.question.layout
     answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
@@ -31,7 +29,6 @@ def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     usable = usable_bytes(job.gpu)
     probability = oom_probability_fraction(device, usable)
     biggest = max(fullest.lines, key=lambda line: line.bytes).kind
-    changes = () if verdict_of(probability) == "fits" else ranked_changes(resolved, biggest)
     return Memory(
         allocated_peak_bytes=allocated,
         reserved_peak_bytes=reserved,
@@ -44,29 +41,7 @@ def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
         peak_phase=fullest.peak_phase,
         biggest_line=biggest,
         checkpoint_bytes=checkpoint_bytes(job),
-        changes=changes,
-        suggestions=tuple(map(in_words, changes)),
+        changes=(),
+        suggestions=(),
         stages=tuple(stage for stage, _ in answers),
     )
-
-
-def in_words(change: Change) -> str:
-    """A change as a person reads it.
-
-    Args:
-        change: the change
-
-    Returns:
-        what to set, what it saves, what it costs, and whether it is enough
-
-    >>> full = Change(
-    ...     field="recipe.recompute", value="full", saves_bytes=2.0**30, device_peak_bytes=1.0, fits=True,
-    ...     slower_fraction=0.3,
-    ... )
-    >>> in_words(full)
-    'recompute full: saves 1 GiB, 30 % slower, fits'
-    """
-    percent = round(100 * change.slower_fraction)
-    pace = "as fast" if percent == 0 else f"{abs(percent)} % {'slower' if percent > 0 else 'faster'}"
-    enough = "fits" if change.fits else "not enough alone"
-    return f"{change.field.partition('.')[2]} {change.value}: saves {said(change.saves_bytes, BYTES)}, {pace}, {enough}"

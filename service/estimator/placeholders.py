@@ -2,7 +2,7 @@
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
-from service.estimator.ledger import Op, Ops, Split, Weight
+from service.estimator.ledger import Op, Ops, Split, Weight, WeightRole
 from service.estimator.numeric import Amount, Condition, maximum, where
 from service.estimator.software import version_of
 from service.estimator.stages import Stage
@@ -50,37 +50,45 @@ def placeholder_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     if not job.software.gradient_fusion or not job.implementation.uses_transformer_engine:
         return 0.0
     split = divisors(degrees, job.model, job.vocabulary_multiple)
+    cached = _cached(job)
     shapes: dict[tuple[int, int], Amount] = {}
     groups: list[tuple[Condition, Ops]] = [(stage.is_last, job.ledger.head), (stage.depths > 0, job.ledger.depth)]
     groups += [(count > 0, ops) for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True)]
     for is_held, ops in groups:
         for op in ops:
-            shape, numbers = _matrix(job, op, degrees, split)
+            shape, numbers = _matrix(op, cached, degrees, split)
             if shape is not None:
                 each = where(is_held, GRADIENT_BYTES * numbers, 0.0)
                 shapes[shape] = maximum(shapes.get(shape, 0.0), each)
     return sum(shapes.values(), 0.0)
 
 
-def _matrix(job: Job, op: Op, degrees: Degrees, split: tuple[Amount, ...]) -> tuple[tuple[int, int] | None, Amount]:
+def _cached(job: Job) -> set[tuple[WeightRole, bool]]:
+    """Roles of weights that have an empty gradient, with whether they are of experts."""
+    engine, core = version_of(job.software, "transformer_engine"), version_of(job.software, "megatron_core")
+    if not at_least(engine, CACHED_SINCE):
+        return set()
+    cached: set[tuple[WeightRole, bool]] = {("matrix", False)}
+    if at_least(core, HEAD_CACHED_SINCE):
+        cached.add(("head", False))
+    if not job.software.grouped_experts or at_least(engine, GROUPED_CACHED_SINCE):
+        cached.add(("matrix", True))
+    return cached
+
+
+def _matrix(
+    op: Op, cached: set[tuple[WeightRole, bool]], degrees: Degrees, split: tuple[Amount, ...]
+) -> tuple[tuple[int, int] | None, Amount]:
     """The undivided shape of the one matrix that an operation's weights form side by side, and a rank's part of it."""
-    cached = [weight for weight in op.weights if op.name != "moe.router" and _is_cached(job, weight)]
-    if not cached:
+    found = [
+        weight for weight in op.weights if weight.trained and (weight.role, weight.split is Split.EXPERT) in cached
+    ]
+    if not found or op.name == "moe.router":
         return None, 0.0
     numbers: Amount = 0.0
-    for weight in cached:
+    for weight in found:
         numbers = numbers + weight.rows * weight.columns / _divisor(weight, degrees, split)
-    return (cached[0].rows, sum(weight.columns for weight in cached)), numbers
-
-
-def _is_cached(job: Job, weight: Weight) -> bool:
-    engine, core = version_of(job.software, "transformer_engine"), version_of(job.software, "megatron_core")
-    if not weight.trained or weight.role not in ("matrix", "head") or not at_least(engine, CACHED_SINCE):
-        return False
-    if weight.role == "head":
-        return at_least(core, HEAD_CACHED_SINCE)
-    is_grouped = weight.split is Split.EXPERT and bool(job.software.grouped_experts)
-    return not is_grouped or at_least(engine, GROUPED_CACHED_SINCE)
+    return (found[0].rows, sum(weight.columns for weight in found)), numbers
 
 
 def _divisor(weight: Weight, degrees: Degrees, split: tuple[Amount, ...]) -> Amount:

@@ -121,6 +121,8 @@ class Software:
     """How the loss is computed from the logits; its usual way where absent."""
     gradient_fusion: bool | None = None
     """Products of weight gradients add to the accumulated gradients themselves; as usual for the stack where absent."""
+    fused_update: bool | None = None
+    """The optimizer's arithmetic is one kernel without temporaries; as usual for the stack where absent."""
     deterministic: bool = False
     """Only deterministic kernels, with the workspaces that they need."""
     grouped_experts: bool | None = None

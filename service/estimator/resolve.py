@@ -19,7 +19,7 @@ from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Question, Recipe, Software
 from service.estimator.rules import Rule, broken, divisors_of, unmet
 from service.estimator.software import software_of
-from service.estimator.stacks import STACKS, default_stack
+from service.estimator.stacks import STACKS, Stack, default_stack
 from service.estimator.state import default_gradient_dtype
 from service.estimator.training import method_of
 
@@ -56,8 +56,7 @@ def resolve(question: Question) -> Resolved:
         raise Refused(*problems)
     cluster = _fill_cluster(question.cluster, question.gpu)
     asked = replace(question.recipe, stack=question.recipe.stack or default_stack(recurrences_of(question.model)))
-    layout = _fill_layout(question.layout, asked, cluster)
-    layout = replace(layout, stage_layers=layout.stage_layers or _dealt(layout, asked, question.model))
+    layout = _fill_layout(question, asked, cluster)
     recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu, filled(layout.zero_stage))
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
@@ -136,7 +135,8 @@ def _fill_recipe(recipe: Recipe, gpu: Gpu, zero_stage: int) -> Recipe:
     )
 
 
-def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
+def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Layout:
+    layout = question.layout
     stack = STACKS[software_of(recipe).name]
     replica = layout.tensor * layout.context * layout.pipeline
     if layout.data is None and cluster.gpus % replica:
@@ -159,12 +159,13 @@ def _fill_layout(layout: Layout, recipe: Recipe, cluster: Cluster) -> Layout:
         sequence_parallel=parallel,
         context_method=layout.context_method or stack.context_methods[0],
         schedule=layout.schedule or ("interleaved-1f1b" if layout.virtual_pipeline > 1 else "1f1b"),
+        stage_layers=layout.stage_layers or _dealt(layout, stack, question.model),
     )
 
 
-def _dealt(layout: Layout, recipe: Recipe, model: Model) -> tuple[int, ...] | None:
+def _dealt(layout: Layout, stack: Stack, model: Model) -> tuple[int, ...] | None:
     """Layers of each chunk where the stack or the layout deals them unevenly."""
-    if STACKS[software_of(recipe).name].deals_by_cost and 1 < layout.pipeline <= model.num_hidden_layers:
+    if stack.deals_by_cost and 1 < layout.pipeline <= model.num_hidden_layers:
         return layers_by_cost(layout.pipeline, model)
     return dealt_layers(layout, model)
 

@@ -9,7 +9,9 @@ from service.estimator.numeric import Amount, maximum
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.quantization import quantized_bytes
+from service.estimator.software import version_of
 from service.estimator.stages import RankParameters
+from service.estimator.versions import at_least
 
 WHOLE_MOMENTS = 2
 """Moments of a matrix of the vocabulary where Muon leaves it to AdamW. Source: the optimizer's row."""
@@ -90,8 +92,32 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
         "optimizer_scales": Sharded(*moments, job.optimizer.scale_bytes, OPTIMIZER_STATES),
         "moving_average": Sharded(*renewed, AVERAGE_BYTES if job.recipe.ema else 0.0, OPTIMIZER_STATES),
         "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
-        "update_buffers": Sharded(*renewed, job.stack.update_bytes, OPTIMIZER_STATES),
+        "update_buffers": Sharded(renewed[0] * (1 - narrow), renewed[1], update_bytes(job), OPTIMIZER_STATES),
     }
+
+
+def update_bytes(job: Job) -> float:
+    """Bytes of temporaries for each updated parameter inside the optimizer step.
+
+    Formula:
+        none in one kernel; else the root of the second moment, and before torch 2.1 its sum with epsilon too, in fp32
+
+    Args:
+        job: the job
+
+    Returns:
+        bytes of one parameter [byte]
+
+    Source:
+        torch.optim._multi_tensor_adamw (denominators are made in place since torch 2.1)
+
+    >>> from service.estimator.samples import sample_job
+    >>> update_bytes(sample_job())
+    0.0
+    """
+    if job.software.fused_update:
+        return 0.0
+    return 4.0 if at_least(version_of(job.software, "torch"), "2.1") else 8.0
 
 
 def narrow_fraction(job: Job, held: RankParameters) -> Amount:

@@ -1,6 +1,7 @@
 """Which software does a recipe mean: whose operations, which loss, which versions?"""
 
 from dataclasses import replace
+from functools import lru_cache
 
 from service.estimator.cross_entropy import CROSS_ENTROPIES, CrossEntropy
 from service.estimator.filled import filled
@@ -27,7 +28,11 @@ def software_of(recipe: Recipe) -> Software:
     Returns:
         the software
     """
-    given: StackName | Software = filled(recipe.stack)
+    return _filled(filled(recipe.stack))
+
+
+@lru_cache(maxsize=64)
+def _filled(given: StackName | Software) -> Software:
     asked = given if isinstance(given, Software) else Software(name=given)
     rows = IMPLEMENTATIONS[asked.name]
     named = next(iter(rows)) if asked.implementation is None else asked.implementation
@@ -38,8 +43,15 @@ def software_of(recipe: Recipe) -> Software:
     losses = asked.cross_entropy or default_cross_entropy(run, asked)
     grouped = run.uses_transformer_engine if asked.grouped_experts is None else asked.grouped_experts
     grows = STACKS[asked.name].grows_segments if asked.expandable_segments is None else asked.expandable_segments
-    asked = replace(asked, expandable_segments=grows)
-    return replace(asked, implementation=named, cross_entropy=losses, gradient_fusion=fused, grouped_experts=grouped)
+    return replace(
+        asked,
+        expandable_segments=grows,
+        fused_update=STACKS[asked.name].fuses_update if asked.fused_update is None else asked.fused_update,
+        implementation=named,
+        cross_entropy=losses,
+        gradient_fusion=fused,
+        grouped_experts=grouped,
+    )
 
 
 def version_of(software: Software, library: str) -> str | None:

@@ -1,6 +1,6 @@
 """How wide is the interval of an analytic step time? Shares of the value within which measured steps lie."""
 
-from service.estimator.answer import Interval
+from service.estimator.interval import Interval
 from service.estimator.model import Model
 
 DENSE_FRACTIONS = (0.95, 1.70)

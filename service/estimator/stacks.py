@@ -53,8 +53,8 @@ class Stack:
     """Its launcher lets the allocator grow segments instead of opening new ones."""
     bucket_numbers: int = 0
     """Gradients in the bucket that ZeRO reduces at once, beside the gradients."""
-    update_bytes: float = 0.0
-    """Bytes of temporaries for each updated parameter inside the optimizer step."""
+    fuses_update: bool = True
+    """The optimizer's arithmetic is one kernel without temporaries."""
     gathers_on_streams: bool = False
     """Sharded weights and gradients live on streams of their own, whose memory the allocator keeps apart."""
     ends_apart_since: str | None = None
@@ -157,7 +157,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_weights="fp32",
         mixed_gradient="fp32",
         keeps_half_gradients="never",
-        update_bytes=4.0,
+        fuses_update=False,
         keeps_gradients=False,
         gathers_on_streams=True,
         step_gradient_bytes=0.0,
@@ -232,7 +232,7 @@ STACKS: dict[StackName, Stack] = {
         mixed_weights="fp32",
         mixed_gradient="fp32",
         keeps_half_gradients="never",
-        update_bytes=4.0,
+        fuses_update=False,
         keeps_gradients=False,
         buckets_gradients=True,
         step_gradient_bytes=0.0,

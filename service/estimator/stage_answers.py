@@ -3,13 +3,14 @@
 from dataclasses import dataclass, fields
 
 from service.estimator.allocator import reserved_bytes, reserved_shares
-from service.estimator.answer import MemoryLine, StageMemory, StageParameters
+from service.estimator.answer import StageParameters
 from service.estimator.degrees import Degrees
 from service.estimator.device import allocator_room
-from service.estimator.first_step import first_step_peak_bytes
+from service.estimator.first_step import first_step_peak_bytes, live_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
-from service.estimator.memory import LIVE, TOLD_AS, stage_bytes
+from service.estimator.memory import LIVE, stage_bytes
+from service.estimator.memory_parts import MemoryLine, StageMemory
 from service.estimator.numeric import Amount, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
@@ -90,11 +91,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
     stage = loaded.stage
     held = stage_bytes(job, degrees, stage, loaded.load, layout)
     phase = max(LIVE, key=lambda name: float(held.at(name)))
-    lines = tuple(
-        MemoryLine(kind=TOLD_AS.get(kind, kind), bytes=live)
-        for kind in LIVE[phase]
-        if (live := float(getattr(held, kind)))
-    )
+    lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(held, LIVE[phase], ()).items())
     peak = sum(line.bytes for line in lines)
     return (
         StageMemory(
@@ -105,7 +102,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             allocated_peak_bytes=peak,
             reserved_peak_bytes=reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room(job)),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
-            idle_bytes=float(held.idle),
+            idle_bytes=float(held.at("idle")),
             lines=lines,
         ),
         float(held.host),

@@ -3,6 +3,7 @@
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.numeric import Amount, both, either, where
+from service.estimator.software import version_of
 from service.estimator.stages import Stage
 from service.estimator.stream import sequence_stream_bytes, stream_bytes
 from service.estimator.workspaces import GROUPED_STREAMS, torch_workspace_bytes, transformer_engine_workspace_bytes
@@ -35,14 +36,15 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     >>> standing_bytes(sample_job(), sample_degrees(), stage) / 2**20
     96.0
     """
-    torch_bytes = torch_workspace_bytes(job.gpu, deterministic=job.software.deterministic)
+    software = job.software
+    torch_bytes = torch_workspace_bytes(job.gpu, version_of(software, "torch"), deterministic=software.deterministic)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
     gathered = where(both(stage.is_last, splits), stream_bytes(job, degrees), 0.0)
     if job.stack.keeps_gather_buffers:
         gathered = where(degrees.tensor > 1, job.stack.keeps_gather_buffers * stream_bytes(job, degrees), 0.0)
     if not job.implementation.uses_transformer_engine:
         return _dispatch_bytes(job, degrees) + torch_bytes + gathered + _score_buffer_bytes(job, degrees)
-    grouped = job.software.grouped_experts and job.model.num_experts
+    grouped = software.grouped_experts and job.model.num_experts
     runs_torch = either(stage.is_last, job.model.num_experts > 0)
     engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
     return _dispatch_bytes(job, degrees) + engine + where(runs_torch, torch_bytes, 0.0) + gathered

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from service.estimator.answer import Interval
+from service.estimator.interval import Interval
 
 
 def tokens_per_s_per_gpu(batch_tokens: float, gpus: int, step_seconds: float) -> float:

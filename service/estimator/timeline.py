@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from service.estimator.answer import MemoryLine, Phase
 from service.estimator.degrees import Degrees
-from service.estimator.first_step import Moment, StepName, live_bytes, missing_kinds
+from service.estimator.first_step import MOMENTS, Moment, StepName, live_bytes, missing_kinds
 from service.estimator.job import Job
 from service.estimator.memory import BETWEEN_STEPS, LIVE, STANDING, StageBytes, stage_bytes
+from service.estimator.memory_parts import MemoryLine, Phase
 from service.estimator.question import Layout
 from service.estimator.resolve import Resolved
 from service.estimator.stage_answers import LoadedStage, stages_of
@@ -134,5 +134,7 @@ def _step(
     counts = {"loss": flying, "backward": flying, "reduction": flying - 1, "optimizer": 0}
     for phase in phases:
         if phase != "loss" or float(held.logits):
-            yield step, phase, counts[phase], live_bytes(held, LIVE[phase], missing_kinds(step, phase, several=several))
+            moment = MOMENTS[phase]
+            live = live_bytes(held, LIVE[phase], missing_kinds(step, moment, several=several))
+            yield step, moment, counts[phase], live
     yield step, "end", 0, live_bytes(held, BETWEEN_STEPS, ())

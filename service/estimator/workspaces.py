@@ -1,6 +1,7 @@
 """Which workspaces do the matrix libraries keep for themselves, whatever the model?"""
 
 from service.estimator.gpu import Gpu
+from service.estimator.versions import at_least
 
 MIB = 2**20
 
@@ -12,8 +13,11 @@ TORCH_WORKSPACE_BYTES = 8_519_680
 """One cuBLAS workspace by default, :4096:2:16:8. Source: pytorch aten/src/ATen/cuda/CublasHandlePool.cpp."""
 
 LARGE_TORCH_WORKSPACE_BYTES = 32 * MIB
-"""One cuBLAS workspace on Hopper, and everywhere with :4096:8, which determinism asks for.
+"""One cuBLAS workspace on Hopper and newer, and everywhere with :4096:8, which determinism asks for.
 Source: pytorch aten/src/ATen/cuda/CublasHandlePool.cpp; NVIDIA cuBLAS documentation, results reproducibility."""
+
+LARGE_BEYOND_HOPPER_SINCE = "2.12"
+"""torch release from which Blackwell has the large workspace too. Source: pytorch/pytorch#175344, February 2026."""
 
 TE_WORKSPACE_BYTES = 4 * MIB
 LARGE_TE_WORKSPACE_BYTES = 32 * MIB
@@ -43,14 +47,15 @@ def generation(gpu: Gpu) -> str:
     return gpu.architecture.partition(" ")[0]
 
 
-def torch_workspace_bytes(gpu: Gpu, *, deterministic: bool) -> float:
+def torch_workspace_bytes(gpu: Gpu, torch: str | None, *, deterministic: bool) -> float:
     """Bytes that torch's matrix products keep as workspaces on one GPU.
 
     Formula:
-        2 x 8.125 MiB; 2 x 32 MiB on Hopper or where determinism is asked for
+        2 x 8.125 MiB; 2 x 32 MiB on Hopper, after it from torch 2.12 on, or where determinism is asked for
 
     Args:
         gpu: the GPU
+        torch: its version; None stands for the newest
         deterministic: whether only deterministic kernels run
 
     Returns:
@@ -60,10 +65,12 @@ def torch_workspace_bytes(gpu: Gpu, *, deterministic: bool) -> float:
         pytorch aten/src/ATen/cuda/CublasHandlePool.cpp
 
     >>> from service.estimator.samples import H100
-    >>> torch_workspace_bytes(H100, deterministic=False) / 2**20
+    >>> torch_workspace_bytes(H100, "2.4", deterministic=False) / 2**20
     64.0
     """
-    is_large = deterministic or generation(gpu) == "Hopper"
+    is_new = generation(gpu) not in _BEFORE_HOPPER
+    has_large = generation(gpu) == "Hopper" or at_least(torch, LARGE_BEYOND_HOPPER_SINCE)
+    is_large = deterministic or (is_new and has_large)
     return TORCH_WORKSPACES * (LARGE_TORCH_WORKSPACE_BYTES if is_large else TORCH_WORKSPACE_BYTES)
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.estimator.answer import Interval
+from service.estimator.interval import Interval
 from service.units import BYTES, SECONDS_PER_DAY, readable, said
 from service.workflows.estimates import SPOKEN, Answer, Versions, answer
 from service.workflows.limits import Limits

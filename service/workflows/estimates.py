@@ -7,10 +7,13 @@ from typing import Any, ClassVar, TypeVar
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_TOTALS
-from service.estimator.answer import Estimate, Flop, Memory, Parameters, Step, Totals, Verdict
+from service.estimator.answer import Estimate, Flop, Parameters, Step, Totals, Verdict
+from service.estimator.changes import advised
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
+from service.estimator.memory_parts import Memory
 from service.estimator.question import Question
+from service.estimator.resolve import resolve
 from service.workflows.questions import Asked
 from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_bytes
 
@@ -123,13 +126,14 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
     """
     found = estimate(asked.question)
     refuse_infinite(found.step, found.totals)  # they divide by rates
+    memory = _advised(found.memory, found.verdict, asked.question)
     versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
     return Answer(
         id=f"est_{digest_of(to_bytes([found.resolved, versions]))}",
         resolved=found.resolved,
         verdict=found.verdict,
         parameters=found.parameters,
-        memory=found.memory,
+        memory=memory,
         flop=found.flop,
         step=found.step,
         totals=found.totals,
@@ -149,14 +153,12 @@ def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) 
         explain: add the equation, the inputs and the source of each number
 
     Returns:
-        the answer, the same as that part of the whole one
+        the answer, the same as that part of the whole one but for warnings about the run
 
     Raises:
         Refused: the estimator's rules refuse the question
         NotFinite: its values lead together beyond all bounds
     """
-    if explain:
-        return part(MemoryAnswer, answer(asked, catalogue, explain=True))
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)
     versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
@@ -164,12 +166,17 @@ def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) 
         id=f"est_{digest_of(to_bytes([found.resolved, versions]))}",
         resolved=found.resolved,
         verdict=found.verdict,
-        memory=found.memory,
+        memory=_advised(found.memory, found.verdict, asked.question),
         assumptions=(*asked.assumptions, *found.assumptions),
-        warnings=_without_run((*asked.warnings, *found.warnings)),
+        warnings=(*asked.warnings, *found.warnings),
         versions=versions,
-        explain=None,
+        explain=part(MemoryAnswer, answer(asked, catalogue, explain=True)).explain if explain else None,
     )
+
+
+def _advised(memory: Memory, verdict: Verdict, question: Question) -> Memory:
+    """The memory with what to change; the question is read once more only where it does not fit."""
+    return memory if verdict == "fits" else advised(memory, resolve(question))
 
 
 def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from service.estimator.answer import Interval
 from service.estimator.filled import filled
+from service.estimator.interval import Interval
 from service.estimator.question import Question
 from service.estimator.software import software_of
 from service.units import BYTES, FLOP, SECONDS, readable, said

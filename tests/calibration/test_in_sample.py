@@ -5,11 +5,17 @@ from importlib import import_module
 
 import pytest
 
-from service.calibration.in_sample import READ_OFF, constants_read_off
+from service.calibration.in_sample import READ_OFF, READ_OFF_ALL, constants_read_off
 from service.calibration.shipped import shipped_rows
 from tests.house.source import SERVICE
 
-NAMED = sorted({name for names in READ_OFF.values() for name in names})
+NAMED = sorted({*READ_OFF_ALL, *(name for names in READ_OFF.values() for name in names)})
+
+SAID = re.compile(r"read\s+off|published\s+(\w+\s+)?(runs|peaks|rows)")
+"""How the source of a constant says that measurements gave it."""
+
+OF_TIME = {"stacks"}
+"""Files whose measured constants are about time."""
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -24,8 +30,8 @@ def test_sources_are_those_of_rows() -> None:
 
 def test_every_file_that_says_a_number_was_read_off_is_named() -> None:
     sources = {path.stem: path.read_text(encoding="utf-8") for path in (SERVICE / "estimator").rglob("*.py")}
-    saying = {name for name, text in sources.items() if re.search(r"read\s+off", text)}
-    assert saying == {name.split(".")[0] for name in NAMED}
+    saying = {name for name, text in sources.items() if SAID.search(text)} - OF_TIME
+    assert saying <= {name.split(".")[0] for name in NAMED}
 
 
 def test_a_source_that_gave_nothing_has_no_constants() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.estimator import Estimate, Layout, Question, Recipe, Recompute, estimate
-from service.estimator.answer import Interval
 from service.estimator.build import recurrences_of
+from service.estimator.interval import Interval
 from service.estimator.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIVATIONS
 from service.estimator.model import Model
 from service.estimator.names import StackName

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from service.estimator.answer import Conventions, Interval
+from service.estimator.answer import Conventions
+from service.estimator.interval import Interval
 from service.workflows.wire import NotFinite, to_bytes, to_wire
 
 

@@ -1,7 +1,7 @@
 """How does another tool's answer differ from ours, and in which term most?"""
 
 from service.errors import Problem, Refused
-from service.estimator.answer import Memory
+from service.estimator.memory_parts import Memory
 from service.estimator.methods.answer import Comparison, MethodLine
 from service.estimator.methods.table import TOOLS
 from service.estimator.methods.tool import Said, Tool

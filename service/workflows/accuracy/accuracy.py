@@ -8,6 +8,7 @@ from typing import Any
 
 from service.calibration.in_sample import constants_read_off
 from service.calibration.measured_rows import MeasuredRow
+from service.calibration.residuals import left_out_fraction
 from service.calibration.scores import score
 from service.calibration.shipped import shipped_rows
 from service.catalogue import Catalogue, shipped_catalogue
@@ -52,8 +53,11 @@ def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accura
     peaks = [one for one in judged if one.quantity == "peak"]
     return Accuracy(
         versions=Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None),
-        groups=tuple(_group(_of_key(judged, key), *key[:3], moe=key[3]) for key in keys),
-        all=_group(peaks, "peak", EVERY, EVERY, moe=None),
+        groups=tuple(
+            _group(own := _of_key(judged, key), key[:3], moe=key[3], left_out=_left_out_fraction(judged, own))
+            for key in keys
+        ),
+        all=_group(peaks, ("peak", EVERY, EVERY), moe=None, left_out=None),
         verdicts=verdicts_of(peaks),
         rows_worst=worst_rows(judged),
     )
@@ -74,8 +78,9 @@ def _of_key(judged: Sequence[Judged], key: tuple[Quantity, str, str, bool]) -> l
 
 
 def _group(
-    judged: Sequence[Judged], quantity: Quantity, source_key: str, memory_class: str, *, moe: bool | None
+    judged: Sequence[Judged], key: tuple[Quantity, str, str], *, moe: bool | None, left_out: float | None
 ) -> Group:
+    quantity, source_key, memory_class = key
     constants = sorted({name for one in judged for name in constants_read_off(one.row.text("source_key"))})
     return Group(
         **_sized(judged, quantity),
@@ -85,8 +90,24 @@ def _group(
         moe=moe,
         in_sample=bool(constants),
         constants=tuple(constants),
+        coverage80_left_out_fraction=left_out,
         full_config=Sized(**_sized([one for one in judged if one.is_told], quantity)),
     )
+
+
+def _kind(one: Judged) -> tuple[str, str, bool]:
+    """What errors of different sources are compared by: the quantity, Megatron-Core or another stack, the model."""
+    return one.quantity, "megatron-core" if one.stack == "megatron-core" else "other", one.is_moe
+
+
+def _left_out_fraction(judged: Sequence[Judged], own: Sequence[Judged]) -> float | None:
+    """Share of a group's figures inside the interval that the other sources of its kind ask for."""
+    kinds = {_kind(one) for one in own if one.comparison is not None}
+    residuals: dict[str, list[float]] = {}
+    for one in judged:
+        if (comparison := one.comparison) is not None and _kind(one) in kinds:
+            residuals.setdefault(one.row.text("source_key"), []).append(comparison.residual_fraction)
+    return left_out_fraction(residuals, own[0].row.text("source_key"))
 
 
 def _sized(judged: Sequence[Judged], quantity: Quantity) -> dict[str, Any]:

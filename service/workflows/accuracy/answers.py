@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.answer import MemoryLine
+from service.estimator.answer import Verdict
+from service.estimator.memory_parts import MemoryLine
 from service.workflows.estimates import SPOKEN, Versions
 
 Quantity = Literal["peak", "static"]
@@ -72,9 +73,28 @@ class Group(Sized):
     in_sample: bool
     """A constant was read off rows of this source, so they judge their own constant."""
     constants: tuple[str, ...]
-    """Those constants; without them every figure is of a source that the estimator never saw."""
+    """Those constants; without them every prediction is of a source that the estimator's constants never saw."""
+    coverage80_left_out_fraction: float | None
+    """Share of measured values inside an 80 % interval as wide as the errors of all other sources of the same kind of
+    stack and model ask for; null where there is no other."""
     full_config: Sized
     """The rows whose configuration is told in full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongVerdict:
+    """A row whose verdict was wrong."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Its name in the table."""
+    outcome: str
+    """What happened, as the table says."""
+    verdict: Verdict
+    """What was said."""
+    reason: str
+    """Predicted peak and usable memory, and what the source says of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +125,7 @@ class VerdictCounts:
     """Those that were said to run out of memory or to be at risk."""
     ran_out_not_expressible: Mapping[str, int]
     """Those without a verdict, by reason."""
-    wrong_ids: tuple[str, ...]
+    wrong: tuple[WrongVerdict, ...]
     """Rows that ran out and were said to fit, or ran and were said to exceed the memory by more than 2 %."""
 
 

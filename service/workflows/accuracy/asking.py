@@ -11,7 +11,7 @@ from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import Framework, framework_of
 from service.workflows.accuracy.gpus import gpu_slug, with_size
 from service.workflows.accuracy.hybrid import hybrid_fields
-from service.workflows.accuracy.megatron import PATTERNS, Flags, flags_of, put_flags, refuse_other_runs
+from service.workflows.accuracy.megatron import PATTERNS, Flags, flags_of, put_environment, put_flags, refuse_other_runs
 from service.workflows.accuracy.pipelines import layers_by_cost, virtual_group
 from service.workflows.accuracy.recipes import put_recipe
 from service.workflows.questions import read_question
@@ -75,9 +75,10 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
     put_architecture(_completed(row, flags), framework, draft)
     if row.text("framework") == COMMAND_LINE:
         refuse_other_runs(row.text("model"))
+        put_environment(row.text("model"), draft)
         try:
             put_flags(flags, draft)
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, ArithmeticError):
             raise NotExpressible("extra_config_json: a value is not understood") from None
     _put_pipeline(row, framework, draft)
     draft.cluster.update(
@@ -142,7 +143,7 @@ def _put_pipeline(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         layout.update(embedding_in_split=True, loss_in_split=True)
     elif framework.stack["name"] == "nanotron":
         hidden = model["hidden_size"]
-        layer = 4 * hidden * hidden + 3 * hidden * model["intermediate_size"]
+        layer = 4 * hidden * hidden + 3 * hidden * row.count("ffn_hidden")
         layout["stage_layers"] = list(layers_by_cost(layers, stages, layer, model["vocab_size"] * hidden))
     elif layers % stages and row.text("framework") != COMMAND_LINE:
         layout["stage_layers"] = [layers // stages + (stage < layers % stages) for stage in range(stages)]

@@ -13,6 +13,10 @@ GPT_2: Mapping[str, Any] = {
 """What a model of GPT-2's kind has."""
 
 
+EVERY_MATRIX = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The matrices of a layer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
     """One framework as questions put it."""
@@ -29,6 +33,8 @@ class Framework:
     """What it does beside that in some precisions, by how the recipe's name begins."""
     families: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What its recipes for some families of models do, by how the model's name begins."""
+    adapters: tuple[str, ...] = ()
+    """Matrices that its scripts give adapters; those of the stack where empty."""
     learned_positions: bool = False
     """Its models have a table of positions as long as the sequence."""
     zero_stages: Mapping[str, int] = field(default_factory=dict)
@@ -62,6 +68,12 @@ FRAMEWORKS = (
         families={"moonlight|deepseek": {"moment_dtype": "bf16"}},
         why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss",
     ),
+    Framework(
+        name=r"InternEvo",
+        stack={"name": "deepspeed", "fused_update": False},
+        why="bf16 weights and gradients beside fp32 copies of both, spread by ZeRO-1 or sharded whole, in a pipeline, "
+        "and an optimizer of single operations: DeepSpeed's arrangement but for the last",
+    ),
     Framework(name=r"torchtitan", stack={"name": "torchtitan"}, why="the stack itself"),
     Framework(
         name=r"PyTorch FSDP2",
@@ -74,7 +86,14 @@ FRAMEWORKS = (
         name=r"Qwen finetune.py \(HF Trainer, DeepSpeed\)",
         stack={"name": "deepspeed"},
         zero_stages={"full finetune": 3, "lora": 2},
+        adapters=EVERY_MATRIX,
         why="finetune_ds.sh and finetune_lora_ds.sh of QwenLM/Qwen@2df8e8a name ZeRO 3 and 2",
+    ),
+    Framework(
+        name=r"Qwen finetune.py",
+        stack={"name": "transformers"},
+        adapters=EVERY_MATRIX,
+        why="Hugging Face's Trainer; finetune.py of QwenLM/Qwen@2df8e8a gives adapters to c_attn, c_proj, w1 and w2",
     ),
     Framework(
         name=r".*(HF Trainer, DeepSpeed|DeepSpeed|deepspeed)",
@@ -89,9 +108,10 @@ FRAMEWORKS = (
     ),
     Framework(
         name=r"torchtune",
-        stack={"name": "transformers"},
+        stack={"name": "torchtitan"},
         recipe={"precision": "bf16"},
-        why="PyTorch layers in bf16 without a master copy",
+        adapters=("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        why="torchtitan's kind of layers, FSDP2 and compiler, in bf16 without a master copy",
     ),
     Framework(
         name=r".*(HF Trainer|transformers|Accelerate|accelerate|PEFT|peft)",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from service.calibration.measured_rows import NotExpressible
+from service.workflows.accuracy.options import whole_of
 
 KINDS = {
     "M": ("mamba2", "none"),
@@ -40,16 +41,16 @@ def hybrid_fields(pattern: str, hidden: int, flags: dict[str, Any]) -> tuple[dic
     letters = "".join(stages)
     if not letters or set(letters) - KINDS.keys():
         raise NotExpressible("flag hybrid-layer-pattern: not understood")
-    width = int(flags.get("mamba-head-dim", HEAD_WIDTH))
-    heads = int(flags.get("mamba-num-heads", 2 * hidden // width))
+    width = whole_of(flags, "mamba-head-dim", HEAD_WIDTH)
+    heads = whole_of(flags, "mamba-num-heads", 2 * hidden // width)
     fields = {
         "num_hidden_layers": len(letters),
         "layer_types": [KINDS[letter][0] for letter in letters],
         "mlp_layer_types": [KINDS[letter][1] for letter in letters],
         "mamba_d_ssm": heads * width,
         "mamba_n_heads": heads,
-        "mamba_d_state": int(flags.get("mamba-state-dim", STATE_WIDTH)),
-        "mamba_n_groups": int(flags.get("mamba-num-groups", GROUPS)),
+        "mamba_d_state": whole_of(flags, "mamba-state-dim", STATE_WIDTH),
+        "mamba_n_groups": whole_of(flags, "mamba-num-groups", GROUPS),
         "conv_kernel": TAPS,
         "conv_bias": True,
         "mixer_norm": True,

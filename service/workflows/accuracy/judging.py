@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.calibration.scores import Comparison
 from service.catalogue import Catalogue
-from service.estimator.answer import Interval, StageMemory
+from service.estimator.interval import Interval
+from service.estimator.memory_parts import StageMemory
 from service.workflows.accuracy.answers import Quantity
 from service.workflows.accuracy.predicted import Predicted, peak_interval, predict, stage_of, static_interval
 from service.workflows.accuracy.sources import (
@@ -44,6 +45,11 @@ class Judged:
     """What is predicted of the figure."""
     reason: str = ""
     """Why there is no comparison; empty where there is one, or the row ran out of memory."""
+
+    @property
+    def stack(self) -> str:
+        """The training stack that stands for the row's framework; empty where the row cannot be asked."""
+        return "" if self.predicted is None else self.predicted.stack
 
     @property
     def comparison(self) -> Comparison | None:

@@ -9,13 +9,17 @@ from service.workflows.accuracy.architecture import put_latent
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import GPT_2
 from service.workflows.accuracy.hybrid import hybrid_fields
-from service.workflows.accuracy.megatron_flags import FLAGS
+from service.workflows.accuracy.megatron_flags import FLAGS, flag_of
+from service.workflows.accuracy.options import DESCRIBES, whole_of
 from service.workflows.accuracy.pipelines import even_chunks, layers_of_layout, layers_with_ends
 
 Flags = dict[str, Any]
 
 LONGEST_OPTIONS = 32_768
 """Characters of all options of a run."""
+
+LONGEST_PERIOD = 2048
+"""Layers after which a pattern of layers begins again."""
 
 PATTERNS = ("hybrid-layer-pattern", "hybrid-override-pattern")
 
@@ -30,6 +34,12 @@ OTHER_RUNS = {
     "flextron": "a model of many widths is trained at once",
 }
 """What a run's name tells that its options do not, and why it is refused."""
+
+LARGE_WORKSPACES = (
+    "hybrid_mr_mcore_te_", "gpt3_mcore_cp2_pp2_ep2_te_4experts2parallel_nondeterministic", "_fine_grained_offloading",
+)  # fmt: skip
+"""Runs that set CUBLAS_WORKSPACE_CONFIG=:4096:8 though no option asks for determinism.
+Source: NVIDIA/Megatron-LM@d98e8a64 tests/functional_tests/test_cases, ENV_VARS of each model_config.yaml."""
 
 _FREQUENCY = re.compile(r"\[([01])\]\*(\d{1,4})")
 
@@ -70,6 +80,17 @@ def refuse_other_runs(name: str) -> None:
             raise NotExpressible(f"flag {mark}: {why}")
 
 
+def put_environment(name: str, draft: Draft) -> None:
+    """Put what a run's environment sets, which its options do not say, into the question.
+
+    Args:
+        name: name of the run
+        draft: the question
+    """
+    if any(mark in name for mark in LARGE_WORKSPACES):
+        draft.stack["deterministic"] = True
+
+
 def put_flags(flags: Flags, draft: Draft) -> None:
     """Put the options of a run into the question, whose model and layout stand already.
 
@@ -83,7 +104,7 @@ def put_flags(flags: Flags, draft: Draft) -> None:
     _refuse(flags)
     _put_defaults(flags, draft)
     for name, value in flags.items():
-        flag = FLAGS[name]
+        flag = FLAGS.get(name, DESCRIBES)
         if flag.does == "nearly":
             draft.nearly.append(f"{name}: {flag.why}")
         if flag.does == "sets":
@@ -96,7 +117,7 @@ def put_flags(flags: Flags, draft: Draft) -> None:
 
 def _refuse(flags: Flags) -> None:
     for name in flags:
-        flag = FLAGS.get(name)
+        flag = flag_of(name)
         if flag is None:
             raise NotExpressible(f"flag {ascii(name[:60])[1:-1]}: not known")
         if flag.does == "refuses":
@@ -125,8 +146,8 @@ def _put_defaults(flags: Flags, draft: Draft) -> None:
         draft.model.update(attention_bias=False, attention_out_bias=False, mlp_bias=False)
     learned = flags.get("position-embedding-type", "learned_absolute") == "learned_absolute"
     if learned and "use-rotary-position-embeddings" not in flags:
-        rows = flags.get("max-position-embeddings", draft.recipe["sequence_length"])
-        draft.model["position_embedding_rows"] = int(rows)
+        rows = whole_of(flags, "max-position-embeddings", draft.recipe["sequence_length"])
+        draft.model["position_embedding_rows"] = rows
     dropouts = [float(flags.get(name, 0.1)) for name in ("hidden-dropout", "attention-dropout")]
     draft.recipe["dropout_fraction"] = max(dropouts)
     if draft.model.get("num_experts"):
@@ -136,7 +157,7 @@ def _put_defaults(flags: Flags, draft: Draft) -> None:
 def _put_attention(flags: Flags, draft: Draft) -> None:
     if "multi-latent-attention" in flags:
         names = {"q": "q-lora-rank", "kv": "kv-lora-rank", "nope": "qk-head-dim", "rope": "qk-pos-emb-head-dim"}
-        widths = {short: int(flags[name]) for short, name in {**names, "v": "v-head-dim"}.items() if name in flags}
+        widths = {short: whole_of(flags, name) for short, name in {**names, "v": "v-head-dim"}.items() if name in flags}
         put_latent(draft, widths)
     elif "qk-layernorm" in flags:
         is_plain = draft.model["normalization"] == "rmsnorm"
@@ -146,7 +167,7 @@ def _put_attention(flags: Flags, draft: Draft) -> None:
         draft.recipe["attention"] = "eager" if own else "flash"
     if "window-size" in flags:
         keys = int(str(flags["window-size"]).strip("()").split(",")[0]) + 1
-        skipped = int(flags.get("window-attn-skip-freq", 1))
+        skipped = _period(flags, "window-attn-skip-freq") if "window-attn-skip-freq" in flags else 1
         kinds = ["sliding_attention"] * max(1, skipped - 1) + ["full_attention"] * (skipped > 1)
         draft.model.update(sliding_window=keys, layer_types=kinds)
 
@@ -166,15 +187,23 @@ def _put_layers(flags: Flags, draft: Draft) -> None:
         draft.model["mlp_layer_types"] = _mlps(str(flags["moe-layer-freq"]))
 
 
+def _period(flags: Flags, name: str) -> int:
+    """The number of layers after which a pattern begins again."""
+    period = whole_of(flags, name)
+    if period > LONGEST_PERIOD:
+        raise NotExpressible(f"flag {name}: no field takes its value")
+    return period
+
+
 def _put_delta_nets(flags: Flags, draft: Draft) -> None:
-    every = int(flags["linear-attention-freq"])
+    every = _period(flags, "linear-attention-freq")
     draft.model.update(
         layer_types=["gated_delta_net"] * (every - 1) + ["full_attention"],
-        conv_kernel=int(flags["linear-conv-kernel-dim"]),
-        linear_num_key_heads=int(flags["linear-num-key-heads"]),
-        linear_num_value_heads=int(flags["linear-num-value-heads"]),
-        linear_key_head_dim=int(flags["linear-key-head-dim"]),
-        linear_value_head_dim=int(flags["linear-value-head-dim"]),
+        conv_kernel=whole_of(flags, "linear-conv-kernel-dim"),
+        linear_num_key_heads=whole_of(flags, "linear-num-key-heads"),
+        linear_num_value_heads=whole_of(flags, "linear-num-value-heads"),
+        linear_key_head_dim=whole_of(flags, "linear-key-head-dim"),
+        linear_value_head_dim=whole_of(flags, "linear-value-head-dim"),
     )
 
 
@@ -185,7 +214,7 @@ def _mlps(frequency: str) -> list[str]:
     (['sparse', 'dense'], ['dense', 'sparse', 'sparse'])
     """
     if frequency.isdecimal():
-        return ["sparse"] + ["dense"] * (int(frequency) - 1)
+        return ["sparse"] + ["dense"] * (_period({"moe-layer-freq": frequency}, "moe-layer-freq") - 1)
     kinds = [kind for kind, times in _FREQUENCY.findall(frequency) for _ in range(int(times))]
     if not kinds:
         raise NotExpressible("flag moe-layer-freq: not understood")
@@ -197,7 +226,7 @@ def _put_software(flags: Flags, draft: Draft) -> None:
         draft.recipe["precision"] = FP8_RECIPES.get(str(flags.get("fp8-recipe", "delayed")))
     if "cross-entropy-loss-fusion" in flags:
         draft.stack["cross_entropy"] = FUSED_LOSSES[str(flags.get("cross-entropy-fusion-impl", "native"))]
-    instances = int(flags.get("num-distributed-optimizer-instances", 1))
+    instances = whole_of(flags, "num-distributed-optimizer-instances", 1)
     replicas = draft.layout["data"] * draft.layout["context"]
     if instances > 1 and replicas % instances == 0:
         draft.layout["shard_group"] = replicas // instances
@@ -206,13 +235,13 @@ def _put_software(flags: Flags, draft: Draft) -> None:
 def _put_stages(flags: Flags, draft: Draft) -> None:
     stages, layers = draft.layout["pipeline"], draft.model["num_hidden_layers"]
     if "num-layers-per-virtual-pipeline-stage" in flags:
-        each = int(flags["num-layers-per-virtual-pipeline-stage"])
+        each = whole_of(flags, "num-layers-per-virtual-pipeline-stage")
         draft.layout["virtual_pipeline"] = max(1, layers // (stages * each))
     if "pipeline-model-parallel-layout" in flags:
         parts = layers_of_layout(str(flags["pipeline-model-parallel-layout"]))
         draft.layout.update(stage_layers=list(parts), virtual_pipeline=even_chunks(parts, stages))
-    ends = [flags.get(f"decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
-    if any(end is not None for end in ends):
-        first, last = (None if end is None else int(end) for end in ends)
+    ends = [f"decoder-{end}-pipeline-num-layers" for end in ("first", "last")]
+    if any(end in flags for end in ends):
+        first, last = (whole_of(flags, end) if end in flags else None for end in ends)
         parts = layers_with_ends(layers, stages * draft.layout.get("virtual_pipeline", 1), first, last)
         draft.layout["stage_layers"] = list(parts)

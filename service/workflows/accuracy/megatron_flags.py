@@ -4,78 +4,18 @@
 memory, `nearly` what changes some that the question cannot say, `refuses` what changes more.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
 
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """What one option does to the question."""
-
-    does: Literal["reads", "sets", "describes", "nearly", "refuses"]
-    """How it is dealt with."""
-    why: str = ""
-    """Why it is refused or only nearly said."""
-    path: str = ""
-    """Field of the question that it sets."""
-    to: Callable[[str], Any] = str
-    """The field's value, made of the option's."""
-
-
-def switched_on(_: str) -> bool:
-    """A field's value where the option is given at all.
-
-    Returns:
-        True
-    """
-    return True
-
-
-def switched_off(_: str) -> bool:
-    """A field's value where the option, which begins with `no`, is given at all.
-
-    Returns:
-        False
-    """
-    return False
-
-
-def always(value: Any) -> Callable[[str], Any]:
-    """A field's value whatever the option's is.
-
-    Args:
-        value: the value
-
-    Returns:
-        what gives it
-    """
-    return lambda _: value
-
-
-def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
-    """A field's value by the option's.
-
-    Args:
-        values: the field's values by the option's
-
-    Returns:
-        what looks it up
-    """
-    return lambda said: values[said]
-
-
-READ = Flag("reads")
-DESCRIBES = Flag("describes")
+from service.workflows.accuracy.options import DESCRIBES, READ, Flag, always, one_of, switched_off, switched_on, whole
 
 DTYPES = one_of({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"})
 
 _SETS = {
     "add-qkv-bias": Flag("sets", path="model.attention_bias", to=switched_on),
     "attention-output-gate": Flag("sets", path="model.attention_gate", to=always("elementwise")),
-    "moe-latent-size": Flag("sets", path="model.moe_latent_size", to=int),
+    "moe-latent-size": Flag("sets", path="model.moe_latent_size", to=whole),
     "moe-shared-expert-gate": Flag("sets", path="model.shared_expert_gate", to=switched_on),
-    "mtp-num-layers": Flag("sets", path="model.num_nextn_predict_layers", to=int),
+    "mtp-num-layers": Flag("sets", path="model.num_nextn_predict_layers", to=whole),
     "normalization": Flag(
         "sets", path="model.normalization", to=one_of({"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"})
     ),
@@ -101,11 +41,13 @@ _SETS = {
         path="recipe.attention",
         to=one_of({"unfused": "eager", "local": "eager", "flash": "flash-2", "fused": "cudnn", "auto": "flash"}),
     ),
-    "expert-tensor-parallel-size": Flag("sets", path="layout.expert_tensor", to=int),
+    "expert-tensor-parallel-size": Flag("sets", path="layout.expert_tensor", to=whole),
     "moe-expert-capacity-factor": Flag("sets", path="recipe.expert_capacity_factor", to=float),
     "fp8-param-gather": Flag("sets", path="recipe.fp8_weights", to=switched_on),
     "grad-reduce-in-bf16": Flag("sets", path="recipe.gradient_dtype", to=always("bf16")),
     "main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
+    "megatron-fsdp-main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
+    "megatron-fsdp-main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
     "main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
     "exp-avg-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
     "exp-avg-sq-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
@@ -116,8 +58,8 @@ _SETS = {
     "fine-grained-activation-offloading": Flag("sets", path="layout.offload", to=always("activations")),
     "account-for-embedding-in-pipeline-split": Flag("sets", path="layout.embedding_in_split", to=switched_on),
     "account-for-loss-in-pipeline-split": Flag("sets", path="layout.loss_in_split", to=switched_on),
-    "microbatch-group-size-per-virtual-pipeline-stage": Flag("sets", path="layout.virtual_group", to=int),
-    "num-virtual-stages-per-pipeline-rank": Flag("sets", path="layout.virtual_pipeline", to=int),
+    "microbatch-group-size-per-virtual-pipeline-stage": Flag("sets", path="layout.virtual_group", to=whole),
+    "num-virtual-stages-per-pipeline-rank": Flag("sets", path="layout.virtual_pipeline", to=whole),
     "cp-comm-type": Flag(
         "sets", path="layout.context_method", to=one_of({"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather"})
     ),
@@ -174,11 +116,26 @@ _WITHOUT_BYTES = (
     *("mscale", "mscale-all-dim", "mtp-loss-scaling-factor", "muon-extra-scale-factor", "muon-momentum"),
     *("muon-scale-mode", "no-mmap-bin-files", "norm-epsilon"),
     *("overlap-grad-reduce", "overlap-p2p-communication-warmup-flush", "overlap-param-gather"),
+    *("init-model-with-meta-device", "use-cpu-initialization", "disable-gloo-process-groups", "fim-data", "fim-rate"),
+    *("fim-spm-rate", "high-priority-stream-groups", "megatron-fsdp-grad-comm-dtype", "model-provider"),
+    *("moe-flex-dispatcher-num-sms", "moe-hybridep-num-sms", "no-check-for-nan-in-loss-and-grad"),
+    *("no-persist-layer-norm", "no-record-throughput", "no-use-layer-wise-param-layout", "step-batch-size-schedule"),
+    *("no-yarn-correction-range-round-to-int", "verify-integrity", "vocab-extra-ids", "yarn-beta-fast"),
+    *("yarn-beta-slow", "yarn-original-max-position-embeddings"),
     *("overlap-param-gather-with-optimizer-step", "quick-geglu", "rotary-base", "rotary-interleaved"),
     *("rotary-percent", "rotary-scaling-factor", "te-rng-tracker", "train-iters", "train-samples", "use-mcore-models"),
     *("use-tp-pp-dp-mapping", "use-precision-aware-optimizer", "weight-decay", "use-mup", "mup-base-hidden-size"),
 )
 """Options that change no byte of what a rank holds at its peak."""
+
+PREFIXES_WITHOUT_BYTES = (
+    *("async-", "auto-detect-ckpt", "check-", "ckpt-", "data-cache-path", "data-path", "dataloader-type", "dist-ckpt-"),
+    *("distributed-timeout", "error-injection", "eval-", "exit-", "finetune", "log-", "logging-", "lr-", "load"),
+    *("manual-gc", "merge-file", "mock-data", "no-ckpt", "no-load", "no-use-tokenizer", "num-workers", "override-opt"),
+    *("profile", "rerun-mode", "save", "seed", "split", "straggler", "tensorboard-", "test-mode", "tiktoken-"),
+    *("timing-", "tokenizer-model", "use-checkpoint", "use-persistent", "vocab-file", "wandb-"),
+)
+"""How options begin that are about files, logs, learning rates and limits of time."""
 
 _NEARLY = {
     "delay-wgrad-compute": "inputs of delayed weight gradients live on",
@@ -198,10 +155,13 @@ _NEARLY = {
 }
 
 _REFUSED = {
+    "cpu-offloading": "layers are offloaded by number",
+    "cpu-offloading-num-layers": "layers are offloaded by number",
     "cuda-graph-impl": "graphs keep their buffers for good",
     "cuda-graph-modules": "graphs keep their buffers for good",
     "cuda-graph-scope": "graphs keep their buffers for good",
     "defer-embedding-wgrad-compute": "the head's inputs and gradients of many micro-batches live on",
+    "distribute-saved-activations": "what recompute keeps is spread over tensor ranks",
     "dsa-indexer-head-dim": "attention over chosen keys",
     "dsa-indexer-loss-coeff": "attention over chosen keys",
     "dsa-indexer-n-heads": "attention over chosen keys",
@@ -213,6 +173,7 @@ _REFUSED = {
     "external-cuda-graph": "graphs keep their buffers for good",
     "flextron": "a model of many widths is trained at once",
     "hierarchical-context-parallel-sizes": "context ranks exchange on two levels",
+    "moe-layer-recompute": "an older name of selective recompute",
     "mtp-use-repeated-layer": "depths share one layer",
     "no-masked-softmax-fusion": "the softmax keeps copies in other formats",
     "outer-dp-sharding-strategy": "sharding on two levels",
@@ -231,3 +192,18 @@ FLAGS: Mapping[str, Flag] = {
     **{name: Flag("refuses", why) for name, why in _REFUSED.items()},
 }
 """Every option that is known."""
+
+
+def flag_of(name: str) -> Flag | None:
+    """What an option does.
+
+    Args:
+        name: the option, without its hyphens in front
+
+    Returns:
+        its row; None for one that nobody knows
+
+    >>> flag_of("log-interval") == flag_of("bf16"), flag_of("warp-drive")
+    (True, None)
+    """
+    return FLAGS.get(name) or (DESCRIBES if name.startswith(PREFIXES_WITHOUT_BYTES) else None)

@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from math import isqrt
 
 from service.calibration.measured_rows import NotExpressible
 
 LONGEST_LAYOUT = 4096
 """Characters of a pipeline layout, written out."""
+
+MOST_PARTS = 1 << 12
+"""Chunks of all stages together."""
 
 _GROUP = re.compile(r"\(([^()]*)\)(?:\*(\d{1,4}))?")
 _SYMBOL = re.compile(r"([A-Za-z|])\*(\d{1,4})")
@@ -65,7 +69,7 @@ def layers_with_ends(layers: int, parts: int, first: int | None, last: int | Non
     """
     given = [count for count in (first, last) if count is not None]
     inner, left = parts - len(given), layers - sum(given)
-    if inner < 1 or left < 0 or left % inner:
+    if not 1 <= inner <= MOST_PARTS or left < 0 or left % inner:
         raise NotExpressible("layers: no even split over the pipeline")
     middle = (left // inner,) * inner
     return (*(() if first is None else (first,)), *middle, *(() if last is None else (last,)))
@@ -111,7 +115,9 @@ def virtual_group(micro_batches: int, stages: int) -> int | None:
     """
     if micro_batches % stages == 0:
         return None
-    return next((size for size in range(stages, micro_batches + 1) if micro_batches % size == 0), None)
+    lower = [size for size in range(1, isqrt(micro_batches) + 1) if micro_batches % size == 0]
+    sizes = [*lower, *(micro_batches // size for size in lower)]
+    return min((size for size in sizes if size >= stages), default=None)
 
 
 def even_chunks(stage_layers: Sequence[int], stages: int) -> int:

@@ -6,7 +6,11 @@ from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
-from service.estimator.answer import Interval, Memory, StageMemory, Verdict
+from service.estimator.answer import Verdict
+from service.estimator.interval import Interval
+from service.estimator.memory_parts import Memory, StageMemory
+from service.estimator.names import StackName
+from service.estimator.software import software_of
 from service.workflows.accuracy.asking import question_of, reason_of
 from service.workflows.accuracy.sources import MemoryClass, Place
 
@@ -19,6 +23,8 @@ class Predicted:
     """Bytes of every stage."""
     verdict: Verdict
     """Does it fit?"""
+    stack: StackName
+    """The training stack that it was asked about."""
     nearly: tuple[str, ...]
     """What of the row the question does not say."""
 
@@ -41,7 +47,9 @@ def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
         found = estimate(question)
     except Refused as refused:
         raise NotExpressible(reason_of(refused)) from None
-    return Predicted(memory=found.memory, verdict=found.verdict, nearly=nearly)
+    return Predicted(
+        memory=found.memory, verdict=found.verdict, stack=software_of(found.resolved.recipe).name, nearly=nearly
+    )
 
 
 def stage_of(memory: Memory, place: Place) -> StageMemory:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
-from service.estimator.names import RecomputeModule
+from service.estimator.implementations import IMPLEMENTATIONS
+from service.estimator.names import ImplementationName, RecomputeModule
 from service.estimator.versions import at_least
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import Framework
@@ -35,11 +36,6 @@ OPTIMIZERS = (
 
 UNTOLD = ("", "not told", "unknown", "see recipe")
 """Cells of recompute that say nothing."""
-
-ADAPTERS = {
-    "qwen": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
-}
-"""Matrices with adapters, by how the model's name begins: c_attn, c_proj, w1 and w2 of Qwen's finetune.py."""
 
 TORCH_BY_MONTH = (("2024.2", "2.2"), ("2023.4", "2.0"), ("2022.1", "1.10"))
 """Version of torch that was new in a month, newest first."""
@@ -76,7 +72,7 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         draft.recipe["gradient_dtype"] = "fp16"
     if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
         raise NotExpressible("optimizer: its step is part of the backward pass")
-    _put_method(row, draft)
+    _put_method(row, framework, draft)
     _put_software(row, draft)
     draft.layout["offload"] = offload_of(row)
 
@@ -135,12 +131,14 @@ def offload_of(row: MeasuredRow) -> str:
         NotExpressible: only a part of something is offloaded
     """
     said = row.text("offload").lower()
+    if re.search(r"paged", row.text("optimizer").lower()):
+        said = f"{said} optimizer"
     if not said or said == "none":
         return "none"
     share = re.search(r"(\d+) ?(?:pct|%)", said)
     if (share and share[1] != "100") or re.search(r"\d+_layers", said):
         raise NotExpressible("offload: only a part is offloaded")
-    if "param" in said:
+    if "param" in said or "model" in said or said in ("cpu", "cpu offload"):
         return "model"
     moved = [
         name for name, mark in (("optimizer", "optim|adam"), ("activations", "activation")) if re.search(mark, said)
@@ -158,7 +156,7 @@ def _first(table: tuple[tuple[str, str], ...], said: str, column: str, *, begins
     raise NotExpressible(f"{column}: not understood" if said else f"missing: {column}")
 
 
-def _put_method(row: MeasuredRow, draft: Draft) -> None:
+def _put_method(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     kind = row.text("training_kind") or "pretrain"
     if kind in WHOLE:
         return
@@ -169,9 +167,8 @@ def _put_method(row: MeasuredRow, draft: Draft) -> None:
         method["whole"] = ["embedding", "head"]
     if rank := row.whole("lora_rank"):
         method["rank"] = rank
-    for family, targets in ADAPTERS.items():
-        if row.text("model").startswith(family):
-            method["targets"] = targets
+    if framework.adapters:
+        method["targets"] = list(framework.adapters)
     if kind == "qlora":
         said = row.text("quantization")
         if "gptq" in said.lower():
@@ -180,18 +177,31 @@ def _put_method(row: MeasuredRow, draft: Draft) -> None:
     draft.recipe["method"] = method
 
 
-def _put_software(row: MeasuredRow, draft: Draft) -> None:
+def _put_implementation(name: ImplementationName, draft: Draft) -> None:
+    """Compiled or eager operations, where the stack has both."""
+    if name in IMPLEMENTATIONS[draft.stack["name"]]:
+        draft.stack["implementation"] = name
+    elif name == "compiled":
+        draft.nearly.append("compile: compiled operations keep less")
+
+
+def _put_versions(row: MeasuredRow, draft: Draft) -> None:
+    """Versions of libraries, by the month of the measurement."""
     dated = re.match(r"(20\d\d)-(\d\d)", row.text("date"))
-    if dated:
-        month = f"{dated[1]}.{int(dated[2])}"
-        torch = next((version for since, version in TORCH_BY_MONTH if at_least(month, since)), "1.0")
-        draft.stack["versions"] = {"torch": torch}
-        if draft.stack["name"] == "torchtitan":
-            draft.stack["versions"]["torchtitan"] = month
-    if row.text("compile").startswith("yes"):
-        draft.stack["implementation"] = "compiled"
-    elif row.text("compile") == "no":
-        draft.stack["implementation"] = "eager"
+    if not dated:
+        return
+    month = f"{dated[1]}.{int(dated[2])}"
+    torch = next((version for since, version in TORCH_BY_MONTH if at_least(month, since)), "1.0")
+    draft.stack["versions"] = {"torch": torch}
+    if draft.stack["name"] == "torchtitan":
+        draft.stack["versions"]["torchtitan"] = month
+
+
+def _put_software(row: MeasuredRow, draft: Draft) -> None:
+    _put_versions(row, draft)
+    compiled = row.text("compile").startswith("yes")
+    if compiled or row.text("compile") == "no":
+        _put_implementation("compiled" if compiled else "eager", draft)
     if "expandable_segments" in row.text("notes"):
         draft.stack["expandable_segments"] = True
     if re.search(r"liger|chunked.?(ce|cross)", f"{row.text('compile')} {row.text('notes')}".lower()):

@@ -14,7 +14,6 @@ Place = Literal["fullest", "first", "last", "ends"]
 """Whose figure it is: the fullest rank's, that of a rank of the first or the last stage, or the larger of both."""
 
 GIB, GB, MIB = float(1 << 30), 1e9, float(1 << 20)
-THOUSAND_MIB = 1000 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +30,18 @@ class Reading:
 
 UNSAID: Mapping[str, Reading] = {
     "bloom": Reading(
-        "device", THOUSAND_MIB, "read off nvidia-smi, which prints MiB: 80 GB of a device of 81,251 MiB are MiB / 1000"
+        "device",
+        GB,
+        "read off nvidia-smi; GB is 1e9 bytes by its definition, and 80 GB in GiB are more than the device has",
     ),
     "qwen_readme": Reading(
-        "device", THOUSAND_MIB, "81.0 GB on a device of 79.35 GiB cannot be GiB; a whole process was watched"
+        "device",
+        GB,
+        "a whole process was watched; GB is 1e9 bytes by its definition, and 81.0 GiB are more than the device has",
     ),
-    "internevo": Reading("device", GIB, "whole numbers beside the size of the device, as nvidia-smi rounds them"),
+    "internevo": Reading(
+        "device", GB, "whole numbers beside the size of the device; GB is 1e9 bytes by its definition"
+    ),
     "nanotron": Reading("reserved", GIB, "helpers.py divides by 1024^3; the log line shows what the allocator holds"),
     "torchtune": Reading("allocated", GIB, "its README calls the column peak memory active, torch's counter in GiB"),
     "colossalai": Reading("allocated", GIB, "its benchmark prints torch.cuda.max_memory_allocated"),

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 
 from service.units import BYTES, said
-from service.workflows.accuracy.answers import Accuracy, Figures, Group, VerdictCounts
+from service.workflows.accuracy.answers import Accuracy, Figures, Group, VerdictCounts, WorstRow
 from service.workflows.accuracy.judging import Judged
 
 ROW_COLUMNS = (
@@ -29,6 +29,9 @@ HEADER = (
     "GiB off",
 )
 
+STARRED = "* gave constants to the estimator; GiB off: median and 95th percentile of the errors of small values"
+"""What stands below the table."""
+
 GIB = float(1 << 30)
 
 
@@ -41,30 +44,25 @@ def accuracy_text(found: Accuracy) -> str:
     Returns:
         lines of text, the last one without a line break
     """
-    lines = [line for group in (*found.groups, found.all) for line in _lines_of(group)]
-    shares = [
-        f"  {n:5d}  {reason}" for reason, n in sorted(found.all.not_expressible.items(), key=lambda r: (-r[1], r[0]))
-    ]
-    worst = [
-        f"  {row.id} ({row.quantity}, {row.memory_class}): {said(row.measured_bytes, BYTES)} measured, "
-        f"{100 * row.error_fraction:+.1f} %; {row.reason}"
-        for row in found.rows_worst
-    ]
-    blocks = [
-        "\n".join(_aligned([HEADER, *lines])),
-        "\n".join(["* a constant was read off rows of this source; GiB off: median and 95th percentile, rows < large"]),
-        "\n".join(["Not scored, by reason", *shares]),
-        "\n".join(
-            [
-                "Verdicts",
-                f"  all rows: {_verdicts(found.verdicts)}",
-                f"  told in full: {_verdicts(found.verdicts.full_config)}",
-            ]
-        ),
-        "\n".join(["Farthest off", *worst]),
-        f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}",
-    ]
-    return "\n\n".join(blocks)
+    groups = [line for group in (*found.groups, found.all) for line in _lines_of(group)]
+    reasons = sorted(found.all.not_expressible.items(), key=lambda item: (-item[1], item[0]))
+    verdicts = {"all rows": found.verdicts, "told in full": found.verdicts.full_config}
+    blocks = {
+        "": [*_aligned([HEADER, *groups]), "", STARRED],
+        "Not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in reasons],
+        "Verdicts": [f"  {name}: {_verdicts(counts)}" for name, counts in verdicts.items()],
+        "Wrong verdicts": [
+            f"  {row.id} ({row.outcome}, said {row.verdict}): {row.reason}" for row in found.verdicts.wrong
+        ],
+        "Farthest off": [_worst(row) for row in found.rows_worst],
+        f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}": [],
+    }
+    return "\n\n".join("\n".join([title, *lines] if title else lines) for title, lines in blocks.items())
+
+
+def _worst(row: WorstRow) -> str:
+    measured, error = said(row.measured_bytes, BYTES), f"{100 * row.error_fraction:+.1f} %"
+    return f"  {row.id} ({row.quantity}, {row.memory_class}): {measured} measured, {error}; {row.reason}"
 
 
 def accuracy_markdown(found: Accuracy) -> str:

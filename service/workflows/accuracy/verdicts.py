@@ -2,10 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 
-from service.workflows.accuracy.answers import VerdictCounts, Verdicts
+from service.calibration.measured_rows import MeasuredRow
+from service.units import BYTES, said
+from service.workflows.accuracy.answers import VerdictCounts, Verdicts, WrongVerdict
 from service.workflows.accuracy.judging import Judged
+from service.workflows.accuracy.predicted import Predicted
 
 MARGIN_FRACTION = 0.02
 """By how much a predicted peak may exceed the usable memory of a job that ran."""
@@ -24,22 +27,23 @@ def verdicts_of(judged: Sequence[Judged]) -> Verdicts:
         the counts, of all rows and of those told in full
     """
     told = _counts([one for one in judged if one.is_told])
-    return Verdicts(**asdict(_counts(judged)), full_config=told)
+    every = _counts(judged)
+    return Verdicts(**{field.name: getattr(every, field.name) for field in fields(every)}, full_config=told)
 
 
 def _counts(judged: Sequence[Judged]) -> VerdictCounts:
     ran = [one for one in judged if not one.ran_out and one.predicted is not None]
     roomy = [one for one in ran if _is_roomy(one)]
     out = [one for one in judged if one.ran_out]
-    said = Counter(_verdict(one) for one in ran)
+    words = Counter(_verdict(one) for one in ran)
     roomy_at_risk = sum(_verdict(one) == "at_risk" for one in roomy)
     beyond = [one for one in ran if _exceeds(one)]
     missed = [one for one in out if _verdict(one) == "fits"]
     return VerdictCounts(
         ran=len(ran),
-        ran_fits=said["fits"],
-        ran_at_risk=said["at_risk"],
-        ran_out_of_memory=said["out_of_memory"],
+        ran_fits=words["fits"],
+        ran_at_risk=words["at_risk"],
+        ran_out_of_memory=words["out_of_memory"],
         ran_beyond_margin=len(beyond),
         roomy=len(roomy),
         roomy_at_risk=roomy_at_risk,
@@ -47,8 +51,16 @@ def _counts(judged: Sequence[Judged]) -> VerdictCounts:
         ran_out=len(out),
         ran_out_told=sum(_verdict(one) in ("at_risk", "out_of_memory") for one in out),
         ran_out_not_expressible=dict(sorted(Counter(one.reason for one in out if one.reason).items())),
-        wrong_ids=tuple(one.row.text("id") for one in (*missed, *beyond)),
+        wrong=tuple(_wrong(one.row, one.predicted) for one in (*missed, *beyond) if one.predicted is not None),
     )
+
+
+def _wrong(row: MeasuredRow, predicted: Predicted) -> WrongVerdict:
+    memory = predicted.memory
+    amount = f"{said(memory.device_peak_bytes.value, BYTES)} predicted of {said(memory.usable_bytes, BYTES)} usable"
+    told = (*predicted.nearly, row.text("quality"), row.text("notes"))
+    reason = "; ".join([amount, *(text for text in told if text)])
+    return WrongVerdict(id=row.text("id"), outcome=row.text("outcome"), verdict=predicted.verdict, reason=reason)
 
 
 def _verdict(one: Judged) -> str:
