@@ -124,7 +124,8 @@ def test_more_sharding_never_raises_idle_bytes(asked: Question) -> None:
     for less, more in pairwise(answers):
         for before, after in zip(less, more, strict=True):
             assert sum(kinds_of(after)[kind] for kind in RESIDENT) <= sum(kinds_of(before)[kind] for kind in RESIDENT)
-            assert after.idle - after.gradient_buckets <= before.idle - before.gradient_buckets
+            idle = [held.at("idle") - held.gradient_buckets for held in (before, after)]
+            assert idle[1] <= idle[0]
             assert after.host <= before.host
 
 
