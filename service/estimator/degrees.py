@@ -114,6 +114,7 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
         Shoeybi et al. 2019, arXiv:1909.08053 (tensor); Korthikanti et al. 2022, arXiv:2205.05198 (sequence);
         Megatron-Core moe README (expert)
 
+    >>> from service.estimator.ledger import Split
     >>> from service.estimator.samples import LLAMA_3_8B, sample_degrees
     >>> split = divisors(sample_degrees(tensor=4, data=2), LLAMA_3_8B, 1)
     >>> split[Split.TENSOR], split[Split.SEQUENCE]

@@ -13,6 +13,7 @@ from service.estimator.load import StageLoad
 from service.estimator.memory_parts import Phase
 from service.estimator.names import OffloadName, ScheduleName
 from service.estimator.numeric import Amount, either, maximum, minimum, where
+from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.pipeline_buffers import left_bytes, received_bytes
@@ -178,7 +179,9 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     }
     extra = undivided_share(job, degrees, load)
     spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
-    spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * job.precision.moment_bytes
+    spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * moment_bytes(
+        job.optimizer, job.precision, job.recipe.moment_dtype
+    )
     spread |= step_gradient_lines(job, degrees, spread["step_gradients"])
     away = OFF_DEVICE[layout.offload]
     host: Amount = 0.0

@@ -49,6 +49,7 @@ def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, sections 4 and 5
 
+    >>> from service.estimator.ledger import Op
     >>> norm = Op(name="n", kind="elementwise", split=Split.WHOLE, saved=(Saved(8, Split.WHOLE),))
     >>> kept_bytes((norm,), Recompute(granularity="none"), (1,) * 9)
     8.0

@@ -71,6 +71,7 @@ def rerun_flop(op: Op, rule: Recompute) -> int:
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 5; by_operation
 
+    >>> from service.estimator.ledger import Split
     >>> rerun_flop(Op(name="n", kind="gemm", split=Split.WHOLE, flop=8), Recompute(granularity="full"))
     8
     """
