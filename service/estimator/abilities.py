@@ -25,11 +25,13 @@ def _chunks(layout: Layout) -> int:
     return layout.pipeline * layout.virtual_pipeline
 
 
+def _counts_ends(layout: Layout) -> bool:
+    return layout.embedding_in_split or layout.loss_in_split
+
+
 def _unusable_modules(job: Job) -> list[str]:
     names = {tag for ops in job.ledger.kinds for op in ops for tag in op.modules}
-    if job.stack.selects == "op":
-        names.add("op")
-    return [module for module in job.recompute.modules if module not in names]
+    return [module for module in job.recompute.modules if module not in names and module != "op"]
 
 
 def _unknown_axes(job: Job, layout: Layout) -> list[str]:
@@ -193,7 +195,10 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "stage_layers_or_ends_in_split",
         "layout.stage_layers",
         lambda job, layout: (
-            layout.stage_layers is None or dealt_layers(layout, job.model) in (None, layout.stage_layers)
+            layout.stage_layers is None
+            or not _counts_ends(layout)
+            or job.stack.deals_by_cost
+            or dealt_layers(layout, job.model) == layout.stage_layers
         ),
         lambda _, __: (
             "stage_layers says how layers are dealt, and so do embedding_in_split and loss_in_split, and they differ",
@@ -201,9 +206,18 @@ DEMANDS: tuple[Demand[Job], ...] = (
         ),
     ),
     Demand(
+        "stack_counts_ends_in_split",
+        "layout.embedding_in_split",
+        lambda job, layout: not (_counts_ends(layout) and job.stack.deals_by_cost),
+        lambda job, _: (
+            f"{job.software.name} deals layers by their cost, whatever counts as a layer",
+            "leave embedding_in_split and loss_in_split out, or give stage_layers instead",
+        ),
+    ),
+    Demand(
         "ends_in_split_fill_the_stages",
         "layout.embedding_in_split",
-        lambda _, layout: not (layout.embedding_in_split or layout.loss_in_split) or layout.stage_layers is not None,
+        lambda _, layout: not _counts_ends(layout) or layout.stage_layers is not None,
         lambda job, layout: (
             f"{job.model.num_hidden_layers} layers and {layout.embedding_in_split + layout.loss_in_split} ends do not "
             f"fill {_chunks(layout)} stages or virtual stages evenly",

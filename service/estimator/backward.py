@@ -4,7 +4,7 @@ from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
 from service.estimator.ledger import Ops, Saved
 from service.estimator.numeric import Amount, maximum
-from service.estimator.recompute import is_dropped, largest_of
+from service.estimator.recompute import is_dropped, largest_kind_bytes
 from service.estimator.stages import Stage
 from service.estimator.stream import sequence_stream_bytes
 
@@ -38,7 +38,7 @@ def layer_buffer_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
     gradient = sequence_stream_bytes(job, degrees)
-    return largest_of(stage, [gradient + _worst(job, ops, split) * scale for ops in job.ledger.kinds])
+    return largest_kind_bytes(stage, [gradient + _worst(job, ops, split) * scale for ops in job.ledger.kinds])
 
 
 def _worst(job: Job, ops: Ops, split: tuple[Amount, ...]) -> Amount:

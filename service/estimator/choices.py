@@ -1,10 +1,15 @@
 """Which names may a field take, what do they mean, and who says so?"""
 
 from dataclasses import dataclass
+from typing import get_args
 
+from service.estimator.cross_entropy import CROSS_ENTROPIES
+from service.estimator.implementations import IMPLEMENTATIONS
 from service.estimator.methods.table import TOOLS
+from service.estimator.names import ImplementationName, PartName
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.precision import PRECISIONS
+from service.estimator.quantization import QUANTIZATIONS
 from service.estimator.stacks import STACKS
 
 
@@ -26,6 +31,20 @@ _MEGATRON = "NVIDIA/Megatron-LM@d98e8a64 arguments"
 _LORA = "Hu et al. 2021, arXiv:2106.09685"
 _PACKED = "Megatron-LM seqlen_squared_sum_in_batch; torchtitan document masks; Krell et al. 2021, arXiv:2107.02027"
 _CONFIG = "transformers 5.23.0, modeling files of the types that have it"
+
+_KERNELS = "NVIDIA/TransformerEngine@v2.11 get_attention_backend; pytorch/torchtitan@6fc499f models/attention.py"
+_PRECISION_AWARE = _MEGATRON + " use-precision-aware-optimizer, exp-avg-dtype"
+_OFFLOAD = "Ren et al. 2021, arXiv:2101.06840"
+
+_PARTS: dict[PartName, str] = {
+    "embedding": "tables of tokens and positions, and the projection after them",
+    "norms": "every norm",
+    "attention": "all that mixes tokens: projections, biases, sinks, recurrences",
+    "mlp": "dense MLPs",
+    "experts": "routed and shared experts",
+    "router": "routers",
+    "head": "head and the projection before it",
+}
 
 _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
     "model.normalization": (
@@ -83,17 +102,24 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("selective", "named modules are computed again, core attention unless told otherwise", _KORTHIKANTI),
         ("full", "whole layers are computed again", "Chen et al. 2016, arXiv:1604.06174"),
     ),
-    "recipe.recompute.modules": tuple(
-        (name, meaning, _MEGATRON + " recompute-modules")
-        for name, meaning in (
-            ("core_attn", "scores, softmax and weighted values"),
-            ("layernorm", "outputs of norms"),
-            ("mlp", "dense MLP"),
-            ("moe", "router, experts and shared experts"),
-            ("moe_act", "activation of routed experts"),
-            ("shared_experts", "shared experts"),
-            ("mla_up_proj", "up-projections of latent attention"),
-        )
+    "recipe.recompute.modules": (
+        *(
+            (name, meaning, _MEGATRON + " recompute-modules")
+            for name, meaning in (
+                ("core_attn", "scores, softmax and weighted values"),
+                ("layernorm", "outputs of norms"),
+                ("mlp", "dense MLP"),
+                ("moe", "router, experts and shared experts"),
+                ("moe_act", "activation of routed experts"),
+                ("shared_experts", "shared experts"),
+                ("mla_up_proj", "up-projections of latent attention"),
+            )
+        ),
+        (
+            "op",
+            "every operation but attention and every second matrix product",
+            "pytorch/torchtitan@b5bcd76 distributed/activation_checkpoint.py (selective op)",
+        ),
     ),
     "recipe.recompute.method": (
         ("uniform", "groups of `layers` layers, one residual stream kept for each", _MEGATRON + " recompute-method"),
@@ -105,7 +131,25 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "recipe.attention": (
         ("eager", "scores are written to memory and kept", _KORTHIKANTI),
-        ("flash", "fused kernel that keeps no scores", "Dao 2023, arXiv:2307.08691"),
+        ("flash", "fused kernel that keeps no scores: the stack's own choice on the GPU", _KERNELS),
+        ("flash-2", "FlashAttention-2", "Dao 2023, arXiv:2307.08691"),
+        ("flash-3", "FlashAttention-3, for Hopper", "Shah et al. 2024, arXiv:2407.08608"),
+        ("cudnn", "the fused attention of cuDNN", "NVIDIA cuDNN frontend documentation, SDPA"),
+    ),
+    "recipe.moment_dtype": (
+        ("fp32", "moments in single precision", _PRECISION_AWARE),
+        ("bf16", "moments in bfloat16", "DeepSeek-V3, arXiv:2412.19437, section 3.3.3"),
+        ("fp16", "moments in half precision", _PRECISION_AWARE),
+        ("fp8", "moments of one byte", "FP8-LM, arXiv:2310.18313, section 2.2"),
+    ),
+    "recipe.master_dtype": (
+        ("fp32", "a master copy in single precision", "Micikevicius et al. 2018, arXiv:1710.03740"),
+        ("bf16", "a master copy in bfloat16", "DeepSpeed configuration, bf16_master_weights_and_grads"),
+        ("fp16", "a master copy in half precision", _MEGATRON + " main-params-dtype"),
+    ),
+    "recipe.stack.dispatcher": (
+        ("alltoall", "each rank sends its tokens to those that have their experts", "Megatron-Core moe README"),
+        ("allgather", "ranks that share experts gather all their tokens", "Megatron-Core moe README"),
     ),
     "recipe.batching": (
         ("packed", "documents stand back to back in full sequences, and attention stays inside each", _PACKED),
@@ -114,6 +158,7 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
     "recipe.method": (
         ("full", "the model's own parameters are trained, but for frozen parts", "definition"),
         ("lora", "adapters of a low rank are trained beside frozen matrices", _LORA),
+        ("qlora", "the same beside matrices of 4 bits", "Dettmers et al. 2023, arXiv:2305.14314"),
     ),
     "recipe.method.targets": tuple(
         (name, meaning, _LORA + "; names of transformers 5.23.0 modeling_llama and modeling_deepseek_v3")
@@ -136,18 +181,10 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
             ("lm_head", "head"),
         )
     ),
-    "recipe.method.frozen": tuple(
-        (name, meaning, "definition")
-        for name, meaning in (
-            ("embedding", "tables of tokens and positions, and the projection after them"),
-            ("norms", "every norm"),
-            ("attention", "all that mixes tokens: projections, biases, sinks, recurrences"),
-            ("mlp", "dense MLPs"),
-            ("experts", "routed and shared experts"),
-            ("router", "routers"),
-            ("head", "head and the projection before it"),
-        )
+    "recipe.method.whole": tuple(
+        (name, meaning, "huggingface/peft modules_to_save") for name, meaning in _PARTS.items()
     ),
+    "recipe.method.frozen": tuple((name, meaning, "definition") for name, meaning in _PARTS.items()),
     "layout.zero_stage": tuple(
         (name, meaning, "Rajbhandari et al. 2020, arXiv:1910.02054")
         for name, meaning in (
@@ -171,7 +208,14 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "layout.offload": (
         ("none", "everything lives on the GPU", "definition"),
-        ("optimizer", "optimizer states and master weights live in host memory", "Ren et al. 2021, arXiv:2101.06840"),
+        ("optimizer", "optimizer states and master weights live in host memory", _OFFLOAD),
+        (
+            "activations",
+            "activations wait in host memory for the backward pass, but those of a few layers",
+            "NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/fine_grained_activation_offload.py",
+        ),
+        ("optimizer-and-activations", "both of them", "definition"),
+        ("model", "weights, gradients and optimizer, gathered layer by layer", "Ren et al. 2021, arXiv:2104.07857"),
     ),
 }
 
@@ -196,8 +240,25 @@ def choices() -> dict[str, tuple[Choice, ...]]:
         "recipe.stack": tuple(
             Choice(name=name, meaning=row.meaning, source=row.source) for name, row in STACKS.items()
         ),
+        "recipe.stack.implementation": tuple(_implementation(name) for name in get_args(ImplementationName)),
+        "recipe.stack.cross_entropy": tuple(
+            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in CROSS_ENTROPIES.items()
+        ),
+        "recipe.method.quantization": tuple(
+            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in QUANTIZATIONS.items()
+        ),
         **fixed,
         "method": tuple(
             Choice(name=name, meaning=f"{row.tool}: {row.meaning}", source=row.source) for name, row in TOOLS.items()
         ),
     }
+
+
+def _implementation(name: ImplementationName) -> Choice:
+    """What an implementation is with each stack that has it."""
+    rows = {stack: table[name] for stack, table in IMPLEMENTATIONS.items() if name in table}
+    return Choice(
+        name=name,
+        meaning="; ".join(f"{stack}: {row.meaning}" for stack, row in rows.items()),
+        source="; ".join(row.source for row in rows.values()),
+    )

@@ -78,14 +78,7 @@ def core_attention_ops(
     key_heads = heads if repeated else model.key_value_heads
     queries = element * tokens * heads * query_width
     keys_values = element * tokens * key_heads * (query_width + value_width)
-    score_bytes = (2 * element + 1 if setting.drops_out else element) * heads * tokens**2
-    kept = score_bytes if setting.keeps_scores else 4 * heads * tokens
-    passing = _gradients(model, setting, query_width, value_width, key_heads)
-    copied = (
-        (Saved(element * tokens * heads * value_width, Split.BATCHED),)
-        if setting.copies_result and model.kv_lora_rank is None
-        else ()
-    )
+    result = element * tokens * heads * value_width
     streamed = 4 * element * heads * tokens**2 if setting.keeps_scores else 0
     op = Op(
         name="attention.core",
@@ -96,20 +89,28 @@ def core_attention_ops(
         full_flop=2 * heads * (query_width + value_width) * tokens**2,
         document_flop=heads * (query_width + value_width) * document_pairs,
         kernel_rerun_flop=0 if setting.keeps_scores else heads * query_width * pairs_twice,
-        result_bytes=element * tokens * heads * value_width + 4 * heads * tokens,
+        result_bytes=result + 4 * heads * tokens,
         saved=(
             Saved(queries, Split.TENSOR, input_modules),
             Saved(keys_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),
-            Saved(kept, Split.TENSOR, ("core_attn",)),
-            *copied,
+            Saved(_kept_score_bytes(model, setting), Split.TENSOR, ("core_attn",)),
+            *((Saved(result, Split.BATCHED),) if setting.copies_result and model.kv_lora_rank is None else ()),
         ),
-        passing=passing,
-        moved_bytes=queries + keys_values + element * tokens * heads * value_width + streamed,
+        passing=_gradients(model, setting, query_width, value_width, key_heads),
+        moved_bytes=queries + keys_values + result + streamed,
         modules=("core_attn",),
         reads=_inputs(model),
         products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens),
     )
     return (op,)
+
+
+def _kept_score_bytes(model: Model, setting: Setting) -> int:
+    """Scores of one layer: once, or with dropout before it, its mask and after; else the log-sum-exp of each query."""
+    heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
+    if not setting.keeps_scores:
+        return 4 * heads * tokens
+    return (2 * element + 1 if setting.drops_out else element) * heads * tokens**2
 
 
 def _gradients(model: Model, setting: Setting, query_width: int, value_width: int, key_heads: int) -> tuple[Saved, ...]:

@@ -11,7 +11,7 @@ from service.estimator.ledger import Ops
 from service.estimator.logits import logits_bytes
 from service.estimator.numeric import Amount, Condition, maximum, where
 from service.estimator.placeholders import placeholder_bytes
-from service.estimator.recompute import kept_bytes, largest_of, stage_activations
+from service.estimator.recompute import kept_bytes, largest_kind_bytes, stage_activations
 from service.estimator.software import version_of
 from service.estimator.stages import RankParameters, Stage, rank_parameters
 from service.estimator.versions import at_least
@@ -104,7 +104,7 @@ def _largest_tensor(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount
         for weight in (weight for op in ops for weight in op.weights if weight.matrices):
             largest = maximum(largest, weight.columns / split[weight.split])
         by_kind.append(largest * job.recipe.sequence_length * job.precision.element_bytes)
-    return largest_of(stage, by_kind)
+    return largest_kind_bytes(stage, by_kind)
 
 
 def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> Amount:

@@ -188,11 +188,13 @@ def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
         layer_bytes = [kept_bytes(ops, job.recompute, split) * scale for ops in job.ledger.kinds]
     kept = tuple(_weighted(counts, layer_bytes) for counts in stage.chunk_counts)
     dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
-    return Activations(kept, largest_of(stage, dropped), largest_of(stage, layer_bytes))
+    return Activations(kept, largest_kind_bytes(stage, dropped), largest_kind_bytes(stage, layer_bytes))
 
 
 def _kept_by_operation(job: Job, ops: Ops, split: tuple[Amount, ...]) -> Amount:
     """Bytes of one sequence that a layer keeps under recompute by operation: its input, products and attention."""
+    if not ops[0].in_trained_layer:
+        return 0.0
     numbers = job.recipe.sequence_length * job.precision.element_bytes
     kept: Amount = numbers * job.model.hidden_size / split[Split.SEQUENCE]
     for op in ops:
@@ -225,15 +227,25 @@ def _weighted(counts: tuple[Amount, ...], layer_bytes: list[Amount]) -> Amount:
     return total
 
 
-def largest_of(stage: Stage, layer_bytes: list[Amount]) -> Amount:
+def largest_kind_bytes(stage: Stage, layer_bytes: list[Amount]) -> Amount:
     """The largest of one amount a kind of layer, among the kinds that a stage has.
+
+    Formula:
+        max over the kinds of layer that the stage has; 0 for a stage without layers
 
     Args:
         stage: the stage
-        layer_bytes: the amount for each kind
+        layer_bytes: the amount of one layer of each kind [byte]
 
     Returns:
-        the largest; 0 for a stage without layers
+        the largest [byte]
+
+    Source:
+        definition
+
+    >>> stage = Stage(index=0, chunk_counts=((3, 0), (1, 2)), depths=0, is_first=True, is_last=True)
+    >>> largest_kind_bytes(stage, [8.0, 24.0])
+    24.0
     """
     pairs = zip(stage.kind_counts, layer_bytes, strict=True)
     return reduce(maximum, [where(count > 0, one, 0.0) for count, one in pairs])
@@ -251,5 +263,7 @@ def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount
         mean = _weighted(counts, whole) / maximum(layers, 1)
         kept.append(ceil_div(again, group) * stream + (layers - again) * mean)
     layers = trained_layers(job, stage.kind_counts)
-    live = minimum(group, layers) * largest_of(stage, whole) - stream
-    return Activations(tuple(kept), where(layers > 0, live, 0.0), stream)
+    live = minimum(group, layers) * largest_kind_bytes(stage, whole) - stream
+    keeps_all = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline) < layers
+    largest = where(keeps_all, largest_kind_bytes(stage, whole), stream)
+    return Activations(tuple(kept), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.estimator import abilities, consistency, trainable
+from service.estimator import abilities, consistency, number_demands, software_demands, trainable
 from service.estimator.batch import resolve_batch
 from service.estimator.build import mixers_of, recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
@@ -16,7 +16,7 @@ from service.estimator.model import Model
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
 from service.estimator.precision import PRECISIONS, default_precision
-from service.estimator.question import Cluster, Layout, Question, Recipe
+from service.estimator.question import Cluster, Layout, Question, Recipe, Software
 from service.estimator.rules import Rule, broken, divisors_of, unmet
 from service.estimator.software import software_of
 from service.estimator.stacks import STACKS, Stack, default_stack
@@ -51,7 +51,7 @@ def resolve(question: Question) -> Resolved:
     Raises:
         Refused: one problem for each rule that it breaks
     """
-    problems = consistency.problems_of(question.model)
+    problems = (*consistency.problems_of(question.model), *_version_problems(question))
     if problems:
         raise Refused(*problems)
     cluster = _fill_cluster(question.cluster, question.gpu)
@@ -60,10 +60,22 @@ def resolve(question: Question) -> Resolved:
     recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu, filled(layout.zero_stage))
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
-    problems = (*unmet((*abilities.DEMANDS, *trainable.DEMANDS), job, layout), *broken(rules_of(layout), job, degrees))
+    problems = (*unmet(_DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
     if problems:
         raise Refused(*problems)
     return Resolved(question=full, job=job, degrees=degrees)
+
+
+_DEMANDS = (*software_demands.DEMANDS, *number_demands.DEMANDS, *abilities.DEMANDS, *trainable.DEMANDS)
+"""What a job has to meet, whatever its degrees."""
+
+
+def _version_problems(question: Question) -> tuple[Problem, ...]:
+    """Versions are compared while defaults are filled, so they have to be readable first."""
+    stack = question.recipe.stack
+    if not isinstance(stack, Software):
+        return ()
+    return unmet(software_demands.VERSION_DEMANDS, stack, question.layout)
 
 
 def rules_of(layout: Layout) -> tuple[Rule, ...]:

@@ -77,7 +77,7 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
     quantized = job.method.name == "qlora"
     whole = _less(trained, products) if job.recipe.fp8_weights else trained
     frozen = _less((held.dense + held.dense_copied, held.expert), trained)
-    narrow = narrow_share(job, held)
+    narrow = narrow_fraction(job, held)
     moments = (updated.dense_states * (1 - narrow), updated.expert_states)
     trained, whole = ((numbers[0] * (1 - narrow), numbers[1]) for numbers in (trained, whole))
     return {
@@ -120,7 +120,7 @@ def update_bytes(job: Job) -> float:
     return 4.0 if at_least(version_of(job.software, "torch"), "2.1") else 8.0
 
 
-def narrow_share(job: Job, held: RankParameters) -> Amount:
+def narrow_fraction(job: Job, held: RankParameters) -> Amount:
     """Share of trained bytes that parts trained whole beside adapters spare, because they are in the compute format.
 
     Formula:
@@ -131,13 +131,13 @@ def narrow_share(job: Job, held: RankParameters) -> Amount:
         held: parameters of the rank
 
     Returns:
-        share [1]
+        share of the bytes [1]
 
     Source:
         huggingface/peft modules_to_save (a copy of the module, in the base model's format)
 
     >>> from service.estimator.samples import sample_job, sample_load
-    >>> narrow_share(sample_job(), sample_load().held)
+    >>> narrow_fraction(sample_job(), sample_load().held)
     0.0
     """
     spared = 1 - job.state.frozen_bytes / job.state.weight_bytes

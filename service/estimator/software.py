@@ -9,7 +9,11 @@ from service.estimator.implementations import IMPLEMENTATIONS, Implementation
 from service.estimator.names import CrossEntropyName, StackName
 from service.estimator.question import Recipe, Software
 from service.estimator.stacks import STACKS
-from service.estimator.versions import at_least
+from service.estimator.versions import Range, at_least
+
+ENGINE_LOSS_SINCE: dict[str, Range] = {"transformer_engine": Range("2.2"), "megatron_core": Range("0.12", "0.19")}
+"""Versions that have Transformer Engine's cross entropy, by library. Source: NVIDIA/TransformerEngine@v2.2
+pytorch/cross_entropy.py; NVIDIA/Megatron-LM@0f60adbd (added in 0.12) and @168cb15d (turned off in 0.19)."""
 
 _IN_PLACE_BEFORE = "2.18"
 """Transformer Engine keeps an fp32 gradient from here on. Source: NVIDIA/TransformerEngine@01bbe3ee."""
@@ -71,8 +75,8 @@ def default_cross_entropy(run: Implementation, software: Software) -> CrossEntro
         software: the software
 
     Returns:
-        the implementation's first; Transformer Engine's own where its version is named and has it, as Megatron-Bridge
-        turns it on there; an eager one with torchtitan of 2024, which compiled no loss
+        the implementation's first; Transformer Engine's own where its version is named and it and Megatron-Core have
+        it, as Megatron-Bridge turns it on there; an eager one with torchtitan of 2024, which compiled no loss
 
     Source:
         NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2;
@@ -82,7 +86,8 @@ def default_cross_entropy(run: Implementation, software: Software) -> CrossEntro
     titan = version_of(software, "torchtitan")
     if titan is not None and not at_least(titan, "2025.1"):
         return "eager"
-    has_it = version is not None and at_least(version, "2.2") and not at_least(version, "2.18")
+    core = ENGINE_LOSS_SINCE["megatron_core"].holds(version_of(software, "megatron_core"))
+    has_it = version is not None and core and Range("2.2", _IN_PLACE_BEFORE).holds(version)
     return "transformer-engine" if run.uses_transformer_engine and has_it else run.cross_entropies[0]
 
 

@@ -83,6 +83,8 @@ class Stack:
     """Tensor ranks split norms along the sequence (sequence parallelism)."""
     tensor_overlap_fraction: float
     """Share of tensor-parallel communication that hides under compute."""
+    offloads_activations: bool = True
+    """It can send activations to host memory until the backward pass."""
     quantizes: bool = False
     """It multiplies by frozen matrices of 4 bits."""
     selects: RecomputeModule = "core_attn"
@@ -207,6 +209,7 @@ STACKS: dict[StackName, Stack] = {
         keeps_results_ahead=True,
         flattens_update=True,
         keeps_gather_buffers=2,
+        offloads_activations=False,
         deals_by_cost=True,
         keeps_gradients=True,
         step_gradient_bytes=0.0,

@@ -43,7 +43,7 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     if job.stack.keeps_gather_buffers:
         gathered = where(degrees.tensor > 1, job.stack.keeps_gather_buffers * stream_bytes(job, degrees), 0.0)
     if not job.implementation.uses_transformer_engine:
-        return torch_bytes + gathered + _score_buffer_bytes(job, degrees)
+        return _dispatch_bytes(job, degrees) + torch_bytes + gathered + _score_buffer_bytes(job, degrees)
     grouped = software.grouped_experts and job.model.num_experts
     runs_torch = either(stage.is_last, job.model.num_experts > 0)
     engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)

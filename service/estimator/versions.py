@@ -1,6 +1,7 @@
 """Which version of a library is this, and is it old or new enough?"""
 
 import re
+from dataclasses import dataclass
 
 READABLE = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}")
 
@@ -34,6 +35,21 @@ def at_least(version: str | None, first: str) -> bool:
     (True, False, True)
     """
     return version is None or _numbers(version) >= _numbers(first)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Versions from one on and before another."""
+
+    first: str
+    """The oldest that will do."""
+    end: str | None = None
+    """The oldest that will not do any more; none where None."""
+
+    def holds(self, version: str | None) -> bool:
+        """Whether a version is in the range; one that is not told is."""
+        too_new = version is not None and self.end is not None and at_least(version, self.end)
+        return at_least(version, self.first) and not too_new
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,57 +1,113 @@
-"""Random questions that break no rule: every axis, ZeRO stage and choice of the default stack, every model family."""
+"""Random questions that break no rule: every axis, ZeRO stage and choice of every stack, every model family."""
 
 from dataclasses import replace
-from typing import get_args
+from itertools import pairwise
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.build import recurrences_of
-from service.estimator.names import MatrixName, OffloadName, OptimizerName
-from service.estimator.question import DocumentLength, Method
+from service.estimator.names import MatrixName, MomentDtype, OffloadName, OptimizerName, PartName, PrecisionName
+from service.estimator.optimizers import OPTIMIZERS
+from service.estimator.parallelism.pipeline import dealt_layers
+from service.estimator.precision import PRECISIONS as ROWS
+from service.estimator.question import DocumentLength, Method, Software
+from service.estimator.stacks import STACKS, Stack
 from tests.ask import question
+from tests.estimator.legal_software import implementation_in, kernels_of, software
 from tests.estimator.small_models import FAMILIES
 
-PRECISIONS = ("fp32", "fp16-mixed", "bf16", "bf16-mixed", "fp8-blockwise")
+PRECISIONS = ("fp32", "fp16-mixed", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise")
+FP8 = ("fp8-tensorwise", "fp8-blockwise")
 
 
 @st.composite
-def layouts(draw: st.DrawFn, model: Model) -> Layout:
+def axes(draw: st.DrawFn, model: Model, stack: Stack) -> dict[str, Any]:
     """Degrees that are powers of two divide each other, and the small models, wherever the rules ask for it."""
-    data, tensor, pipeline = (draw(st.sampled_from((1, 2, 4))) for _ in range(3))
-    context = 1 if recurrences_of(model) else draw(st.sampled_from((1, 2, 4)))
-    chunks = [v for v in (1, 2) if v == 1 or (pipeline > 1 and model.num_hidden_layers % (pipeline * v) == 0)]
-    experts = [e for e in (1, 2, 4, 8) if data * context * tensor % e == 0] if model.num_experts else [1]
-    virtual = draw(st.sampled_from(chunks))
-    schedules = ("1f1b", "gpipe", "zero-bubble", *(("dualpipe",) if pipeline != 1 else ()))
-    return Layout(
-        data=data,
-        tensor=tensor,
-        context=context,
-        pipeline=pipeline,
-        virtual_pipeline=virtual,
-        expert=draw(st.sampled_from(experts)),
-        zero_stage=draw(st.sampled_from((0, 1, 2, 3))),
-        context_method=draw(st.sampled_from(("ring", "all-gather", "ulysses"))),
-        schedule="interleaved-1f1b" if virtual > 1 else draw(st.sampled_from(schedules)),
-        offload=draw(st.sampled_from(get_args(OffloadName))),
+
+    def degree(axis: str, sizes: tuple[int, ...]) -> int:
+        return draw(st.sampled_from(sizes)) if axis in stack.axes else 1
+
+    data, tensor, pipeline = (
+        draw(st.sampled_from((1, 2, 4))),
+        degree("tensor", (1, 2, 4)),
+        degree("pipeline", (1, 2, 4)),
     )
+    context = 1 if recurrences_of(model) else degree("context", (1, 2, 4))
+    chunks = tuple(v for v in (1, 2) if v == 1 or (pipeline > 1 and model.num_hidden_layers % (pipeline * v) == 0))
+    whole_norms = tensor > 1 and not stack.splits_norms
+    experts = tuple(e for e in (1, 2, 4, 8) if data * context * tensor % e == 0 and not (whole_norms and e > 1))
+    return {
+        "data": data,
+        "tensor": tensor,
+        "context": context,
+        "pipeline": pipeline,
+        "virtual_pipeline": degree("virtual_pipeline", chunks),
+        "expert": degree("expert", experts) if model.num_experts else 1,
+    }
 
 
+@st.composite
+def layouts(draw: st.DrawFn, model: Model, stack: Stack) -> Layout:
+    """Degrees, and any way to shard, to schedule, to exchange, to deal layers and to offload."""
+    degrees = draw(axes(model, stack))
+    pipeline, virtual = degrees["pipeline"], degrees["virtual_pipeline"]
+    zero_stages = stack.zero_stages if pipeline == 1 else tuple({*stack.zero_stages} & {*stack.pipeline_zero_stages})
+    zero_stage = draw(st.sampled_from(sorted(zero_stages)))
+    plain = [s for s in stack.schedules if s != "interleaved-1f1b" and (s != "dualpipe" or pipeline > 1)]
+    kept_back = () if stack.offloads_activations else ("activations", "optimizer-and-activations")
+    offloads = [o for o in get_args(OffloadName) if o not in kept_back and (o != "model" or zero_stage == 3)]
+    frees = (None, True, False) if zero_stage == 3 and pipeline == 1 else (None, False)
+    needs_split_norms = degrees["expert"] > 1 and degrees["tensor"] > 1
+    layout = Layout(
+        **degrees,
+        zero_stage=zero_stage,
+        reshard_after_forward=draw(st.sampled_from(frees)),
+        sequence_parallel=None if needs_split_norms else draw(st.sampled_from((None, False))),
+        context_method=draw(st.sampled_from(stack.context_methods)),
+        virtual_group=draw(st.sampled_from((None, pipeline, 2 * pipeline))) if virtual > 1 else None,
+        schedule="interleaved-1f1b" if virtual > 1 else draw(st.sampled_from(plain)),
+        offload=draw(st.sampled_from(offloads)),
+    )
+    return replace(layout, **draw(dealings(model, stack, layout)))
+
+
+@st.composite
+def dealings(draw: st.DrawFn, model: Model, stack: Stack, layout: Layout) -> dict[str, Any]:
+    """Layers dealt evenly, with an end of the model counted as a layer, or as a list says, empty stages among them."""
+    chunks = layout.pipeline * layout.virtual_pipeline
+    if chunks == 1:
+        return {}
+    ends: list[dict[str, Any]] = [
+        {"embedding_in_split": e, "loss_in_split": h} for e in (False, True) for h in (False, True)
+    ]
+    legal = [e for e in ends if not stack.deals_by_cost and dealt_layers(replace(layout, **e), model)]
+    cuts = sorted(draw(st.lists(st.integers(0, model.num_hidden_layers), min_size=chunks - 1, max_size=chunks - 1)))
+    bounds = [0, *cuts, model.num_hidden_layers]
+    listed = {"stage_layers": tuple(after - before for before, after in pairwise(bounds))}
+    even: list[dict[str, Any]] = [] if model.num_hidden_layers % chunks else [{}, {}]
+    return draw(st.sampled_from([*even, *legal, listed]))
+
+
+WHOLE: tuple[tuple[PartName, ...], ...] = ((), ("embedding", "head"), ("norms",))
 TARGETS: tuple[tuple[MatrixName, ...], ...] = (("q_proj", "v_proj"), ("o_proj", "up_proj", "down_proj"))
 
 
 @st.composite
-def methods(draw: st.DrawFn, model: Model, layout: Layout) -> Method:
+def methods(draw: st.DrawFn, model: Model, stack: Stack, layout: Layout) -> Method:
     """Full training, first layers and tables frozen, or adapters; schedules that split the backward pass train all."""
     whole = Method(name="full")
-    if layout.schedule in ("zero-bubble", "dualpipe"):
+    if layout.schedule in ("zero-bubble", "dualpipe") or not stack.freezes:
         return whole
     layers = draw(st.integers(0, model.num_hidden_layers - 1))
     choices = [whole, Method(name="full", frozen=("embedding", "head"), frozen_layers=layers)]
     if not model.num_nextn_predict_layers:
-        targets = draw(st.sampled_from(TARGETS))
-        choices.append(Method(name="lora", rank=draw(st.sampled_from((1, 16))), targets=targets))
+        targets, rank = draw(st.sampled_from(TARGETS)), draw(st.sampled_from((1, 16)))
+        beside = draw(st.sampled_from(WHOLE))
+        choices.append(Method(name="lora", rank=rank, targets=targets, whole=beside))
+        if stack.quantizes:
+            choices.append(Method(name="qlora", rank=rank, targets=targets, whole=beside))
     return draw(st.sampled_from(choices))
 
 
@@ -62,25 +118,46 @@ HISTOGRAMS: tuple[tuple[DocumentLength, ...], ...] = (
 
 
 @st.composite
-def recipes(draw: st.DrawFn, model: Model, layout: Layout) -> Recipe:
+def formats(draw: st.DrawFn, stack: Stack, run: Software, method: Method) -> dict[str, Any]:
+    """Formats of weights, gradients, master copy and moments, and the optimizer."""
+    precision: PrecisionName = draw(st.sampled_from([name for name in PRECISIONS if name in stack.precisions]))
+    optimizer: OptimizerName = draw(st.sampled_from(get_args(OptimizerName)))
+    is_open = OPTIMIZERS[optimizer].moment_bytes is None
+    keeps_master = ROWS[precision].is_mixed and stack.mixed_weights == "compute"
+    replaces = implementation_in(run).uses_transformer_engine and precision in FP8 and method == Method(name="full")
+    return {
+        "precision": precision,
+        "gradient_dtype": draw(st.sampled_from((None, "fp32"))),
+        "optimizer": optimizer,
+        "moment_dtype": draw(st.sampled_from((None, *get_args(MomentDtype)))) if is_open else None,
+        "master_dtype": draw(st.sampled_from((None, "bf16", "fp32"))) if keeps_master else None,
+        "fp8_weights": replaces and draw(st.booleans()),
+        "ema": draw(st.booleans()),
+    }
+
+
+@st.composite
+def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Recipe:
     """A batch that fills the pipeline in whole groups, and any choice of numbers, optimizer, recompute and method."""
-    lengths = draw(st.sampled_from(HISTOGRAMS))
+    stack, lengths = STACKS[run.name], draw(st.sampled_from(HISTOGRAMS))
     micro_batch = draw(st.sampled_from((1, 2, 3)))
-    groups = 2 if layout.schedule == "dualpipe" else 1
-    accumulation = layout.pipeline * groups * draw(st.sampled_from((1, 2, 5)))
+    group = max(layout.pipeline * (2 if layout.schedule == "dualpipe" else 1), layout.virtual_group or 1)
+    method = draw(methods(model, stack, layout))
     return Recipe(
         sequence_length=draw(st.sampled_from((1024, 4096, 8192))),
         micro_batch=micro_batch,
-        global_batch=micro_batch * (layout.data or 1) * accumulation,
+        global_batch=micro_batch * (layout.data or 1) * group * draw(st.sampled_from((1, 2, 5))),
         training_tokens=draw(st.sampled_from((None, 1e11, 1e13))),
-        precision=draw(st.sampled_from(PRECISIONS)),
-        optimizer=draw(st.sampled_from(get_args(OptimizerName))),
         recompute=draw(st.sampled_from(("none", "selective", "full"))),
-        attention=draw(st.sampled_from(("eager", "flash"))),
+        attention=draw(st.sampled_from(kernels_of(run))),
         dropout_fraction=draw(st.sampled_from((0.0, 0.1))),
-        method=draw(methods(model, layout)),
+        method=method,
+        stack=run,
         document_lengths=lengths,
         batching=draw(st.sampled_from(("packed", "padded"))) if lengths else "packed",
+        expert_capacity_factor=draw(st.sampled_from((None, 1.0, 1.25))) if model.num_experts else None,
+        expert_imbalance=draw(st.sampled_from((1.0, 1.5))) if model.num_experts else 1.0,
+        **draw(formats(stack, run, method)),
     )
 
 
@@ -88,9 +165,10 @@ def recipes(draw: st.DrawFn, model: Model, layout: Layout) -> Recipe:
 def questions(draw: st.DrawFn) -> Question:
     """One question of any family."""
     model = draw(st.sampled_from(tuple(FAMILIES.values())))
-    layout = draw(layouts(model))
+    run = draw(software(model))
+    layout = draw(layouts(model, STACKS[run.name]))
     gpus = (layout.data or 1) * layout.tensor * layout.context * layout.pipeline
-    return question(model, draw(recipes(model, layout)), layout, gpus=gpus)
+    return question(model, draw(recipes(model, run, layout)), layout, gpus=gpus)
 
 
 def with_recipe(asked: Question, **changes: object) -> Question:

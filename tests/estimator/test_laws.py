@@ -10,18 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.estimator import Estimate, Layout, Question, Recipe, Recompute, estimate
+from service.estimator.build import recurrences_of
 from service.estimator.interval import Interval
+from service.estimator.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIVATIONS
 from service.estimator.model import Model
+from service.estimator.names import StackName
+from service.estimator.software import software_of
 from service.estimator.stacks import STACKS
-from tests.ask import STATES, ask, bytes_of
+from tests.ask import STATES, ask, bytes_of, question
+from tests.estimator.holding import held_by, kinds_of
 from tests.estimator.legal_questions import questions, with_layout, with_recipe
 from tests.estimator.small_models import FAMILIES, TIED
 
 RESIDENT = (*STATES, "optimizer_scales")
 RATES = ("memory_bytes_per_s", "link_bytes_per_s", "inter_node_bytes_per_s", "host_bytes_per_s")
-
-PADDING = STACKS["megatron-core"].vocabulary_multiple
-"""Rows by which a rank's vocabulary may be longer than its share."""
 
 any_question = settings(deadline=None, max_examples=100)
 
@@ -48,7 +50,9 @@ def test_bytes_are_positive_and_sum_to_the_peak(asked: Question) -> None:
         assert all(line.bytes > 0 and isfinite(line.bytes) for line in stage.lines)
         assert sum(line.bytes for line in stage.lines) == stage.allocated_peak_bytes
         assert stage.micro_batches_in_flight > 0
-    assert memory.allocated_peak_bytes.value == max(stage.allocated_peak_bytes for stage in memory.stages)
+    fullest = max(memory.stages, key=lambda stage: stage.reserved_peak_bytes)
+    assert memory.peak_stage == fullest.stage
+    assert memory.allocated_peak_bytes.value == fullest.allocated_peak_bytes
     assert memory.allocated_peak_bytes.value < memory.reserved_peak_bytes.value < memory.device_peak_bytes.value
     assert memory.headroom_bytes == memory.usable_bytes - memory.device_peak_bytes.value
     assert memory.host_bytes >= 0
@@ -85,24 +89,58 @@ def test_resolved_question_gives_the_same_answer(asked: Question) -> None:
 
 
 @any_question
-@given(questions(), st.sampled_from((0, 1, 2)))
-def test_more_sharding_never_raises_resident_bytes(asked: Question, zero_stage: int) -> None:
-    less, more = (estimate(with_layout(asked, zero_stage=stage)) for stage in (zero_stage, zero_stage + 1))
-    for stage in range(asked.layout.pipeline):
-        assert resident_bytes(more, stage) <= resident_bytes(less, stage)
-    assert more.memory.host_bytes <= less.memory.host_bytes
+@given(questions())
+def test_no_kind_is_negative_and_no_part_exceeds_its_whole(asked: Question) -> None:
+    for held in held_by(asked):
+        kinds = kinds_of(held)
+        assert all(each >= 0 and isfinite(each) for each in kinds.values()), kinds
+        assert kinds["early_gradients"] <= kinds["gradients"] + kinds["half_gradients"]
+        assert kinds["kept_gradients"] <= kinds["gradients"]
+        assert kinds["other_activations"] <= kinds["activations"]
+
+
+@any_question
+@given(questions())
+def test_parts_sum_to_the_total_in_every_phase(asked: Question) -> None:
+    for held, stage in zip(held_by(asked), estimate(asked).memory.stages, strict=True):
+        kinds = kinds_of(held)
+        totals = {phase: sum(kinds[kind] for kind in live) for phase, live in LIVE.items()}
+        assert {phase: float(held.at(phase)) for phase in LIVE} == pytest.approx(totals, rel=1e-12)
+        assert stage.allocated_peak_bytes == pytest.approx(max(totals.values()), rel=1e-12)
+        assert stage.allocated_peak_bytes == pytest.approx(totals[stage.peak_phase], rel=1e-12)
+        assert stage.idle_bytes == pytest.approx(sum(kinds[kind] for kind in BETWEEN_STEPS), rel=1e-12)
+        assert stage.idle_bytes <= stage.allocated_peak_bytes
+
+
+@any_question
+@given(questions())
+def test_more_sharding_never_raises_idle_bytes(asked: Question) -> None:
+    """Buckets are what ZeRO itself needs: they stand apart from what it shards."""
+    stack = STACKS[software_of(asked.recipe).name]
+    stages = stack.zero_stages if asked.layout.pipeline == 1 else stack.pipeline_zero_stages
+    offload = "none" if asked.layout.offload == "model" else asked.layout.offload
+    plain = with_layout(asked, reshard_after_forward=None, offload=offload)
+    answers = [held_by(with_layout(plain, zero_stage=stage)) for stage in sorted({*stages} & {*stack.zero_stages})]
+    for less, more in pairwise(answers):
+        for before, after in zip(less, more, strict=True):
+            assert sum(kinds_of(after)[kind] for kind in RESIDENT) <= sum(kinds_of(before)[kind] for kind in RESIDENT)
+            idle = [held.at("idle") - held.gradient_buckets for held in (before, after)]
+            assert idle[1] <= idle[0]
+            assert after.host <= before.host
 
 
 @any_question
 @given(questions())
 def test_more_recompute_never_keeps_more_nor_computes_less(asked: Question) -> None:
     answers = [estimate(with_recipe(asked, recompute=choice)) for choice in ("none", "selective", "full")]
+    kept = [held_by(with_recipe(asked, recompute=choice)) for choice in ("none", "selective", "full")]
+    for less_held, more_held in pairwise(kept):
+        assert all(after.activations <= before.activations for before, after in zip(less_held, more_held, strict=True))
+        if asked.layout.offload not in OFFLOADED_ACTIVATIONS:
+            assert all(after.peak <= before.peak for before, after in zip(kept[0], more_held, strict=True))
     for less, more in pairwise(answers):
-        for stage in range(asked.layout.pipeline):
-            assert bytes_of(more, "activations", stage=stage) <= bytes_of(less, "activations", stage=stage)
         assert more.flop.hardware_per_step_flop >= less.flop.hardware_per_step_flop
         assert more.flop.per_step_flop == less.flop.per_step_flop
-        assert more.memory.allocated_peak_bytes.value <= answers[0].memory.allocated_peak_bytes.value
         assert more.step.step_seconds.value >= less.step.step_seconds.value * (1 - 1e-12)
     if asked.recipe.method == "full":
         assert answers[2].flop.hardware_per_step_flop > answers[0].flop.hardware_per_step_flop
@@ -115,8 +153,8 @@ def test_a_larger_recomputing_block_keeps_less(asked: Question, layers: int) -> 
     counts = (min(layers, chunk), min(layers + 1, chunk))
     blocks = [Recompute(granularity="full", method="block", layers=count) for count in counts]
     less, more = (estimate(with_recipe(asked, recompute=block)) for block in blocks)
-    for stage in range(asked.layout.pipeline):
-        assert bytes_of(more, "activations", stage=stage) <= bytes_of(less, "activations", stage=stage)
+    held = zip(*(held_by(with_recipe(asked, recompute=block)) for block in blocks), strict=True)
+    assert all(after.activations <= before.activations for before, after in held)
     assert more.flop.hardware_per_step_flop >= less.flop.hardware_per_step_flop
 
 
@@ -130,12 +168,13 @@ def test_stages_hold_every_parameter_and_layer_once(asked: Question) -> None:
     held = counts.total_with_multi_token_prediction + counts.adapters
     assert sum(stage.total for stage in counts.stages) == held + copies
     assert sum(stage.layers for stage in answer.memory.stages) == model.num_hidden_layers
-    padding = asked.layout.tensor * PADDING * model.hidden_size
+    padding = asked.layout.tensor * STACKS[software_of(asked.recipe).name].vocabulary_multiple * model.hidden_size
     mirrors = reversed(counts.stages) if asked.layout.schedule == "dualpipe" else counts.stages
     held_twice = asked.layout.schedule == "dualpipe" and asked.layout.pipeline > 1
     for stage, mirror in zip(counts.stages, mirrors, strict=True):
         most = stage.total + padding + (mirror.total + padding if held_twice else 0)
-        assert 0 < stage.per_rank <= most
+        assert 0 <= stage.per_rank <= most
+        assert (stage.per_rank == 0) == (stage.total == 0 and not (held_twice and mirror.total))
 
 
 @any_question
@@ -172,6 +211,17 @@ def test_degrees_of_one_are_the_single_form(model: Model) -> None:
     ones = {f.name: 1 for f in fields(Layout) if f.name in ("data", "tensor", "context", "pipeline", "expert")}
     spelled = Layout(**ones, virtual_pipeline=1, expert_tensor=1, shard_group=1, schedule="1f1b")  # type: ignore[arg-type]  # degrees by name
     assert ask(model, recipe, spelled) == ask(model, recipe)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("model", FAMILIES.values(), ids=FAMILIES)
+def test_sharding_over_one_gpu_is_no_sharding(model: Model, stack: StackName) -> None:
+    if not set(recurrences_of(model)) <= set(STACKS[stack].recurrences):
+        return
+    recipe = Recipe(sequence_length=4096, stack=stack, gradient_dtype="fp32")
+    stages = [question(model, recipe, Layout(zero_stage=zero)) for zero in STACKS[stack].zero_stages]
+    (plain, *others) = ({kind: kinds_of(held)[kind] for kind in RESIDENT} for (held,) in map(held_by, stages))
+    assert all(sharded == plain for sharded in others)
 
 
 @pytest.mark.parametrize("model", FAMILIES.values(), ids=FAMILIES)

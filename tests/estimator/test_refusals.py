@@ -14,7 +14,7 @@ import pytest
 import service.estimator
 from service.errors import Problem, Refused
 from service.estimator import Layout, Question, Recipe, Recompute, estimate
-from service.estimator.question import DocumentLength, Method
+from service.estimator.question import DocumentLength, Method, Software, Versions
 from service.estimator.rules import Demand, Rule
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
@@ -32,6 +32,12 @@ def fields(changes: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
+def software(written: dict[str, Any]) -> Software:
+    """The training software as a test table writes it."""
+    versions = {"versions": Versions(**written["versions"])} if "versions" in written else {}
+    return Software(**{**written, **versions})
+
+
 def asked(row: dict[str, Any], *changes: dict[str, Any]) -> Question:
     """The question of a row: a small model and 8,192 tokens, with the nouns of the later changes replaced."""
     nouns: dict[str, Any] = {"gpus": 1, "model": {}, "recipe": {}, "layout": {}}
@@ -40,6 +46,8 @@ def asked(row: dict[str, Any], *changes: dict[str, Any]) -> Question:
     recipe = {"sequence_length": 8192, **nouns["recipe"]}
     if isinstance(recipe.get("recompute"), dict):
         recipe["recompute"] = Recompute(**fields(recipe["recompute"]))
+    if isinstance(recipe.get("stack"), dict):
+        recipe["stack"] = software(recipe["stack"])
     if isinstance(recipe.get("method"), dict):
         recipe["method"] = Method(**fields(recipe["method"]))
     recipe["document_lengths"] = tuple(DocumentLength(**bar) for bar in recipe.get("document_lengths", ()))
@@ -72,6 +80,18 @@ def test_message_says_the_numbers_and_fix_what_to_do(row: dict[str, Any]) -> Non
 @pytest.mark.parametrize("row", EVERY_REFUSAL)
 def test_following_the_fix_mends_the_question(row: dict[str, Any]) -> None:
     assert estimate(asked(row, row["asked"], row["mended"])).resolved
+
+
+def test_a_kernel_for_hopper_runs_on_no_other_gpu() -> None:
+    row = {"asked": {"recipe": {"attention": "flash-3"}}}
+    on_hopper = asked(row, row["asked"])
+    assert estimate(on_hopper).resolved
+    older = replace(on_hopper, gpu=replace(on_hopper.gpu, architecture="Ampere"))
+    with pytest.raises(Refused) as refused:
+        estimate(older)
+    (problem,) = refused.value.problems
+    assert problem.code == "kernel_runs_there"
+    assert "Ampere" in problem.message
 
 
 def named_rules() -> list[str]:

@@ -7,9 +7,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from service.estimator import choices, names
+from service.estimator.cross_entropy import CROSS_ENTROPIES
 from service.estimator.methods.table import TOOLS
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.precision import PRECISIONS
+from service.estimator.quantization import QUANTIZATIONS
 from service.estimator.stacks import STACKS
 from service.workflows.places import ASKED
 
@@ -17,6 +19,8 @@ TABLES = {
     "PrecisionName": PRECISIONS,
     "OptimizerName": OPTIMIZERS,
     "StackName": STACKS,
+    "CrossEntropyName": CROSS_ENTROPIES,
+    "QuantizationName": QUANTIZATIONS,
     "ToolName": TOOLS,
 }
 

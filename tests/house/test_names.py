@@ -38,12 +38,17 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "RankParameters", "ShardCounts", "Stag
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
-    "bubble_micro_batches", "ceil_div", "count", "dense", "divisors", "expert", "expert_data", "expert_shards",
-    "floor_div", "gpus", "in_flight", "largest_end", "largest_layer", "largest_trained_end", "largest_trained_layer",
-    "layer_branches", "layers", "local_ranks", "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary",
-    "ranks", "recomputed_layers", "repeated_forwards", "shape", "shards", "stride", "take", "trained_layers", "where",
+    "bubble_micro_batches", "ceil_div", "count", "dense", "divisors", "embedding_table", "expert", "expert_data",
+    "expert_shards", "floor_div", "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight", "largest_end",
+    "largest_layer", "largest_table", "largest_trained_end", "largest_trained_layer", "layer_branches", "layers",
+    "local_ranks", "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary", "rank_logits", "ranks",
+    "recomputed_layers", "repeated_forwards", "shape", "shards", "stride", "take", "trained_layers",
+    "undivided_share", "where",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
+
+MULTIPLES = frozenset({"expert_capacity_factor", "expert_imbalance", "expert_load"})
+"""How many times an even share; the first by the name that users know."""
 
 UNIT_STANDS_BESIDE = {
     "Conventions": "FLOP of one trained token, keyed by the name of the convention",
@@ -77,7 +82,7 @@ def test_measured_fields_carry_their_unit(path: Path) -> None:
         if kind.name not in CLASSES_OF_COUNTS and kind.name not in UNIT_STANDS_BESIDE
         for name, annotation in fields_of(kind).items()
         if _measured(annotation) and not _has_unit(name)
-        if name not in COUNTS and not TABLE_OF_ONE_UNIT.search(kind.name)
+        if name not in COUNTS | MULTIPLES and not TABLE_OF_ONE_UNIT.search(kind.name)
     ]
     assert not bare, f"{shown(path)}: {bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
 
@@ -129,5 +134,5 @@ def test_exceptions_are_still_needed() -> None:
             else []
         )
     }
-    gone = (COUNTS | CLASSES_OF_COUNTS | UNIT_STANDS_BESIDE.keys()) - known
+    gone = (COUNTS | MULTIPLES | CLASSES_OF_COUNTS | UNIT_STANDS_BESIDE.keys()) - known
     assert not gone, f"remove {sorted(gone)} from the lists above: nothing in {SERVICE.name}/ has that name"

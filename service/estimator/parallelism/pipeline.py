@@ -106,7 +106,7 @@ def dealt_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
         model: the model, of L layers
 
     Returns:
-        layers of each chunk in the order of the model [1]; None where neither counts, or they cannot be dealt evenly
+        layers of each chunk in the order of the model; None where neither counts, or they cannot be dealt evenly [1]
 
     Source:
         Megatron-LM account-for-embedding-in-pipeline-split, account-for-loss-in-pipeline-split

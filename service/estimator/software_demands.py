@@ -1,0 +1,217 @@
+"""Can the training software run so: has it these operations, this loss, these versions, this kernel?"""
+
+from service.estimator.cross_entropy import CROSS_ENTROPIES
+from service.estimator.implementations import IMPLEMENTATIONS
+from service.estimator.job import Job
+from service.estimator.question import Layout, Software, Versions
+from service.estimator.rules import Demand
+from service.estimator.software import ENGINE_LOSS_SINCE, version_of
+from service.estimator.stacks import STACKS
+from service.estimator.versions import is_version
+from service.estimator.workspaces import generation
+
+_LIBRARIES = ("transformer_engine", "megatron_core", "torch", "torchtitan")
+"""Fields of `Versions`."""
+
+
+def _named(versions: Versions | None) -> dict[str, str]:
+    """The versions that are named, by library."""
+    every = {} if versions is None else {library: getattr(versions, library) for library in _LIBRARIES}
+    return {library: version for library, version in every.items() if version is not None}
+
+
+def _unreadable(software: Software) -> list[str]:
+    return [library for library, version in _named(software.versions).items() if not is_version(version)]
+
+
+VERSION_DEMANDS: tuple[Demand[Software], ...] = (
+    Demand(
+        "versions_are_readable",
+        "recipe.stack.versions",
+        lambda software, _: not _unreadable(software),
+        lambda software, _: (
+            f"the version of {' and '.join(_unreadable(software))} is not one: versions are compared number by number",
+            "write numbers with dots between them, such as 2.11",
+        ),
+    ),
+)
+"""What has to hold before anything else is read of a software."""
+
+
+def _used(job: Job) -> tuple[str, ...]:
+    """Libraries that the software is made of, as far as their versions change what it keeps."""
+    engine = ("transformer_engine", "megatron_core") if job.implementation.uses_transformer_engine else ()
+    return (*engine, *(("torchtitan",) if job.software.name == "torchtitan" else ()), "torch")
+
+
+def _unused(job: Job) -> list[str]:
+    return [library for library in _named(job.software.versions) if library not in _used(job)]
+
+
+def _engine_has_loss(job: Job) -> bool:
+    if job.software.cross_entropy != "transformer-engine":
+        return True
+    return all(since.holds(version_of(job.software, library)) for library, since in ENGINE_LOSS_SINCE.items())
+
+
+def _told(job: Job) -> str:
+    named = _named(job.software.versions)
+    return " and ".join(f"{library} {named[library]}" for library in ENGINE_LOSS_SINCE if library in named)
+
+
+def _loss_in_implementation(job: Job) -> bool:
+    return job.software.cross_entropy is None or job.software.cross_entropy in job.implementation.cross_entropies
+
+
+def _has_implementation(job: Job) -> bool:
+    return job.software.implementation in IMPLEMENTATIONS[job.software.name]
+
+
+def _asked(job: Job) -> Software:
+    """The software as the recipe says it, nothing filled."""
+    return job.recipe.stack if isinstance(job.recipe.stack, Software) else Software(name=job.software.name)
+
+
+def _lacks_no_kernel(job: Job) -> bool:
+    if job.recipe.attention == "flash-3":
+        return generation(job.gpu) == "Hopper"
+    return job.recipe.attention != "cudnn" or _runs_cudnn(job)
+
+
+def _runs_cudnn(job: Job) -> bool:
+    return job.implementation.uses_transformer_engine or job.software.name == "torchtitan"
+
+
+def _missing_kernel(job: Job) -> tuple[str, str]:
+    if job.recipe.attention == "flash-3":
+        message = f"FlashAttention-3 is written for Hopper, and the GPU is {generation(job.gpu)}"
+    else:
+        run = job.software
+        message = f"{run.name} with {run.implementation} operations does not call cuDNN's attention"
+    return message, "use flash to take the kernel that runs there, or flash-2"
+
+
+def _op_stands_alone(job: Job) -> bool:
+    if "op" not in job.recompute.modules:
+        return True
+    return job.stack.selects == "op" and job.recompute.modules == ("op",)
+
+
+def _offloads(job: Job, layout: Layout) -> bool:
+    return layout.offload not in ("activations", "optimizer-and-activations") or job.stack.offloads_activations
+
+
+DEMANDS: tuple[Demand[Job], ...] = (
+    Demand(
+        "stack_has_the_implementation",
+        "recipe.stack.implementation",
+        lambda job, _: _has_implementation(job),
+        lambda job, _: (
+            f"{job.software.name} has no {job.software.implementation} operations",
+            f"use {' or '.join(IMPLEMENTATIONS[job.software.name])}, or leave implementation out",
+        ),
+    ),
+    Demand(
+        "implementation_computes_the_loss_so",
+        "recipe.stack.cross_entropy",
+        lambda job, _: not _has_implementation(job) or _loss_in_implementation(job),
+        lambda job, _: (
+            f"{job.software.name} with {job.software.implementation} operations has no {job.software.cross_entropy} "
+            "cross entropy",
+            f"use {', '.join(job.implementation.cross_entropies)}, or leave cross_entropy out",
+        ),
+    ),
+    Demand(
+        "libraries_have_the_loss",
+        "recipe.stack.cross_entropy",
+        lambda job, _: not _loss_in_implementation(job) or _engine_has_loss(job),
+        lambda job, _: (
+            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with {_told(job)}: it came with "
+            "transformer_engine 2.2 and megatron_core 0.12, and megatron_core 0.19 turned it off",
+            "use vocab-parallel or fused, or leave cross_entropy out",
+        ),
+    ),
+    Demand(
+        "fused_gradients_need_transformer_engine",
+        "recipe.stack.gradient_fusion",
+        lambda job, _: not _asked(job).gradient_fusion or job.implementation.uses_transformer_engine,
+        lambda job, _: (
+            f"{job.software.name} with {job.software.implementation} operations writes gradients of weights by "
+            "themselves: only Transformer Engine's products add them up",
+            "leave gradient_fusion out, or use megatron-core with transformer-engine",
+        ),
+    ),
+    Demand(
+        "versions_are_of_the_stack",
+        "recipe.stack.versions",
+        lambda job, _: not _has_implementation(job) or not _unused(job),
+        lambda job, _: (
+            f"nothing that {job.software.name} with {job.software.implementation} operations keeps depends on "
+            f"{' and '.join(_unused(job))}",
+            f"name versions of {' and '.join(_used(job))} alone",
+        ),
+    ),
+    Demand(
+        "experts_are_grouped_by_transformer_engine",
+        "recipe.stack.grouped_experts",
+        lambda job, _: (
+            not _asked(job).grouped_experts
+            or (bool(job.model.num_experts) and job.implementation.uses_transformer_engine)
+        ),
+        lambda job, _: (
+            f"grouped products of experts are Transformer Engine's, and here {job.model.num_experts} experts run with "
+            f"{job.software.implementation} operations of {job.software.name}",
+            "leave grouped_experts out, or use megatron-core with transformer-engine and a model with experts",
+        ),
+    ),
+    Demand(
+        "tokens_are_sent_to_experts",
+        "recipe.stack.dispatcher",
+        lambda job, _: (
+            _asked(job).dispatcher is None or (bool(job.model.num_experts) and job.software.name == "megatron-core")
+        ),
+        lambda job, _: (
+            f"a dispatcher is megatron-core's way to {job.model.num_experts} experts, and the stack is "
+            f"{job.software.name}",
+            "leave dispatcher out, or use megatron-core and a model with experts",
+        ),
+    ),
+    Demand(
+        "expert_load_needs_experts",
+        "recipe.expert_imbalance",
+        lambda job, _: (
+            bool(job.model.num_experts)
+            or (job.recipe.expert_imbalance == 1 and job.recipe.expert_capacity_factor is None)
+        ),
+        lambda _, __: (
+            "expert_imbalance and expert_capacity_factor are about tokens of experts, and the model has none",
+            "leave both out",
+        ),
+    ),
+    Demand(
+        "kernel_runs_there",
+        "recipe.attention",
+        lambda job, _: not _has_implementation(job) or _lacks_no_kernel(job),
+        lambda job, _: _missing_kernel(job),
+    ),
+    Demand(
+        "recompute_by_operation_stands_alone",
+        "recipe.recompute",
+        lambda job, _: _op_stands_alone(job),
+        lambda job, _: (
+            f"op says for every operation of a layer whether it runs again, as torchtitan does; here "
+            f"{job.software.name} is asked for {', '.join(job.recompute.modules)}",
+            "use op alone with torchtitan, or name other modules",
+        ),
+    ),
+    Demand(
+        "stack_offloads_activations",
+        "layout.offload",
+        _offloads,
+        lambda job, _: (
+            f"{job.software.name} keeps activations on the GPU until the backward pass",
+            f"use {', '.join(name for name, row in STACKS.items() if row.offloads_activations)}, or offload the "
+            "optimizer alone",
+        ),
+    ),
+)

@@ -1,0 +1,67 @@
+"""Random training software that can run a model: every stack, with choices that it has and that have an effect."""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from service.estimator import Model
+from service.estimator.build import recurrences_of
+from service.estimator.implementations import IMPLEMENTATIONS, Implementation
+from service.estimator.names import AttentionName, StackName
+from service.estimator.question import Software, Versions
+from service.estimator.stacks import STACKS
+
+ENGINE = (
+    Versions(transformer_engine="2.1", megatron_core="0.11"),
+    Versions(transformer_engine="2.11", megatron_core="0.14", torch="2.9"),
+    Versions(transformer_engine="2.19", megatron_core="0.19"),
+)
+TITAN = (Versions(torchtitan="2024.11", torch="2.5"), Versions(torchtitan="2025.8"))
+OTHER = (Versions(), Versions(torch="1.10"), Versions(torch="2.1"))
+
+
+def stacks_for(model: Model) -> list[StackName]:
+    """Stacks that have code for every layer of a model."""
+    return [name for name, row in STACKS.items() if set(recurrences_of(model)) <= set(row.recurrences)]
+
+
+def implementation_in(software: Software) -> Implementation:
+    """Whose operations a software runs, the stack's usual ones where it does not say."""
+    rows = IMPLEMENTATIONS[software.name]
+    return next(iter(rows.values())) if software.implementation is None else rows[software.implementation]
+
+
+@st.composite
+def software(draw: st.DrawFn, model: Model) -> Software:
+    """A stack by its usual ways, or with any of its choices made."""
+    name = draw(st.sampled_from(stacks_for(model)))
+    plain = Software(name=name)
+    if draw(st.booleans()):
+        return plain
+    asked = replace(plain, implementation=draw(st.sampled_from((None, *IMPLEMENTATIONS[name]))))
+    run = implementation_in(asked)
+    libraries = ENGINE if run.uses_transformer_engine else TITAN if name == "torchtitan" else OTHER
+    versions = draw(st.sampled_from((None, *libraries)))
+    lacks_loss = versions in (ENGINE[0], ENGINE[2])
+    losses = [loss for loss in run.cross_entropies if not (lacks_loss and loss == "transformer-engine")]
+    optional = (None, False, True)
+    engine = optional if run.uses_transformer_engine else (None, False)
+    sends = (None, "alltoall", "allgather") if model.num_experts and name == "megatron-core" else (None,)
+    return replace(
+        asked,
+        versions=versions,
+        cross_entropy=draw(st.sampled_from((None, *losses))),
+        gradient_fusion=draw(st.sampled_from(engine)),
+        deterministic=draw(st.booleans()),
+        grouped_experts=draw(st.sampled_from(engine if model.num_experts else (None, False))),
+        dispatcher=draw(st.sampled_from(sends)),
+        attention_mask=draw(st.booleans()),
+        expandable_segments=draw(st.sampled_from(optional)),
+    )
+
+
+def kernels_of(asked: Software) -> tuple[AttentionName, ...]:
+    """Attention kernels that a software calls on Hopper."""
+    run = implementation_in(asked)
+    plain: tuple[AttentionName, ...] = ("eager", "flash", "flash-2", "flash-3")
+    return (*plain, "cudnn") if run.uses_transformer_engine or asked.name == "torchtitan" else plain
