@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_TOTALS
-from service.estimator.answer import Estimate, Flop, Parameters, Step, Totals, Verdict
+from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, Totals, Verdict
 from service.estimator.changes import advised
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
@@ -126,20 +126,14 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
     """
     found = estimate(asked.question)
     refuse_infinite(found.step, found.totals)  # they divide by rates
-    memory = _advised(found.memory, found.verdict, asked.question)
-    versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
     return Answer(
-        id=f"est_{digest_of(to_bytes([found.resolved, versions]))}",
-        resolved=found.resolved,
+        **grounds_of(found, asked, catalogue),
         verdict=found.verdict,
         parameters=found.parameters,
-        memory=memory,
+        memory=_advised(found.memory, found.verdict, asked.question),
         flop=found.flop,
         step=found.step,
         totals=found.totals,
-        assumptions=(*asked.assumptions, *found.assumptions),
-        warnings=(*asked.warnings, *found.warnings),
-        versions=versions,
         explain=_explained(asked.question, found) if explain else None,
     )
 
@@ -161,17 +155,33 @@ def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) 
     """
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)
-    versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
     return MemoryAnswer(
-        id=f"est_{digest_of(to_bytes([found.resolved, versions]))}",
-        resolved=found.resolved,
+        **grounds_of(found, asked, catalogue),
         verdict=found.verdict,
         memory=_advised(found.memory, found.verdict, asked.question),
-        assumptions=(*asked.assumptions, *found.assumptions),
-        warnings=(*asked.warnings, *found.warnings),
-        versions=versions,
         explain=part(MemoryAnswer, answer(asked, catalogue, explain=True)).explain if explain else None,
     )
+
+
+def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalogue) -> dict[str, Any]:
+    """What an answer says beside its numbers, but for explanations.
+
+    Args:
+        found: the estimate
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+
+    Returns:
+        the fields of Grounds
+    """
+    versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
+    return {
+        "id": f"est_{digest_of(to_bytes([found.resolved, versions]))}",
+        "resolved": found.resolved,
+        "assumptions": (*asked.assumptions, *found.assumptions),
+        "warnings": (*asked.warnings, *found.warnings),
+        "versions": versions,
+    }
 
 
 def _advised(memory: Memory, verdict: Verdict, question: Question) -> Memory:

@@ -4,12 +4,14 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from service.catalogue import Catalogue
+from service.estimator import estimate_memory
 from service.estimator.methods.answer import Comparison
 from service.estimator.methods.compare import compare
 from service.estimator.names import ToolName
 from service.estimator.question import Question
-from service.workflows.estimates import SPOKEN, Versions, memory_answer
+from service.workflows.estimates import SPOKEN, Versions, grounds_of
 from service.workflows.questions import Asked
+from service.workflows.wire import refuse_infinite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +47,10 @@ def answer_by(method: ToolName, asked: Asked, catalogue: Catalogue) -> MethodAns
         Refused: the estimator's rules refuse the question, or the tool's formula does not read all of it
         NotFinite: its values lead together beyond all bounds
     """
-    ours = memory_answer(asked, catalogue)
+    ours = estimate_memory(asked.question)
+    refuse_infinite(ours.memory)
     found = compare(method, ours.resolved, ours.memory)
     return MethodAnswer(
         **{field.name: getattr(found, field.name) for field in fields(found)},
-        id=ours.id,
-        resolved=ours.resolved,
-        assumptions=ours.assumptions,
-        warnings=ours.warnings,
-        versions=ours.versions,
+        **grounds_of(ours, asked, catalogue),
     )

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from service.catalogue import Catalogue
+from service.estimator import estimate_memory
 from service.estimator.resolve import resolve
 from service.estimator.timeline import StageTimeline, timeline
-from service.workflows.estimates import SPOKEN, Grounds, memory_answer
+from service.workflows.estimates import SPOKEN, Grounds, grounds_of
 from service.workflows.questions import Asked
+from service.workflows.wire import refuse_infinite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +42,15 @@ def timeline_answer(asked: Asked, catalogue: Catalogue) -> TimelineAnswer:
         Refused: the estimator's rules refuse the question
         NotFinite: its values lead together beyond all bounds
     """
-    found = memory_answer(asked, catalogue)
+    found = estimate_memory(asked.question)
+    refuse_infinite(found.memory)
     stages = timeline(resolve(asked.question))
     fullest = max(stages, key=lambda stage: stage.peak.allocated_bytes)
     return TimelineAnswer(
-        id=found.id,
-        resolved=found.resolved,
+        **grounds_of(found, asked, catalogue),
         usable_bytes=found.memory.usable_bytes,
         allocated_peak_bytes=fullest.peak.allocated_bytes,
         peak_stage=fullest.stage,
         stages=stages,
-        assumptions=found.assumptions,
-        warnings=found.warnings,
-        versions=found.versions,
         explain=None,
     )

@@ -1,0 +1,164 @@
+"""Predicted against published peaks: what is promised of each source, and the same without constants read off it."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.calibration.in_sample import READ_OFF
+from service.calibration.measured_rows import MeasuredRow
+from service.calibration.scores import Score, score
+from service.calibration.shipped import shipped_rows
+from service.catalogue import shipped_catalogue
+from service.estimator import allocator, cross_entropy, device, memory
+from service.workflows.accuracy.accuracy import LARGE_FROM_BYTES, accuracy_of_judged
+from service.workflows.accuracy.files import read_file
+from service.workflows.accuracy.judging import Judged, judge_all
+
+GIB, GB = float(1 << 30), 1e9
+MEGATRON = "megatron_functional"
+LEAST_EXPRESSIBLE_FRACTION = 0.9
+MOST_ROOMY_AT_RISK_FRACTION = 0.05
+
+OLD_TORCH, *_ = (oldest for oldest, _ in reversed(device.CONTEXT_BYTES))
+
+WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
+    "bloom": {
+        (device, "CONTEXT_BYTES"): (*device.CONTEXT_BYTES[:-1], (OLD_TORCH, (0.92 * GIB, 1.35 * GIB, 1.78 * GIB)))
+    },
+    "nanotron": {(allocator, "HELD_ROOM"): 1.0},
+    "torchtitan": {
+        (allocator, "EXPANDABLE_SHARE"): allocator.RESERVED_SHARE,
+        (allocator, "HELD_SHARE"): allocator.RESERVED_SHARE[1],
+    },
+    MEGATRON: {
+        (memory, "LAYERS_ON_DEVICE"): 2,
+        (cross_entropy, "CROSS_ENTROPIES"): {
+            **cross_entropy.CROSS_ENTROPIES,
+            "fused": replace(cross_entropy.CROSS_ENTROPIES["fused"], full_copies=1),
+        },
+    },
+}
+"""What each constant would be for somebody who has not seen the source that it was read off."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One figure of some rows, and the most that it may be."""
+
+    rows: str
+    takes: Callable[[Judged], bool]
+    figure: str
+    most: float
+
+
+def of(source: str, quantity: str, *, moe: bool | None = None, large: bool | None = None) -> Callable[[Judged], bool]:
+    """The rows of a source by quantity, kind of model and size."""
+
+    def takes(one: Judged) -> bool:
+        sized = (one.measured_bytes or 0.0) >= LARGE_FROM_BYTES[one.quantity]
+        return (
+            (one.row.text("source_key"), one.quantity) == (source, quantity)
+            and moe in (None, one.is_moe)
+            and large in (None, sized)
+        )
+
+    return takes
+
+
+PROMISES = (
+    Promise("Megatron-LM, dense, from 4 GiB", of(MEGATRON, "peak", moe=False, large=True), "mape_fraction", 0.015),
+    Promise("Megatron-LM, dense, below", of(MEGATRON, "peak", moe=False, large=False), "median_bytes", 0.03 * GIB),
+    Promise("Megatron-LM, dense, below", of(MEGATRON, "peak", moe=False, large=False), "p95_bytes", 0.12 * GIB),
+    Promise("Megatron-LM, MoE, from 4 GiB", of(MEGATRON, "peak", moe=True, large=True), "mape_fraction", 0.04),
+    Promise("Megatron-LM, MoE, below", of(MEGATRON, "peak", moe=True, large=False), "median_bytes", 0.08 * GIB),
+    Promise("Megatron-LM, MoE, below", of(MEGATRON, "peak", moe=True, large=False), "p95_bytes", 0.3 * GIB),
+    Promise("static, dense, from 1 GB", of(MEGATRON, "static", moe=False, large=True), "mape_fraction", 0.01),
+    Promise("static, MoE, from 1 GB", of(MEGATRON, "static", moe=True, large=True), "mape_fraction", 0.01),
+    Promise("static, dense, below", of(MEGATRON, "static", moe=False, large=False), "p95_bytes", 0.05 * GB),
+    Promise("static, MoE, below", of(MEGATRON, "static", moe=True, large=False), "p95_bytes", 0.05 * GB),
+    Promise("torchtitan, reserved", of("torchtitan", "peak"), "mape_fraction", 0.045),
+    Promise("nanotron, reserved", of("nanotron", "peak"), "mape_fraction", 0.05),
+    Promise("bloom, device", of("bloom", "peak"), "mape_fraction", 0.08),
+    Promise("qwen_readme, device", of("qwen_readme", "peak"), "mape_fraction", 0.08),
+    Promise("internevo, device", of("internevo", "peak"), "mape_fraction", 0.08),
+)
+
+
+def scored(judged: tuple[Judged, ...], takes: Callable[[Judged], bool]) -> Score:
+    """The figures of the rows whose configuration is told in full."""
+    return score([one.comparison for one in judged if one.is_told and one.comparison is not None and takes(one)])
+
+
+def in_words(figure: str, value: float | None) -> str:
+    """A figure with its unit."""
+    if value is None:
+        return "-"
+    return f"{100 * value:.2f} %" if figure.endswith("_fraction") else f"{value / GIB:.3f} GiB"
+
+
+@contextmanager
+def without(source: str) -> Iterator[None]:
+    """Constants as they would be without what a source gave."""
+    held = {place: getattr(*place) for place in WITHOUT[source]}
+    for (module, name), value in WITHOUT[source].items():
+        _put(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name), value in held.items():
+            _put(module, name, value)
+
+
+def _put(module: Any, name: str, value: Any) -> None:
+    """Set a constant, wherever it has been imported to."""
+    old = getattr(module, name)
+    for other in [one for one in sys.modules.values() if getattr(one, name, None) is old]:
+        setattr(other, name, value)
+
+
+def main() -> None:
+    catalogue = shipped_catalogue()
+    rows: tuple[MeasuredRow, ...] = read_file(sys.argv[1]) if len(sys.argv) > 1 else shipped_rows()
+    judged = judge_all(rows, catalogue)
+    broken = []
+    for one in PROMISES:
+        found = scored(judged, one.takes)
+        value = getattr(found, one.figure)
+        kept = value is not None and value <= one.most
+        broken += [] if kept else [one.rows]
+        print(
+            f"{'' if kept else 'NOT '}kept: {one.rows}, {found.scored} rows: {one.figure} "
+            f"{in_words(one.figure, value)}, at most {in_words(one.figure, one.most)}"
+        )
+    told = [one for one in judged if one.is_told and one.quantity == "peak"]
+    expressible = sum(one.predicted is not None for one in told) / len(told)
+    print(f"expressible: {100 * expressible:.1f} % of {len(told)} rows told in full")
+    verdicts = accuracy_of_judged(judged, catalogue).verdicts
+    full = verdicts.full_config
+    print(
+        f"of {full.ran} that ran {full.ran_out_of_memory} are out_of_memory, of {full.roomy} with room "
+        f"{full.roomy_at_risk} at_risk; of {full.ran_out} that ran out {full.ran_out_told} are told"
+    )
+    for row in full.wrong:
+        print(f"  {row.id} ({row.outcome}): {row.verdict}, {row.reason}")
+    for source in READ_OFF:
+        with without(source):
+            left_out = judge_all([row for row in rows if row.text("source_key") == source], catalogue)
+        for moe in (False, True):
+            takes = of(source, "peak", moe=moe)
+            own, other = scored(judged, takes), scored(left_out, takes)
+            if own.scored:
+                print(
+                    f"{source}, {'MoE' if moe else 'dense'}: MAPE {in_words('_fraction', own.mape_fraction)}, without "
+                    f"the constants read off it {in_words('_fraction', other.mape_fraction)}"
+                )
+    if broken or expressible < LEAST_EXPRESSIBLE_FRACTION or full.ran_beyond_margin:
+        sys.exit(f"not kept: {', '.join(broken) or 'the share of rows'}")
+    if full.roomy_at_risk > MOST_ROOMY_AT_RISK_FRACTION * full.roomy:
+        sys.exit("too many that had room are at_risk")
+
+
+if __name__ == "__main__":
+    main()
