@@ -19,6 +19,7 @@ from service.estimator.filled import filled
 from service.estimator.first_step import first_step_lines, first_step_peak_bytes, live_bytes
 from service.estimator.gathered import REDUCTION_BYTES, gathered_weights
 from service.estimator.gradients import bucket_bytes
+from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
 from service.estimator.memory import BETWEEN_STEPS, StageBytes, stage_bytes
@@ -238,6 +239,17 @@ _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
 """The formula of each line that the data group does not shard."""
 
 
+def _written(job: Job) -> Inputs:
+    """What a checkpoint is made of."""
+    groups = ((times, weight) for times, ops in job.ledger.groups() for op in ops for weight in op.weights)
+    return {
+        "trained_parameters": sum(times * one.parameters for times, one in groups if one.trained and not one.tied),
+        "weight_bytes": job.state.weight_bytes,
+        "master_bytes": job.state.master_bytes,
+        "optimizer": job.recipe.optimizer,
+    }
+
+
 def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explanation]:
     lines: Inputs = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
@@ -254,18 +266,6 @@ def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explan
         "room_bytes": allocator_room(job),
         "held_bytes": held_bytes,
     }
-    written: Inputs = {
-        "trained_parameters": sum(
-            times * weight.parameters
-            for times, ops in job.ledger.groups()
-            for op in ops
-            for weight in op.weights
-            if weight.trained and not weight.tied
-        ),
-        "weight_bytes": job.state.weight_bytes,
-        "master_bytes": job.state.master_bytes,
-        "optimizer": job.recipe.optimizer,
-    }
     gpu: Inputs = {"gpu": resolved.job.gpu.slug}
     left: Inputs = {"usable_bytes": memory.usable_bytes, "device_bytes": device.value}
     away: Inputs = {"offload": resolved.question.layout.offload}
@@ -278,5 +278,5 @@ def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explan
         explained("memory.usable_bytes", memory.usable_bytes, usable_bytes, gpu),
         explained("memory.headroom_bytes", memory.headroom_bytes, headroom_bytes, left),
         explained("memory.host_bytes", memory.host_bytes, sharded_bytes, away),
-        explained("memory.checkpoint_bytes", memory.checkpoint_bytes, checkpoint_bytes, written),
+        explained("memory.checkpoint_bytes", memory.checkpoint_bytes, checkpoint_bytes, _written(job)),
     ]

@@ -39,6 +39,14 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
 
     Source:
         torch.optim (lazy state)
+
+    >>> from service.estimator.memory import stage_bytes
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
+    >>> from service.estimator.stages import stage_at
+    >>> job, degrees, layout = sample_job(), sample_degrees(), sample_resolved().question.layout
+    >>> held = stage_bytes(job, degrees, stage_at(job, degrees, 0, None, 1), sample_load(), layout)
+    >>> held.peak == held.at("loss"), first_step_peak_bytes(held, several=True) == held.at("optimizer")
+    (True, True)
     """
     return max(_first_step_bytes(held, phase, several=several) for phase in LIVE)
 

@@ -47,7 +47,8 @@ def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
 
     >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
     >>> zero = sample_degrees(data=8, zero_stage=3, reshard_after_forward=1)
-    >>> gathered_weights(sample_job(), zero, sample_load()).weight_bytes == 2 * (2 * 128_256 * 4096 + 4096 + 218_112_000)
+    >>> ends, layer = 2 * 128_256 * 4096 + 4096, 218_112_000
+    >>> gathered_weights(sample_job(), zero, sample_load()).weight_bytes == 2 * (ends + layer)
     True
     """
     every, trained = load.held.dense + load.held.expert, load.held.dense_trained + load.held.expert_trained

@@ -18,7 +18,7 @@ from service.workflows.source_tree import write_generated
 INDEX = Path(estimator.__file__).with_name("README.md")
 """Where the index stands: beside the formulas."""
 
-_LETTER = re.compile(r"(?P<meaning>[^,;:.(]+), (?P<letter>[A-Za-z])(?=[ .;])")
+_LETTER = re.compile(r"(?P<meaning>[^,;:.(]+), (?P<letter>[A-Za-z])(?=[ ;]|\.(?!\w))")
 _NEXT_CASE = re.compile(r"\n|  +")
 
 _HEADER = """\

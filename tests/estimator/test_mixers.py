@@ -109,8 +109,11 @@ def test_a_model_of_one_mixer_is_estimated_by_the_software_that_has_it(mixer: La
 
 @pytest.mark.parametrize("mixer", CARRYING)
 def test_tensor_ranks_share_the_heads_of_a_mixer(mixer: LayerType) -> None:
-    """Two ranks hold each half of the large matrices: together little more than one alone."""
-    recipe = Recipe(sequence_length=4096, global_batch=64)
+    """Two ranks hold each half of the large matrices: together little more than one alone.
+
+    In one format throughout, so that no cast of an input that every rank keeps whole stands beside them.
+    """
+    recipe = Recipe(sequence_length=4096, global_batch=64, precision="bf16")
     whole, split = (
         estimate(question(model_of(mixer), recipe, Layout(tensor=tensor, data=4), gpus=4 * tensor)).memory.stages[0]
         for tensor in (1, 2)

@@ -67,8 +67,8 @@ def test_what_does_not_fit_is_denied_with_advice(body: Body, catalogue: Catalogu
 
 def test_the_verdict_follows_the_probability_of_running_out_of_memory(body: Body, catalogue: Catalogue) -> None:
     seen = set()
-    for micro_batch in range(1, 13):
-        body["recipe"] = {"sequence_length": 4096, "micro_batch": micro_batch}
+    for tokens in range(12288, 20480, 1024):
+        body["recipe"] = {"sequence_length": tokens}
         body["layout"] = {"tensor": 2}
         found = check(body, catalogue)
         risk = found.oom_probability_fraction

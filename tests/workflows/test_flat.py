@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import Refused
-from service.estimator.question import Method, Recompute
+from service.estimator.question import Method, Recompute, Software, Versions
 from service.workflows.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
 from service.workflows.flat_values import DecimalMark
 from service.workflows.places import ASKED
@@ -38,6 +38,8 @@ def test_field_names_are_unique_over_the_parts_of_a_question() -> None:
 def test_every_field_of_every_noun_is_a_parameter() -> None:
     inner = [f"recompute_{field.name}" for field in fields(Recompute) if field.name != "granularity"]
     inner += [f"method_{field.name}" for field in fields(Method) if field.name != "name"]
+    inner += [f"stack_{field.name}" for field in fields(Software) if field.name not in {"name", "versions"}]
+    inner += [f"stack_versions_{field.name}" for field in fields(Versions)]
     assert list(flat_fields()) == list(dict.fromkeys([*PRESETS, *flat_fields()]))
     assert set(flat_fields()) == {*PRESETS, *FIELD_NAMES, *inner}
     assert all(field.meaning for field in flat_fields().values())

@@ -227,7 +227,7 @@ def test_the_nearest_known_field_is_named(catalogue: Catalogue, part: str, value
         ("layout", {"stage_layers": []}, "give a list of 1 to 2048 values"),
         ("layout", {"stage_layers": 4}, "give a list of 1 to 2048 values"),
         ("recipe", {"sequence_length": 8, "recompute": 4}, "give one of none, selective, full or an object"),
-        ("recipe", {"sequence_length": 8, "method": "qlora"}, "give one of full, lora or an object"),
+        ("recipe", {"sequence_length": 8, "method": "prefix"}, "give one of full, lora, qlora or an object"),
         ("recipe", [], "give an object with the fields sequence_length"),
         ("cluster", {"gpu": "h100", "gpus": 0}, "give a whole number from 1 to"),
         ("cluster", {"gpu": "", "gpus": 1}, "give text of 1 to 200 characters"),
