@@ -52,6 +52,7 @@ def software(draw: st.DrawFn, model: Model) -> Software:
         versions=versions,
         cross_entropy=draw(st.sampled_from((None, *losses))),
         gradient_fusion=draw(st.sampled_from(engine)),
+        fused_update=draw(st.sampled_from(optional)),
         deterministic=draw(st.booleans()),
         grouped_experts=draw(st.sampled_from(engine if model.num_experts else (None, False))),
         dispatcher=draw(st.sampled_from(sends)),

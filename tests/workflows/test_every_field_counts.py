@@ -14,7 +14,7 @@ import pytest
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Method, Price, Recipe, Recompute
+from service.estimator.question import Cluster, Layout, Method, Price, Recipe, Recompute, Software, Versions
 from service.workflows.clusters import Nodes
 from service.workflows.estimates import answer
 from service.workflows.nouns import schema_of
@@ -53,6 +53,7 @@ REUSING = {
 }  # fmt: skip
 RECIPE = {"sequence_length": 4096, "micro_batch": 1, "global_batch": 128, "training_tokens": 1e12}
 CLUSTER = {"gpu": "h100-sxm5-80gb", "gpus": 16}
+OLDER = {"gpu": "a100-sxm4-80gb", "gpus": 16}
 SPLIT = {"tensor": 2, "pipeline": 2}
 SHARDED = {**RECIPE, "stack": "torchtitan", "recompute": {"granularity": "full"}}
 
@@ -83,7 +84,14 @@ QUESTIONS = [
     question("llama-3.1-70b", RECIPE, {"tensor": 8, "pipeline": 2}),
     question(DENSE, {**RECIPE, "method": {"name": "lora"}}, {}),
     question(DENSE, {**RECIPE, "method": {"name": "full"}, "document_lengths": DOCUMENTS[0]}, {}),
+    question(DENSE, {**RECIPE, "stack": "transformers", "method": {"name": "qlora"}}, {}),
+    question(DENSE, {**RECIPE, "precision": "fp8-tensorwise"}, {}),
+    question(DENSE, RECIPE, {"pipeline": 2, "virtual_pipeline": 2}),
+    question(SPARSE, {**RECIPE, "stack": {"name": "megatron-core", "versions": {}}}, {"expert": 4}),
+    question(DENSE, {**RECIPE, "stack": {"name": "torchtitan", "versions": {}}}, {}),
+    question(DENSE, {**RECIPE, "sequence_length": 64, "stack": {"name": "transformers"}}, {}),
 ]
+QUESTIONS.append({**question(DENSE, {**RECIPE, "stack": {"name": "fsdp1"}}, {}), "cluster": OLDER})
 
 WHOLE = (0, 1, 2, 3, 4, 8, 12, 16, 64, 128, 256, 1024, 4096, 1 << 18, 1 << 22)
 REAL = (0.0, 0.1, 0.5, 1.5, 1e9, 1e11, 1e13)
@@ -92,17 +100,31 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
     "preset": ("dgx-h100", "dgx-a100"),
     "document_lengths": DOCUMENTS,
     "stage_layers": ([4, 4], [3, 5], [2, 6]),
+    "expert_imbalance": (1.0, 1.5),
+    "versions": ({"torch": "1.10"}, {"torch": "2.9"}),
+    "transformer_engine": ("2.1", "2.9", "2.11"),
+    "megatron_core": ("0.11", "0.14"),
+    "torch": ("1.10", "2.1", "2.9"),
+    "torchtitan": ("2024.11", "2025.9"),
 }
 """Values of fields whose types say too little."""
 
 DETERMINED = {("layout", "data")}
 """Fields whose only right value follows from others; any other value is refused."""
 
+ENDS: dict[tuple[str, ...], list[int]] = {
+    ("layout", "embedding_in_split"): [1, 2, 2, 2],
+    ("layout", "loss_in_split"): [2, 2, 2, 1],
+}
+"""Fields that are legal only where the layers could not be dealt without them, and how seven layers fall with them."""
+
 PLACES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (Model, ("model",)),
     (Recipe, ("recipe",)),
     (Recompute, ("recipe", "recompute")),
     (Method, ("recipe", "method")),
+    (Software, ("recipe", "stack")),
+    (Versions, ("recipe", "stack", "versions")),
     (Layout, ("layout",)),
     (Cluster, ("cluster",)),
     (Price, ("price",)),
@@ -172,6 +194,16 @@ def test_a_field_changes_a_number_or_is_descriptive(
     if (*place, name) in DETERMINED:
         answered = {value for value in WHOLE if numbers_of(changed(QUESTIONS[0], place, name, value), catalogue)}
         assert answered == {CLUSTER["gpus"]}
+        return
+    if (*place, name) in ENDS:
+        seven = {**QUESTIONS[0], "model": {**DENSE, "num_hidden_layers": 7}}
+        dealt, listed = (
+            numbers_of({**seven, "layout": {"pipeline": 4, **layout}}, catalogue)
+            for layout in ({name: True}, {"stage_layers": ENDS[*place, name]})
+        )
+        assert (
+            dealt == listed != numbers_of({**seven, "layout": {"pipeline": 4, "stage_layers": [2, 2, 1, 2]}}, catalogue)
+        )
         return
     noticed = is_noticed(place, name, candidates(name, hint), catalogue)
     assert noticed != ("descriptive" in meaning), "noticed" if noticed else "accepted, and ignored by every answer"
