@@ -109,6 +109,8 @@ def put_flags(flags: Flags, draft: Draft) -> None:
             draft.nearly.append(f"{name}: {flag.why}")
         if flag.does == "sets":
             draft.put(flag.path, _value(name, value))
+    if not draft.model.get("num_experts"):
+        draft.stack.pop("dispatcher", None)
     _put_attention(flags, draft)
     _put_layers(flags, draft)
     _put_software(flags, draft)
