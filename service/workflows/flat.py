@@ -133,7 +133,7 @@ def _fields_of(noun: type, path: tuple[str, ...]) -> list[FlatField]:
     hints, described = get_type_hints(noun), adapter_of(noun).json_schema()["properties"]
     found: list[FlatField] = []
     for field in fields(noun):
-        meaning = described[field.name].get("description", "")
+        meaning = " ".join(described[field.name].get("description", "").split())
         plain, inner = _alternatives(hints[field.name])
         place = (*path, field.name)
         if plain is None and inner is not None:
