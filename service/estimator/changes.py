@@ -8,7 +8,7 @@ from service.estimator import abilities
 from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.cross_entropy import CROSS_ENTROPIES
 from service.estimator.degrees import Degrees, degrees_of
-from service.estimator.device import allocator_room, beside_allocator, usable_bytes
+from service.estimator.device import allocator_room_bytes, beside_allocator, usable_bytes
 from service.estimator.filled import filled
 from service.estimator.job import Job, recompute_of
 from service.estimator.memory import stage_bytes
@@ -108,7 +108,7 @@ def _device_and_step(job: Job, recipe: Recipe, layout: Layout) -> tuple[float, f
 
 def _reserved(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> float:
     held = stage_bytes(job, degrees, loaded.stage, loaded.load, layout)
-    return reserved_bytes(float(held.peak), float(held.held), reserved_shares(job)[1], allocator_room(job))
+    return reserved_bytes(float(held.peak), float(held.held), reserved_shares(job)[1], allocator_room_bytes(job))
 
 
 def _legal(resolved: Resolved, biggest: str) -> Iterator[Trial]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.answer import StageParameters
 from service.estimator.degrees import Degrees
-from service.estimator.device import allocator_room
+from service.estimator.device import allocator_room_bytes
 from service.estimator.first_step import first_step_peak_bytes, live_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
@@ -100,7 +100,9 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room(job)),
+            reserved_peak_bytes=reserved_bytes(
+                peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job)
+            ),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
             idle_bytes=float(held.at("idle")),
             lines=lines,

@@ -167,13 +167,20 @@ def test_rules_agree_on_columns() -> None:
 def test_every_degree_is_a_field_of_layout_or_batch() -> None:
     batch = {"micro_batch", "accumulation"}
     named = {field.name for field in fields(Layout)}
-    choices = {"schedule", "context_method", "stage_layers", "offload"}
+    choices = {"schedule", "context_method", "stage_layers", "offload", "embedding_in_split", "loss_in_split"}
     assert {field.name for field in fields(Degrees)} - batch == named - choices
 
 
 def test_every_axis_has_a_file_and_every_file_is_an_axis() -> None:
     files = {Path(path).stem for path in AXES_ROOM.glob("[a-z]*.py")}
-    choices = {"virtual_pipeline", "expert_tensor", "zero_stage", "shard_group", "reshard_after_forward"}
+    choices = {
+        "virtual_pipeline",
+        "virtual_group",
+        "expert_tensor",
+        "zero_stage",
+        "shard_group",
+        "reshard_after_forward",
+    }
     other = {"sequence_parallel", "micro_batch", "accumulation"}
     assert files == {field.name for field in fields(Degrees)} - choices - other
     for name in files:
@@ -184,7 +191,7 @@ def test_every_axis_has_a_file_and_every_file_is_an_axis() -> None:
 
 def test_dualpipe_and_gpipe_columns() -> None:
     degrees = columns_of(legal_layouts(LLAMA_3_8B, RECIPES["plain"], 40))
-    gpipe = in_flight("gpipe", degrees, 0)
+    (gpipe,) = in_flight("gpipe", degrees, 0)
     every = np.where(np.asarray(degrees.pipeline) > 1, np.asarray(degrees.accumulation), 1)
     assert np.array_equal(np.asarray(gpipe), every)
-    assert bool(np.all(np.asarray(in_flight("dualpipe", degrees, 0)) <= np.asarray(degrees.pipeline) + 1))
+    assert bool(np.all(np.asarray(in_flight("dualpipe", degrees, 0)[0]) <= np.asarray(degrees.pipeline) + 1))
