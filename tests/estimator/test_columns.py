@@ -5,6 +5,7 @@ from importlib import import_module
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from service.estimator.job import job_of
 from service.estimator.load import stage_load
 from service.estimator.memory import StageBytes, stage_bytes
 from service.estimator.model import Model
+from service.estimator.names import OffloadName
 from service.estimator.parallelism.pipeline import in_flight
-from service.estimator.question import Cluster, DocumentLength, Layout, Method, Question, Recipe
+from service.estimator.question import Cluster, DocumentLength, Layout, Method, Question, Recipe, Software, Versions
 from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
+from service.estimator.stacks import STACKS
 from service.estimator.stages import stage_at
 from service.estimator.step_time import StepSeconds, step_seconds
 from tests.estimator.small_models import HYBRID
@@ -65,7 +68,22 @@ RECIPES = {
         batching="padded",
     ),
     "full, factored": Recipe(sequence_length=8192, global_batch=256, recompute="full", optimizer="adafactor"),
+    "whole matrices, narrow moments": Recipe(
+        sequence_length=4096, global_batch=256, optimizer="muon", moment_dtype="bf16", ema=True, dropout_fraction=0.1
+    ),
 }
+SOFTWARE = {
+    "engine 2.1": Software(
+        name="megatron-core", versions=Versions(transformer_engine="2.1"), grouped_experts=False, attention_mask=True
+    ),
+    "local": Software(name="megatron-core", implementation="local", dispatcher="allgather"),
+    "torchtitan": Software(name="torchtitan"),
+    "torchtitan 2024": Software(name="torchtitan", implementation="eager", versions=Versions(torchtitan="2024.11")),
+    "deepspeed": Software(name="deepspeed"),
+    "fsdp1": Software(name="fsdp1"),
+    "transformers": Software(name="transformers", cross_entropy="chunked"),
+}
+"""Every stack but nanotron, whose layers are dealt by a list that no two layouts share."""
 GPUS = 64
 AXES_ROOM = Path(parallelism.__file__).parent
 SIZES = (1, 2, 4, 8, 16)
@@ -76,13 +94,15 @@ def legal_layouts(model: Model, recipe: Recipe, wanted: int) -> list[Question]:
     random = Random(11)  # noqa: S311 - the same layouts every time
     axes = list(product(SIZES, SIZES, SIZES, (1, 2), (1, 2, 4), (0, 1, 2, 3), (1, 2, 4)))
     found: list[Question] = []
+    stack = STACKS[recipe.stack.name if isinstance(recipe.stack, Software) else "megatron-core"]
     for tensor, context, pipeline, virtual, expert, zero, micro in random.sample(axes, len(axes)):
+        degrees = {"tensor": tensor, "context": context, "pipeline": pipeline, "virtual_pipeline": virtual}
+        if any(degree > 1 and axis not in stack.axes for axis, degree in degrees.items()):
+            continue
         layout = Layout(
-            tensor=tensor,
-            context=context,
-            pipeline=pipeline,
-            virtual_pipeline=virtual,
+            **degrees,  # type: ignore[arg-type]  # degrees by name
             expert=expert,
+            virtual_group=random.choice((1, 2)) * pipeline if virtual > 1 else None,
             zero_stage=zero,  # type: ignore[arg-type]
         )
         asked = Question(
@@ -120,12 +140,34 @@ def same(column: object, index: int, one: object) -> bool:
     "model", [LLAMA_3_8B, SPARSE, LATENT, DEEP_HYBRID], ids=["dense", "sparse", "latent", "hybrid"]
 )
 def test_single_and_columns_agree_to_the_last_bit(model: Model, recipe: Recipe) -> None:
-    plain = [q for q in legal_layouts(model, recipe, 150) if q.layout.virtual_pipeline == 1]
-    interleaved = [q for q in legal_layouts(model, recipe, 150) if q.layout.virtual_pipeline > 1]
-    for questions in (plain, interleaved):
-        if questions:
-            compare(questions)
-    assert len(plain) > 30
+    questions = legal_layouts(model, recipe, 150)
+    assert sum(q.layout.virtual_pipeline == 1 for q in questions) > 30
+    compare(questions)
+
+
+@pytest.mark.parametrize("stack", SOFTWARE.values(), ids=SOFTWARE)
+@pytest.mark.parametrize("model", [LLAMA_3_8B, SPARSE], ids=["dense", "sparse"])
+def test_columns_of_every_stack(model: Model, stack: Software) -> None:
+    dispatcher = stack.dispatcher if model.num_experts else None
+    recipe = Recipe(sequence_length=4096, global_batch=256, stack=replace(stack, dispatcher=dispatcher))
+    questions = legal_layouts(model, recipe, 60)
+    assert len(questions) >= 6
+    assert len({q.layout.zero_stage for q in questions}) > 1
+    compare(questions)
+
+
+@pytest.mark.parametrize("offload", get_args(OffloadName))
+def test_columns_of_every_offload(offload: OffloadName) -> None:
+    found = legal_layouts(SPARSE, RECIPES["selective"], 60)
+    sharded = [q for q in found if q.layout.zero_stage == 3] if offload == "model" else found
+    compare([replace(q, layout=replace(q.layout, offload=offload)) for q in sharded])
+
+
+def test_a_column_holds_layouts_with_chunks_and_without() -> None:
+    found = legal_layouts(SPARSE, RECIPES["plain"], 150)
+    assert {q.layout.virtual_pipeline for q in found} == {1, 2}
+    groups = {(q.layout.virtual_group or 0) // q.layout.pipeline for q in found if q.layout.virtual_pipeline > 1}
+    assert groups == {1, 2}
 
 
 def compare(questions: list[Question]) -> None:
@@ -173,15 +215,8 @@ def test_every_degree_is_a_field_of_layout_or_batch() -> None:
 
 def test_every_axis_has_a_file_and_every_file_is_an_axis() -> None:
     files = {Path(path).stem for path in AXES_ROOM.glob("[a-z]*.py")}
-    choices = {
-        "virtual_pipeline",
-        "virtual_group",
-        "expert_tensor",
-        "zero_stage",
-        "shard_group",
-        "reshard_after_forward",
-    }
-    other = {"sequence_parallel", "micro_batch", "accumulation"}
+    choices = {"virtual_pipeline", "virtual_group", "expert_tensor", "zero_stage", "shard_group"}
+    other = {"reshard_after_forward", "sequence_parallel", "micro_batch", "accumulation"}
     assert files == {field.name for field in fields(Degrees)} - choices - other
     for name in files:
         axis = import_module(f"service.estimator.parallelism.{name}")
@@ -191,7 +226,7 @@ def test_every_axis_has_a_file_and_every_file_is_an_axis() -> None:
 
 def test_dualpipe_and_gpipe_columns() -> None:
     degrees = columns_of(legal_layouts(LLAMA_3_8B, RECIPES["plain"], 40))
-    (gpipe,) = in_flight("gpipe", degrees, 0)
+    (gpipe,), (dualpipe,) = (in_flight(schedule, degrees, 0) for schedule in ("gpipe", "dualpipe"))
     every = np.where(np.asarray(degrees.pipeline) > 1, np.asarray(degrees.accumulation), 1)
     assert np.array_equal(np.asarray(gpipe), every)
-    assert bool(np.all(np.asarray(in_flight("dualpipe", degrees, 0)[0]) <= np.asarray(degrees.pipeline) + 1))
+    assert bool(np.all(np.asarray(dualpipe) <= np.asarray(degrees.pipeline) + 1))

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from service.estimator import Layout, Model, Recipe
+from service.estimator.question import Method
 from tests.ask import STATES, ask, bytes_of, model_of
 from tests.published.cases import Case, cases
 
@@ -49,3 +50,10 @@ def test_shards_of_the_data_group(case: Case) -> None:
     chosen = {name: case.inputs[name] for name in LAYOUT_FIELDS}
     whole = held(BILLION, {"zero_stage": 0, "data": case.inputs["data"]}, case.inputs["kind"])
     assert case.agrees(held(BILLION, chosen, case.inputs["kind"]) / whole)
+
+
+@pytest.mark.parametrize("case", cases("states", "quantized"))
+def test_bits_of_a_quantized_weight(case: Case) -> None:
+    method = Method(name="qlora", quantization=case.inputs["quantization"])
+    matrices = 12 * (4 * 2000**2 + 3 * 2000 * 8000)
+    assert case.agrees(8 * held(BILLION, {"method": method, "stack": "transformers"}, "quantized_weights") / matrices)
