@@ -98,7 +98,8 @@ def _device_and_step(job: Job, recipe: Recipe, layout: Layout) -> tuple[float, f
     degrees = degrees_of(recipe, layout)
     ends = {0, layout.pipeline - 1}
     loaded = [stage_of(job, degrees, layout, index) for index in sorted(ends)]
-    peaks = [reserved_peak_bytes(job, stage_bytes(job, degrees, one.stage, one.load, layout)) for one in loaded]
+    held = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in loaded]
+    peaks = [reserved_peak_bytes(job, float(one.peak), float(one.held)) for one in held]
     seconds = max(total_seconds(step_seconds(job, degrees, one.stage, one.load, layout)) for one in loaded)
     return max(peaks) + beside_allocator(job)[1], seconds
 

@@ -55,7 +55,9 @@ def resolve(question: Question) -> Resolved:
     if problems:
         raise Refused(*problems)
     cluster = _fill_cluster(question.cluster, question.gpu)
-    asked = replace(question.recipe, stack=question.recipe.stack or default_stack(recurrences_of(question.model)))
+    asked = question.recipe
+    if asked.stack is None:
+        asked = replace(asked, stack=default_stack(recurrences_of(question.model)))
     layout = _fill_layout(question, asked, cluster)
     recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu, filled(layout.zero_stage))
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)

@@ -9,7 +9,7 @@ from service.estimator.device import allocator_room_bytes
 from service.estimator.first_step import first_step_peak_bytes, live_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
-from service.estimator.memory import LIVE, StageBytes, stage_bytes
+from service.estimator.memory import LIVE, stage_bytes
 from service.estimator.memory_parts import MemoryLine, StageMemory
 from service.estimator.numeric import Amount, where
 from service.estimator.question import Layout
@@ -100,7 +100,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=reserved_peak_bytes(job, held),
+            reserved_peak_bytes=reserved_peak_bytes(job, peak, float(held.held)),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
             idle_bytes=float(held.at("idle")),
             lines=lines,
@@ -109,7 +109,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
     )
 
 
-def reserved_peak_bytes(job: Job, held: StageBytes) -> float:
+def reserved_peak_bytes(job: Job, peak: float, held: float) -> float:
     """What the allocator of one rank holds at its peak.
 
     Formula:
@@ -117,7 +117,8 @@ def reserved_peak_bytes(job: Job, held: StageBytes) -> float:
 
     Args:
         job: the job
-        held: bytes of the rank by kind
+        peak: live tensors at the peak [byte]
+        held: what the stack makes the allocator hold beside them [byte]
 
     Returns:
         bytes of one rank [byte]
@@ -125,7 +126,7 @@ def reserved_peak_bytes(job: Job, held: StageBytes) -> float:
     Source:
         allocator.reserved_bytes
     """
-    return reserved_bytes(float(held.peak), float(held.held), reserved_shares(job)[1], allocator_room_bytes(job))
+    return reserved_bytes(peak, held, reserved_shares(job)[1], allocator_room_bytes(job))
 
 
 def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
