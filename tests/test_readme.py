@@ -35,8 +35,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_four_questions() -> None:
-    assert len(CURLS) == 4
+def test_there_are_five_questions() -> None:
+    assert len(CURLS) == 5
 
 
 def test_estimate_of_a_preset(address: str) -> None:
@@ -54,6 +54,19 @@ def test_memory_of_a_pasted_config(address: str) -> None:
     assert answer["resolved"]["model"]["attention_bias"] is True
     weights = [line["bytes"] for line in answer["memory"]["stages"][0]["lines"] if line["kind"] == "weights"]
     assert weights == [2 * 494_032_768]  # Qwen2.5-0.5B, the parameters of its published checkpoint in bf16
+
+
+def test_timeline_of_two_stages(address: str) -> None:
+    answer = _answer("/v1/memory/timeline", address)
+    first, last = answer["stages"]
+    assert "logits" in last["kinds"]
+    assert "logits" not in first["kinds"]
+    for stage in (first, last):
+        states = stage["kinds"].index("optimizer_states")
+        held = [point["series_bytes"][states] for point in stage["points"] if point["moment"] == "forward"]
+        assert held[0] == 0
+        assert held[-1] > 0
+        assert stage["later_step_peak_bytes"] > stage["first_step_peak_bytes"]
 
 
 def test_check_of_a_job_that_is_too_large(address: str) -> None:

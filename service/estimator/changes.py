@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from service.errors import Refused
-from service.estimator import abilities
-from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.cross_entropy import CROSS_ENTROPIES
-from service.estimator.degrees import Degrees, degrees_of
-from service.estimator.device import allocator_room, beside_allocator, usable_bytes
+from service.estimator.degrees import degrees_of
+from service.estimator.device import beside_allocator, usable_bytes
 from service.estimator.filled import filled
 from service.estimator.job import Job, recompute_of
 from service.estimator.memory import stage_bytes
@@ -16,10 +14,9 @@ from service.estimator.memory_parts import Change, Memory
 from service.estimator.names import OptimizerName
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.question import Layout, Recipe
-from service.estimator.resolve import Resolved, rules_of
-from service.estimator.rules import broken, unmet
+from service.estimator.resolve import Resolved, problems_of_job
 from service.estimator.software import cross_entropy_of
-from service.estimator.stage_answers import LoadedStage, stage_of, total_seconds
+from service.estimator.stage_answers import reserved_peak_bytes, stage_of, total_seconds
 from service.estimator.step_time import step_seconds
 from service.estimator.verdict import verdict_of
 from service.units import BYTES, said
@@ -101,14 +98,10 @@ def _device_and_step(job: Job, recipe: Recipe, layout: Layout) -> tuple[float, f
     degrees = degrees_of(recipe, layout)
     ends = {0, layout.pipeline - 1}
     loaded = [stage_of(job, degrees, layout, index) for index in sorted(ends)]
-    peaks = [_reserved(job, degrees, layout, one) for one in loaded]
+    held = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in loaded]
+    peaks = [reserved_peak_bytes(job, float(one.peak), float(one.held)) for one in held]
     seconds = max(total_seconds(step_seconds(job, degrees, one.stage, one.load, layout)) for one in loaded)
     return max(peaks) + beside_allocator(job)[1], seconds
-
-
-def _reserved(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> float:
-    held = stage_bytes(job, degrees, loaded.stage, loaded.load, layout)
-    return reserved_bytes(float(held.peak), float(held.held), reserved_shares(job)[1], allocator_room(job))
 
 
 def _legal(resolved: Resolved, biggest: str) -> Iterator[Trial]:
@@ -119,8 +112,7 @@ def _legal(resolved: Resolved, biggest: str) -> Iterator[Trial]:
             degrees = degrees_of(trial.recipe, trial.layout)
         except Refused:
             continue
-        rules = broken(rules_of(trial.layout), trial.job, degrees)
-        if not rules and not unmet(abilities.DEMANDS, trial.job, trial.layout):
+        if not problems_of_job(trial.job, trial.layout, degrees):
             yield trial
 
 

@@ -103,7 +103,7 @@ def usable_bytes(gpu: Gpu) -> float:
     return gpu.usable_bytes
 
 
-def allocator_room(job: Job) -> float:
+def allocator_room_bytes(job: Job) -> float:
     """Memory of one GPU that is left to the allocator.
 
     Formula:
@@ -119,7 +119,7 @@ def allocator_room(job: Job) -> float:
         usable_bytes; beside_allocator
 
     >>> from service.estimator.samples import sample_job
-    >>> allocator_room(sample_job()) / 2**30
+    >>> allocator_room_bytes(sample_job()) / 2**30
     78.5
     """
     return usable_bytes(job.gpu) - beside_allocator(job)[1]

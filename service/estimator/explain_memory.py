@@ -8,7 +8,7 @@ from service.estimator.backward import layer_buffer_bytes
 from service.estimator.checkpoint import checkpoint_bytes
 from service.estimator.degrees import divisors, padded_vocabulary
 from service.estimator.device import (
-    allocator_room,
+    allocator_room_bytes,
     beside_allocator,
     device_interval,
     headroom_bytes,
@@ -263,7 +263,7 @@ def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explan
     holding: Inputs = {
         "allocated_bytes": allocated.value,
         "share": reserved_shares(job)[1],
-        "room_bytes": allocator_room(job),
+        "room_bytes": allocator_room_bytes(job),
         "held_bytes": held_bytes,
     }
     gpu: Inputs = {"gpu": resolved.job.gpu.slug}

@@ -173,21 +173,7 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     schedule: ScheduleName = filled(layout.schedule)
     flying = in_flight(schedule, degrees, stage.index, len(stage.chunk_counts))
     losses = flying[0] if schedule == "gpipe" else 1
-    spread = {
-        name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
-        for name, line in sharded_lines(job, load).items()
-    }
-    extra = undivided_share(job, degrees, load)
-    spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
-    spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * moment_bytes(
-        job.optimizer, job.precision, job.recipe.moment_dtype
-    )
-    spread |= step_gradient_lines(job, degrees, spread["step_gradients"])
-    away = OFF_DEVICE[layout.offload]
-    host: Amount = 0.0
-    for name in away:
-        host = host + spread[name]
-    spread |= dict.fromkeys((*away, *_IN_STEP) if away else (), 0.0)
+    spread, host = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
     activations, mean_flying = _flying_bytes(flying, load.kept_bytes), _mean_flying(flying, degrees)
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
@@ -220,6 +206,27 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         in_flight=mean_flying,
         host=host,
     )
+
+
+def _spread_bytes(job: Job, degrees: Degrees, load: StageLoad) -> dict[str, Amount]:
+    """Bytes of the lines that the data group may shard, with what the fullest rank has of whole matrices."""
+    spread = {
+        name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
+        for name, line in sharded_lines(job, load).items()
+    }
+    extra = undivided_share(job, degrees, load)
+    moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
+    spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
+    spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * moment
+    return spread | step_gradient_lines(job, degrees, spread["step_gradients"])
+
+
+def _moved(spread: dict[str, Amount], away: tuple[str, ...]) -> tuple[dict[str, Amount], Amount]:
+    """The same with some lines in host memory, where the optimizer then runs; and the bytes there."""
+    host: Amount = 0.0
+    for name in away:
+        host = host + spread[name]
+    return spread | dict.fromkeys((*away, *_IN_STEP) if away else (), 0.0), host
 
 
 def _flying_bytes(flying: tuple[Amount, ...], kept: tuple[Amount, ...]) -> Amount:

@@ -43,6 +43,8 @@ def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: f
     >>> sharded_bytes(1000, 0, sample_degrees(data=4, zero_stage=1), 12, OPTIMIZER_STATES)
     3000.0
     """
+    if not bytes_each:
+        return 0.0
     return dense * bytes_each / shards(degrees, kind) + expert * bytes_each / expert_shards(degrees, kind)
 
 

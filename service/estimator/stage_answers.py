@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.answer import StageParameters
 from service.estimator.degrees import Degrees
-from service.estimator.device import allocator_room
+from service.estimator.device import allocator_room_bytes
 from service.estimator.first_step import first_step_peak_bytes, live_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
@@ -100,13 +100,33 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room(job)),
+            reserved_peak_bytes=reserved_peak_bytes(job, peak, float(held.held)),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
             idle_bytes=float(held.at("idle")),
             lines=lines,
         ),
         float(held.host),
     )
+
+
+def reserved_peak_bytes(job: Job, peak: float, held: float) -> float:
+    """What the allocator of one rank holds at its peak.
+
+    Formula:
+        reserved_bytes of the peak and of what is held beside it
+
+    Args:
+        job: the job
+        peak: live tensors at the peak [byte]
+        held: what the stack makes the allocator hold beside them [byte]
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        allocator.reserved_bytes
+    """
+    return reserved_bytes(peak, held, reserved_shares(job)[1], allocator_room_bytes(job))
 
 
 def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
