@@ -125,6 +125,10 @@ def reserved_peak_bytes(job: Job, peak: float, held: float) -> float:
 
     Source:
         allocator.reserved_bytes
+
+    >>> from service.estimator.samples import sample_job
+    >>> reserved_peak_bytes(sample_job(), 100.0, 0.0)
+    104.0
     """
     return reserved_bytes(peak, held, reserved_shares(job)[1], allocator_room_bytes(job))
 
