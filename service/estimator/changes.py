@@ -2,22 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 from service.errors import Refused
 from service.estimator.cross_entropy import CROSS_ENTROPIES
-from service.estimator.degrees import degrees_of
 from service.estimator.device import beside_allocator, usable_bytes
 from service.estimator.filled import filled
-from service.estimator.job import Job, recompute_of
 from service.estimator.memory import stage_bytes
 from service.estimator.memory_parts import Change, Memory
 from service.estimator.names import OptimizerName
-from service.estimator.optimizers import OPTIMIZERS
-from service.estimator.question import Layout, Recipe
-from service.estimator.resolve import Resolved, problems_of_job
-from service.estimator.software import cross_entropy_of
-from service.estimator.stage_answers import reserved_peak_bytes, stage_of, total_seconds
-from service.estimator.step_time import step_seconds
+from service.estimator.question import Question, Software
+from service.estimator.resolve import Resolved, resolve
+from service.estimator.stage_answers import reserved_peak_bytes, slowest_step, stages_of, total_seconds
 from service.estimator.verdict import verdict_of
 from service.units import BYTES, said
 
@@ -32,15 +29,14 @@ SMALLER_OPTIMIZER: OptimizerName = "adamw-8bit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One changed job."""
+    """One changed question."""
 
     field: str
     """Field that changes."""
     value: str
     """Its new value."""
-    job: Job
-    recipe: Recipe
-    layout: Layout
+    question: Question
+    """The question with it, and with what follows from it left to be filled."""
 
 
 def advised(memory: Memory, resolved: Resolved) -> Memory:
@@ -69,11 +65,10 @@ def ranked_changes(resolved: Resolved, biggest: str) -> tuple[Change, ...]:
     Returns:
         the changes with what each saves and costs
     """
-    before = _device_and_step(resolved.job, resolved.question.recipe, resolved.question.layout)
+    before = _device_and_step(resolved.question)
     usable = usable_bytes(resolved.job.gpu)
     found = []
-    for trial in list(_legal(resolved, biggest))[:MOST_CHANGES]:
-        device, seconds = _device_and_step(trial.job, trial.recipe, trial.layout)
+    for trial, (device, seconds) in islice(_legal(resolved, biggest), MOST_CHANGES):
         if before[0] - device > LEAST_SAVING * before[0]:
             found.append(
                 Change(
@@ -93,42 +88,39 @@ def _cost(change: Change) -> float:
     return change.slower_fraction if change.fits else change.device_peak_bytes
 
 
-def _device_and_step(job: Job, recipe: Recipe, layout: Layout) -> tuple[float, float]:
-    """The fuller end of the pipeline on its device, and the seconds of its step."""
-    degrees = degrees_of(recipe, layout)
-    ends = {0, layout.pipeline - 1}
-    loaded = [stage_of(job, degrees, layout, index) for index in sorted(ends)]
-    held = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in loaded]
-    peaks = [reserved_peak_bytes(job, float(one.peak), float(one.held)) for one in held]
-    seconds = max(total_seconds(step_seconds(job, degrees, one.stage, one.load, layout)) for one in loaded)
-    return max(peaks) + beside_allocator(job)[1], seconds
+def _device_and_step(question: Question) -> tuple[float, float]:
+    """The fullest GPU of a question on its device, and the seconds of its step."""
+    found = resolve(question)
+    job, degrees, layout = found.job, found.degrees, found.question.layout
+    stages = stages_of(job, degrees, layout)
+    held = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages]
+    reserved = max(reserved_peak_bytes(job, float(one.peak), float(one.held)) for one in held)
+    return reserved + beside_allocator(job)[1], total_seconds(slowest_step(job, degrees, layout, stages))
 
 
-def _legal(resolved: Resolved, biggest: str) -> Iterator[Trial]:
+def _legal(resolved: Resolved, biggest: str) -> Iterator[tuple[Trial, tuple[float, float]]]:
+    """The trials that break no rule, each with its device peak and its step."""
     moving = biggest in ("activations", "logits", "recomputed_activations", "layer_buffers")
     first, then = (_of_activations, _of_states) if moving else (_of_states, _of_activations)
     for trial in (*first(resolved), *then(resolved)):
         try:
-            degrees = degrees_of(trial.recipe, trial.layout)
+            yield trial, _device_and_step(trial.question)
         except Refused:
             continue
-        if not problems_of_job(trial.job, trial.layout, degrees):
-            yield trial
 
 
 def _of_activations(resolved: Resolved) -> Iterator[Trial]:
-    job, recipe, layout = resolved.job, resolved.question.recipe, resolved.question.layout
+    job, recipe = resolved.job, resolved.question.recipe
     for choice in ("selective", "full"):
         if job.recompute.granularity not in ("full", choice):
-            changed = replace(recipe, recompute=choice)
-            yield _recipe_trial(resolved, "recipe.recompute", choice, changed)
+            yield _of_recipe(resolved, "recompute", choice)
     if recipe.micro_batch > 1:
-        yield _recipe_trial(resolved, "recipe.micro_batch", "1", replace(recipe, micro_batch=1))
+        yield _of_recipe(resolved, "micro_batch", 1)
     if recipe.attention == "eager":
-        yield _recipe_trial(resolved, "recipe.attention", "flash", replace(recipe, attention="flash"))
+        yield _of_recipe(resolved, "attention", "flash")
     yield from _smaller_loss(resolved)
     for axis in ("tensor", "context"):
-        yield from _split(resolved, layout, axis)
+        yield from _split(resolved, axis)
 
 
 def _of_states(resolved: Resolved) -> Iterator[Trial]:
@@ -136,62 +128,58 @@ def _of_states(resolved: Resolved) -> Iterator[Trial]:
     can_shard = stack.pipeline_zero_stages if layout.pipeline > 1 else stack.zero_stages
     more = [stage for stage in sorted(can_shard) if stage > filled(layout.zero_stage)]
     if more and filled(layout.data) * layout.context > 1:
-        changed = replace(layout, zero_stage=more[0], reshard_after_forward=more[0] == 3 and layout.pipeline == 1)
-        yield Trial(field="layout.zero_stage", value=str(more[0]), job=resolved.job, recipe=recipe, layout=changed)
+        yield _of_layout(resolved, "zero_stage", more[0], reshard_after_forward=None)
     for axis in ("tensor", "pipeline"):
-        yield from _split(resolved, layout, axis)
+        yield from _split(resolved, axis)
     if layout.offload == "none":
-        changed = replace(layout, offload="optimizer")
-        yield Trial(field="layout.offload", value="optimizer", job=resolved.job, recipe=recipe, layout=changed)
+        yield _of_layout(resolved, "offload", "optimizer")
     if recipe.optimizer == "adamw" and recipe.moment_dtype is None:
-        small = replace(recipe, optimizer=SMALLER_OPTIMIZER)
-        yield _recipe_trial(resolved, "recipe.optimizer", SMALLER_OPTIMIZER, small)
+        yield _of_recipe(resolved, "optimizer", SMALLER_OPTIMIZER)
 
 
-def _recipe_trial(resolved: Resolved, field: str, value: str, recipe: Recipe) -> Trial:
-    job = replace(resolved.job, recipe=recipe, recompute=recompute_of(recipe), optimizer=OPTIMIZERS[recipe.optimizer])
-    return Trial(field=field, value=value, job=job, recipe=recipe, layout=resolved.question.layout)
+def _of_recipe(resolved: Resolved, name: str, value: Any) -> Trial:
+    """One field of the recipe changed."""
+    changed = replace(resolved.question.recipe, **{name: value})
+    return Trial(field=f"recipe.{name}", value=str(value), question=replace(resolved.question, recipe=changed))
+
+
+def _of_layout(resolved: Resolved, name: str, value: Any, **beside: Any) -> Trial:
+    """One field of the layout changed, and what follows from it."""
+    changed = replace(resolved.question.layout, **{name: value}, **beside)
+    return Trial(field=f"layout.{name}", value=str(value), question=replace(resolved.question, layout=changed))
 
 
 def _smaller_loss(resolved: Resolved) -> Iterator[Trial]:
     """The cross entropy that holds least of those that the software has."""
-    job, recipe = resolved.job, resolved.question.recipe
+    job = resolved.job
     element = job.precision.element_bytes
     least = min(job.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element))
     if CROSS_ENTROPIES[least].logit_bytes(element) < job.cross_entropy.logit_bytes(element):
-        software = replace(job.software, cross_entropy=least)
-        changed = replace(job, software=software, cross_entropy=cross_entropy_of(software))
-        yield Trial(
-            field="recipe.stack.cross_entropy",
-            value=least,
-            job=changed,
-            recipe=replace(recipe, stack=software),
-            layout=resolved.question.layout,
-        )
+        given = resolved.question.recipe.stack
+        software = given if isinstance(given, Software) else Software(name=job.software.name)
+        recipe = replace(resolved.question.recipe, stack=replace(software, cross_entropy=least))
+        question = replace(resolved.question, recipe=recipe)
+        yield Trial(field="recipe.stack.cross_entropy", value=least, question=question)
 
 
-def _split(resolved: Resolved, layout: Layout, axis: str) -> Iterator[Trial]:
-    """Twice the degree of one axis, half the replicas, the batch kept."""
+def _split(resolved: Resolved, axis: str) -> Iterator[Trial]:
+    """Twice the degree of one axis, half the replicas, the batch kept; what was left to defaults follows."""
+    layout = resolved.question.layout
     data, degree = filled(layout.data), getattr(layout, axis)
     if axis not in resolved.job.stack.axes or data % 2:
         return
-    changed = replace(
-        layout,
-        data=data // 2,
-        shard_group=max(1, data // 2 * layout.context * (2 if axis == "context" else 1)),
-        virtual_group=None,
-        **{axis: 2 * degree},
-    )
-    if axis == "tensor":
-        changed = replace(changed, sequence_parallel=resolved.job.stack.splits_norms)
-    changed = replace(changed, virtual_group=changed.pipeline)
-    yield Trial(
-        field=f"layout.{axis}",
-        value=str(2 * degree),
-        job=resolved.job,
-        recipe=resolved.question.recipe,
-        layout=changed,
-    )
+    beside: dict[str, Any] = {"data": data // 2}
+    if layout.shard_group == data * layout.context:
+        beside["shard_group"] = None
+    if layout.expert_tensor == (1 if layout.expert > 1 else layout.tensor):
+        beside["expert_tensor"] = None
+    if layout.virtual_group == layout.pipeline:
+        beside["virtual_group"] = None
+    if axis == "tensor" and layout.tensor == 1:
+        beside["sequence_parallel"] = None
+    if axis == "pipeline":
+        beside |= {"stage_layers": None, "reshard_after_forward": None}
+    yield _of_layout(resolved, axis, 2 * degree, **beside)
 
 
 def in_words(change: Change) -> str:
