@@ -6,13 +6,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from service.estimator import FORMULAS_VERSION, Layout, Question, Recipe, estimate
+from service.estimator import FORMULAS_VERSION, Layout, Model, Question, Recipe, estimate
 from service.estimator.build import recurrences_of
+from service.estimator.question import Method, Software, Versions
+from service.estimator.stacks import STACKS
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 
 RECORDED = tomllib.loads((Path(__file__).parent / "versions.toml").read_text(encoding="utf-8"))
 
+ENGINE = Software(name="megatron-core", versions=Versions(transformer_engine="2.11", megatron_core="0.14", torch="2.9"))
 LAYOUTS = (
     (Recipe(sequence_length=4096, global_batch=64, training_tokens=1e12), Layout(), 8),
     (
@@ -26,6 +29,25 @@ LAYOUTS = (
         Layout(zero_stage=2),
         8,
     ),
+    (
+        Recipe(sequence_length=4096, global_batch=64, stack=ENGINE, ema=True, moment_dtype="bf16"),
+        Layout(pipeline=2, virtual_pipeline=2, virtual_group=4, tensor=2),
+        16,
+    ),
+    (
+        Recipe(sequence_length=4096, micro_batch=2, global_batch=64, stack="deepspeed", dropout_fraction=0.1),
+        Layout(zero_stage=3, offload="optimizer-and-activations"),
+        8,
+    ),
+    (
+        Recipe(
+            sequence_length=4096, global_batch=64, stack="transformers", method=Method(name="qlora", whole=("norms",))
+        ),
+        Layout(zero_stage=3),
+        8,
+    ),
+    (Recipe(sequence_length=4096, global_batch=64, stack="nanotron"), Layout(pipeline=2, tensor=2), 16),
+    (Recipe(sequence_length=4096, global_batch=64, stack="fsdp1", recompute="selective"), Layout(), 16),
 )
 
 
@@ -38,13 +60,20 @@ def rounded(answer: Any) -> Any:
     return f"{answer:.9g}" if isinstance(answer, float) else answer
 
 
+def has_layers(recipe: Recipe, model: Model) -> bool:
+    """Whether the recipe's stack has code for every layer of a model."""
+    stack = recipe.stack.name if isinstance(recipe.stack, Software) else recipe.stack
+    return set(recurrences_of(model)) <= set(STACKS[stack or "megatron-core"].recurrences)
+
+
 def digest() -> str:
     """What the formulas say today to every family of models, under layouts that use every axis."""
     asked: list[Question] = [
         question(model, recipe, layout, gpus=gpus)
         for model in FAMILIES.values()
         for recipe, layout, gpus in LAYOUTS
-        if not (recurrences_of(model) and (layout.context > 1 or recipe.stack == "torchtitan"))
+        if has_layers(recipe, model) and not (recurrences_of(model) and layout.context > 1)
+        if recipe.method == "full" or not model.num_nextn_predict_layers
     ]
     return sha256(repr([rounded(asdict(estimate(one))) for one in asked]).encode()).hexdigest()[:16]
 
