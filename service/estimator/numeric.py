@@ -53,7 +53,7 @@ def where(condition: Condition, yes: Amount, no: Amount) -> Amount:
     >>> where(2 > 1, 10, 20)
     10
     """
-    if isinstance(condition, bool) and isinstance(yes, _NUMBERS) and isinstance(no, _NUMBERS):
+    if condition is True or condition is False:
         return yes if condition else no
     chosen: Amount = _numpy().where(condition, yes, no)
     return chosen
