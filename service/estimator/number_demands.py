@@ -1,7 +1,9 @@
 """Can numbers be kept in the formats that are asked for: weights, master copy, moments?"""
 
 from service.estimator.job import Job
+from service.estimator.optimizers import MOMENT_BYTES
 from service.estimator.rules import Demand
+from service.estimator.state import DTYPE_BYTES
 from service.estimator.training import trains_everything
 
 
@@ -9,6 +11,17 @@ def _keeps_fp8_weights(job: Job) -> bool:
     """Whether a 16-bit weight with an fp8 copy beside it can be replaced by that copy."""
     has_copies = job.precision.matrix_format == "fp8" and job.precision.copy_bytes > 0
     return has_copies and job.implementation.uses_transformer_engine and trains_everything(job.method)
+
+
+def _moments_can_be(job: Job) -> list[str]:
+    """Formats that moments may have: the precision recipe's own, and those that the stack lets choose."""
+    own = [name for name, width in MOMENT_BYTES.items() if width == job.precision.moment_bytes]
+    return [name for name in MOMENT_BYTES if name in (*own, *job.stack.moment_dtypes)]
+
+
+def _masters_can_be(job: Job) -> list[str]:
+    own = [name for name, width in DTYPE_BYTES.items() if width == job.precision.master_bytes]
+    return [name for name in DTYPE_BYTES if name in (*own, *job.stack.master_dtypes)]
 
 
 def _keeps_master(job: Job) -> bool:
@@ -33,6 +46,26 @@ DEMANDS: tuple[Demand[Job], ...] = (
         lambda job, _: (
             f"{job.software.name} in {job.recipe.precision} updates the weights themselves, so there is no master copy",
             "leave master_dtype out, or use a mixed precision with a stack that keeps a master copy",
+        ),
+    ),
+    Demand(
+        "stack_keeps_the_master_copy_so",
+        "recipe.master_dtype",
+        lambda job, _: not _keeps_master(job) or job.recipe.master_dtype in (None, *_masters_can_be(job)),
+        lambda job, _: (
+            f"{job.software.name} in {job.recipe.precision} keeps no master copy in {job.recipe.master_dtype}",
+            f"use {' or '.join(_masters_can_be(job))}, or leave master_dtype out",
+        ),
+    ),
+    Demand(
+        "stack_keeps_the_moments_so",
+        "recipe.moment_dtype",
+        lambda job, _: (
+            job.optimizer.moment_bytes is not None or job.recipe.moment_dtype in (None, *_moments_can_be(job))
+        ),
+        lambda job, _: (
+            f"{job.software.name} in {job.recipe.precision} keeps no moments in {job.recipe.moment_dtype}",
+            f"use {' or '.join(_moments_can_be(job))}, or leave moment_dtype out",
         ),
     ),
     Demand(

@@ -9,6 +9,8 @@ from service.estimator.names import (
     ContextMethod,
     GradientDtype,
     LayerType,
+    MasterDtype,
+    MomentDtype,
     PrecisionName,
     RecomputeModule,
     ScheduleName,
@@ -83,6 +85,10 @@ class Stack:
     """Tensor ranks split norms along the sequence (sequence parallelism)."""
     tensor_overlap_fraction: float
     """Share of tensor-parallel communication that hides under compute."""
+    moment_dtypes: tuple[MomentDtype, ...] = ()
+    """Formats of moments that can be asked of it, beside the precision recipe's own."""
+    master_dtypes: tuple[MasterDtype, ...] = ()
+    """Formats of the master copy that can be asked of it, beside the precision recipe's own."""
     offloads_activations: bool = True
     """It can send activations to host memory until the backward pass."""
     quantizes: bool = False
@@ -105,6 +111,8 @@ STACKS: dict[StackName, Stack] = {
     "megatron-core": Stack(
         meaning="Megatron-Core with Transformer Engine",
         deals_whole_matrices=True,
+        moment_dtypes=("fp32", "bf16", "fp16", "fp8"),
+        master_dtypes=("fp32", "fp16"),
         mixed_weights="compute",
         mixed_gradient="fp32",
         keeps_half_gradients="never",
@@ -124,7 +132,7 @@ STACKS: dict[StackName, Stack] = {
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
         "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
         "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant; "
-        "adapters: NVIDIA-NeMo/Megatron-Bridge docs/training/peft.md",
+        "adapters: NVIDIA-NeMo/Megatron-Bridge docs/training/peft.md; formats: exp-avg-dtype, main-params-dtype",
     ),
     "torchtitan": Stack(
         meaning="torchtitan: FSDP2, DTensor tensor parallelism",
@@ -177,6 +185,8 @@ STACKS: dict[StackName, Stack] = {
     ),
     "deepspeed": Stack(
         meaning="DeepSpeed ZeRO",
+        moment_dtypes=("bf16",),
+        master_dtypes=("bf16", "fp16"),
         mixed_weights="compute",
         mixed_gradient="fp32",
         keeps_half_gradients="always",
@@ -198,7 +208,8 @@ STACKS: dict[StackName, Stack] = {
         quantizes=True,
         freezes=True,
         source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
-        "runtime/zero/stage3.py estimators (18 bytes a parameter); adapters: huggingface/peft docs, DeepSpeed",
+        "runtime/zero/stage3.py estimators (18 bytes a parameter); adapters: huggingface/peft docs, DeepSpeed; "
+        "formats: runtime/precision_config.py",
     ),
     "nanotron": Stack(
         meaning="nanotron",

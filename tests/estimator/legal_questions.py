@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.build import recurrences_of
-from service.estimator.names import MatrixName, MomentDtype, OffloadName, OptimizerName, PartName, PrecisionName
+from service.estimator.names import MatrixName, OffloadName, OptimizerName, PartName, PrecisionName
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.parallelism.pipeline import dealt_layers
 from service.estimator.precision import PRECISIONS as ROWS
@@ -122,15 +122,15 @@ def formats(draw: st.DrawFn, stack: Stack, run: Software, method: Method) -> dic
     """Formats of weights, gradients, master copy and moments, and the optimizer."""
     precision: PrecisionName = draw(st.sampled_from([name for name in PRECISIONS if name in stack.precisions]))
     optimizer: OptimizerName = draw(st.sampled_from(get_args(OptimizerName)))
-    is_open = OPTIMIZERS[optimizer].moment_bytes is None
+    moments = stack.moment_dtypes if OPTIMIZERS[optimizer].moment_bytes is None else ()
     keeps_master = ROWS[precision].is_mixed and stack.mixed_weights == "compute"
     replaces = implementation_in(run).uses_transformer_engine and precision in FP8 and method == Method(name="full")
     return {
         "precision": precision,
         "gradient_dtype": draw(st.sampled_from((None, "fp32"))),
         "optimizer": optimizer,
-        "moment_dtype": draw(st.sampled_from((None, *get_args(MomentDtype)))) if is_open else None,
-        "master_dtype": draw(st.sampled_from((None, "bf16", "fp32"))) if keeps_master else None,
+        "moment_dtype": draw(st.sampled_from((None, *moments))),
+        "master_dtype": draw(st.sampled_from((None, *(stack.master_dtypes if keeps_master else ())))),
         "fp8_weights": replaces and draw(st.booleans()),
         "ema": draw(st.booleans()),
     }
