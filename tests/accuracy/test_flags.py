@@ -10,12 +10,15 @@ from service.catalogue import shipped_catalogue
 from service.estimator.model import Model
 from service.estimator.question import Layout, Recipe, Software
 from service.workflows.accuracy.asking import draft_of, question_of
+from service.workflows.accuracy.megatron import LARGE_WORKSPACES
 from service.workflows.accuracy.megatron_flags import FLAGS
 from tests.accuracy.rows import ROWS, row_of, with_flags
 
 CATALOGUE = shipped_catalogue()
 PARTS = {"model": Model, "recipe": Recipe, "layout": Layout, "stack": Software}
 MOE = "M-megatron_functional-0300"
+FREE = "M-megatron_functional-0289"
+"""A run that asks for no determinism."""
 
 
 def body(**flags: Any) -> dict[str, Any]:
@@ -49,6 +52,17 @@ def test_an_option_that_is_switched_off_changes_nothing() -> None:
 
 def test_an_option_that_changes_too_much_is_refused_by_name() -> None:
     assert reason(cuda_graph_impl="local") == "flag cuda-graph-impl: graphs keep their buffers for good"
+
+
+@pytest.mark.parametrize("mark", LARGE_WORKSPACES)
+def test_a_run_whose_environment_asks_for_determinism_does(mark: str) -> None:
+    stacks = [draft_of(row_of(FREE, model=name), CATALOGUE).body()["recipe"]["stack"] for name in ("plain", mark)]
+    assert [stack.get("deterministic") for stack in stacks] == [None, True]
+
+
+def test_a_dispatcher_is_asked_for_only_where_there_are_experts() -> None:
+    assert "dispatcher" not in body()["recipe"]["stack"]
+    assert draft_of(ROWS[MOE], CATALOGUE).body()["recipe"]["stack"]["dispatcher"]
 
 
 def test_a_value_that_no_field_takes_is_refused() -> None:
