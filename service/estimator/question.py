@@ -181,7 +181,7 @@ class Recipe:
     ema: bool = False
     """An fp32 moving average of the weights is kept, sharded as the master copy is."""
     expert_capacity_factor: Annotated[float, Ge(0.1), Lt(1024)] | None = None
-    """Each expert works on so many times its even share of the tokens, padded or dropped; no limit where absent."""
+    """An expert works on at most so many times its even share of the tokens, others dropped; no limit where absent."""
     expert_imbalance: Annotated[float, Ge(1), Lt(1024)] = 1.0
     """Tokens that reach the fullest rank's experts, over the mean of all ranks."""
     vocabulary_multiple: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None

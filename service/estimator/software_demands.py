@@ -132,6 +132,15 @@ DEMANDS: tuple[Demand[Job], ...] = (
         ),
     ),
     Demand(
+        "loss_parallel_needs_tensor_ranks",
+        "recipe.stack.cross_entropy",
+        lambda job, layout: _asked(job).cross_entropy != "loss-parallel" or layout.tensor > 1,
+        lambda _, __: (
+            "loss-parallel shares the vocabulary among tensor ranks, and there is one",
+            "set layout.tensor above 1, or leave cross_entropy out",
+        ),
+    ),
+    Demand(
         "fused_gradients_need_transformer_engine",
         "recipe.stack.gradient_fusion",
         lambda job, _: not _asked(job).gradient_fusion or job.implementation.uses_transformer_engine,

@@ -51,8 +51,8 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
             loads[shape] = stage_load(job, degrees, stage)
         loaded.append(LoadedStage(stage, loads[shape], shape))
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
-        pairs = zip(loaded, reversed([one.load for one in loaded]), strict=True)
-        return [LoadedStage(one.stage, mirrored(one.load, other), one.shape) for one, other in pairs]
+        pairs = zip(loaded, reversed(loaded), strict=True)
+        return [LoadedStage(one.stage, mirrored(one.load, far.load), (*one.shape, *far.shape)) for one, far in pairs]
     return loaded
 
 

@@ -167,6 +167,8 @@ def questions(draw: st.DrawFn) -> Question:
     model = draw(st.sampled_from(tuple(FAMILIES.values())))
     run = draw(software(model))
     layout = draw(layouts(model, STACKS[run.name]))
+    if layout.tensor == 1 and run.cross_entropy == "loss-parallel":
+        run = replace(run, cross_entropy=None)
     gpus = (layout.data or 1) * layout.tensor * layout.context * layout.pipeline
     return question(model, draw(recipes(model, run, layout)), layout, gpus=gpus)
 
