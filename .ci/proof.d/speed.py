@@ -50,7 +50,7 @@ class Answer:
 
 def with_changes(question: Question) -> Memory:
     """The memory part with what to change where it does not fit."""
-    return advised(estimate_memory(question).memory, resolve(question))
+    return advised(estimate_memory(question).memory, question)
 
 
 ANSWERS = (
@@ -58,7 +58,7 @@ ANSWERS = (
     Answer("memory timeline", lambda question: timeline(resolve(question)), 10e-3, 10e-3),
     Answer(
         "memory with changes",
-        lambda question: advised(estimate_memory(question).memory, resolve(question)),
+        lambda question: advised(estimate_memory(question).memory, question),
         10e-3,
         25e-3,
     ),

@@ -50,6 +50,8 @@ class Change:
     """Field that changes."""
     value: str
     """Its new value."""
+    also: tuple[str, ...]
+    """Fields that have to be set with it, e.g. layout.data=4."""
     saves_bytes: float
     """Device peak before, less the device peak with it."""
     device_peak_bytes: float

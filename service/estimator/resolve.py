@@ -57,7 +57,8 @@ def resolve(question: Question) -> Resolved:
     cluster = _fill_cluster(question.cluster, question.gpu)
     asked = question.recipe
     if asked.stack is None:
-        asked = replace(asked, stack=default_stack(recurrences_of(question.model)))
+        quantizes = method_of(asked).name == "qlora"
+        asked = replace(asked, stack=default_stack(recurrences_of(question.model), quantizes=quantizes))
     layout = _fill_layout(question, asked, cluster)
     recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu, filled(layout.zero_stage))
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)

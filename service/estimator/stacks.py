@@ -265,16 +265,21 @@ STACKS: dict[StackName, Stack] = {
 }
 
 
-def default_stack(recurrences: Collection[LayerType]) -> StackName:
+def default_stack(recurrences: Collection[LayerType], *, quantizes: bool) -> StackName:
     """The software that a model is trained with where the recipe names none.
 
     Args:
         recurrences: the model's kinds of layers that carry a state
+        quantizes: whether frozen weights are held in 4 bits
 
     Returns:
-        megatron-core, or transformers where megatron-core lacks one of them
+        megatron-core, or transformers where megatron-core lacks one of them or 4-bit weights
 
-    >>> default_stack(()), default_stack(("mamba2",)), default_stack(("rg_lru",))
-    ('megatron-core', 'megatron-core', 'transformers')
+    >>> default_stack((), quantizes=False), default_stack((), quantizes=True)
+    ('megatron-core', 'transformers')
+    >>> default_stack(("mamba2",), quantizes=False), default_stack(("rg_lru",), quantizes=False)
+    ('megatron-core', 'transformers')
     """
-    return "megatron-core" if set(recurrences) <= set(STACKS["megatron-core"].recurrences) else "transformers"
+    row = STACKS["megatron-core"]
+    is_enough = set(recurrences) <= set(row.recurrences) and (row.quantizes or not quantizes)
+    return "megatron-core" if is_enough else "transformers"

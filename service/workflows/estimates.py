@@ -13,7 +13,6 @@ from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
 from service.estimator.memory_parts import Memory
 from service.estimator.question import Question
-from service.estimator.resolve import resolve
 from service.workflows.questions import Asked
 from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_bytes
 
@@ -185,8 +184,8 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
 
 
 def _advised(memory: Memory, verdict: Verdict, question: Question) -> Memory:
-    """The memory with what to change; the question is read once more only where it does not fit."""
-    return memory if verdict == "fits" else advised(memory, resolve(question))
+    """The memory with what to change where it does not surely fit."""
+    return memory if verdict == "fits" else advised(memory, question)
 
 
 def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:
