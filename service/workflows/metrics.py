@@ -147,6 +147,8 @@ def _item(items: list[Any], step: str) -> Any:
     places = [*map(str, range(len(items))), *kinds]
     if step in places:
         return items[places.index(step) % len(items)]
+    if not items:
+        raise UnknownMetric("the list of this metric is empty in the answer to this question; ask for another metric")
     known = f"the kinds {', '.join(kinds)}" if kinds else f"0 to {len(items) - 1}"
     raise UnknownMetric(f"the list of this metric has no such item; it has {known}")
 
