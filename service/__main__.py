@@ -126,11 +126,14 @@ def accuracy(
     from service.calibration.shipped import shipped_rows
     from service.catalogue import shipped_catalogue
     from service.workflows.accuracy.accuracy import accuracy_of_judged
-    from service.workflows.accuracy.files import read_file, write_file
+    from service.workflows.accuracy.files import read_file, refuse_same_file, write_file
     from service.workflows.accuracy.judging import judge_all
     from service.workflows.accuracy.tables import accuracy_text, rows_csv
+    from service.workflows.accuracy.written import PUBLISHED
     from service.workflows.wire import to_bytes
 
+    if rows is not None:
+        refuse_same_file(PUBLISHED if file is None else file, rows)
     catalogue = shipped_catalogue()
     judged = judge_all(shipped_rows() if file is None else read_file(file), catalogue)
     found = accuracy_of_judged(judged, catalogue)

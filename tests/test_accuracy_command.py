@@ -81,6 +81,38 @@ def test_unknown_columns_are_named(run: Run, tmp_path: Path) -> None:
     assert said.err.startswith("traincost: colour: the column colour is not known")
 
 
+@pytest.mark.parametrize("other", ["same", "relative", "link", "hard link"])
+def test_rows_are_not_written_over_their_table(run: Run, tmp_path: Path, other: str) -> None:
+    table = tmp_path / "table.csv"
+    table.write_bytes(PUBLISHED.read_bytes())
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(table)
+    (tmp_path / "hard link").hardlink_to(table)
+    paths = {"same": table, "relative": tmp_path / "folder" / ".." / "table.csv"}
+    said = run(str(table), "--rows", str(paths.get(other, tmp_path / other)))
+    assert (said.code, said.out) == (2, "")
+    assert "would be written over the table" in said.err
+    assert "name another file after --rows" in said.err
+    assert table.read_bytes() == PUBLISHED.read_bytes()
+
+
+def test_rows_are_not_written_over_the_shipped_table(run: Run, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(PUBLISHED)
+    held = PUBLISHED.read_bytes()
+    assert run("--rows", str(link)).code == 2
+    assert PUBLISHED.read_bytes() == held
+
+
+def test_rows_replace_those_of_an_earlier_run(run: Run, tmp_path: Path) -> None:
+    header, row = PUBLISHED.read_text(encoding="utf-8").splitlines()[:2]
+    table, out = tmp_path / "one.csv", tmp_path / "rows.csv"
+    table.write_text(f"{header}\n{row}\n", encoding="utf-8")
+    out.write_text("old", encoding="utf-8")
+    assert run(str(table), "--rows", str(out)).code == 0
+    assert out.read_text(encoding="utf-8") != "old"
+
+
 def test_rows_that_cannot_be_written_are_said(run: Run, tmp_path: Path) -> None:
     said = run("--rows", str(tmp_path / "nowhere" / "rows.csv"))
     assert (said.code, said.out) == (2, "")

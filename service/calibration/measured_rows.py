@@ -21,6 +21,14 @@ MOST_ROWS = 100_000
 LONGEST_SHOWN = 40
 """Characters of an unknown column's name that a refusal repeats."""
 
+LONGEST_HEADER = 1 << 16
+"""Characters of the header that are looked at for other signs than commas."""
+
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""Signs that other programs put between columns."""
+
+_COMMAS = "separate columns by commas: save it as CSV with commas"
+
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-]?[0-9]{1,2})?", re.IGNORECASE)
 
 
@@ -92,7 +100,9 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
     """
     if len(content) > MOST_BYTES:
         raise _refusal("too_large", f"the table has more than {MOST_BYTES} bytes", "score it in parts")
-    header, rows = _lines(_decoded(content))
+    text = _decoded(content)
+    _refuse_other_forms(text)
+    header, rows = _lines(text)
     names = [name.strip() for name in header]
     _refuse_header(names)
     found = []
@@ -128,6 +138,17 @@ def _decoded(content: bytes) -> str:
     if "\0" in text:
         raise _refusal("not_text", "the table holds a NUL, which no CSV does", "save it as CSV UTF-8")
     return text
+
+
+def _refuse_other_forms(text: str) -> None:
+    """Refuse a table whose columns stand between other signs than commas, and JSON."""
+    first = text.lstrip()[:LONGEST_HEADER].partition("\n")[0].partition("\r")[0]
+    if first[:1] in {"{", "["}:
+        raise _refusal("not_csv", "the table is JSON, and CSV is read", _COMMAS)
+    for sign, name in SEPARATORS.items():
+        columns = [column.strip(' "') for column in first.split(sign)]
+        if sum(column in KNOWN for column in columns) > 1:
+            raise _refusal("not_commas", f"the header separates {len(columns)} columns by {name}", _COMMAS)
 
 
 def _lines(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:

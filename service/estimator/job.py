@@ -1,6 +1,6 @@
 """Which facts of a question stay the same whatever the layout? Rows looked up once, and the ledger."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from service.estimator.build import build_ledger
 from service.estimator.cross_entropy import CrossEntropy
@@ -102,7 +102,7 @@ def recompute_of(recipe: Recipe) -> Recompute:
     """
     asked = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
     if asked.granularity == "selective" and not asked.modules:
-        return Recompute(granularity="selective", modules=(STACKS[software_of(recipe).name].selects,))
+        return replace(asked, modules=(STACKS[software_of(recipe).name].selects,))
     return asked
 
 

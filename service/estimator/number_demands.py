@@ -10,7 +10,22 @@ from service.estimator.training import trains_everything
 def _keeps_fp8_weights(job: Job) -> bool:
     """Whether a 16-bit weight with an fp8 copy beside it can be replaced by that copy."""
     has_copies = job.precision.matrix_format == "fp8" and job.precision.copy_bytes > 0
-    return has_copies and job.implementation.uses_transformer_engine and trains_everything(job.method)
+    return has_copies and job.implementation.uses_transformer_engine
+
+
+def _untrained(job: Job) -> str:
+    """What is not trained, in words."""
+    if job.method.name != "full":
+        return f"method {job.method.name} trains adapters beside frozen weights"
+    layers = (f"the first {job.method.frozen_layers} layers",) if job.method.frozen_layers else ()
+    return f"not all weights are trained: {' and '.join((*job.method.frozen, *layers))} frozen"
+
+
+def _trained_mends(job: Job) -> str:
+    if job.method.name != "full":
+        return "use method full"
+    given = {"frozen": job.method.frozen, "frozen_layers": job.method.frozen_layers}
+    return f"leave {' and '.join(name for name, value in given.items() if value)} out of method"
 
 
 def _moments_can_be(job: Job) -> list[str]:
@@ -34,9 +49,19 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "recipe.fp8_weights",
         lambda job, _: not job.recipe.fp8_weights or _keeps_fp8_weights(job),
         lambda job, _: (
-            f"fp8_weights leaves Transformer Engine's fp8 copies as the only weights, all of them trained; here "
-            f"{job.software.name} trains in {job.recipe.precision} by method {job.method.name}",
-            "use megatron-core, one of fp8-tensorwise, fp8-blockwise, mxfp8 and method full, or leave fp8_weights out",
+            f"fp8_weights leaves Transformer Engine's fp8 copies as the only weights; here {job.software.name} with "
+            f"{job.software.implementation} operations trains in {job.recipe.precision}",
+            "use megatron-core with transformer-engine and one of fp8-tensorwise, fp8-blockwise and mxfp8, or leave "
+            "fp8_weights out",
+        ),
+    ),
+    Demand(
+        "fp8_weights_are_all_trained",
+        "recipe.fp8_weights",
+        lambda job, _: not job.recipe.fp8_weights or trains_everything(job.method),
+        lambda job, _: (
+            f"fp8_weights keeps every weight in fp8 and trains it, and here {_untrained(job)}",
+            f"{_trained_mends(job)}, or leave fp8_weights out",
         ),
     ),
     Demand(

@@ -102,7 +102,7 @@ class Versions:
     torch: Annotated[str, Len(1, 32)] | None = None
     """PyTorch, e.g. 2.9; the newest that is known where absent."""
     torchtitan: Annotated[str, Len(1, 32)] | None = None
-    """torchtitan, by year and month of its commit, e.g. 2025.8; the newest that is known where absent."""
+    """torchtitan, by year and month of its commit, from 2023 on, e.g. 2025.8; the newest that is known where absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ class Recipe:
     expert_capacity_factor: Annotated[float, Ge(0.1), Lt(1024)] | None = None
     """An expert works on at most so many times its even share of the tokens, others dropped; no limit where absent."""
     expert_imbalance: Annotated[float, Ge(1), Lt(1024)] = 1.0
-    """Tokens that reach the fullest rank's experts, over the mean of all ranks."""
+    """Tokens that reach the fullest rank's experts, over the mean of all ranks; at most layout.expert."""
     vocabulary_multiple: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
     """The vocabulary is padded to a multiple of this x tensor; the stack's own where absent."""
 

@@ -7,11 +7,14 @@ from service.estimator.question import Layout, Software, Versions
 from service.estimator.rules import Demand
 from service.estimator.software import ENGINE_LOSS_SINCE, version_of
 from service.estimator.stacks import STACKS
-from service.estimator.versions import is_version
+from service.estimator.versions import is_version, is_year_and_month
 from service.estimator.workspaces import generation
 
 _LIBRARIES = ("transformer_engine", "megatron_core", "torch", "torchtitan")
 """Fields of `Versions`."""
+
+FIRST_YEAR = 2023
+"""The earliest year that a version of torchtitan may name: there was no torchtitan before."""
 
 
 def _named(versions: Versions | None) -> dict[str, str]:
@@ -24,6 +27,12 @@ def _unreadable(software: Software) -> list[str]:
     return [library for library, version in _named(software.versions).items() if not is_version(version)]
 
 
+def _is_undated(software: Software) -> bool:
+    """Whether torchtitan's version can be read, but is no month that torchtitan has seen."""
+    version = version_of(software, "torchtitan")
+    return version is not None and is_version(version) and not is_year_and_month(version, FIRST_YEAR)
+
+
 VERSION_DEMANDS: tuple[Demand[Software], ...] = (
     Demand(
         "versions_are_readable",
@@ -32,6 +41,16 @@ VERSION_DEMANDS: tuple[Demand[Software], ...] = (
         lambda software, _: (
             f"the version of {' and '.join(_unreadable(software))} is not one: versions are compared number by number",
             "write numbers with dots between them, such as 2.11",
+        ),
+    ),
+    Demand(
+        "torchtitan_is_told_by_month",
+        "recipe.stack.versions.torchtitan",
+        lambda software, _: not _is_undated(software),
+        lambda software, _: (
+            f"torchtitan {version_of(software, 'torchtitan')} is no year from {FIRST_YEAR} on with a month of 1 to 12: "
+            "torchtitan is told by year and month, and any other number would be read as a very old or new one",
+            "write the year and month of its commit, such as 2025.6",
         ),
     ),
 )
@@ -186,15 +205,22 @@ DEMANDS: tuple[Demand[Job], ...] = (
         ),
     ),
     Demand(
-        "expert_load_needs_experts",
+        "imbalance_needs_experts",
         "recipe.expert_imbalance",
+        lambda job, _: bool(job.model.num_experts) or job.recipe.expert_imbalance == 1,
         lambda job, _: (
-            bool(job.model.num_experts)
-            or (job.recipe.expert_imbalance == 1 and job.recipe.expert_capacity_factor is None)
+            f"expert_imbalance {job.recipe.expert_imbalance:g} is about tokens of experts, and the model has none",
+            "leave expert_imbalance out, or name a model with experts",
         ),
-        lambda _, __: (
-            "expert_imbalance and expert_capacity_factor are about tokens of experts, and the model has none",
-            "leave both out",
+    ),
+    Demand(
+        "capacity_needs_experts",
+        "recipe.expert_capacity_factor",
+        lambda job, _: bool(job.model.num_experts) or job.recipe.expert_capacity_factor is None,
+        lambda job, _: (
+            f"expert_capacity_factor {job.recipe.expert_capacity_factor:g} is about tokens of experts, and the model "
+            "has none",
+            "leave expert_capacity_factor out, or name a model with experts",
         ),
     ),
     Demand(

@@ -41,6 +41,30 @@ def _tied_tables_agree(job: Job) -> bool:
     return not job.model.tie_word_embeddings or ("embedding" in named) == ("head" in named)
 
 
+def _whole_targets(job: Job) -> dict[MatrixName, tuple[PartName, ...]]:
+    """Targets that stand in no part but those that are trained whole, each with these parts."""
+    if not job.method.targets or not job.method.whole:
+        return {}
+    parts: dict[MatrixName, set[PartName | None]] = {name: set() for name in job.method.targets}
+    pairs = ((op, weight) for _, ops in job.ledger.groups() for op in ops for weight in op.weights)
+    for op, weight in pairs:
+        for name in parts.keys() & (weight.matrices if weight.role in ("matrix", "head") else ()):
+            parts[name].add(part_of(op, weight))
+    return {
+        name: tuple(part for part in job.method.whole if part in found)
+        for name, found in parts.items()
+        if found and found <= {*job.method.whole}
+    }
+
+
+def _adapted_parts(job: Job) -> str:
+    return ", ".join(dict.fromkeys(part for parts in _whole_targets(job).values() for part in parts))
+
+
+def _twice(job: Job) -> str:
+    return " and ".join(f"{name} is a matrix of {' and '.join(parts)}" for name, parts in _whole_targets(job).items())
+
+
 DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "method_choices_fit_its_name",
@@ -81,6 +105,16 @@ DEMANDS: tuple[Demand[Job], ...] = (
         lambda job, _: (
             f"the model has no {', '.join(_missing_targets(job))} to put adapters beside",
             f"use {', '.join(_matrices(job))}",
+        ),
+    ),
+    Demand(
+        "adapters_stand_beside_frozen_matrices",
+        "recipe.method.targets",
+        lambda job, _: not _whole_targets(job),
+        lambda job, _: (
+            f"targets and whole name the same part: {_twice(job)}, which is trained whole, so an adapter beside it "
+            "would add nothing",
+            f"leave {', '.join(_whole_targets(job))} out of targets, or {_adapted_parts(job)} out of whole",
         ),
     ),
     Demand(

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 READABLE = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}")
 
+LAST_MONTH = 12
+
 
 def is_version(text: str) -> bool:
     """Whether a text names a version: numbers with dots between them.
@@ -19,6 +21,23 @@ def is_version(text: str) -> bool:
     (True, False)
     """
     return READABLE.fullmatch(text) is not None
+
+
+def is_year_and_month(version: str, first_year: int) -> bool:
+    """Whether a version is a year and a month.
+
+    Args:
+        version: numbers with dots between them
+        first_year: the earliest year that there is [1]
+
+    Returns:
+        True for 2025.6
+
+    >>> [is_year_and_month(version, 2023) for version in ("2025.6", "2025.13", "2025", "0.2")]
+    [True, False, False, False]
+    """
+    year, month, *_ = (*_numbers(version), 0)
+    return year >= first_year and 1 <= month <= LAST_MONTH
 
 
 def at_least(version: str | None, first: str) -> bool:

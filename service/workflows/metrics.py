@@ -1,6 +1,6 @@
 """Which number of an answer does a name mean? Each by its own name, or by as much of its path as tells it apart."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -95,11 +95,16 @@ def metric_named(name: str) -> Metric:
     if not nearest:
         raise UnknownMetric(f"no number of the answer has this name; {_near(name)}")
     if len(nearest) > 1:
-        said = ", ".join(".".join(path) for path in nearest[:8])
+        said = ", ".join(".".join(_with_steps(path, steps)) for path in nearest[:8])
         message = f"{len(found)} numbers of the answer have this name"
         raise Refused(Problem(field="metric", code="ambiguous_metric", message=message, fix=f"use one of {said}"))
     (path,) = nearest
-    return Metric((*path[: len(path) - len(steps)], *steps))
+    return Metric(_with_steps(path, steps))
+
+
+def _with_steps(path: Path, steps: Path) -> Path:
+    """The path with its last steps as the caller gave them."""
+    return (*path[: len(path) - len(steps)], *steps)
 
 
 @cache
@@ -142,6 +147,8 @@ def _item(items: list[Any], step: str) -> Any:
     places = [*map(str, range(len(items))), *kinds]
     if step in places:
         return items[places.index(step) % len(items)]
+    if not items:
+        raise UnknownMetric("the list of this metric is empty in the answer to this question; ask for another metric")
     known = f"the kinds {', '.join(kinds)}" if kinds else f"0 to {len(items) - 1}"
     raise UnknownMetric(f"the list of this metric has no such item; it has {known}")
 
@@ -165,7 +172,20 @@ def _needs(path: Path, answer: Answer) -> list[Problem]:
     ]
 
 
+@cache
+def _names() -> Mapping[str, str]:
+    """Names that resemble what callers type, each with a name that works: items of a list by their first."""
+    names: dict[str, str] = {}
+    for path in _paths():
+        whole = ".".join("0" if step == ITEM else step for step in path)
+        names[whole] = whole
+        if path[-1] != ITEM:
+            names.setdefault(path[-1], whole if ITEM in path else path[-1])
+    return names
+
+
 def _near(name: str) -> str:
-    names = sorted({".".join(path) for path in _paths()} | {path[-1] for path in _paths()} - {ITEM})
+    names = _names()
     begun = sorted((known for known in names if known.startswith(f"{name.lower()}_")), key=len)
-    return did_you_mean(begun[:MOST_BEGUN] or nearest(name, names)) or f"most callers ask for {MAIN}"
+    near = [names[known] for known in begun[:MOST_BEGUN] or nearest(name, sorted(names))]
+    return did_you_mean(list(dict.fromkeys(near))) or f"most callers ask for {MAIN}"

@@ -37,6 +37,29 @@ def every_set(found: Accuracy) -> Iterator[Figures]:
             yield from (sized, sized.large, sized.small)
 
 
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"mem_class": "torch alocated"}, "mem_class: not known"),
+        ({"outcome": "crashed"}, "outcome: not known"),
+        ({"outcome": "oom"}, "outcome: not known"),
+    ],
+)
+def test_an_unknown_class_or_outcome_costs_its_row(cells: dict[str, str], reason: str) -> None:
+    for one in judge(row_of(**cells), CATALOGUE):
+        assert (one.comparison, one.reason) == (None, reason)
+
+
+@pytest.mark.parametrize("said", ["", "ok", "OOM", "OOM (fragmentation)"])
+def test_known_outcomes_cost_nothing(said: str) -> None:
+    assert not any(one.reason for one in judge(row_of(outcome=said), CATALOGUE))
+
+
+def test_no_shipped_row_has_an_unknown_class_or_outcome(judged: tuple[Judged, ...]) -> None:
+    assert not [one.row.text("id") for one in judged if one.reason == "mem_class: not known"]
+    assert not [one.row.text("id") for one in judged if one.reason == "outcome: not known"]
+
+
 def test_every_row_is_counted_once(found: Accuracy) -> None:
     for figures in every_set(found):
         assert figures.rows == figures.scored + figures.ran_out + sum(figures.not_expressible.values())

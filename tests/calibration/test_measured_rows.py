@@ -81,6 +81,30 @@ def test_what_is_no_table_is_refused(content: bytes, code: str) -> None:
     assert refused(content) == {"table": code}
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (table().replace(",", ";"), "semicolons"),
+        ("\n" + table().replace(",", "\t"), "tabs"),
+        (table().replace(",", " | "), "bars"),
+        (";".join(f'"{name}"' for name in REQUIRED), "semicolons"),
+        ('[{"id": "row-1"}]', "JSON"),
+        ('{"id": "row-1"}', "JSON"),
+    ],
+)
+def test_columns_between_other_signs_are_told_to_use_commas(content: str, said: str) -> None:
+    with pytest.raises(Refused) as raised:
+        read_measured_rows(content.encode())
+    (problem,) = raised.value.problems
+    assert said in problem.message
+    assert "separate columns by commas" in problem.fix
+
+
+def test_other_signs_may_stand_in_cells() -> None:
+    (row,) = read_measured_rows(table(notes="id;gpu|id").encode())
+    assert row.text("notes") == "id;gpu|id"
+
+
 def test_a_huge_cell_is_refused() -> None:
     assert refused(table(notes="x" * (csv.field_size_limit() + 1)).encode()) == {"table": "not_csv"}
 

@@ -156,7 +156,7 @@ def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Rec
         document_lengths=lengths,
         batching=draw(st.sampled_from(("packed", "padded"))) if lengths else "packed",
         expert_capacity_factor=draw(st.sampled_from((None, 1.0, 1.25))) if model.num_experts else None,
-        expert_imbalance=draw(st.sampled_from((1.0, 1.5))) if model.num_experts else 1.0,
+        expert_imbalance=draw(st.sampled_from((1.0, 1.5))) if layout.expert > 1 else 1.0,
         **draw(formats(stack, run, method)),
     )
 

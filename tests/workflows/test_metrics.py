@@ -90,6 +90,44 @@ def test_an_item_that_the_list_does_not_hold_is_unknown(name: str, answered: Ans
         metric_named(name).value_in(answered)
 
 
+def test_a_number_of_a_list_is_offered_by_a_name_that_works(answered: Answer) -> None:
+    with pytest.raises(UnknownMetric) as unknown:
+        metric_named("first_step_peak_bytes")
+    assert "did you mean memory.stages.0.first_step_peak_bytes" in str(unknown.value)
+    assert metric_named("memory.stages.0.first_step_peak_bytes").value_in(answered) > 0
+
+
+def offered(typed: str) -> list[str]:
+    """The names that whoever types this one is told."""
+    try:
+        metric_named(typed)
+    except Refused as ambiguous:
+        return ambiguous.problems[0].fix.removeprefix("use one of ").split(", ")
+    except UnknownMetric as unknown:
+        return str(unknown).partition("did you mean ")[2].rstrip("?").split(" or ")
+    return []
+
+
+def fault_of(name: str, answered: Answer) -> str:
+    """Why a name leads to no number of this answer."""
+    try:
+        metric_named(name).value_in(answered)
+    except Refused as refused:
+        return {"not_known": "null"}.get(refused.problems[0].code, refused.problems[0].code)
+    except UnknownMetric as unknown:
+        return "empty list" if "is empty" in str(unknown) else str(unknown)
+    return ""
+
+
+def test_every_offered_name_works(answered: Answer) -> None:
+    typed = {name for path, _ in numbers(to_wire(answered)) for name in (path.split(".")[-1], path[:-1])}
+    found = {name for typing in typed if not typing.isdigit() for name in offered(typing) if name}
+    assert len(found) > 50
+    for name in found:
+        assert "*" not in name
+        assert fault_of(name, answered) in {"", "null", "empty list"}
+
+
 def test_a_name_of_several_numbers_is_refused_with_their_paths() -> None:
     with pytest.raises(Refused) as ambiguous:
         metric_named("high")

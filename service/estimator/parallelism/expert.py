@@ -30,6 +30,12 @@ def _sequence_parallel_on(job: Job, degrees: Degrees) -> Condition:
     return implies(sent_often, degrees.sequence_parallel == 1)
 
 
+def _smaller_imbalance(degrees: Degrees) -> str:
+    if degrees.expert == 1:
+        return "leave expert_imbalance out, or set layout.expert above 1"
+    return f"use 1 to {degrees.expert}, or a larger layout.expert"
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "expert_needs_experts",
@@ -47,6 +53,16 @@ RULES: tuple[Rule, ...] = (
         lambda job, d: (
             f"expert degree {d.expert} does not divide {job.model.num_experts} experts",
             f"use {divisors_of(job.model.num_experts or 1)}",
+        ),
+    ),
+    Rule(
+        "imbalance_is_possible",
+        "recipe.expert_imbalance",
+        lambda job, d: implies(job.model.num_experts > 0, job.recipe.expert_imbalance <= d.expert),
+        lambda job, d: (
+            f"expert_imbalance {job.recipe.expert_imbalance} is more than layout.expert {d.expert}: a rank that gets "
+            f"every token gets {d.expert} times the mean, and no rank gets more",
+            _smaller_imbalance(d),
         ),
     ),
     Rule(

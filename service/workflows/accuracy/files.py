@@ -45,6 +45,25 @@ def read_file(name: str) -> tuple[MeasuredRow, ...]:
     return read_measured_rows(content_of(name))
 
 
+def refuse_same_file(table: str | Path, rows: str) -> None:
+    """Refuse to write rows over the table that they come from.
+
+    Args:
+        table: path of the measurements
+        rows: path that the rows are to be written to
+
+    Raises:
+        Unreadable: both paths lead to one file
+    """
+    try:
+        is_same = Path(rows).is_file() and Path(rows).samefile(table)
+    except (OSError, ValueError):
+        return
+    if is_same:
+        message = "the rows would be written over the table that they come from; name another file after --rows"
+        raise Unreadable(message)
+
+
 def write_file(name: str, text: str) -> None:
     """Write a text to a file.
 

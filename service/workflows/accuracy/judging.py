@@ -16,6 +16,8 @@ from service.workflows.accuracy.sources import (
     measured_static_bytes,
     memory_class_of,
     place_of,
+    ran_out,
+    refuse_unknown_words,
 )
 
 
@@ -72,6 +74,7 @@ def judge(row: MeasuredRow, catalogue: Catalogue) -> tuple[Judged, ...]:
     """
     said = _Said(row)
     try:
+        refuse_unknown_words(row)
         predicted = predict(row, catalogue)
         stage = stage_of(predicted.memory, place_of(row))
     except NotExpressible as why:
@@ -105,14 +108,13 @@ class _Said:
         self, quantity: Quantity, predicted: Predicted | None = None, stage: StageMemory | None = None, reason: str = ""
     ) -> Judged:
         measured, unreadable = self._measured(quantity)
-        ran_out = self.row.text("outcome").startswith("OOM")
         interval = None
         memory_class: MemoryClass = "allocated" if quantity == "static" else memory_class_of(self.row)
         if predicted is not None and stage is not None:
             memory = predicted.memory
             peak = quantity == "peak"
             interval = peak_interval(memory, stage, memory_class) if peak else static_interval(memory, stage)
-            if measured is None and not ran_out:
+            if measured is None and not ran_out(self.row):
                 reason = unreadable or "missing: peak_mem_reported"
         return Judged(
             row=self.row,
@@ -120,7 +122,7 @@ class _Said:
             memory_class=memory_class,
             is_moe=self.row.text("moe_experts") not in ("", "0"),
             is_told=not self.row.text("config_missing"),
-            ran_out=ran_out,
+            ran_out=ran_out(self.row),
             measured_bytes=measured,
             predicted=predicted,
             stage=stage,

@@ -56,6 +56,9 @@ CLASSES: Mapping[str, MemoryClass] = {
     "nvidia-smi like": "device",
 }
 
+UNSAID_CLASSES = frozenset({"", "not told", "torch peak, allocated or reserved not told"})
+"""Texts that leave the class to what is decided for the source."""
+
 UNITS = (
     (re.compile(r"\bbytes$(?<!1e9 bytes)"), 1.0),
     (re.compile(r"^GB=1e9"), GB),
@@ -95,9 +98,36 @@ def memory_class_of(row: MeasuredRow) -> MemoryClass:
         row: the row
 
     Returns:
-        as the row says, else as decided for its source
+        as the row says, else as decided for its source; an unknown text is refused by `refuse_unknown_words`
     """
     return CLASSES.get(row.text("mem_class"), reading_of(row).memory_class)
+
+
+def refuse_unknown_words(row: MeasuredRow) -> None:
+    """Refuse a row whose class or outcome is a text that nobody has decided on.
+
+    Args:
+        row: the row
+
+    Raises:
+        NotExpressible: its class or its outcome is unknown
+    """
+    if row.text("mem_class") not in {*CLASSES, *UNSAID_CLASSES}:
+        raise NotExpressible("mem_class: not known")
+    if row.text("outcome") not in ("", "ok") and not ran_out(row):
+        raise NotExpressible("outcome: not known")
+
+
+def ran_out(row: MeasuredRow) -> bool:
+    """Whether a row's job ran out of memory.
+
+    Args:
+        row: the row
+
+    Returns:
+        True where its outcome begins with OOM
+    """
+    return row.text("outcome").startswith("OOM")
 
 
 def measured_peak_bytes(row: MeasuredRow) -> float | None:
