@@ -11,7 +11,7 @@ from service.calibration.measured_rows import MeasuredRow
 from service.calibration.scores import Score, score
 from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
-from service.estimator import allocator, cross_entropy, device, memory
+from service.estimator import allocator, cross_entropy, device, memory, pipeline_buffers, stacks
 from service.workflows.accuracy.accuracy import LARGE_FROM_BYTES, accuracy_of_judged
 from service.workflows.accuracy.files import read_file
 from service.workflows.accuracy.judging import Judged, judge_all
@@ -21,16 +21,32 @@ MEGATRON = "megatron_functional"
 LEAST_EXPRESSIBLE_FRACTION = 0.9
 MOST_ROOMY_AT_RISK_FRACTION = 0.05
 
+EXPLAINED = {
+    "M-bloom-0099": "not its size: a stage has one layer more than in 0097, which took 60 GB, and 0098 ran with 73 GB",
+    "M-mbridge_skills-0013": "another rank: rank 0 ran out, as the row says, above the figure that it gives",
+    "M-mbridge_skills-0016": "another rank: rank 0 ran out, as the row says, above the figure that it gives",
+    "M-mbridge_skills-0017": "fragmentation, as the row says",
+}
+"""Why rows that ran out of memory cannot be told."""
+
 OLD_TORCH, *_ = (oldest for oldest, _ in reversed(device.CONTEXT_BYTES))
 
 WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
     "bloom": {
-        (device, "CONTEXT_BYTES"): (*device.CONTEXT_BYTES[:-1], (OLD_TORCH, (0.92 * GIB, 1.35 * GIB, 1.78 * GIB)))
+        (device, "CONTEXT_BYTES"): (*device.CONTEXT_BYTES[:-1], (OLD_TORCH, (0.92 * GIB, 1.35 * GIB, 1.78 * GIB))),
+        (stacks, "STACKS"): {
+            **stacks.STACKS,
+            "deepspeed": replace(stacks.STACKS["deepspeed"], keeps_step_gradients=False),
+        },
     },
     "nanotron": {(allocator, "HELD_ROOM"): 1.0},
     "torchtitan": {
         (allocator, "EXPANDABLE_SHARE"): allocator.RESERVED_SHARE,
         (allocator, "HELD_SHARE"): allocator.RESERVED_SHARE[1],
+        (cross_entropy, "CROSS_ENTROPIES"): {
+            **cross_entropy.CROSS_ENTROPIES,
+            "eager": replace(cross_entropy.CROSS_ENTROPIES["eager"], hole_bytes=0.0),
+        },
     },
     MEGATRON: {
         (memory, "LAYERS_ON_DEVICE"): 2,
@@ -38,6 +54,7 @@ WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
             **cross_entropy.CROSS_ENTROPIES,
             "fused": replace(cross_entropy.CROSS_ENTROPIES["fused"], full_copies=1),
         },
+        (pipeline_buffers, "left_bytes"): lambda *_: 0.0,
     },
 }
 """What each constant would be for somebody who has not seen the source that it was read off."""
@@ -142,20 +159,26 @@ def main() -> None:
         f"{full.roomy_at_risk} at_risk; of {full.ran_out} that ran out {full.ran_out_told} are told"
     )
     for row in full.wrong:
-        print(f"  {row.id} ({row.outcome}): {row.verdict}, {row.reason}")
+        print(f"  {row.id} ({row.outcome}): {row.verdict}; {EXPLAINED.get(row.id, 'not explained')}; {row.reason}")
+    every = scored(judged, lambda one: one.quantity == "peak")
+    print(f"all {every.scored} peaks told in full: MAPE {in_words('_fraction', every.mape_fraction)}")
+    unexplained = [row.id for row in full.wrong if row.outcome.startswith("OOM") and row.id not in EXPLAINED]
     for source in READ_OFF:
         with without(source):
             left_out = judge_all([row for row in rows if row.text("source_key") == source], catalogue)
-        for moe in (False, True):
-            takes = of(source, "peak", moe=moe)
+        for quantity, moe in ((quantity, moe) for quantity in ("peak", "static") for moe in (False, True)):
+            takes = of(source, quantity, moe=moe)
             own, other = scored(judged, takes), scored(left_out, takes)
             if own.scored:
                 print(
-                    f"{source}, {'MoE' if moe else 'dense'}: MAPE {in_words('_fraction', own.mape_fraction)}, without "
-                    f"the constants read off it {in_words('_fraction', other.mape_fraction)}"
+                    f"{source}, {quantity}, {'MoE' if moe else 'dense'}: MAPE "
+                    f"{in_words('_fraction', own.mape_fraction)}, without what was read off it "
+                    f"{in_words('_fraction', other.mape_fraction)}"
                 )
     if broken or expressible < LEAST_EXPRESSIBLE_FRACTION or full.ran_beyond_margin:
         sys.exit(f"not kept: {', '.join(broken) or 'the share of rows'}")
+    if unexplained:
+        sys.exit(f"ran out, said to fit: {', '.join(unexplained)}")
     if full.roomy_at_risk > MOST_ROOMY_AT_RISK_FRACTION * full.roomy:
         sys.exit("too many that had room are at_risk")
 

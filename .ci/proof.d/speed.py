@@ -12,7 +12,6 @@ from statistics import median, quantiles
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import Cluster, Layout, Question, Recipe, estimate, estimate_memory
 from service.estimator.changes import advised
-from service.estimator.memory_parts import Memory
 from service.estimator.resolve import resolve
 from service.estimator.timeline import timeline
 
@@ -46,11 +45,6 @@ class Answer:
     gives: Callable[[Question], object]
     most_median_seconds: float
     most_p95_seconds: float
-
-
-def with_changes(question: Question) -> Memory:
-    """The memory part with what to change where it does not fit."""
-    return advised(estimate_memory(question).memory, question)
 
 
 ANSWERS = (

@@ -11,12 +11,18 @@ READ_OFF_ALL = ("residuals.LEAST_RESIDUAL", "residuals.RESIDUALS")
 be without a source's own part, `coverage80_left_out_fraction` says."""
 
 READ_OFF: Mapping[str, tuple[str, ...]] = {
-    "bloom": ("device.CONTEXT_BYTES",),
+    "bloom": ("device.CONTEXT_BYTES", "stacks.STACKS"),
     "nanotron": ("allocator.HELD_ROOM",),
-    "torchtitan": ("allocator.EXPANDABLE_SHARE", "allocator.HELD_SHARE"),
-    "megatron_functional": ("cross_entropy.CROSS_ENTROPIES", "memory.LAYERS_ON_DEVICE"),
+    "torchtitan": ("allocator.EXPANDABLE_SHARE", "allocator.HELD_SHARE", "cross_entropy.CROSS_ENTROPIES"),
+    "megatron_functional": (
+        "cross_entropy.CROSS_ENTROPIES",
+        "memory.LAYERS_ON_DEVICE",
+        "pipeline_buffers.left_bytes",
+    ),
 }
-"""Constants, as module.NAME of the estimator, by the source that they were read off."""
+"""Constants, or formulas, as module.NAME of the estimator, by the source that they were read off. Of the stacks it is
+DeepSpeed's step gradients that live on (bloom); of the cross entropies the hole of the eager one (torchtitan) and the
+copies of the fused one (megatron_functional)."""
 
 
 def constants_read_off(source_key: str) -> tuple[str, ...]:

@@ -4,13 +4,10 @@
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from service.estimator.interval import Interval
-from service.estimator.memory_parts import Memory
+from service.estimator.memory_parts import Memory, Verdict
 from service.estimator.question import Question
-
-Verdict = Literal["fits", "at_risk", "out_of_memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

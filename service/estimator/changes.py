@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from service.errors import Refused
-from service.estimator.device import beside_allocator, usable_bytes
-from service.estimator.memory import stage_bytes
-from service.estimator.memory_parts import Change, Memory
+from service.estimator.memory_answer import memory_of
+from service.estimator.memory_parts import Change, Memory, Verdict
 from service.estimator.question import Question
 from service.estimator.resolve import Resolved, resolve
-from service.estimator.stage_answers import LoadedStage, reserved_peak_bytes, slowest_step, stages_of, total_seconds
+from service.estimator.stage_answers import LoadedStage, slowest_step, stages_of, total_seconds
 from service.estimator.trials import Ladder, Trial, last_resorts, single_changes
 from service.estimator.verdict import verdict_of
 from service.units import BYTES, said
@@ -23,6 +22,9 @@ MOST_LAST_TRIES = 4
 MOST_CHANGES = 8
 """Changes that an answer names. Source: a choice; more are not read."""
 
+VERDICTS: tuple[Verdict, ...] = ("fits", "at_risk", "out_of_memory")
+"""In the order in which changes are told."""
+
 LEAST_SAVING = 0.01
 """Share of the device peak that a change must save to be worth a line. Source: a choice; less is within the spread."""
 
@@ -33,8 +35,18 @@ class Tried:
 
     resolved: Resolved
     stages: list[LoadedStage]
-    device_bytes: float
-    """Device peak of the fullest GPU."""
+    memory: Memory
+    """What they hold."""
+
+    @property
+    def device_bytes(self) -> float:
+        """Device peak of the fullest GPU [byte]."""
+        return self.memory.device_peak_bytes.value
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it fits."""
+        return verdict_of(self.memory.oom_probability_fraction)
 
     @property
     def seconds(self) -> float:
@@ -56,7 +68,7 @@ class Climb:
     goes_on: bool = True
     """Whether a next value may be better."""
 
-    def step(self, usable: float) -> None:
+    def step(self) -> None:
         """Try the next value that breaks no rule."""
         for trial in self.left:
             try:
@@ -65,7 +77,7 @@ class Climb:
                 continue
             is_better = all(tried.device_bytes < other.device_bytes for _, other in self.tried)
             self.tried.append((trial, tried))
-            self.is_enough = tried.device_bytes <= usable
+            self.is_enough = tried.verdict == "fits"
             self.goes_on = is_better and not self.is_enough
             return
         self.goes_on = False
@@ -101,28 +113,27 @@ def ranked_changes(asked: Question, biggest: str) -> tuple[Change, ...]:
         the changes with what each saves and costs
     """
     before = _tried(asked)
-    usable = usable_bytes(before.resolved.job.gpu)
-    factor, seconds = before.device_bytes / usable, before.seconds
-    climbs = _climbed(single_changes(asked, before.resolved, biggest, factor), usable, MOST_TRIES)
+    factor, seconds = before.device_bytes / before.memory.usable_bytes, before.seconds
+    climbs = _climbed(single_changes(asked, before.resolved, biggest, factor), MOST_TRIES)
     if not any(climb.is_enough for climb in climbs):
-        climbs += _climbed(last_resorts(asked, factor), usable, MOST_LAST_TRIES)
-    found = [change for climb in climbs for change in _told(climb, before.device_bytes, seconds, usable)]
-    return tuple(sorted(found, key=lambda change: (not change.fits, _cost(change)))[:MOST_CHANGES])
+        climbs += _climbed(last_resorts(asked, factor), MOST_LAST_TRIES)
+    found = [change for climb in climbs for change in _told(climb, before.device_bytes, seconds)]
+    return tuple(sorted(found, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
 
 
-def _climbed(ladders: Iterable[Ladder], usable: float, most: int) -> list[Climb]:
+def _climbed(ladders: Iterable[Ladder], most: int) -> list[Climb]:
     """The values of each ladder that break no rule, up to the first that is enough, a value of each ladder in turn."""
     climbs = [Climb(iter(ladder)) for ladder in ladders]
     going = climbs
     while going and most > 0:
         for climb in going[:most]:
-            climb.step(usable)
+            climb.step()
         most -= len(going)
         going = [climb for climb in going if climb.goes_on]
     return climbs
 
 
-def _told(climb: Climb, before_bytes: float, before_seconds: float, usable: float) -> Iterator[Change]:
+def _told(climb: Climb, before_bytes: float, before_seconds: float) -> Iterator[Change]:
     """The change that a ladder comes to: the first value that is enough, or else the one that saves most."""
     worthwhile = [
         (trial, tried)
@@ -138,23 +149,20 @@ def _told(climb: Climb, before_bytes: float, before_seconds: float, usable: floa
         also=trial.also,
         saves_bytes=before_bytes - tried.device_bytes,
         device_peak_bytes=tried.device_bytes,
-        fits=tried.device_bytes <= usable,
+        verdict=tried.verdict,
         slower_fraction=tried.seconds / before_seconds - 1,
     )
 
 
 def _cost(change: Change) -> float:
     """What ranks a change: time lost where it fits, memory still missing where it does not."""
-    return change.slower_fraction if change.fits else change.device_peak_bytes
+    return change.slower_fraction if change.verdict == "fits" else change.device_peak_bytes
 
 
 def _tried(question: Question) -> Tried:
     found = resolve(question)
-    job, degrees, layout = found.job, found.degrees, found.question.layout
-    stages = stages_of(job, degrees, layout)
-    held = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages]
-    reserved = max(reserved_peak_bytes(job, float(one.peak), float(one.held)) for one in held)
-    return Tried(found, stages, reserved + beside_allocator(job)[1])
+    stages = stages_of(found.job, found.degrees, found.question.layout)
+    return Tried(found, stages, memory_of(found, stages))
 
 
 def in_words(change: Change) -> str:
@@ -168,14 +176,14 @@ def in_words(change: Change) -> str:
 
     >>> wider = Change(
     ...     field="layout.tensor", value="4", also=("layout.data=2",), saves_bytes=2.0**30, device_peak_bytes=1.0,
-    ...     fits=True, slower_fraction=0.3,
+    ...     verdict="fits", slower_fraction=0.3,
     ... )
     >>> in_words(wider)
     'tensor 4 with data 2: saves 1 GiB, 30 % slower, fits'
     """
     percent = round(100 * change.slower_fraction)
     pace = "as fast" if percent == 0 else f"{abs(percent)} % {'slower' if percent > 0 else 'faster'}"
-    enough = "fits" if change.fits else "not enough alone"
+    enough = {"fits": "fits", "at_risk": "then at risk", "out_of_memory": "not enough alone"}[change.verdict]
     beside = "".join(f" with {one.partition('.')[2].replace('=', ' ')}" for one in change.also)
     setting = f"{change.field.partition('.')[2]} {change.value}{beside}"
     return f"{setting}: saves {said(change.saves_bytes, BYTES)}, {pace}, {enough}"

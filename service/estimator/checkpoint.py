@@ -2,7 +2,7 @@
 
 from service.estimator.job import Job
 from service.estimator.optimizers import moment_bytes, state_numbers
-from service.estimator.sharded import AVERAGE_BYTES
+from service.estimator.sharded import AVERAGE_BYTES, follows_weights
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -26,10 +26,15 @@ def checkpoint_bytes(job: Job) -> float:
     >>> checkpoint_bytes(sample_job()) == 14 * 8_030_261_248
     True
     """
-    moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype) + job.optimizer.scale_bytes
-    each = job.state.weight_bytes + job.state.master_bytes + (AVERAGE_BYTES if job.recipe.ema else 0.0)
+    state = job.state
+    moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
+    beside = state.master_bytes + (AVERAGE_BYTES if job.recipe.ema else 0.0)
     total = 0.0
     for times, ops in job.ledger.groups():
         for weight in (weight for op in ops for weight in op.weights if weight.trained and not weight.tied):
-            total += times * (weight.parameters * each + state_numbers(job.optimizer, weight) * moment)
+            is_copied = job.method.name != "full" and weight.role != "adapter"
+            narrowed = state.frozen_bytes / state.weight_bytes if is_copied else 1.0
+            each = moment * (narrowed if follows_weights(job) else 1.0) + job.optimizer.scale_bytes
+            numbers = state_numbers(job.optimizer, weight)
+            total += times * (weight.parameters * (state.weight_bytes * narrowed + beside) + numbers * each)
     return total

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
-from service.estimator.numeric import Amount, maximum, where
+from service.estimator.numeric import Amount, both, maximum, where
 from service.estimator.parallelism.data import WEIGHTS
 
 REDUCTION_BYTES = 4.0
@@ -20,6 +20,8 @@ class Gathered:
     """Weights, from the loss to the end of the backward pass."""
     gradient_bytes: Amount
     """Gradients of what is gathered, as the data group reduces them."""
+    waiting_bytes: Amount
+    """Whole gradients that wait from micro-batch to micro-batch until the last one; 0 where each is reduced."""
 
 
 def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
@@ -28,7 +30,8 @@ def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
     Formula:
         ZeRO-3, freed after use: weights of the embedding's and the head's group and of one layer; the gradients of the
         largest of either, once in the compute format and once in fp32
-        ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, else one layer's in both formats
+        ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, which waits for the last micro-batch, else one
+        layer's in both formats
         below ZeRO-3: every trained weight, where fp32 weights are cast on the fly; else nothing
         (gradients of trained parameters only)
 
@@ -59,9 +62,11 @@ def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
     kept = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
     frees = degrees.reshard_after_forward == 1
     cast = trained * weight if job.state.casts_weights else 0.0
+    waits = both(degrees.pipeline > 1, degrees.reshard_after_forward == 0)
     gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
     whole = where(gathers, where(frees, freed, every * weight), cast)
     return Gathered(
         weight_bytes=where(sharded, whole, cast),
         gradient_bytes=where(sharded, where(gathers, where(frees, in_turn, kept), 0.0), 0.0),
+        waiting_bytes=where(both(both(sharded, gathers), waits), trained * REDUCTION_BYTES, 0.0),
     )

@@ -8,8 +8,9 @@ from service.estimator.backward import layer_buffer_bytes
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
 from service.estimator.ledger import Ops
-from service.estimator.logits import logits_bytes
+from service.estimator.logits import kept_logits_bytes, logits_bytes
 from service.estimator.numeric import Amount, Condition, maximum, where
+from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.placeholders import placeholder_bytes
 from service.estimator.recompute import kept_bytes, largest_kind_bytes, stage_activations
 from service.estimator.software import version_of
@@ -39,8 +40,6 @@ class StageLoad:
     """Parameters of its largest layer."""
     largest_trained_layer: Amount
     """Most trained parameters of a layer."""
-    largest_end: Amount
-    """Parameters of its embedding or its head, whichever is larger; 0 where it has neither."""
     gathered_ends: Amount
     """Parameters of what is gathered with the head: the head, and where the stack's root holds both the embedding."""
     largest_trained_end: Amount
@@ -55,6 +54,8 @@ class StageLoad:
     """Trained parameters of its embedding's or its head's matrix, whichever is larger; 0 where it has neither."""
     logits_bytes: Amount
     """Logits and losses of one micro-batch; 0 where it has no head."""
+    kept_logits_bytes: Amount
+    """What the loss of one micro-batch keeps for its backward pass."""
 
 
 def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
@@ -85,7 +86,6 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
         placeholder_bytes=placeholder_bytes(job, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,
-        largest_end=end,
         gathered_ends=_gathered_ends(job, stage, split, end),
         largest_trained_end=trained_end,
         layers=stage.layers,
@@ -93,6 +93,7 @@ def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
         embedding_table=_largest_table(((stage.is_first, job.ledger.embedding),), split),
         largest_table=_largest_table(((stage.is_first, job.ledger.embedding), (stage.is_last, job.ledger.head)), split),
         logits_bytes=where(stage.is_last, logits_bytes(job, degrees), 0.0),
+        kept_logits_bytes=where(stage.is_last, kept_logits_bytes(job, degrees), 0.0),
     )
 
 
@@ -145,7 +146,7 @@ def _parameters(ops: Ops, split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
     return every, trained
 
 
-def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
+def mirrored(one: StageLoad, other: StageLoad, degrees: Degrees) -> StageLoad:
     """The load of a DualPipe rank, which serves a stage from either end of the pipeline.
 
     It holds both stages' weights and gradients; each stage's optimizer is shared by its two holders; half of its
@@ -154,6 +155,7 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
     Args:
         one: load of its stage
         other: load of the stage as far from the other end
+        degrees: the layout; without ZeRO both holders keep the whole optimizer
 
     Returns:
         the load of the rank
@@ -163,7 +165,7 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
     """
     return StageLoad(
         held=one.held.plus(other.held),
-        updated=one.updated.plus(other.updated).over(2),
+        updated=one.updated.plus(other.updated).over(where(degrees.zero_stage >= OPTIMIZER_STATES, 2, 1)),
         kept_bytes=tuple((kept + far) / 2 for kept, far in zip(one.kept_bytes, other.kept_bytes, strict=True)),
         largest_kept_bytes=maximum(one.largest_kept_bytes, other.largest_kept_bytes),
         recomputed_bytes=maximum(one.recomputed_bytes, other.recomputed_bytes),
@@ -171,7 +173,6 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
         placeholder_bytes=maximum(one.placeholder_bytes, other.placeholder_bytes),
         largest_layer=maximum(one.largest_layer, other.largest_layer),
         largest_trained_layer=maximum(one.largest_trained_layer, other.largest_trained_layer),
-        largest_end=maximum(one.largest_end, other.largest_end),
         gathered_ends=maximum(one.gathered_ends, other.gathered_ends),
         largest_trained_end=maximum(one.largest_trained_end, other.largest_trained_end),
         layers=one.layers + other.layers,
@@ -179,6 +180,7 @@ def mirrored(one: StageLoad, other: StageLoad) -> StageLoad:
         embedding_table=maximum(one.embedding_table, other.embedding_table),
         largest_table=maximum(one.largest_table, other.largest_table),
         logits_bytes=maximum(one.logits_bytes, other.logits_bytes),
+        kept_logits_bytes=maximum(one.kept_logits_bytes, other.kept_logits_bytes),
     )
 
 

@@ -68,3 +68,26 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
         each = where(degrees.tensor > 1, CROSS_ENTROPIES["loss-parallel"].logit_bytes(element), each)
     loss = maximum(logits * each, logits * element + stream + shared)
     return loss + job.ledger.depths * logits * job.cross_entropy.kept_bytes
+
+
+def kept_logits_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes that the losses of one micro-batch keep until it runs backward, on one rank of the last stage.
+
+    Formula:
+        losses x logits x bytes that stay of each
+
+    Args:
+        job: the job; its cross entropy says the bytes
+        degrees: the layout
+
+    Returns:
+        bytes of one micro-batch [byte]
+
+    Source:
+        the row of the cross entropy
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> kept_logits_bytes(sample_job(), sample_degrees()) == 4 * 8192 * 128_256
+    True
+    """
+    return (1 + job.ledger.depths) * rank_logits(job, degrees) * job.cross_entropy.kept_bytes

@@ -5,16 +5,17 @@ from functools import reduce
 
 from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
-from service.estimator.gathered import gathered_weights
+from service.estimator.gathered import Gathered, gathered_weights
 from service.estimator.gradients import bucket_bytes, step_gradient_lines, table_gradient_bytes
 from service.estimator.held import held_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.memory_parts import Phase
 from service.estimator.names import OffloadName, ScheduleName
-from service.estimator.numeric import Amount, either, maximum, minimum, where
+from service.estimator.numeric import Amount, both, either, maximum, minimum, where
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.context import exchanged_bytes
+from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.pipeline_buffers import left_bytes, received_bytes
 from service.estimator.question import Layout
@@ -52,6 +53,8 @@ class StageBytes:
     """fp32 gradients made inside the optimizer step; live only there."""
     standing_gradients: Amount
     """Those of them that have buffers for the whole run."""
+    left_step_gradients: Amount
+    """Those of them that stay until the next step begins."""
     update_buffers: Amount
     """Temporaries of the optimizer's arithmetic."""
     gathered_weights: Amount
@@ -105,7 +108,7 @@ STANDING = (
 )  # fmt: skip
 """Kinds that live through the whole of a later step."""
 
-BETWEEN_STEPS = (*STANDING, "kept_gradients", "step_gradients", "left_streams")
+BETWEEN_STEPS = (*STANDING, "kept_gradients", "left_step_gradients", "left_streams")
 """Kinds that are live between two steps."""
 
 _COMPUTING = (*STANDING, "gathered_weights", "context_buffers", "attention_mask", "pipeline_buffers")
@@ -114,7 +117,7 @@ LIVE: dict[Phase, tuple[str, ...]] = {
     "loss": (*_COMPUTING, "early_gradients", "activations", "logits"),
     "backward": (*_COMPUTING, "early_gradients", "activations", "recomputed_activations", "layer_buffers"),
     "reduction": (*_COMPUTING, "gradients", "half_gradients", "reduced_gradients", "other_activations"),
-    "optimizer": (*STANDING, "gradients", "step_gradients", "update_buffers"),
+    "optimizer": (*STANDING, "gradients", "step_gradients", "update_buffers", "left_streams"),
     "idle": BETWEEN_STEPS,
 }
 """Kinds that are live at the fullest moment of each phase: when the last micro-batch in flight has its loss, when its
@@ -125,12 +128,13 @@ TOLD_AS = {
     "kept_gradients": "gradients",
     "half_gradients": "gradients",
     "standing_gradients": "step_gradients",
+    "left_step_gradients": "step_gradients",
     "other_activations": "activations",
 }
 """Kinds that are part of another, and are told by its name."""
 
 _UPDATED = ("master_weights", "optimizer_states", "optimizer_scales", "moving_average")
-_IN_STEP = ("step_gradients", "update_buffers")
+_IN_STEP = ("step_gradients", "standing_gradients", "update_buffers")
 _MODEL = ("weights", "frozen_weights", "quantized_weights", "gradients")
 
 OFF_DEVICE: dict[OffloadName, tuple[str, ...]] = {
@@ -144,6 +148,11 @@ OFF_DEVICE: dict[OffloadName, tuple[str, ...]] = {
 
 OFFLOADED_ACTIVATIONS: tuple[OffloadName, ...] = ("activations", "optimizer-and-activations")
 """What is offloaded where activations are."""
+
+HOST_GRADIENT_BYTES = 4.0
+"""Bytes of one gradient in host memory, where the optimizer runs there.
+Source: deepspeedai/DeepSpeed@edaa722 runtime/zero/stage_1_and_2.py (pinned fp32 gradients); Megatron-LM@d98e8a64
+core/optimizer/cpu_offloading (fp32 copies)."""
 
 LAYERS_ON_DEVICE = 3
 """Layers whose activations stay when activations are offloaded: one runs, one is on its way out, one on its way back.
@@ -174,21 +183,23 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     flying = in_flight(schedule, degrees, stage.index, len(stage.chunk_counts))
     losses = flying[0] if schedule == "gpipe" else 1
     spread, host = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
+    if "master_weights" in OFF_DEVICE[layout.offload]:
+        trained = load.updated.dense_trained, load.updated.expert_trained
+        host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
     activations, mean_flying = _flying_bytes(flying, load.kept_bytes), _mean_flying(flying, degrees)
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
     gathered = gathered_weights(job, degrees, load)
     halves = spread["half_gradients"]
-    early = either(job.stack.keeps_gradients, degrees.accumulation > 1)
     return StageBytes(
         **spread,
         gradient_buckets=bucket_bytes(
             job, degrees, load, halves if job.state.half_gradient_bytes else spread["gradients"]
         ),
         kept_gradients=spread["gradients"] if job.stack.keeps_gradients else 0.0,
-        early_gradients=where(early, spread["gradients"], 0.0)
-        + (halves if job.stack.keeps_half_gradients == "always" else 0.0),
+        early_gradients=_early_bytes(job, degrees, spread, gathered),
+        left_step_gradients=0.0 if job.stack.keeps_step_gradients else spread["step_gradients"],
         gathered_weights=gathered.weight_bytes,
         reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(job, load),
         held=held_bytes(job, degrees, load, spread["gradients"]),
@@ -200,7 +211,7 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         other_activations=activations * maximum(mean_flying - 1, 0) / mean_flying,
         recomputed_activations=load.recomputed_bytes,
         layer_buffers=load.layer_buffer_bytes,
-        logits=losses * load.logits_bytes,
+        logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
         workspace=standing_bytes(job, degrees, stage),
         in_flight=mean_flying,
@@ -219,6 +230,14 @@ def _spread_bytes(job: Job, degrees: Degrees, load: StageLoad) -> dict[str, Amou
     spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
     spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * moment
     return spread | step_gradient_lines(job, degrees, spread["step_gradients"])
+
+
+def _early_bytes(job: Job, degrees: Degrees, spread: dict[str, Amount], gathered: Gathered) -> Amount:
+    """Gradients that exist while the last micro-batch has not run backward: kept ones, and those of earlier ones."""
+    several = degrees.accumulation > 1
+    shared = where(either(job.stack.keeps_gradients, several), spread["gradients"], 0.0)
+    early = where(both(several, gathered.waiting_bytes > 0), gathered.waiting_bytes, shared)
+    return early + (spread["half_gradients"] if job.stack.keeps_half_gradients == "always" else 0.0)
 
 
 def _moved(spread: dict[str, Amount], away: tuple[str, ...]) -> tuple[dict[str, Amount], Amount]:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from service.estimator.interval import Interval
 
+Verdict = Literal["fits", "at_risk", "out_of_memory"]
 Phase = Literal["loss", "backward", "reduction", "optimizer", "idle"]
 
 
@@ -56,8 +57,8 @@ class Change:
     """Device peak before, less the device peak with it."""
     device_peak_bytes: float
     """Device peak with it."""
-    fits: bool
-    """That is no more than the usable memory."""
+    verdict: Verdict
+    """Whether the job fits with it."""
     slower_fraction: float
     """Seconds of a step with it over those before, less one; below 0 it is faster."""
 

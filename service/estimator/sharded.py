@@ -80,7 +80,8 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
     whole = _less(trained, products) if job.recipe.fp8_weights else trained
     frozen = _less((held.dense + held.dense_copied, held.expert), trained)
     narrow = narrow_fraction(job, held)
-    moments = (updated.dense_states * (1 - narrow), updated.expert_states)
+    states = (updated.dense_states, updated.expert_states)
+    moments = (updated.dense_states * (1 - narrow), updated.expert_states) if follows_weights(job) else states
     trained, whole = ((numbers[0] * (1 - narrow), numbers[1]) for numbers in (trained, whole))
     return {
         "weights": Sharded(*whole, state.weight_bytes, WEIGHTS),
@@ -91,11 +92,27 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
         "half_gradients": Sharded(*trained, state.half_gradient_bytes, GRADIENTS),
         "master_weights": Sharded(*renewed, state.master_bytes, OPTIMIZER_STATES),
         "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),
-        "optimizer_scales": Sharded(*moments, job.optimizer.scale_bytes, OPTIMIZER_STATES),
+        "optimizer_scales": Sharded(*states, job.optimizer.scale_bytes, OPTIMIZER_STATES),
         "moving_average": Sharded(*renewed, AVERAGE_BYTES if job.recipe.ema else 0.0, OPTIMIZER_STATES),
         "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
         "update_buffers": Sharded(renewed[0] * (1 - narrow), renewed[1], update_bytes(job), OPTIMIZER_STATES),
     }
+
+
+def follows_weights(job: Job) -> bool:
+    """Whether moments have the format of the weight that they update, because nothing names another.
+
+    Args:
+        job: the job
+
+    Returns:
+        True unless the optimizer or the recipe fixes their format
+
+    >>> from service.estimator.samples import sample_job
+    >>> follows_weights(sample_job())
+    True
+    """
+    return job.optimizer.moment_bytes is None and job.recipe.moment_dtype is None
 
 
 def update_bytes(job: Job) -> float:

@@ -86,9 +86,12 @@ def _has_implementation(job: Job) -> bool:
     return job.software.implementation in IMPLEMENTATIONS[job.software.name]
 
 
+_PLAIN = {name: Software(name=name) for name in STACKS}
+
+
 def _asked(job: Job) -> Software:
     """The software as the recipe says it, nothing filled."""
-    return job.recipe.stack if isinstance(job.recipe.stack, Software) else Software(name=job.software.name)
+    return job.recipe.stack if isinstance(job.recipe.stack, Software) else _PLAIN[job.software.name]
 
 
 def _lacks_no_kernel(job: Job) -> bool:

@@ -52,7 +52,10 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
         loaded.append(LoadedStage(stage, loads[shape], shape))
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         pairs = zip(loaded, reversed(loaded), strict=True)
-        return [LoadedStage(one.stage, mirrored(one.load, far.load), (*one.shape, *far.shape)) for one, far in pairs]
+        return [
+            LoadedStage(one.stage, mirrored(one.load, far.load, degrees), (*one.shape, *far.shape))
+            for one, far in pairs
+        ]
     return loaded
 
 
@@ -72,7 +75,7 @@ def stage_of(job: Job, degrees: Degrees, layout: Layout, index: int) -> LoadedSt
     load = stage_load(job, degrees, stage)
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         far = stage_at(job, degrees, layout.pipeline - 1 - index, layout.stage_layers, layout.virtual_pipeline)
-        load = mirrored(load, stage_load(job, degrees, far))
+        load = mirrored(load, stage_load(job, degrees, far), degrees)
     return LoadedStage(stage, load, ())
 
 

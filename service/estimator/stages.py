@@ -72,7 +72,7 @@ class RankParameters:
             **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         )
 
-    def over(self, ranks: float) -> "RankParameters":
+    def over(self, ranks: Amount) -> "RankParameters":
         """These, shared by some ranks."""
         return RankParameters(**{field.name: getattr(self, field.name) / ranks for field in fields(self)})
 

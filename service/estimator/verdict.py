@@ -2,8 +2,8 @@
 
 from math import erf, log, sqrt
 
-from service.estimator.answer import Verdict
 from service.estimator.interval import Interval
+from service.estimator.memory_parts import Verdict
 
 _NORMAL_80 = 1.2816
 """Standard deviations from the middle to either end of a central 80 % interval of a normal distribution.

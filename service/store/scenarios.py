@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Select, delete, insert, select, updat
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.errors import Stale
-from service.estimator.answer import Verdict
+from service.estimator.memory_parts import Verdict
 from service.store.engine import answering, reading, writing
 from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 

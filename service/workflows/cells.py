@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
-from service.estimator.answer import Verdict
+from service.estimator.memory_parts import Verdict
 from service.units import UNITS, Dimension, dimension_of
 from service.workflows.dialects import QUERY, retold
 from service.workflows.estimates import Answer, answer

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, TypeVar
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_TOTALS
-from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, Totals, Verdict
+from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, Totals
 from service.estimator.changes import advised
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
-from service.estimator.memory_parts import Memory
+from service.estimator.memory_parts import Memory, Verdict
 from service.estimator.question import Question
 from service.workflows.questions import Asked
 from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_bytes

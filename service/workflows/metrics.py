@@ -7,8 +7,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from service.errors import Problem, Refused, UnknownMetric, did_you_mean, nearest
-from service.estimator.answer import Verdict
 from service.estimator.interval import Interval
+from service.estimator.memory_parts import Verdict
 from service.workflows.estimates import Answer
 from service.workflows.wire import WIRE_NAMES, to_wire
 

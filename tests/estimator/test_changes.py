@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 
 from service.estimator import Question, estimate
-from service.estimator.changes import MOST_CHANGES, advised, ranked_changes
+from service.estimator.changes import MOST_CHANGES, VERDICTS, advised, ranked_changes
 from service.estimator.memory_parts import Change, Memory
 from service.estimator.question import Cluster, Layout, Recipe, Software
 from service.estimator.samples import H100, LLAMA_3_8B
+from service.estimator.verdict import verdict_of
 from tests.estimator.legal_questions import questions
 from tests.estimator.small_models import FAMILIES
 
@@ -59,7 +60,7 @@ def test_a_change_saves_what_is_said(asked: Question) -> None:
         assert change.device_peak_bytes == pytest.approx(after.device_peak_bytes.value, rel=1e-12), change.field
         saved = before.device_peak_bytes.value - after.device_peak_bytes.value
         assert change.saves_bytes == pytest.approx(saved, rel=1e-9)
-        assert change.fits == (after.headroom_bytes >= 0)
+        assert change.verdict == verdict_of(after.oom_probability_fraction)
 
 
 @any_question
@@ -68,17 +69,18 @@ def test_each_field_is_told_once_and_those_that_fit_come_first(asked: Question) 
     small = replace(asked, gpu=replace(asked.gpu, usable_bytes=ROOM_BYTES))
     found = ranked_changes(small, estimate(small).memory.biggest_line)
     assert len({change.field for change in found}) == len(found) <= MOST_CHANGES
-    assert [change.fits for change in found] == sorted((change.fits for change in found), reverse=True)
+    places = [VERDICTS.index(change.verdict) for change in found]
+    assert places == sorted(places)
 
 
 def test_the_first_degree_that_is_enough_is_told() -> None:
     asked = asking(gpus=64, recipe=Recipe(sequence_length=8192, global_batch=64, stack="torchtitan"), room=30e9)
     (split,) = [change for change in memory_of(asked).changes if change.field == "layout.tensor"]
     degree = int(split.value)
-    assert split.fits
+    assert split.verdict == "fits"
     assert degree > 2
     lower = replace(asked, layout=Layout(tensor=degree // 2))
-    assert estimate(lower).memory.headroom_bytes < 0
+    assert estimate(lower).verdict != "fits"
 
 
 def test_experts_are_spread() -> None:

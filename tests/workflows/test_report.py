@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.catalogue import Catalogue
-from service.estimator.answer import Verdict
+from service.estimator.memory_parts import Verdict
 from service.units import BYTES, SECONDS, said
 from service.workflows.estimates import Answer, answer
 from service.workflows.flat import body_of_flat

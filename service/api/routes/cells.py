@@ -20,7 +20,7 @@ from service.api.queries import REV
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused, UnknownRevision, Unreachable
 from service.estimator import FORMULAS_VERSION
-from service.estimator.answer import Verdict
+from service.estimator.memory_parts import Verdict
 from service.workflows import cells
 from service.workflows.flat import flat_fields
 from service.workflows.wire import digest_of

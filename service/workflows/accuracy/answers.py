@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.answer import Verdict
-from service.estimator.memory_parts import MemoryLine
+from service.estimator.memory_parts import MemoryLine, Verdict
 from service.workflows.estimates import SPOKEN, Versions
 
 Quantity = Literal["peak", "static"]

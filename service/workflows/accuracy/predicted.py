@@ -6,9 +6,8 @@ from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
-from service.estimator.answer import Verdict
 from service.estimator.interval import Interval
-from service.estimator.memory_parts import Memory, StageMemory
+from service.estimator.memory_parts import Memory, StageMemory, Verdict
 from service.estimator.names import StackName
 from service.estimator.software import software_of
 from service.workflows.accuracy.asking import question_of, reason_of
