@@ -27,6 +27,9 @@ LONGEST_HEADER = 1 << 16
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 """Signs that other programs put between columns."""
 
+IMAGE_HOST = re.compile(r"\b[a-z]+\.io/(?=[a-z]+/[a-z]+:)")
+"""Host of a container image, which says nothing of what is in it."""
+
 _COMMAS = "separate columns by commas: save it as CSV with commas"
 
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-]?[0-9]{1,2})?", re.IGNORECASE)
@@ -126,7 +129,7 @@ def trimmed_table(rows: Iterable[MeasuredRow]) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(USED)
-    writer.writerows([row.text(column) for column in USED] for row in rows)
+    writer.writerows([IMAGE_HOST.sub("", row.text(column)) for column in USED] for row in rows)
     return written.getvalue()
 
 

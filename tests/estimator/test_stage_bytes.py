@@ -35,8 +35,8 @@ def held(layout: Layout, gpus: int, **recipe: Any) -> list[StageBytes]:
 
 def test_gpipe_keeps_what_each_loss_keeps_and_one_peak() -> None:
     last = held(Layout(pipeline=4, schedule="gpipe"), 4, global_batch=8, stack="torchtitan")[-1]
-    compiled_peak, compiled_kept = 2 * 2, 2
-    assert last.logits == LOGITS * (compiled_peak + 7 * compiled_kept)
+    three_copies, one_copy = 12, 4
+    assert last.logits == LOGITS * (three_copies + 7 * one_copy)
 
 
 @pytest.mark.parametrize(("batch", "waits"), [(32, True), (4, False)])
