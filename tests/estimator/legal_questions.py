@@ -48,6 +48,13 @@ def axes(draw: st.DrawFn, model: Model, stack: Stack) -> dict[str, Any]:
     }
 
 
+def shard_groups(degrees: dict[str, int]) -> tuple[int | None, ...]:
+    """Sizes of a group that shards, smaller than all replicas or not (HSDP), as replicas of experts allow."""
+    replicas = degrees["data"] * degrees["context"]
+    holders = replicas * degrees["tensor"] // degrees["expert"] if degrees["expert"] > 1 else replicas
+    return (None, *(size for size in (1, 2, 4, 8) if replicas % size == 0 and holders % size == 0))
+
+
 @st.composite
 def layouts(draw: st.DrawFn, model: Model, stack: Stack) -> Layout:
     """Degrees, and any way to shard, to schedule, to exchange, to deal layers and to offload."""
@@ -63,6 +70,7 @@ def layouts(draw: st.DrawFn, model: Model, stack: Stack) -> Layout:
     layout = Layout(
         **degrees,
         zero_stage=zero_stage,
+        shard_group=draw(st.sampled_from(shard_groups(degrees))) if zero_stage else None,
         reshard_after_forward=draw(st.sampled_from(frees)),
         sequence_parallel=None if needs_split_norms else draw(st.sampled_from((None, False))),
         context_method=draw(st.sampled_from(stack.context_methods)),

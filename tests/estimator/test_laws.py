@@ -19,7 +19,7 @@ from service.estimator.software import software_of
 from service.estimator.stacks import STACKS
 from tests.ask import STATES, ask, bytes_of, question
 from tests.estimator.holding import held_by, kinds_of
-from tests.estimator.legal_questions import questions, with_layout, with_recipe
+from tests.estimator.legal_questions import questions, shard_groups, with_layout, with_recipe
 from tests.estimator.small_models import FAMILIES, TIED
 
 RESIDENT = (*STATES, "optimizer_scales")
@@ -94,7 +94,9 @@ def test_no_kind_is_negative_and_no_part_exceeds_its_whole(asked: Question) -> N
     for held in held_by(asked):
         kinds = kinds_of(held)
         assert all(each >= 0 and isfinite(each) for each in kinds.values()), kinds
-        assert kinds["early_gradients"] <= kinds["gradients"] + kinds["half_gradients"]
+        assert kinds["early_gradients"] <= sum(
+            kinds[kind] for kind in ("gradients", "half_gradients", "reduced_gradients")
+        )
         assert kinds["kept_gradients"] <= kinds["gradients"]
         assert kinds["other_activations"] <= kinds["activations"]
 
@@ -120,13 +122,29 @@ def test_more_sharding_never_raises_idle_bytes(asked: Question) -> None:
     stages = stack.zero_stages if asked.layout.pipeline == 1 else stack.pipeline_zero_stages
     offload = "none" if asked.layout.offload == "model" else asked.layout.offload
     plain = with_layout(asked, reshard_after_forward=None, offload=offload)
-    answers = [held_by(with_layout(plain, zero_stage=stage)) for stage in sorted({*stages} & {*stack.zero_stages})]
+    answers = [
+        held_by(with_layout(plain, zero_stage=stage, shard_group=asked.layout.shard_group if stage else None))
+        for stage in sorted({*stages} & {*stack.zero_stages})
+    ]
     for less, more in pairwise(answers):
         for before, after in zip(less, more, strict=True):
             assert sum(kinds_of(after)[kind] for kind in RESIDENT) <= sum(kinds_of(before)[kind] for kind in RESIDENT)
             idle = [held.at("idle") - held.gradient_buckets for held in (before, after)]
             assert idle[1] <= idle[0]
             assert after.host <= before.host
+
+
+@any_question
+@given(questions())
+def test_a_larger_shard_group_never_raises_what_it_shards(asked: Question) -> None:
+    if not asked.layout.shard_group:
+        return
+    degrees = {axis: getattr(asked.layout, axis) or 1 for axis in ("data", "tensor", "context", "expert")}
+    sizes = sorted(size for size in shard_groups(degrees) if size)
+    answers = [held_by(with_layout(asked, shard_group=size)) for size in sizes]
+    for less, more in pairwise(answers):
+        for before, after in zip(less, more, strict=True):
+            assert sum(kinds_of(after)[kind] for kind in RESIDENT) <= sum(kinds_of(before)[kind] for kind in RESIDENT)
 
 
 @any_question
