@@ -8,6 +8,7 @@ from service.estimator.filled import filled
 from service.estimator.gathered import Gathered, gathered_weights
 from service.estimator.gradients import bucket_bytes, step_gradient_lines, table_gradient_bytes
 from service.estimator.held import held_bytes
+from service.estimator.interleaving import steady_flights
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.memory_parts import Phase
@@ -187,6 +188,9 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         trained = load.updated.dense_trained, load.updated.expert_trained
         host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
     activations, mean_flying = _flying_bytes(flying, load.kept_bytes), _mean_flying(flying, degrees)
+    if schedule == "interleaved-1f1b":
+        for counts in steady_flights(degrees, stage.index, len(stage.chunk_counts)):
+            activations = maximum(activations, _flying_bytes(counts, load.kept_bytes))
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
