@@ -185,12 +185,10 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     losses = flying[0] if schedule == "gpipe" else 1
     spread, host = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
     if "master_weights" in OFF_DEVICE[layout.offload]:
-        trained = load.updated.dense_trained, load.updated.expert_trained
-        host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
-    activations, mean_flying = _flying_bytes(flying, load.kept_bytes), _mean_flying(flying, degrees)
-    if schedule == "interleaved-1f1b":
-        for counts in steady_flights(degrees, stage.index, len(stage.chunk_counts)):
-            activations = maximum(activations, _flying_bytes(counts, load.kept_bytes))
+        host = host + _host_gradient_bytes(degrees, load)
+    mean_flying = _mean_flying(flying, degrees)
+    later = steady_flights(degrees, stage.index, len(flying)) if schedule == "interleaved-1f1b" else ()
+    activations = reduce(maximum, [_flying_bytes(counts, load.kept_bytes) for counts in (flying, *later)])
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
@@ -217,7 +215,7 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         layer_buffers=load.layer_buffer_bytes,
         logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
-        workspace=standing_bytes(job, degrees, stage),
+        workspace=standing_bytes(job, degrees, has_head=load.logits_bytes > 0),
         in_flight=mean_flying,
         host=host,
     )
@@ -234,6 +232,11 @@ def _spread_bytes(job: Job, degrees: Degrees, load: StageLoad) -> dict[str, Amou
     spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
     spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * moment
     return spread | step_gradient_lines(job, degrees, spread["step_gradients"])
+
+
+def _host_gradient_bytes(degrees: Degrees, load: StageLoad) -> Amount:
+    trained = load.updated.dense_trained, load.updated.expert_trained
+    return sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
 
 
 def _early_bytes(job: Job, degrees: Degrees, spread: dict[str, Amount], gathered: Gathered) -> Amount:

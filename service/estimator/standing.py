@@ -2,14 +2,13 @@
 
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Amount, both, either, where
+from service.estimator.numeric import Amount, Condition, both, either, where
 from service.estimator.software import version_of
-from service.estimator.stages import Stage
 from service.estimator.stream import sequence_stream_bytes, stream_bytes
 from service.estimator.workspaces import GROUPED_STREAMS, torch_workspace_bytes, transformer_engine_workspace_bytes
 
 
-def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+def standing_bytes(job: Job, degrees: Degrees, *, has_head: Condition) -> Amount:
     """Bytes of workspaces and kept buffers of one rank of a stage.
 
     Formula:
@@ -22,7 +21,7 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     Args:
         job: the job
         degrees: the layout
-        stage: the stage
+        has_head: whether the rank computes logits
 
     Returns:
         bytes of one rank [byte]
@@ -32,20 +31,19 @@ def standing_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         inputs), core/transformer/dot_product_attention.py (of scores)
 
     >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> standing_bytes(sample_job(), sample_degrees(), stage) / 2**20
+    >>> standing_bytes(sample_job(), sample_degrees(), has_head=True) / 2**20
     96.0
     """
     software = job.software
     torch_bytes = torch_workspace_bytes(job.gpu, version_of(software, "torch"), deterministic=software.deterministic)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
-    gathered = where(both(stage.is_last, splits), stream_bytes(job, degrees), 0.0)
+    gathered = where(both(has_head, splits), stream_bytes(job, degrees), 0.0)
     if job.stack.keeps_gather_buffers:
         gathered = where(degrees.tensor > 1, job.stack.keeps_gather_buffers * stream_bytes(job, degrees), 0.0)
     if not job.implementation.uses_transformer_engine:
         return _dispatch_bytes(job, degrees) + torch_bytes + gathered + _score_buffer_bytes(job, degrees)
     grouped = software.grouped_experts and job.model.num_experts
-    runs_torch = either(stage.is_last, job.model.num_experts > 0)
+    runs_torch = either(has_head, job.model.num_experts > 0)
     engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
     return _dispatch_bytes(job, degrees) + engine + where(runs_torch, torch_bytes, 0.0) + gathered
 

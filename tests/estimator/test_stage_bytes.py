@@ -55,6 +55,11 @@ def test_two_holders_of_a_stage_share_its_optimizer_only_with_zero(zero_stage: A
     assert first.optimizer_states == 8 * two_stages / holders
 
 
+def test_both_ends_of_dualpipe_have_the_workspaces_of_the_head() -> None:
+    first, inner, _, last = held(Layout(tensor=2, pipeline=4, data=1, schedule="dualpipe"), 8, global_batch=16)
+    assert first.workspace == last.workspace > inner.workspace
+
+
 def test_an_offloaded_optimizer_takes_its_gradients_along() -> None:
     (only,) = held(
         Layout(zero_stage=1, offload="optimizer"), 8, global_batch=8, stack="deepspeed", precision="fp16-mixed"
