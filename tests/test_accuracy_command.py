@@ -2,53 +2,34 @@
 
 import csv
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from service.__main__ import main
 from service.calibration.shipped import shipped_rows
 from service.workflows.accuracy.accuracy import shipped_accuracy
 from service.workflows.accuracy.tables import accuracy_text
 from service.workflows.accuracy.written import PUBLISHED
 from service.workflows.wire import to_wire
-
-
-class Ran(NamedTuple):
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
+from tests.commands import Command, Ran
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    def command(*words: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["traincost", "accuracy", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Ran(int(ended.value.code or 0), *capsys.readouterr())
-
-    return command
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    return Command("accuracy", capsys, monkeypatch)
 
 
-def test_without_a_file_the_shipped_rows_are_scored(run: Run) -> None:
+def test_without_a_file_the_shipped_rows_are_scored(run: Command) -> None:
     assert run() == Ran(0, f"{accuracy_text(shipped_accuracy())}\n", "")
 
 
-def test_the_json_of_the_shipped_rows_is_that_of_their_file(run: Run) -> None:
+def test_the_json_of_the_shipped_rows_is_that_of_their_file(run: Command) -> None:
     said: dict[str, Any] = json.loads(run(str(PUBLISHED), "--json").out)
     assert said == to_wire(shipped_accuracy())
 
 
-def test_every_row_goes_into_the_file_of_rows(run: Run, tmp_path: Path) -> None:
+def test_every_row_goes_into_the_file_of_rows(run: Command, tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"
     assert run("--rows", str(out)).code == 0
     with out.open(encoding="utf-8", newline="") as file:
@@ -56,7 +37,7 @@ def test_every_row_goes_into_the_file_of_rows(run: Run, tmp_path: Path) -> None:
     assert ids == {row.text("id") for row in shipped_rows()}
 
 
-def test_errors_of_predictions_are_no_failure(run: Run, tmp_path: Path) -> None:
+def test_errors_of_predictions_are_no_failure(run: Command, tmp_path: Path) -> None:
     header, row = PUBLISHED.read_text(encoding="utf-8").splitlines()[:2]
     table = tmp_path / "one.csv"
     table.write_text(f"{header}\n{row}\n", encoding="utf-8")
@@ -64,7 +45,7 @@ def test_errors_of_predictions_are_no_failure(run: Run, tmp_path: Path) -> None:
     assert (said.code, said.err) == (0, "")
 
 
-def test_a_missing_file_is_said_in_a_line(run: Run, tmp_path: Path) -> None:
+def test_a_missing_file_is_said_in_a_line(run: Command, tmp_path: Path) -> None:
     assert run(str(tmp_path / "none.csv")) == Ran(
         2, "", "traincost: the table of measurements cannot be read: No such file or directory\n"
     )
@@ -72,7 +53,7 @@ def test_a_missing_file_is_said_in_a_line(run: Run, tmp_path: Path) -> None:
     assert run("\0").code == 2
 
 
-def test_unknown_columns_are_named(run: Run, tmp_path: Path) -> None:
+def test_unknown_columns_are_named(run: Command, tmp_path: Path) -> None:
     table = tmp_path / "bad.csv"
     lines = PUBLISHED.read_text(encoding="utf-8").splitlines()
     table.write_text(f"{lines[0]},colour\n", encoding="utf-8")
@@ -82,7 +63,7 @@ def test_unknown_columns_are_named(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["same", "relative", "link", "hard link"])
-def test_rows_are_not_written_over_their_table(run: Run, tmp_path: Path, other: str) -> None:
+def test_rows_are_not_written_over_their_table(run: Command, tmp_path: Path, other: str) -> None:
     table = tmp_path / "table.csv"
     table.write_bytes(PUBLISHED.read_bytes())
     (tmp_path / "folder").mkdir()
@@ -96,7 +77,7 @@ def test_rows_are_not_written_over_their_table(run: Run, tmp_path: Path, other: 
     assert table.read_bytes() == PUBLISHED.read_bytes()
 
 
-def test_rows_are_not_written_over_the_shipped_table(run: Run, tmp_path: Path) -> None:
+def test_rows_are_not_written_over_the_shipped_table(run: Command, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(PUBLISHED)
     held = PUBLISHED.read_bytes()
@@ -104,7 +85,7 @@ def test_rows_are_not_written_over_the_shipped_table(run: Run, tmp_path: Path) -
     assert PUBLISHED.read_bytes() == held
 
 
-def test_rows_replace_those_of_an_earlier_run(run: Run, tmp_path: Path) -> None:
+def test_rows_replace_those_of_an_earlier_run(run: Command, tmp_path: Path) -> None:
     header, row = PUBLISHED.read_text(encoding="utf-8").splitlines()[:2]
     table, out = tmp_path / "one.csv", tmp_path / "rows.csv"
     table.write_text(f"{header}\n{row}\n", encoding="utf-8")
@@ -113,7 +94,7 @@ def test_rows_replace_those_of_an_earlier_run(run: Run, tmp_path: Path) -> None:
     assert out.read_text(encoding="utf-8") != "old"
 
 
-def test_rows_that_cannot_be_written_are_said(run: Run, tmp_path: Path) -> None:
+def test_rows_that_cannot_be_written_are_said(run: Command, tmp_path: Path) -> None:
     said = run("--rows", str(tmp_path / "nowhere" / "rows.csv"))
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("traincost: the rows cannot be written")

@@ -4,9 +4,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from service.workflows.flat import ALIASES, flat_fields
 from service.workflows.questions import read_question
 from service.workflows.report import report
 from service.workflows.wire import to_wire
+from tests.commands import Command, Ran
 
 ROOT = Path(__file__).parents[1]
 ASKED = ["--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8", "--sequence-length", "8192"]
@@ -28,35 +28,18 @@ BODY: dict[str, Any] = {
 }
 
 
-class Ran(NamedTuple):
-    """What a command left behind."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    def command(*words: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["traincost", "estimate", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Ran(int(ended.value.code or 0), *capsys.readouterr())
-
-    return command
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    return Command("estimate", capsys, monkeypatch)
 
 
-def test_the_table_is_the_answer(run: Run) -> None:
+def test_the_table_is_the_answer(run: Command) -> None:
     catalogue = shipped_catalogue()
     found = answer(read_question(BODY, catalogue), catalogue)
     assert run(*ASKED) == Ran(0, f"{report(found)}\n", "")
 
 
-def test_json_is_what_the_api_sends(run: Run) -> None:
+def test_json_is_what_the_api_sends(run: Command) -> None:
     catalogue = shipped_catalogue()
     body = {
         **BODY,
@@ -69,7 +52,7 @@ def test_json_is_what_the_api_sends(run: Run) -> None:
     assert json.loads(ran.out) == json.loads(json.dumps(to_wire(answer(read_question(body, catalogue), catalogue))))
 
 
-def test_every_field_is_an_option_with_its_meaning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_field_is_an_option_with_its_meaning(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     shown = run("--help").out
     for field in flat_fields().values():
@@ -79,7 +62,7 @@ def test_every_field_is_an_option_with_its_meaning(run: Run, monkeypatch: pytest
         assert re.search(rf"--{alias}[ ,]", shown)
 
 
-def test_every_option_reaches_the_question(run: Run) -> None:
+def test_every_option_reaches_the_question(run: Command) -> None:
     texts = {"integer": "1.5", "number": "x", "truth": "perhaps"}
     wrong = [field for field in flat_fields().values() if field.form in texts]
     words = [word for field in wrong for word in (f"--{field.name.replace('_', '-')}", texts[field.form])]
@@ -101,7 +84,7 @@ def test_every_option_reaches_the_question(run: Run) -> None:
         ([*ASKED, "--precision", "fp7"], ["--precision: "]),
     ],
 )
-def test_a_refusal_is_one_line_a_problem(words: list[str], expected: list[str], run: Run) -> None:
+def test_a_refusal_is_one_line_a_problem(words: list[str], expected: list[str], run: Command) -> None:
     ran = run(*words)
     lines = ran.err.splitlines()
     assert (ran.code, ran.out, len(lines)) == (2, "", len(expected))
@@ -110,14 +93,14 @@ def test_a_refusal_is_one_line_a_problem(words: list[str], expected: list[str], 
         assert "; " in line
 
 
-def test_a_refusal_shows_options(run: Run) -> None:
+def test_a_refusal_shows_options(run: Command) -> None:
     said = run().err
     assert "e.g. --model llama-3.1-8b\n" in said
     assert "e.g. --gpu h100-sxm5-80gb --gpus 8\n" in said
     assert "{" not in said
 
 
-def test_nodes_of_a_gpu_are_its_size(run: Run) -> None:
+def test_nodes_of_a_gpu_are_its_size(run: Command) -> None:
     assert run(*ASKED[:4], "--nodes", "1", *ASKED[6:]) == run(*ASKED)
 
 
@@ -138,7 +121,7 @@ def test_the_command_says_its_version_and_first_what_people_want(
     assert "Args:" not in serve
 
 
-def test_an_unknown_option_names_the_nearest(run: Run) -> None:
+def test_an_unknown_option_names_the_nearest(run: Command) -> None:
     ran = run(*ASKED, "--tensr", "2")
     assert ran.code == 2
     assert "--tensor" in ran.err

@@ -33,7 +33,7 @@ def checkpoint_bytes(job: Job) -> float:
     for times, ops in job.ledger.groups():
         for weight in (weight for op in ops for weight in op.weights if weight.trained and not weight.tied):
             is_copied = job.method.name != "full" and weight.role != "adapter"
-            narrowed = state.frozen_bytes / state.weight_bytes if is_copied else 1.0
+            narrowed = state.copied_fraction if is_copied else 1.0
             each = moment * (narrowed if follows_weights(job) else 1.0) + job.optimizer.scale_bytes
             numbers = state_numbers(job.optimizer, weight)
             total += times * (weight.parameters * (state.weight_bytes * narrowed + beside) + numbers * each)

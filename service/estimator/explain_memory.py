@@ -55,13 +55,12 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
     Returns:
         one explanation a number
     """
+    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
+    every = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages]
     said: list[Explanation] = []
-    for position, one in enumerate(stages):
-        held = stage_bytes(resolved.job, resolved.degrees, one.stage, one.load, resolved.question.layout)
+    for position, (one, held) in enumerate(zip(stages, every, strict=True)):
         said += _stage(resolved, one, held, memory.stages[position], f"memory.stages[{position}]")
-    fullest = stages[memory.peak_stage]
-    holds = stage_bytes(resolved.job, resolved.degrees, fullest.stage, fullest.load, resolved.question.layout).held
-    return [*said, *_peaks(resolved, memory, float(holds))]
+    return [*said, *_peaks(resolved, memory, float(every[memory.peak_stage].held))]
 
 
 def _stage(

@@ -20,6 +20,22 @@ LEAST_RESIDUAL = 0.030
 Source: NVIDIA/Megatron-LM functional tests, the same cases on three generations of GPUs."""
 
 
+def class_of(stack: str, *, is_sparse: bool) -> tuple[str, str]:
+    """The class of some stack and kind of model.
+
+    Args:
+        stack: the stack's name
+        is_sparse: whether the model has routed experts
+
+    Returns:
+        stack and kind of model, a key of RESIDUALS
+
+    >>> class_of("fsdp1", is_sparse=False)
+    ('other', 'dense')
+    """
+    return "megatron-core" if stack == "megatron-core" else "other", "sparse" if is_sparse else "dense"
+
+
 def residual_class(job: Job) -> tuple[str, str]:
     """The class of a job whose published residuals are known.
 
@@ -29,8 +45,7 @@ def residual_class(job: Job) -> tuple[str, str]:
     Returns:
         stack and kind of model, a key of RESIDUALS
     """
-    stack = "megatron-core" if job.software.name == "megatron-core" else "other"
-    return stack, "sparse" if job.model.num_experts else "dense"
+    return class_of(job.software.name, is_sparse=bool(job.model.num_experts))
 
 
 def allocated_interval(job: Job, peak_bytes: float) -> Interval:

@@ -63,7 +63,7 @@ def resolve(question: Question) -> Resolved:
     recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu, filled(layout.zero_stage))
     full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     job, degrees = job_of(full), degrees_of(recipe, layout)
-    problems = problems_of_job(job, layout, degrees)
+    problems = (*unmet(_DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
     if problems:
         raise Refused(*problems)
     return Resolved(question=full, job=job, degrees=degrees)
@@ -71,20 +71,6 @@ def resolve(question: Question) -> Resolved:
 
 _DEMANDS = (*software_demands.DEMANDS, *number_demands.DEMANDS, *abilities.DEMANDS, *trainable.DEMANDS)
 """What a job has to meet, whatever its degrees."""
-
-
-def problems_of_job(job: Job, layout: Layout, degrees: Degrees) -> tuple[Problem, ...]:
-    """What stands against a job whose defaults are filled.
-
-    Args:
-        job: the job
-        layout: the layout, resolved
-        degrees: its degrees as plain numbers
-
-    Returns:
-        one problem for each demand and rule that it breaks
-    """
-    return (*unmet(_DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
 
 
 def _version_problems(question: Question) -> tuple[Problem, ...]:

@@ -159,8 +159,7 @@ def narrow_fraction(job: Job, held: RankParameters) -> Amount:
     >>> narrow_fraction(sample_job(), sample_load().held)
     0.0
     """
-    spared = 1 - job.state.frozen_bytes / job.state.weight_bytes
-    return held.dense_copied / maximum(held.dense_trained, 1) * spared
+    return held.dense_copied / maximum(held.dense_trained, 1) * (1 - job.state.copied_fraction)
 
 
 def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:

@@ -59,26 +59,6 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
     return loaded
 
 
-def stage_of(job: Job, degrees: Degrees, layout: Layout, index: int) -> LoadedStage:
-    """One stage of a layout with its load; with DualPipe, also what it holds of the stage as far from the other end.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees, plain numbers
-        layout: the layout
-        index: stage, from 0 [1]
-
-    Returns:
-        the stage
-    """
-    stage = stage_at(job, degrees, index, layout.stage_layers, layout.virtual_pipeline)
-    load = stage_load(job, degrees, stage)
-    if layout.schedule == "dualpipe" and layout.pipeline > 1:
-        far = stage_at(job, degrees, layout.pipeline - 1 - index, layout.stage_layers, layout.virtual_pipeline)
-        load = mirrored(load, stage_load(job, degrees, far), degrees)
-    return LoadedStage(stage, load, ())
-
-
 def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float]:
     """The memory of one rank of one stage as the answer tells it.
 
@@ -103,37 +83,15 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=reserved_peak_bytes(job, peak, float(held.held)),
+            reserved_peak_bytes=reserved_bytes(
+                peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job)
+            ),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
             idle_bytes=float(held.at("idle")),
             lines=lines,
         ),
         float(held.host),
     )
-
-
-def reserved_peak_bytes(job: Job, peak: float, held: float) -> float:
-    """What the allocator of one rank holds at its peak.
-
-    Formula:
-        reserved_bytes of the peak and of what is held beside it
-
-    Args:
-        job: the job
-        peak: live tensors at the peak [byte]
-        held: what the stack makes the allocator hold beside them [byte]
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        allocator.reserved_bytes
-
-    >>> from service.estimator.samples import sample_job
-    >>> reserved_peak_bytes(sample_job(), 100.0, 0.0)
-    104.0
-    """
-    return reserved_bytes(peak, held, reserved_shares(job)[1], allocator_room_bytes(job))
 
 
 def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:

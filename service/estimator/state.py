@@ -40,6 +40,11 @@ class StateBytes:
         return self.gathered_bytes
 
     @property
+    def copied_fraction(self) -> float:
+        """Bytes of a part trained whole beside adapters, in the format of frozen weights, over those of other ones."""
+        return self.frozen_bytes / self.weight_bytes
+
+    @property
     def casts_weights(self) -> bool:
         """Whether the forward pass reads another format than the one that is kept."""
         return self.gathered_bytes != self.weight_bytes

@@ -129,7 +129,7 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
         **grounds_of(found, asked, catalogue),
         verdict=found.verdict,
         parameters=found.parameters,
-        memory=_advised(found.memory, found.verdict, asked.question),
+        memory=advised(found.memory, asked.question),
         flop=found.flop,
         step=found.step,
         totals=found.totals,
@@ -157,7 +157,7 @@ def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) 
     return MemoryAnswer(
         **grounds_of(found, asked, catalogue),
         verdict=found.verdict,
-        memory=_advised(found.memory, found.verdict, asked.question),
+        memory=advised(found.memory, asked.question),
         explain=part(MemoryAnswer, answer(asked, catalogue, explain=True)).explain if explain else None,
     )
 
@@ -181,11 +181,6 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
         "warnings": (*asked.warnings, *found.warnings),
         "versions": versions,
     }
-
-
-def _advised(memory: Memory, verdict: Verdict, question: Question) -> Memory:
-    """The memory with what to change where it does not surely fit."""
-    return memory if verdict == "fits" else advised(memory, question)
 
 
 def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:

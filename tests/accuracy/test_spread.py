@@ -5,20 +5,20 @@ from math import ceil
 import pytest
 
 from service.calibration.residuals import spread_fraction
-from service.estimator.residuals import LEAST_RESIDUAL, RESIDUALS
+from service.estimator.residuals import LEAST_RESIDUAL, RESIDUALS, class_of
 from service.workflows.accuracy.judging import Judged
-
-
-def class_of(one: Judged) -> tuple[str, str]:
-    """The class of RESIDUALS that a judged row belongs to."""
-    return "megatron-core" if one.stack == "megatron-core" else "other", "sparse" if one.is_moe else "dense"
 
 
 @pytest.mark.parametrize("name", RESIDUALS, ids=" ".join)
 def test_spread_is_that_of_the_rows_which_say_all(name: tuple[str, str], judged: tuple[Judged, ...]) -> None:
     residuals: dict[str, list[float]] = {}
     for one in judged:
-        if one.quantity == "peak" and one.is_told and one.comparison is not None and class_of(one) == name:
+        if (
+            one.quantity == "peak"
+            and one.is_told
+            and one.comparison is not None
+            and class_of(one.stack, is_sparse=one.is_moe) == name
+        ):
             residuals.setdefault(one.row.text("source_key"), []).append(one.comparison.residual_fraction)
     spread = spread_fraction(residuals)
     assert spread is not None

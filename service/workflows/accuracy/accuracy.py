@@ -13,6 +13,7 @@ from service.calibration.scores import score
 from service.calibration.shipped import shipped_rows
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import FORMULAS_VERSION
+from service.estimator.residuals import class_of
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, Quantity, Sized
 from service.workflows.accuracy.judging import Judged, judge_all
 from service.workflows.accuracy.verdicts import verdicts_of
@@ -95,9 +96,9 @@ def _group(
     )
 
 
-def _kind(one: Judged) -> tuple[str, str, bool]:
-    """What errors of different sources are compared by: the quantity, Megatron-Core or another stack, the model."""
-    return one.quantity, "megatron-core" if one.stack == "megatron-core" else "other", one.is_moe
+def _kind(one: Judged) -> tuple[str, str, str]:
+    """What errors of different sources are compared by: the quantity, and the class of stack and model."""
+    return one.quantity, *class_of(one.stack, is_sparse=one.is_moe)
 
 
 def _left_out_fraction(judged: Sequence[Judged], own: Sequence[Judged]) -> float | None:
