@@ -23,8 +23,8 @@ MOST_ROOMY_AT_RISK_FRACTION = 0.05
 
 EXPLAINED = {
     "M-bloom-0099": "not its size: a stage has one layer more than in 0097, which took 60 GB, and 0098 ran with 73 GB",
-    "M-mbridge_skills-0013": "another rank: rank 0 ran out, as the row says, above the figure that it gives",
-    "M-mbridge_skills-0016": "another rank: rank 0 ran out, as the row says, above the figure that it gives",
+    "M-mbridge_skills-0013": "fragmentation: the same job and peak as 0017; as 0018 it ran once segments could grow",
+    "M-mbridge_skills-0016": "fragmentation, by 0013: rank 0 ran out of 80 GB though its own peak was 59.6 GB",
     "M-mbridge_skills-0017": "fragmentation, as the row says",
 }
 """Why rows that ran out of memory cannot be told."""
