@@ -100,6 +100,11 @@ def efficiency_of(gpu: Gpu) -> Efficiency:
     return EFFICIENCIES.get(gpu.architecture, UNMEASURED)
 
 
+def best_fraction(gpu: Gpu, number_format: Format) -> float:
+    best = efficiency_of(gpu).best_fractions
+    return best.get(number_format, best["bf16"])
+
+
 def matrix_fraction(gpu: Gpu, number_format: Format) -> float:
     """Share of dense peak that a training step's matrix products reach on one GPU.
 

@@ -119,12 +119,12 @@ def exposed_seconds(
     both_ways = where(degrees.pipeline > 1, minimum(experts, free), 0.0)
     hidden_experts = both_ways if layout.schedule == "dualpipe" else 0.0
     free = free - hidden_experts
-    hidden_sends = where(degrees.virtual_pipeline > 1, 0.0, sends)
+    hidden_sends = where(degrees.virtual_pipeline > 1, sends, 0.0) if job.overlap.sends else 0.0 * sends
     return ExposedSeconds(
         tensor=_tensor_seconds(job, degrees, stage, wires) * (1 - job.stack.tensor_overlap_fraction),
         context=exchange - hidden_exchange,
         expert=experts - hidden_experts,
-        data=maximum(0.0, sharded - free) + CONTENTION_FRACTION * minimum(sharded, free),
+        data=maximum(0.0, sharded - free) + job.constants.contention_fraction * minimum(sharded, free),
         pipeline=sends - hidden_sends,
         hidden_pipeline=hidden_sends,
         free=maximum(0.0, free - sharded),
@@ -154,5 +154,5 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
     0.0
     """
     once = _seconds(data.step_transfers(job, degrees, held), wires_of(job.cluster, job.gpu))
-    seen = EXPOSED_GRADIENT_SHARE
+    seen = job.constants.exposed_gradient_fraction if job.overlap.gradients else 1.0
     return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)

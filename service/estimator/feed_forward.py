@@ -94,6 +94,7 @@ def _down(model: Model, setting: Setting, width: int, name: str, modules: Module
     return Op(
         name=f"{name}.down",
         kind="gemm",
+        sums_in_parts=True,
         split=Split.TENSOR,
         weights=(Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)), *bias),
         flop=2 * setting.tokens * width * hidden,

@@ -133,6 +133,8 @@ class Op:
     """Selective recompute of any of these runs it again."""
     products_before: int = 0
     """Matrices that its layer multiplies by before it."""
+    sums_in_parts: bool = False
+    """Tensor ranks divide the inner dimension of its product, whose partial sums they then add up; else the columns."""
     keeps_precision: bool = False
     """Its products stay in the attention's format where the others are in fp8 or fp4."""
     reads: tuple[str, ...] = ()

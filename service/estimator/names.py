@@ -21,7 +21,7 @@ RecomputeModule = Literal[
     "core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj", "op",
 ]  # fmt: skip
 RecomputeMethod = Literal["uniform", "block"]
-AttentionName = Literal["eager", "flash", "flash-2", "flash-3", "cudnn"]
+AttentionName = Literal["eager", "flash", "flash-1", "flash-2", "flash-3", "cudnn"]
 StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron", "transformers"]
 ImplementationName = Literal["transformer-engine", "local", "eager", "compiled"]
 CrossEntropyName = Literal[

@@ -120,6 +120,7 @@ def _output_op(name: str, matrix: Weight, setting: Setting, *, has_bias: bool, s
         name=name,
         kind="gemm",
         split=Split.TENSOR,
+        sums_in_parts=True,
         weights=(matrix, Weight(1, hidden, role="vector")) if has_bias else (matrix,),
         flop=2 * setting.tokens * inputs * hidden,
         saved=saved,

@@ -29,6 +29,7 @@ class StepSeconds:
 
     gemm: Amount
     attention: Amount
+    cast: Amount
     elementwise: Amount
     recompute: Amount
     loss: Amount
@@ -64,7 +65,7 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     """
     live = job.cross_entropy.chunks * job.cross_entropy.logit_bytes(job.precision.element_bytes)
     losses = (1 + job.ledger.depths) * rank_logits(job, degrees)
-    return 2 * losses * live / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
+    return 2 * losses * live / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
 
 
 def other_seconds(busy_seconds: Amount) -> Amount:
@@ -126,6 +127,8 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layo
         Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute = _stage_compute(job, degrees, stage)
+    traffic = (load.held.dense_trained + load.held.expert_trained) * job.overlap.gradient_traffic_bytes
+    compute.elementwise = compute.elementwise + job.constants.weight_traffic * traffic / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
     exposed = exposed_seconds(job, degrees, stage, load, layout, compute)
     once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, exposed.free - compute.forward))
     micro_batch = compute.total_seconds + exposed.total_seconds
@@ -135,10 +138,12 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layo
     update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
     m = degrees.accumulation
     busy = m * micro_batch + bubble + once + update
+    scale = job.constants.stack_scales.get((job.software.name, job.software.implementation), 1.0)
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
         elementwise=m * compute.elementwise,
+        cast=m * compute.cast,
         recompute=m * compute.recompute,
         loss=m * compute.loss,
         exposed_tensor=m * exposed.tensor,
@@ -148,5 +153,5 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layo
         exposed_pipeline=m * exposed.pipeline,
         bubble=bubble,
         optimizer=update,
-        other=other_seconds(busy),
+        other=other_seconds(busy) * scale + (scale - 1) * busy,
     )

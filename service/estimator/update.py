@@ -48,7 +48,7 @@ def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
     0.0827
     """
     both_ways, once = _updated_bytes(job, degrees, updated)
-    return (2 * both_ways + once) / (job.gpu.memory_bytes_per_s * MEMORY_FRACTION)
+    return (2 * both_ways + once) / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
 
 
 def offloaded_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Amount:

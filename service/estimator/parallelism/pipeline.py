@@ -256,6 +256,7 @@ def micro_batch_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 4.1
     """
-    stream = stream_bytes(job, degrees) / where(degrees.sequence_parallel == 1, degrees.tensor, 1)
+    shared = degrees.tensor if job.overlap.splits_sends else where(degrees.sequence_parallel == 1, degrees.tensor, 1)
+    stream = stream_bytes(job, degrees) / shared
     stride = degrees.tensor * degrees.context * degrees.data
     return (Transfer("send", stream, 2 * degrees.virtual_pipeline, degrees.pipeline, stride),)
