@@ -38,11 +38,11 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "RankParameters", "ShardCounts", "Stag
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
-    "bubble_micro_batches", "ceil_div", "count", "dense", "divisors", "embedding_table", "expert", "expert_data",
-    "expert_shards", "floor_div", "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight",
-    "largest_layer", "largest_table", "largest_trained_end", "largest_trained_layer", "layer_branches", "layers",
+    "bubble_micro_batches", "ceil_div", "columns", "copies", "count", "dense", "divisors", "embedding_table", "expert",
+    "expert_data", "expert_shards", "floor_div", "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight",
+    "inner", "largest_layer", "largest_table", "largest_trained_end", "largest_trained_layer", "layer_branches", "layers",
     "local_ranks", "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary", "rank_logits", "ranks",
-    "recomputed_layers", "repeated_forwards", "shape", "shards", "stride", "take", "trained_layers",
+    "recomputed_layers", "repeated_forwards", "rows", "shape", "shards", "stride", "take", "trained_layers",
     "undivided_share", "where",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""

@@ -1,0 +1,229 @@
+"""Which rates do the matrix products of a GPU reach? One row a generation and number format, fitted on kernels."""
+
+from dataclasses import dataclass
+
+from service.estimator.efficiency import MEMORY_FRACTION
+from service.estimator.filled import filled
+from service.estimator.gpu import Gpu
+from service.estimator.matrix_product import TILES_PER_PROCESSOR, ProductRates
+from service.estimator.precision import Format, peak_flop_per_s
+
+OPERAND_BYTES: dict[Format, float] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "fp4": 0.5625}
+"""One number of an operand; fp4 with a byte of scale for 16 numbers.
+Source: definition; NVIDIA 2025, arXiv:2509.25149, section 2."""
+
+ADDED_BYTES = 8.0
+"""A number of an fp32 result that a product adds to: read, then written. Source: definition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatRate:
+    """How one format runs on one generation of GPUs."""
+
+    peak_fraction: float
+    """Share of dense peak that full waves of full tiles reach in short bursts; long runs may lower the clock."""
+    quantise_bytes: float = 0.0
+    """Memory traffic of turning one number of an operand into the format."""
+    quantise_launch_seconds: float = 0.0
+    """Fixed cost of doing so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRates:
+    """How matrix products run on one generation of GPUs."""
+
+    processors: int | None = None
+    """Processors (SMs) of the GPU that was measured; None: waves are not modelled."""
+    formats: dict[Format, FormatRate]
+    """Rates by format; fp16 and fp32 run as bf16, int8 as fp8 where absent."""
+    source: str
+    """Who measured."""
+
+
+_AIC = "calibration/published/matrix_products.csv: ai-dynamo/aiconfigurator@095f58a gemm_perf (TensorRT-LLM)"
+_SIMUMAX = "calibration/published/matrix_products.csv: MooreThreads/SimuMax@4dcaae5 configs/system"
+_MAMF = "stas00/ml-engineering@744d01e compute/accelerator README, MAMF table, x FITTED_TO_BEST"
+
+FITTED_TO_BEST = 0.94
+"""Fitted share of peak over the best of a search over shapes: 0.91-1.00 on six GPUs that have both, median.
+Source: MATRIX_RATES against the MAMF table of stas00/ml-engineering@744d01e compute/accelerator README."""
+
+
+def _searched(**best: float) -> GenerationRates:
+    """Rates of a generation of which only the best product over a search is known, bf16 and perhaps fp8."""
+    names: dict[str, Format] = {"bf16": "bf16", "fp8": "fp8"}
+    formats = {names[name]: FormatRate(peak_fraction=round(share * FITTED_TO_BEST, 3)) for name, share in best.items()}
+    return GenerationRates(formats=formats, source=_MAMF)
+
+
+_A100 = GenerationRates(
+    processors=108, source=_AIC,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.854),
+        "int8": FormatRate(peak_fraction=0.867),
+    },
+)  # fmt: skip
+_A100_PCIE = GenerationRates(
+    processors=108, source=_SIMUMAX,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.753),
+    },
+)  # fmt: skip
+_L40S = GenerationRates(
+    processors=142, source=_AIC,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.596),
+        "fp8": FormatRate(peak_fraction=0.521, quantise_bytes=0.8),
+    },
+)  # fmt: skip
+_HOPPER = GenerationRates(
+    processors=132, source=_AIC,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.815),
+        "fp8": FormatRate(peak_fraction=0.753, quantise_bytes=6.6, quantise_launch_seconds=6e-6),
+    },
+)  # fmt: skip
+_B200 = GenerationRates(
+    processors=148, source=_AIC,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.722),
+        "fp8": FormatRate(peak_fraction=0.726, quantise_bytes=7.7, quantise_launch_seconds=10.9e-6),
+        "fp4": FormatRate(peak_fraction=0.491, quantise_bytes=4.2, quantise_launch_seconds=3.6e-6),
+    },
+)  # fmt: skip
+_GB200 = GenerationRates(
+    processors=148, source=_AIC,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.681),
+        "fp8": FormatRate(peak_fraction=0.686, quantise_bytes=8.3, quantise_launch_seconds=11.3e-6),
+        "fp4": FormatRate(peak_fraction=0.488, quantise_bytes=4.6, quantise_launch_seconds=4.5e-6),
+    },
+)  # fmt: skip
+_B300 = GenerationRates(
+    processors=148, source=_AIC,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.749),
+        "fp8": FormatRate(peak_fraction=0.765, quantise_bytes=7.5, quantise_launch_seconds=10.4e-6),
+        "fp4": FormatRate(peak_fraction=0.386, quantise_bytes=3.6, quantise_launch_seconds=7.6e-6),
+    },
+)  # fmt: skip
+_GB300 = GenerationRates(
+    processors=148, source=_AIC,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.784),
+        "fp8": FormatRate(peak_fraction=0.798, quantise_bytes=8.3, quantise_launch_seconds=10.3e-6),
+        "fp4": FormatRate(peak_fraction=0.377, quantise_bytes=3.6, quantise_launch_seconds=8.2e-6),
+    },
+)  # fmt: skip
+_RTX_BLACKWELL = GenerationRates(
+    processors=188, source=_AIC,
+    formats={
+        "bf16": FormatRate(peak_fraction=0.876),
+        "fp8": FormatRate(peak_fraction=0.878, quantise_bytes=4.2, quantise_launch_seconds=11e-6),
+        "fp4": FormatRate(peak_fraction=0.855, quantise_bytes=2.8, quantise_launch_seconds=1.2e-6),
+    },
+)  # fmt: skip
+
+UNMEASURED_RATES = GenerationRates(
+    source="median of the fitted generations: calibration/published/matrix_products.csv",
+    formats={
+        "bf16": FormatRate(peak_fraction=0.753),
+        "fp8": FormatRate(peak_fraction=0.753, quantise_bytes=7.5, quantise_launch_seconds=10.4e-6),
+        "fp4": FormatRate(peak_fraction=0.488, quantise_bytes=3.6, quantise_launch_seconds=4.5e-6),
+    },
+)  # fmt: skip
+"""For a generation without a measurement; the answer says so."""
+
+MATRIX_RATES: dict[str, GenerationRates] = {
+    "Ampere": _A100,
+    "a100-pcie-40gb": _A100_PCIE,
+    "a100-pcie-80gb": _A100_PCIE,
+    "a800-pcie-80gb": _A100_PCIE,
+    "Ada": _L40S,
+    "Hopper": _HOPPER,
+    "Hopper (Grace)": _HOPPER,
+    "Blackwell": _B200,
+    "Blackwell (Grace)": _GB200,
+    "Blackwell Ultra": _B300,
+    "Blackwell Ultra (Grace)": _GB300,
+    "rtx-5090": _RTX_BLACKWELL,
+    "rtx-pro-6000-blackwell-server": _RTX_BLACKWELL,
+    "rtx-pro-6000-blackwell-workstation": _RTX_BLACKWELL,
+    "CDNA3": _searched(bf16=0.556),
+    "CDNA4": _searched(bf16=0.622),
+    "Gaudi2": _searched(bf16=0.969, fp8=0.956),
+    "Gaudi3": _searched(bf16=0.741, fp8=0.769),
+}
+"""By generation; by slug where a GPU runs unlike others of its generation."""
+
+
+def generation_rates(gpu: Gpu) -> GenerationRates:
+    """The measured rates of a GPU, or of its generation.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        its row, its generation's row, or UNMEASURED_RATES
+    """
+    by_slug = MATRIX_RATES.get(gpu.slug)
+    return by_slug or MATRIX_RATES.get(gpu.architecture, UNMEASURED_RATES)
+
+
+def format_rate(generation: GenerationRates, number_format: Format) -> FormatRate:
+    """How a format runs on a generation, or the format nearest to it that was measured there.
+
+    Args:
+        generation: the generation's rates
+        number_format: format of the products
+
+    Returns:
+        the row of the format; that of fp8 for int8 and fp4, and that of bf16 for all others, where it has none
+    """
+    nearest = ("fp8",) if number_format in {"int8", "fp4"} else ()
+    return next(generation.formats[name] for name in (number_format, *nearest, "bf16") if name in generation.formats)
+
+
+def rates_under(
+    generation: GenerationRates, gpu: Gpu, number_format: Format, sustained_fraction: float = 1.0, *, adds: bool = False
+) -> ProductRates:
+    """What a GPU reaches in products of one format, given how its generation runs them.
+
+    Args:
+        generation: the generation's rates
+        gpu: the GPU, with its peak and its memory bandwidth
+        number_format: format of the products
+        sustained_fraction: share of the clock of short bursts that a long run keeps [1]
+        adds: whether products add to an fp32 result, as gradients of weights do over micro-batches
+
+    Returns:
+        the rates
+    """
+    rate = format_rate(generation, number_format)
+    width = OPERAND_BYTES[number_format]
+    return ProductRates(
+        flop_per_s=filled(peak_flop_per_s(gpu, number_format)) * rate.peak_fraction * sustained_fraction,
+        bytes_per_s=gpu.memory_bytes_per_s * MEMORY_FRACTION,
+        operand_bytes=width,
+        result_bytes=ADDED_BYTES if adds else max(width, 2.0),
+        wave_tiles=1 if generation.processors is None else generation.processors * TILES_PER_PROCESSOR,
+        quantise_bytes=rate.quantise_bytes,
+        quantise_launch_seconds=rate.quantise_launch_seconds,
+    )
+
+
+def product_rates(
+    gpu: Gpu, number_format: Format, sustained_fraction: float = 1.0, *, adds: bool = False
+) -> ProductRates:
+    """What a GPU reaches in products of one format.
+
+    Args:
+        gpu: the GPU; it has the format
+        number_format: format of the products
+        sustained_fraction: share of the clock of short bursts that a long run keeps [1]
+        adds: whether products add to an fp32 result, as gradients of weights do over micro-batches
+
+    Returns:
+        the rates
+    """
+    return rates_under(generation_rates(gpu), gpu, number_format, sustained_fraction, adds=adds)

@@ -1,0 +1,132 @@
+"""Are the estimator's rates of matrix products the best that the shipped measurements give, and how good is that?"""
+
+from dataclasses import fields
+from statistics import median
+from typing import Any
+
+import pytest
+
+from service.calibration.matrix_products import (
+    BOUNDS,
+    FITS,
+    SECOND_B200,
+    Fit,
+    columns_of,
+    fitted,
+    left_out_mape_fraction,
+    loss_fraction,
+    mape_fraction,
+    rows_of,
+)
+from service.calibration.measured_products import SOURCES, measured_products
+from service.catalogue import shipped_catalogue
+from service.estimator import matrix_product
+from service.estimator.matrix_rates import MATRIX_RATES, UNMEASURED_RATES, FormatRate
+from service.estimator.precision import Format
+
+GPUS = {slug: row.gpu for slug, row in shipped_catalogue().gpus.items()}
+ROWS = measured_products()
+COLUMNS = {fit.name: columns_of(rows_of(fit, ROWS), GPUS) for fit in (*FITS, SECOND_B200)}
+
+PERCENT: dict[tuple[str, Format], tuple[float, float, float]] = {
+    ("Ampere", "bf16"): (3.6, 3.6, 4.3),
+    ("Ampere", "int8"): (7.1, 7.5, 9.0),
+    ("a100-pcie-80gb", "bf16"): (3.4, 3.4, 3.5),
+    ("Ada", "bf16"): (7.9, 8.1, 8.1),
+    ("Ada", "fp8"): (7.8, 8.0, 8.3),
+    ("Hopper", "bf16"): (5.0, 5.2, 5.5),
+    ("Hopper", "fp8"): (3.2, 3.4, 3.4),
+    ("Blackwell", "bf16"): (6.8, 7.0, 6.8),
+    ("Blackwell", "fp8"): (3.8, 3.9, 3.8),
+    ("Blackwell", "fp4"): (3.9, 4.2, 4.6),
+    ("Blackwell (Grace)", "bf16"): (7.4, 7.7, 7.7),
+    ("Blackwell (Grace)", "fp8"): (5.0, 5.4, 5.0),
+    ("Blackwell (Grace)", "fp4"): (4.0, 4.4, 4.8),
+    ("Blackwell Ultra", "bf16"): (7.6, 7.9, 8.0),
+    ("Blackwell Ultra", "fp8"): (4.5, 4.7, 4.5),
+    ("Blackwell Ultra", "fp4"): (7.0, 8.4, 7.2),
+    ("Blackwell Ultra (Grace)", "bf16"): (4.9, 5.1, 5.2),
+    ("Blackwell Ultra (Grace)", "fp8"): (3.0, 3.2, 3.5),
+    ("Blackwell Ultra (Grace)", "fp4"): (6.7, 8.0, 7.1),
+    ("rtx-pro-6000-blackwell-server", "bf16"): (3.1, 3.2, 3.6),
+    ("rtx-pro-6000-blackwell-server", "fp8"): (3.6, 3.8, 4.6),
+    ("rtx-pro-6000-blackwell-server", "fp4"): (4.3, 4.5, 5.4),
+    ("b200, simumax", "bf16"): (10.7, 10.7, 11.0),
+}  # fmt: skip
+"""Mean absolute error in percent by fit and format: of products of 1,024 rows and more, the same with each family of
+shapes left out of the fit, and of all products."""
+
+
+def _constants(rate: FormatRate) -> dict[str, float]:
+    return {field.name: getattr(rate, field.name) for field in fields(FormatRate)}
+
+
+def test_every_measurement_is_of_a_known_gpu_and_source_once() -> None:
+    assert len(ROWS) > 2800
+    assert {row.gpu for row in ROWS} <= GPUS.keys()
+    assert {row.source_key for row in ROWS} == SOURCES.keys()
+    assert len({(r.source_key, r.gpu, r.format, r.layout, r.adds, r.rows, r.columns, r.inner) for r in ROWS}) == len(
+        ROWS
+    )
+
+
+def test_every_measurement_is_fitted_or_judged_once() -> None:
+    read = [row for fit in (*FITS, SECOND_B200) for row in rows_of(fit, ROWS)]
+    assert sorted(map(id, read)) == sorted(map(id, ROWS))
+
+
+@pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.name)
+def test_rates_of_the_estimator_are_the_best_fit(fit: Fit) -> None:
+    found, kept = fitted(COLUMNS[fit.name], fit.processors, fit.source_key), MATRIX_RATES[fit.name]
+    assert (kept.processors, kept.formats.keys()) == (fit.processors, found.formats.keys())
+    for number_format, rate in found.formats.items():
+        for name, value in _constants(rate).items():
+            low, high, step = BOUNDS[name]
+            assert _constants(kept.formats[number_format])[name] == pytest.approx(value, abs=1.01 * step), number_format
+            assert low <= value < high, f"{number_format} {name} lies at its bound"
+
+
+def test_generations_without_a_measurement_take_the_median() -> None:
+    assert UNMEASURED_RATES.processors is None
+    for number_format, rate in UNMEASURED_RATES.formats.items():
+        measured = [
+            _constants(MATRIX_RATES[fit.name].formats[number_format])
+            for fit in FITS
+            if number_format in MATRIX_RATES[fit.name].formats
+        ]
+        assert len(measured) >= 5
+        for name, value in _constants(rate).items():
+            assert value == pytest.approx(median(row[name] for row in measured), abs=BOUNDS[name][2])
+
+
+def _total_loss_fraction() -> float:
+    """Loss over all fits, each at its own best constants."""
+    fits = (*FITS, SECOND_B200)
+    return sum(loss_fraction(COLUMNS[fit.name], fitted(COLUMNS[fit.name], fit.processors, "")) for fit in fits)
+
+
+@pytest.mark.parametrize(
+    ("name", "others"), [("WAVE_FRACTION", (0.0, 0.05, 0.25, 0.5)), ("EXPOSED_STORE_FRACTION", (0.0, 0.25, 0.75, 1.0))]
+)
+def test_what_all_gpus_share_fits_better_than_other_values(
+    monkeypatch: pytest.MonkeyPatch, name: str, others: tuple[float, ...]
+) -> None:
+    kept = _total_loss_fraction()
+    for other in others:
+        monkeypatch.setattr(matrix_product, name, other)
+        assert _total_loss_fraction() > kept, other
+
+
+@pytest.mark.parametrize("fit", [*FITS, SECOND_B200], ids=lambda fit: fit.name)
+def test_errors_are_those_that_are_told(fit: Fit) -> None:
+    generation = fitted(COLUMNS[fit.name], fit.processors, fit.source_key)
+    told = {number_format: errors for (name, number_format), errors in PERCENT.items() if name == fit.name}
+    assert told.keys() == generation.formats.keys()
+    for number_format, errors in told.items():
+        own: list[Any] = [one for one in COLUMNS[fit.name] if one.format == number_format]
+        found = (
+            mape_fraction(own, generation),
+            left_out_mape_fraction(fit, ROWS, GPUS, number_format),
+            mape_fraction(own, generation, 0),
+        )
+        assert [100 * error for error in found] == pytest.approx(errors, abs=0.1), number_format
