@@ -1,18 +1,15 @@
-"""How long do ranks take to exchange bytes? Rings on two levels: inside the fast link's domain, and between."""
+"""How long do the transfers of a rank take? Each collective by its own way over links and network."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from service.estimator.efficiency import (
-    LINK_FRACTION,
-    LINK_HOP_SECONDS,
-    NETWORK_FRACTION,
-    NETWORK_HOP_SECONDS,
-)
-from service.estimator.filled import filled
-from service.estimator.gpu import Gpu
-from service.estimator.numeric import Amount, ceil_div, floor_div, maximum, minimum, where
-from service.estimator.question import Cluster
+from service.estimator.all_reduce import all_reduce_seconds
+from service.estimator.exchange import exchange_seconds, send_seconds
+from service.estimator.numeric import Amount, both, where
+from service.estimator.rings import ring_seconds
+from service.estimator.wires import Wires, group_of, wires_of
+
+__all__ = ["CollectiveName", "Transfer", "Wires", "transfer_seconds", "wires_of"]
 
 CollectiveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 
@@ -33,119 +30,11 @@ class Transfer:
     """Distance in rank numbers between neighbours of the group."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Wires:
-    """What one rank sends through."""
-
-    link_bytes_per_s: float
-    """Fast link as reached."""
-    network_bytes_per_s: float
-    """Adapter as reached."""
-    domain: int
-    """GPUs that share the fast link."""
-
-
-def wires_of(cluster: Cluster, gpu: Gpu) -> Wires:
-    """The rates that collectives reach on a cluster; a domain larger than the link reaches talks over the host's bus.
-
-    Args:
-        cluster: the cluster, resolved
-        gpu: its GPU
-
-    Returns:
-        the wires of one GPU
-    """
-    domain = filled(cluster.scale_up_gpus)
-    linked = gpu.scale_up_gpus >= min(domain, cluster.gpus)
-    link = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
-    network = filled(cluster.inter_node_bytes_per_s)
-    return Wires(link_bytes_per_s=link * LINK_FRACTION, network_bytes_per_s=network * NETWORK_FRACTION, domain=domain)
-
-
-def local_ranks(ranks: Amount, stride: Amount, domain: int) -> Amount:
-    """Ranks of a group that share one fast-link domain.
-
-    Formula:
-        min(n, max(1, domain // stride))
-
-    Args:
-        ranks: ranks of the group, n [1]
-        stride: distance between neighbours [1]
-        domain: GPUs that share the fast link [1]
-
-    Returns:
-        ranks of the group in one domain [1]
-
-    Source:
-        definition; ranks are numbered tensor first, then context, data, pipeline (Megatron-Core order)
-
-    >>> local_ranks(16, 2, 8)
-    4
-    """
-    return minimum(ranks, maximum(1, floor_div(domain, stride)))
-
-
-def ring_seconds(tensor_bytes: Amount, ranks: Amount, local: Amount, wires: Wires) -> Amount:
-    """Seconds of one all-gather or reduce-scatter: inside each domain, and between domains.
-
-    Formula:
-        (l-1)/l S/B_link + (k-1)/k S/(l B_network) + (l-1) a_link + (k-1) a_network,  k = ceil(n / l)
-
-    Args:
-        tensor_bytes: bytes of the whole tensor, S [byte]
-        ranks: ranks of the group, n [1]
-        local: ranks of the group in one domain, l [1]
-        wires: rates of one GPU
-
-    Returns:
-        seconds of one collective [s]
-
-    Source:
-        Thakur et al. 2005, doi:10.1177/1094342005051521; two levels: NCCL's per-rail rings
-
-    >>> w = Wires(link_bytes_per_s=400e9, network_bytes_per_s=40e9, domain=8)
-    >>> ring_seconds(8e9, 8, 8, w)
-    0.017517500000000002
-    """
-    domains = ceil_div(ranks, local)
-    inside = (local - 1) / local * tensor_bytes / wires.link_bytes_per_s
-    between = (domains - 1) / domains * tensor_bytes / (local * wires.network_bytes_per_s)
-    return inside + between + (local - 1) * LINK_HOP_SECONDS + (domains - 1) * NETWORK_HOP_SECONDS
-
-
-def exchange_seconds(held_bytes: Amount, ranks: Amount, local: Amount, wires: Wires) -> Amount:
-    """Seconds of one all-to-all.
-
-    Formula:
-        max((l-1)/n S/B_link, (n-l)/n S/B_network) + (l-1) a_link + (n/l-1) a_network
-
-    Args:
-        held_bytes: bytes that one rank sends in all, S [byte]
-        ranks: ranks of the group, n [1]
-        local: ranks of the group in one domain, l [1]
-        wires: rates of one GPU
-
-    Returns:
-        seconds of one exchange [s]
-
-    Source:
-        definition; both wires work at once
-
-    >>> w = Wires(link_bytes_per_s=400e9, network_bytes_per_s=40e9, domain=8)
-    >>> exchange_seconds(8e9, 8, 8, w)
-    0.017517500000000002
-    """
-    inside = (local - 1) / ranks * held_bytes / wires.link_bytes_per_s
-    between = (ranks - local) / ranks * held_bytes / wires.network_bytes_per_s
-    hops = (local - 1) * LINK_HOP_SECONDS + (ranks / local - 1) * NETWORK_HOP_SECONDS
-    return maximum(inside, between) + hops
-
-
 def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
     """Seconds of all occurrences of one transfer; 0 for a group of one.
 
     Formula:
-        all-reduce = 2 rings; all-gather, reduce-scatter = 1 ring; send = S / B
+        all-reduce: the fastest way; all-gather, reduce-scatter: one ring; all-to-all, send: two levels
 
     Args:
         transfer: what is sent
@@ -155,20 +44,22 @@ def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
         seconds [s]
 
     Source:
-        see ring_seconds and exchange_seconds
+        see all_reduce_seconds, ring_seconds, exchange_seconds, send_seconds
 
-    >>> w = Wires(link_bytes_per_s=400e9, network_bytes_per_s=40e9, domain=8)
-    >>> transfer_seconds(Transfer("all_reduce", 8e9, 1, 8, 1), w)
-    0.035035000000000004
+    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> round(transfer_seconds(Transfer("all_reduce", 8e9, 1, 8, 1), w), 6)
+    0.030183
     """
-    ranks = transfer.ranks
-    local = local_ranks(ranks, transfer.stride, wires.domain)
-    if transfer.collective == "send":
-        rate = where(local > 1, wires.link_bytes_per_s, wires.network_bytes_per_s)
-        one = where(ranks > 1, transfer.bytes / rate + NETWORK_HOP_SECONDS, 0.0)
+    ranks, tensor_bytes = transfer.ranks, transfer.bytes
+    group = group_of(ranks, transfer.stride, wires)
+    if transfer.collective == "all_reduce":
+        one = all_reduce_seconds(tensor_bytes, group, wires)
+    elif transfer.collective == "all_gather":
+        one = ring_seconds(tensor_bytes, group, wires.link.all_gather, wires)
+    elif transfer.collective == "reduce_scatter":
+        one = ring_seconds(tensor_bytes, group, wires.link.reduce_scatter, wires)
     elif transfer.collective == "all_to_all":
-        one = exchange_seconds(transfer.bytes, ranks, local, wires)
+        one = exchange_seconds(tensor_bytes, group, wires)
     else:
-        rings = 2 if transfer.collective == "all_reduce" else 1
-        one = rings * ring_seconds(transfer.bytes, ranks, local, wires)
-    return where(transfer.bytes > 0, one, 0.0) * transfer.count
+        one = send_seconds(tensor_bytes, group, wires)
+    return where(both(ranks > 1, tensor_bytes > 0), one, 0.0) * transfer.count

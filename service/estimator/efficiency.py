@@ -13,22 +13,6 @@ LAUNCH_SECONDS = 5e-6
 """Fixed cost of one kernel: intercepts of 4.7 (A100) and 6 (H100) microseconds over 38,136 measured matrix products.
 Source: microsoft/vidur profiling data mlp.csv, fitted."""
 
-LINK_FRACTION = 0.8
-"""Share of the fast link that rings reach at large messages: 229-248 of 300 GB/s (8 A100), 368 of 450 (8 H100).
-Source: stas00/ml-engineering@744d01e network README."""
-
-NETWORK_FRACTION = 0.73
-"""Share of the adapter that collectives across nodes reach: 4 nodes of 8 B200 at 4 GiB.
-Source: stas00/ml-engineering@744d01e network README."""
-
-LINK_HOP_SECONDS = 2.5e-6
-"""Latency of one hop inside a node: 45 microseconds for the 14 hops and launch of an 8-GPU all-reduce.
-Source: nccl-tests sweeps in stas00/ml-engineering@744d01e, fitted."""
-
-NETWORK_HOP_SECONDS = 12e-6
-"""Latency of one hop between nodes; published rings lie at 1-12 microseconds a hop, the slow end is taken.
-Source: nccl-tests sweeps in stas00/ml-engineering@744d01e."""
-
 SHAPE_FRACTION = 0.86
 """A training step's matrix shapes against the best shape found: 0.69 of peak over model shapes, 0.80 at best (H100).
 Source: microsoft/vidur profiling data mlp.csv against stas00/ml-engineering@744d01e MAMF table."""

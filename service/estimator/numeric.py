@@ -5,6 +5,7 @@ arithmetic operators and these helpers, so the single path never touches NumPy: 
 only once a column is seen.
 """
 
+from math import ceil, log2, sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -140,4 +141,29 @@ def floor_div(a: Amount, b: Amount) -> Amount:
     if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
         return a // b
     rounded: Amount = _numpy().floor(a / b)
+    return rounded
+
+
+def square_root(a: Amount) -> Amount:
+    """The square root of an amount, the same to the last bit in both forms.
+
+    >>> square_root(9)
+    3.0
+    """
+    if isinstance(a, _NUMBERS):
+        return sqrt(a)
+    root: Amount = _numpy().sqrt(a)
+    return root
+
+
+def doublings(a: Amount) -> Amount:
+    """How often 1 has to double to reach an amount of at least 1.
+
+    >>> doublings(8), doublings(9), doublings(1)
+    (3, 4, 0)
+    """
+    if isinstance(a, _NUMBERS):
+        return ceil(log2(a))
+    numpy = _numpy()
+    rounded: Amount = numpy.ceil(numpy.log2(a))
     return rounded

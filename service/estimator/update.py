@@ -1,13 +1,17 @@
 """How long does the optimizer take to update the weights, on the GPU or in host memory?"""
 
 from service.estimator.degrees import Degrees
-from service.estimator.efficiency import LINK_FRACTION, MEMORY_FRACTION
+from service.estimator.efficiency import MEMORY_FRACTION
 from service.estimator.job import Job
 from service.estimator.numeric import Amount
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.sharded import sharded_bytes
 from service.estimator.stages import RankParameters
+
+HOST_LINK_FRACTION = 0.88
+"""Share of the host link that copies reach: 55.4 of 63 GB/s to an H200 over PCIe 5.
+Source: stas00/ml-engineering@744d01e network README, nvbandwidth, 2026-08."""
 
 HOST_MEMORY_BYTES_PER_S = 77e9
 """Host memory bandwidth for one GPU: 16 channels of DDR5-4800, shared by 8 GPUs.
@@ -66,11 +70,11 @@ def offloaded_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
         seconds of one step [s]
 
     Source:
-        Ren et al. 2021, arXiv:2101.06840, section 4; HOST_MEMORY_BYTES_PER_S
+        Ren et al. 2021, arXiv:2101.06840, section 4; HOST_LINK_FRACTION, HOST_MEMORY_BYTES_PER_S
 
     >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
     >>> round(offloaded_seconds(sample_job(), sample_degrees(), sample_load().updated), 3)
-    3.459
+    3.372
     """
     both_ways, once = _updated_bytes(job, degrees, updated)
-    return once / (job.gpu.host_bytes_per_s * LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
+    return once / (job.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S

@@ -1,0 +1,156 @@
+"""How fast do GPUs of one domain exchange bytes? Curves fitted to measurements, one row a generation of links."""
+
+from dataclasses import dataclass
+
+from service.estimator.gpu import Gpu
+
+ROOT_BYTES = float(1 << 20)
+"""Size at which a curve's root term is told.
+Source: definition, one MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds of one operation in rings, by ranks and size."""
+
+    start_seconds: float
+    """Fixed cost of one collective."""
+    hop_seconds: float
+    """Latency of one hop."""
+    root_seconds: float
+    """What grows with the root of the size, told at one MiB: chunks fill a pipeline, protocols change."""
+    link_fraction: float
+    """Share of the link rate that a long ring reaches at large messages."""
+    edge_fraction: float
+    """Steps of a ring beyond ranks - 1: small groups reach less; below 0 on a bus, where they reach more."""
+
+
+@dataclass(frozen=True, slots=True)
+class InSwitch:
+    """Seconds of an all-reduce that the switch between the GPUs adds."""
+
+    start_seconds: float
+    """Fixed cost of one collective."""
+    root_seconds: float
+    """What grows with the root of the size, told at one MiB."""
+    link_fraction: float
+    """Share of the link rate."""
+    most_fraction: float
+    """Highest bus bandwidth that was measured, over the link rate; above 1 where the switch saves the links work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What joins the GPUs of one domain."""
+
+    all_reduce: Curve
+    """Sum in rings; every rank has it."""
+    all_gather: Curve
+    """Every rank has all shards."""
+    reduce_scatter: Curve
+    """Sum in rings; every rank has a shard of it."""
+    all_to_all: Curve
+    """Every rank sends to every other; with two ranks a send."""
+    in_switch: InSwitch | None = None
+    """Sum in the switch."""
+    is_mesh: bool = False
+    """Each pair of GPUs has links of its own, so a group uses those between its ranks alone."""
+    source: str
+    """Where the measurements come from."""
+
+
+_NCCL = "ai-dynamo/aiconfigurator@095f58a nccl_perf (NCCL {}, 2 to {} ranks, 64 KiB to 512 MiB)"
+_NETWORK = "stas00/ml-engineering@744d01e network README"
+
+NVLINK_3 = Link(
+    all_reduce=Curve(11.51e-6, 1.257e-6, 15.17e-6, 0.829, 0.05),
+    all_gather=Curve(7.88e-6, 0.594e-6, 11.60e-6, 0.794, 0.25),
+    reduce_scatter=Curve(7.25e-6, 0.543e-6, 11.38e-6, 0.807, 0.05),
+    all_to_all=Curve(10.02e-6, 0.591e-6, 9.09e-6, 0.770, 0.15),
+    source=_NCCL.format("2.27", 8) + ", A100; VIA-Research/vTrain trace, A100, 1 MiB to 1 GiB; "
+    "fitted by service.calibration.collectives",
+)
+NVLINK_4 = Link(
+    all_reduce=Curve(4.08e-6, 0.607e-6, 7.17e-6, 0.864, 0.10),
+    all_gather=Curve(2.96e-6, 0.916e-6, 6.50e-6, 0.897, 0.30),
+    reduce_scatter=Curve(3.56e-6, 0.627e-6, 5.05e-6, 0.869, 0.40),
+    all_to_all=Curve(9.15e-6, 0.044e-6, 2.87e-6, 0.702, 0.0),
+    in_switch=InSwitch(12.71e-6, 11.59e-6, 0.727, 1.067),
+    source=_NCCL.format("2.29", 8) + f", H100 and H200; {_NETWORK}; fitted by service.calibration.collectives",
+)
+NVLINK_5 = Link(
+    all_reduce=Curve(4.36e-6, 1.278e-6, 7.13e-6, 0.812, 0.0),
+    all_gather=Curve(5.67e-6, 1.293e-6, 5.34e-6, 0.852, 0.15),
+    reduce_scatter=Curve(5.60e-6, 1.298e-6, 4.61e-6, 0.841, 0.35),
+    all_to_all=Curve(12.72e-6, 0.405e-6, 1.68e-6, 0.730, 0.80),
+    in_switch=InSwitch(18.49e-6, 13.07e-6, 0.627, 0.944),
+    source=_NCCL.format("2.29", 8) + f", B200, B300, GB200 and GB300; {_NETWORK}; "
+    "fitted by service.calibration.collectives",
+)
+HOST_BUS = Link(
+    all_reduce=Curve(0.19e-6, 2.630e-6, 9.19e-6, 0.363, -0.40),
+    all_gather=Curve(3.87e-6, 2.423e-6, 7.11e-6, 0.349, -0.35),
+    reduce_scatter=Curve(1.92e-6, 2.651e-6, 8.77e-6, 0.361, -0.30),
+    all_to_all=Curve(2.78e-6, 3.275e-6, 4.23e-6, 0.302, -0.30),
+    source=_NCCL.format("2.29", 8) + ", RTX PRO 6000 over PCIe 5; fitted by service.calibration.collectives",
+)
+"""Where no fast link reaches the whole domain, its GPUs talk over the host's bus."""
+
+_MEDIAN = "median of NVLink 3, 4 and 5"
+
+UNMEASURED = Link(
+    all_reduce=Curve(4.36e-6, 1.257e-6, 7.17e-6, 0.829, 0.05),
+    all_gather=Curve(5.67e-6, 0.916e-6, 6.50e-6, 0.852, 0.25),
+    reduce_scatter=Curve(5.60e-6, 0.627e-6, 5.05e-6, 0.841, 0.35),
+    all_to_all=Curve(10.02e-6, 0.405e-6, 2.87e-6, 0.730, 0.15),
+    source=_MEDIAN,
+)
+"""For a generation without a measurement.
+Source: median of each constant of NVLink 3, 4 and 5."""
+
+UNMEASURED_MESH = Link(
+    all_reduce=Curve(4.36e-6, 1.257e-6, 7.17e-6, 0.721, 0.0),
+    all_gather=Curve(5.67e-6, 0.916e-6, 6.50e-6, 0.721, 0.0),
+    reduce_scatter=Curve(5.60e-6, 0.627e-6, 5.05e-6, 0.721, 0.0),
+    all_to_all=Curve(10.02e-6, 0.405e-6, 2.87e-6, 0.721, 0.0),
+    is_mesh=True,
+    source=f"share of the links: all-reduce of 2 and of 8 MI300X at 4 GiB, {_NETWORK}; latencies: {_MEDIAN}",
+)
+CUBE_MESH = Link(
+    all_reduce=Curve(2.50e-6, 4.852e-6, 15.05e-6, 0.922, -0.25),
+    all_gather=Curve(2.50e-6, 4.852e-6, 7.52e-6, 0.922, -0.25),
+    reduce_scatter=Curve(2.50e-6, 4.852e-6, 7.52e-6, 0.922, -0.25),
+    all_to_all=Curve(10.02e-6, 0.405e-6, 2.87e-6, 0.721, 0.0),
+    is_mesh=True,
+    source="all-reduce: VIA-Research/vTrain trace, 2 to 8 V100, 1 MiB to 1 GiB; its halves are one ring each; "
+    "all-to-all: as in other meshes",
+)
+
+LINKS: dict[str, Link] = {
+    "Pascal": CUBE_MESH,
+    "Volta": CUBE_MESH,
+    "Ampere": NVLINK_3,
+    "Hopper": NVLINK_4,
+    "Hopper (Grace)": NVLINK_4,
+    "Blackwell": NVLINK_5,
+    "Blackwell (Grace)": NVLINK_5,
+    "Blackwell Ultra": NVLINK_5,
+    "Blackwell Ultra (Grace)": NVLINK_5,
+    **dict.fromkeys(
+        ("CDNA2", "CDNA3", "CDNA3 APU", "CDNA4", "Gaudi2", "Gaudi3", "Xe-HPC (Ponte Vecchio)"), UNMEASURED_MESH
+    ),
+}
+"""The link of each generation."""
+
+
+def link_of(gpu: Gpu, *, reaches_all: bool) -> Link:
+    """What joins the GPUs of a domain.
+
+    Args:
+        gpu: the GPU
+        reaches_all: whether its fast link reaches every GPU of the domain
+
+    Returns:
+        the row of its generation, UNMEASURED, or HOST_BUS
+    """
+    return LINKS.get(gpu.architecture, UNMEASURED) if reaches_all else HOST_BUS

@@ -1,0 +1,98 @@
+"""What does one rank send through, and how is a group of ranks spread over it?"""
+
+from dataclasses import dataclass
+
+from service.estimator.filled import filled
+from service.estimator.gpu import Gpu
+from service.estimator.links import NVLINK_4, Link, link_of
+from service.estimator.network import NETWORK_FRACTION
+from service.estimator.numeric import Amount, ceil_div, floor_div, maximum, minimum
+from service.estimator.question import Cluster
+
+
+@dataclass(slots=True, kw_only=True)
+class Wires:
+    """What one rank sends through."""
+
+    link_bytes_per_s: float
+    """Fast link, data-sheet rate."""
+    network_bytes_per_s: float
+    """Adapter, as reached."""
+    domain: int
+    """GPUs that share the fast link."""
+    link: Link = NVLINK_4
+    """What the link's measured curves are."""
+    linked: int = 8
+    """GPUs that the fast links of one GPU lead to, itself counted."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Ranks that take part: how many, how many of them in one domain, in how many domains."""
+
+    ranks: Amount
+    """All of them, n."""
+    local: Amount
+    """Those in one domain, l."""
+    domains: Amount
+    """Domains, k."""
+
+
+def wires_of(cluster: Cluster, gpu: Gpu) -> Wires:
+    """The rates that collectives reach on a cluster; a domain larger than the link reaches talks over the host's bus.
+
+    Args:
+        cluster: the cluster, resolved
+        gpu: its GPU
+
+    Returns:
+        the wires of one GPU
+    """
+    domain = filled(cluster.scale_up_gpus)
+    linked = gpu.scale_up_gpus >= min(domain, cluster.gpus)
+    rate = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
+    return Wires(
+        link_bytes_per_s=rate,
+        network_bytes_per_s=filled(cluster.inter_node_bytes_per_s) * NETWORK_FRACTION,
+        domain=domain,
+        link=link_of(gpu, reaches_all=linked),
+        linked=gpu.scale_up_gpus,
+    )
+
+
+def local_ranks(ranks: Amount, stride: Amount, domain: int) -> Amount:
+    """Ranks of a group that share one fast-link domain.
+
+    Formula:
+        min(n, max(1, domain // stride))
+
+    Args:
+        ranks: ranks of the group, n [1]
+        stride: distance between neighbours [1]
+        domain: GPUs that share the fast link [1]
+
+    Returns:
+        ranks of the group in one domain [1]
+
+    Source:
+        definition; ranks are numbered tensor first, then context, data, pipeline (Megatron-Core order)
+
+    >>> local_ranks(16, 2, 8)
+    4
+    """
+    return minimum(ranks, maximum(1, floor_div(domain, stride)))
+
+
+def group_of(ranks: Amount, stride: Amount, wires: Wires) -> Group:
+    """How the ranks of a group are spread over domains.
+
+    Args:
+        ranks: ranks of the group [1]
+        stride: distance between neighbours [1]
+        wires: wires of one GPU
+
+    Returns:
+        the group
+    """
+    local = local_ranks(ranks, stride, wires.domain)
+    return Group(ranks, local, ceil_div(ranks, local))
