@@ -79,7 +79,7 @@ def core_attention_ops(
     queries = element * tokens * heads * query_width
     keys_values = element * tokens * key_heads * (query_width + value_width)
     result = element * tokens * heads * value_width
-    streamed = 4 * element * heads * tokens**2 if setting.keeps_scores else 0
+    streamed = _streamed_score_bytes(model, setting)
     op = Op(
         name="attention.core",
         kind="attention",
@@ -103,6 +103,14 @@ def core_attention_ops(
         products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens),
     )
     return (op,)
+
+
+def _streamed_score_bytes(model: Model, setting: Setting) -> int:
+    """Traffic of scores through memory: written and read by products and softmax, and by dropout with its mask."""
+    if not setting.keeps_scores:
+        return 0
+    dropped = 2 * setting.element_bytes + 1 if setting.drops_out else 0
+    return (4 * setting.element_bytes + dropped) * model.num_attention_heads * setting.tokens**2
 
 
 def _kept_score_bytes(model: Model, setting: Setting) -> int:

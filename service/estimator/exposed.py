@@ -27,6 +27,12 @@ CONTENTION_FRACTION = 0.4
 Source: regressions over published FSDP steps give 0.38 (A100) and 0.6 (H100); the lower end is assumed."""
 
 
+def _wires(job):
+    w = wires_of(job.cluster, job.gpu)
+    w.network_bytes_per_s *= job.constants.network_fraction
+    return w
+
+
 def _seconds(transfers: tuple[Transfer, ...], wires: Wires) -> Amount:
     total: Amount = 0.0
     for transfer in transfers:
@@ -104,7 +110,7 @@ def exposed_seconds(
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
-    wires = wires_of(job.cluster, job.gpu)
+    wires = _wires(job)
     method: ContextMethod = filled(layout.context_method)
     attending, routing = (_passes(job, degrees, stage, (module,)) for module in ("core_attn", "moe"))
     attends = _layers(job, stage, lambda shape: MIXERS[shape.mixer].attends)
@@ -153,6 +159,6 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
     >>> once_a_step_seconds(sample_job(), sample_degrees(), sample_load().held, 1.0)
     0.0
     """
-    once = _seconds(data.step_transfers(job, degrees, held), wires_of(job.cluster, job.gpu))
+    once = _seconds(data.step_transfers(job, degrees, held), _wires(job))
     seen = job.constants.exposed_gradient_fraction if job.overlap.gradients else 1.0
     return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)

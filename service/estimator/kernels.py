@@ -6,7 +6,7 @@ from service.estimator.degrees import Degrees, divisors
 from service.estimator.efficiency import LAUNCH_SECONDS, efficiency_of, best_fraction
 from service.estimator.filled import filled
 from service.estimator.job import Job
-from service.estimator.ledger import Op, OpKind, Ops
+from service.estimator.ledger import Op, OpKind, Ops, Split
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.matrix_product import ProductRates, matrix_product_seconds, quantise_seconds
 from service.estimator.matrix_rates import generation_rates, rates_under
@@ -78,7 +78,7 @@ def rates_of(job: Job) -> Rates:
     p, w = under(plain, False), under(plain, adds)
     return Rates(
         product=under(matrix, False), product_adds=under(matrix, adds), plain=p, plain_adds=w,
-        attention_flop_per_s=p.flop_per_s if job.kernel == "eager" else attention * fused,
+        attention_flop_per_s=attention * constants.eager_attention_fraction if job.kernel == "eager" else attention * fused,
         bytes_per_s=gpu.memory_bytes_per_s * constants.memory_fraction,
         traffic=1.0 if job.implementation.fused_activation else constants.eager_traffic,
         misaligned_fraction=constants.misaligned_fraction,
@@ -117,6 +117,10 @@ class OpSeconds:
     cast: Amount = 0.0
 
 
+def constants_(job):
+    return job.constants
+
+
 def _aligned(n, fraction):
     return where(n % 64 == 0, 1.0, fraction)
 
@@ -126,7 +130,7 @@ def _product(op, job, degrees, split, rates, backward_share):
     m, n, k, copies = shape.rows, shape.columns, shape.inner, shape.copies
     narrow = rates.is_narrow and not op.keeps_precision
     rate, adding = (rates.product, rates.product_adds) if narrow or not rates.is_narrow else (rates.plain, rates.plain_adds)
-    slow = 1 / (_aligned(n, rates.misaligned_fraction) * _aligned(k, rates.misaligned_fraction))
+    slow = (1 / constants_(job).grouped_fraction if op.weights and op.weights[0].split is Split.EXPERT else 1.0) / (_aligned(n, rates.misaligned_fraction) * _aligned(k, rates.misaligned_fraction))
     forward = matrix_product_seconds(m, n, k, rate, copies) * slow
     backward = (matrix_product_seconds(m, k, n, rate, copies) + matrix_product_seconds(k, n, m, adding, copies)) / 2 * backward_share * slow if backward_share else 0.0
     cast = 0.0

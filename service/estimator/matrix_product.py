@@ -42,6 +42,7 @@ class ProductRates:
     """One number of the result: written, and read before where the product adds to it."""
     wave_tiles: int
     """Blocks that the GPU computes at once; 1 where its processors are not known: no wave runs half empty."""
+    fill_numbers: float = 0.0
     quantise_bytes: float = 0.0
     """Memory traffic of turning one number of an operand into the format; 0 where it has it already."""
     quantise_launch_seconds: float = 0.0
@@ -79,7 +80,7 @@ def matrix_product_seconds(
     """
     tiles = ceil_div(rows, TILE) * ceil_div(columns, TILE) * copies
     unfilled = ceil_div(tiles, rates.wave_tiles) * rates.wave_tiles - tiles
-    arithmetic = 2 * TILE**2 * inner * (tiles + WAVE_FRACTION * unfilled) / rates.flop_per_s
+    arithmetic = 2 * TILE**2 * (inner + rates.fill_numbers) * (tiles + WAVE_FRACTION * unfilled) / rates.flop_per_s
     store = rates.result_bytes * rows * columns * copies / rates.bytes_per_s
     load = rates.operand_bytes * inner * (rows + columns) * copies / rates.bytes_per_s
     return maximum(arithmetic, load + store) + EXPOSED_STORE_FRACTION * store + LAUNCH_SECONDS

@@ -165,7 +165,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "fused_gradients_need_transformer_engine",
         "recipe.stack.gradient_fusion",
-        lambda job, _: not _asked(job).gradient_fusion or job.implementation.uses_transformer_engine,
+        lambda job, _: not _asked(job).gradient_fusion or job.software.name == "megatron-core",
         lambda job, _: (
             f"{job.software.name} with {job.software.implementation} operations writes gradients of weights by "
             "themselves: only Transformer Engine's products add them up",

@@ -14,7 +14,7 @@ from service.estimator.memory_parts import MemoryLine, StageMemory
 from service.estimator.numeric import Amount, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
-from service.estimator.step_time import StepSeconds, step_seconds
+from service.estimator.step_time import StepSeconds, micro_batch_seconds, step_seconds
 
 
 @dataclass(slots=True)
@@ -127,8 +127,10 @@ def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[Loaded
     Returns:
         the seconds by kind [s]
     """
-    distinct = {one.shape: one for one in stages}.values()
-    steps = [step_seconds(job, degrees, one.stage, one.load, layout) for one in distinct]
+    distinct = {one.shape: one for one in stages}
+    micro = {shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout) for shape, one in distinct.items()}
+    mean = sum(float(micro[one.shape].busy_seconds) for one in stages) / len(stages)
+    steps = [step_seconds(job, degrees, one.load, layout, micro[shape], mean, one.stage) for shape, one in distinct.items()]
     return max(steps, key=total_seconds)
 
 

@@ -26,6 +26,9 @@ class StepConstants:
     misaligned_fraction: float
     misaligned_head_fraction: float = 0.12
     weight_traffic: float = 1.5
+    eager_attention_fraction: float = .4
+    grouped_fraction: float = .7
+    network_fraction: float = .9
     pressure_fraction: float = 0.05
     stack_scales: Mapping[str, float] = field(default_factory=dict)
 

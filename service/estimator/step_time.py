@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees
 from service.estimator.efficiency import MEMORY_FRACTION
-from service.estimator.exposed import exposed_seconds, once_a_step_seconds
+from service.estimator.exposed import ExposedSeconds, exposed_seconds, once_a_step_seconds
 from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds, ops_compute, rates_of
@@ -107,38 +107,38 @@ def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
     return total.plus(depth, stage.depths)
 
 
-def step_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StepSeconds:
-    """Seconds of one step as one stage lives it, were it the slowest.
+@dataclass(slots=True)
+class MicroBatch:
+    compute: ComputeSeconds
+    exposed: ExposedSeconds
+    waiting: Amount
 
-    Formula:
-        m (compute + exposed communication of a micro-batch) + bubble + exposed gradients + optimizer + other
+    @property
+    def busy_seconds(self):
+        return self.compute.total_seconds + self.exposed.total_seconds + self.waiting
 
-    Args:
-        job: the job
-        degrees: the layout's degrees
-        stage: the stage
-        load: its load
-        layout: the layout's choices: schedule, context method, offload
 
-    Returns:
-        the seconds by kind [s]
-
-    Source:
-        Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
-    """
+def micro_batch_seconds(job, degrees, stage, load, layout):
     compute = _stage_compute(job, degrees, stage)
-    traffic = (load.held.dense_trained + load.held.expert_trained) * job.overlap.gradient_traffic_bytes
+    traffic = (load.held.dense_trained + load.held.expert_trained) * (0.0 if job.software.gradient_fusion else 2 * (job.precision.element_bytes + min(4, job.state.gradient_bytes)))
     compute.elementwise = compute.elementwise + job.constants.weight_traffic * traffic / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
     exposed = exposed_seconds(job, degrees, stage, load, layout, compute)
+    sparse = sum(count for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True) if shape.is_sparse)
+    host = job.constants.host_seconds * stage.layers + job.constants.sparse_host_seconds * sparse
+    return MicroBatch(compute, exposed, maximum(0.0, host - compute.total_seconds))
+
+
+def step_seconds(job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatch, mean_seconds: Amount, stage) -> StepSeconds:
+    compute, exposed, waiting = micro.compute, micro.exposed, micro.waiting
     once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, exposed.free - compute.forward))
-    micro_batch = compute.total_seconds + exposed.total_seconds
     idle = pipeline.bubble_micro_batches(filled(layout.schedule), degrees)
-    bubble = idle * (micro_batch + exposed.hidden_pipeline)
+    bubble = idle * (mean_seconds + exposed.hidden_pipeline)
     away = bool(OFF_DEVICE[layout.offload])
     update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
     m = degrees.accumulation
-    busy = m * micro_batch + bubble + once + update
-    scale = job.constants.stack_scales.get((job.software.name, job.software.implementation), 1.0)
+    busy = m * micro.busy_seconds + bubble + once + update
+    import math
+    scale = job.constants.stack_scales.get((job.software.name, job.software.implementation), 1.0) * (1 + job.constants.straggler_fraction * math.log2(max(1, degrees.gpus / job.cluster.gpus_per_node)))
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
@@ -153,5 +153,5 @@ def step_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layo
         exposed_pipeline=m * exposed.pipeline,
         bubble=bubble,
         optimizer=update,
-        other=other_seconds(busy) * scale + (scale - 1) * busy,
+        other=other_seconds(busy) * scale + (scale - 1) * busy + m * waiting,
     )
