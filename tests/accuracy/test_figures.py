@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.calibration.columns import USED
+from service.calibration.columns import MEMORY
 from service.calibration.in_sample import READ_OFF
 from service.calibration.scores import score
 from service.calibration.shipped import shipped_rows
@@ -164,7 +164,7 @@ def test_the_last_rank_is_of_the_last_stage() -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(sorted(ROWS)),
-    st.dictionaries(st.sampled_from(USED), st.one_of(st.sampled_from(CELLS), st.text(max_size=12)), max_size=3),
+    st.dictionaries(st.sampled_from(MEMORY.used), st.one_of(st.sampled_from(CELLS), st.text(max_size=12)), max_size=3),
 )
 def test_no_row_breaks_the_rest(name: str, cells: dict[str, str]) -> None:
     for one in judge(row_of(name, **cells), CATALOGUE):
