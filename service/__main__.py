@@ -122,7 +122,7 @@ def accuracy(
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")] = False,
     rows: Annotated[str | None, typer.Option(help="Write what became of each row to this CSV file.")] = None,
 ) -> None:
-    """How near do predictions come to published measurements of memory?"""
+    """How near do predictions come to published measurements of memory and of step time?"""
     from service.calibration.shipped import shipped_rows
     from service.catalogue import shipped_catalogue
     from service.workflows.accuracy.accuracy import accuracy_of_judged
@@ -135,7 +135,8 @@ def accuracy(
     if rows is not None:
         refuse_same_file(PUBLISHED if file is None else file, rows)
     catalogue = shipped_catalogue()
-    judged = judge_all(shipped_rows() if file is None else read_file(file), catalogue)
+    shipped = (*shipped_rows(), *shipped_rows("throughput"))
+    judged = judge_all(shipped if file is None else read_file(file), catalogue)
     found = accuracy_of_judged(judged, catalogue)
     if rows is not None:
         write_file(rows, rows_csv(judged))
@@ -153,11 +154,20 @@ def write_accuracy() -> None:
 
 @app.command()
 def write_measurements(file: Annotated[str, typer.Argument(help="Table of measurements.")]) -> None:
-    """Trim a table of measurements to the columns used and ship it (service/calibration/published/memory.csv)."""
+    """Trim a table of measurements to the columns used and ship it (service/calibration/published)."""
     from service.workflows.accuracy import written
     from service.workflows.accuracy.files import content_of
 
     typer.echo(written.write_measurements(content_of(file)))
+
+
+@app.command()
+def write_held_out() -> None:
+    """Fit step times without each source in turn and ship what is then predicted of it."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.accuracy import written
+
+    typer.echo(written.write_held_out(shipped_catalogue()))
 
 
 @app.command()

@@ -24,9 +24,16 @@ def test_without_a_file_the_shipped_rows_are_scored(run: Command) -> None:
     assert run() == Ran(0, f"{accuracy_text(shipped_accuracy())}\n", "")
 
 
-def test_the_json_of_the_shipped_rows_is_that_of_their_file(run: Command) -> None:
-    said: dict[str, Any] = json.loads(run(str(PUBLISHED), "--json").out)
-    assert said == to_wire(shipped_accuracy())
+def test_the_json_of_the_shipped_rows_is_that_of_their_files(run: Command) -> None:
+    shipped = to_wire(shipped_accuracy())
+    memory: dict[str, Any] = json.loads(run(str(PUBLISHED), "--json").out)
+    steps: dict[str, Any] = json.loads(run(str(PUBLISHED.with_name("throughput.csv")), "--json").out)
+    assert sorted(map(str, [*memory["groups"], *steps["groups"]])) == sorted(map(str, shipped["groups"]))
+    assert shipped == {
+        **memory,
+        **{name: steps[name] for name in ("steps", "steps_worst")},
+        "groups": shipped["groups"],
+    }
 
 
 def test_every_row_goes_into_the_file_of_rows(run: Command, tmp_path: Path) -> None:
@@ -34,7 +41,7 @@ def test_every_row_goes_into_the_file_of_rows(run: Command, tmp_path: Path) -> N
     assert run("--rows", str(out)).code == 0
     with out.open(encoding="utf-8", newline="") as file:
         ids = {line["id"] for line in csv.DictReader(file)}
-    assert ids == {row.text("id") for row in shipped_rows()}
+    assert ids == {row.text("id") for form in ("memory", "throughput") for row in shipped_rows(form)}
 
 
 def test_errors_of_predictions_are_no_failure(run: Command, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from service.catalogue import shipped_catalogue
 from service.estimator import allocator, cross_entropy, device, memory, pipeline_buffers, stacks
 from service.workflows.accuracy.accuracy import LARGE_FROM_BYTES, accuracy_of_judged
 from service.workflows.accuracy.files import read_file
-from service.workflows.accuracy.judging import Judged, judge_all
+from service.workflows.accuracy.judged import Judged
+from service.workflows.accuracy.judging import judge_all
 
 GIB, GB = float(1 << 30), 1e9
 MEGATRON = "megatron_functional"
@@ -74,7 +75,7 @@ def of(source: str, quantity: str, *, moe: bool | None = None, large: bool | Non
     """The rows of a source by quantity, kind of model and size."""
 
     def takes(one: Judged) -> bool:
-        sized = (one.measured_bytes or 0.0) >= LARGE_FROM_BYTES[one.quantity]
+        sized = (one.measured or 0.0) >= LARGE_FROM_BYTES[one.quantity]
         return (
             (one.row.text("source_key"), one.quantity) == (source, quantity)
             and moe in (None, one.is_moe)

@@ -12,7 +12,15 @@ from service.api.request_schemas import request_schemas
 from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
-from service.workflows.accuracy.answers import Accuracy, Figures, Group, Sized, VerdictCounts, Verdicts
+from service.workflows.accuracy.answers import (
+    Accuracy,
+    Figures,
+    Group,
+    RelativeErrors,
+    Sized,
+    VerdictCounts,
+    Verdicts,
+)
 from service.workflows.checks import Check
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
@@ -37,7 +45,7 @@ OTHERS = (Accuracy, Check, ImportReport, ParameterCounts)
 """What other answers hold."""
 
 
-INHERITING = ((Sized, Figures), (Group, Sized), (Verdicts, VerdictCounts))
+INHERITING = ((Figures, RelativeErrors), (Sized, Figures), (Group, Sized), (Verdicts, VerdictCounts))
 """Classes of other answers whose fields are partly another's, whose docstrings pydantic does not inherit."""
 
 

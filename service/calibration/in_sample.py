@@ -25,11 +25,17 @@ DeepSpeed's step gradients that live on (bloom); of the cross entropies the hole
 copies of the fused one (megatron_functional)."""
 
 
-def constants_read_off(source_key: str) -> tuple[str, ...]:
+STEPS_READ_OFF: Mapping[str, tuple[str, ...]] = {}
+"""Constants of step time by the source of published steps that they were fitted on; what they would be without its
+own part, the held-out figures of a source say."""
+
+
+def constants_read_off(source_key: str, quantity: str = "peak") -> tuple[str, ...]:
     """The constants that rows of a source gave.
 
     Args:
         source_key: the source
+        quantity: what the rows measured; step for the time of a step
 
     Returns:
         their names; none for a source that was only ever judged
@@ -37,4 +43,4 @@ def constants_read_off(source_key: str) -> tuple[str, ...]:
     >>> constants_read_off("qwen_readme")
     ()
     """
-    return READ_OFF.get(source_key, ())
+    return (STEPS_READ_OFF if quantity == "step" else READ_OFF).get(source_key, ())

@@ -1,4 +1,4 @@
-"""Which measurements does a table hold? A CSV of published peaks, read whole or refused with its columns named.
+"""Which measurements does a table hold? A CSV of published figures, read whole or refused with its columns named.
 
 The text of a cell is read only when somebody asks for it, so one unreadable cell costs its own row and no other.
 """
@@ -6,10 +6,10 @@ The text of a cell is read only when somebody asks for it, so one unreadable cel
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from service.calibration.columns import KNOWN, LARGEST, REQUIRED, USED
+from service.calibration.columns import FORMS, LARGEST, MEMORY, THROUGHPUT, Form, FormName
 from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError, did_you_mean, nearest
 
 MOST_BYTES = 64 << 20
@@ -32,6 +32,7 @@ IMAGE_HOST = re.compile(r"\b[a-z]+\.io/(?=[a-z]+/[a-z]+:)")
 
 _COMMAS = "separate columns by commas: save it as CSV with commas"
 
+_KNOWN = frozenset().union(*(form.known for form in FORMS))
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-]?[0-9]{1,2})?", re.IGNORECASE)
 
 
@@ -47,6 +48,8 @@ class MeasuredRow:
     """Its row in the table, as a spreadsheet shows it."""
     cells: Mapping[str, str]
     """Its texts by column; empty ones are left out."""
+    form: FormName = "memory"
+    """Which kind of table it stands in."""
 
     def text(self, column: str) -> str:
         """What a cell says; nothing where it is empty."""
@@ -96,7 +99,7 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
     Raises:
         Refused: it is no such table, is too large, or has a column that is unknown, repeated or missing
 
-    >>> table = [",".join(REQUIRED), "a,b,c,d,8,1024,bf16,3.5,GiB,torch allocated,ok"]
+    >>> table = [",".join(MEMORY.required), "a,b,c,d,8,1024,bf16,3.5,GiB,torch allocated,ok"]
     >>> row = read_measured_rows(chr(10).join(table).encode("utf-8-sig"))[0]
     >>> row.count("n_gpus"), row.text("outcome"), row.whole("layers")
     (8, 'ok', None)
@@ -107,29 +110,48 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
     _refuse_other_forms(text)
     header, rows = _lines(text)
     names = [name.strip() for name in header]
-    _refuse_header(names)
+    form = form_of(names)
+    _refuse_header(names, form)
     found = []
     for number, row in rows:
         if len(row) != len(names):
             message = f"row {number} has {len(row)} cells where the header has {len(names)}"
             raise _refusal("wrong_width", message, "give one cell for each column")
-        found.append(MeasuredRow(number, {n: c.strip() for n, c in zip(names, row, strict=True) if c.strip()}))
+        cells = {name: cell.strip() for name, cell in zip(names, row, strict=True) if cell.strip()}
+        found.append(MeasuredRow(number, cells, form.name))
     return tuple(found)
 
 
-def trimmed_table(rows: Iterable[MeasuredRow]) -> str:
+def form_of(names: Collection[str]) -> Form:
+    """Which kind of table has these columns.
+
+    Args:
+        names: the columns
+
+    Returns:
+        throughput where a step was measured and no memory, else memory
+
+    >>> form_of(["id", "step_time_s"]).name, form_of(["id", "step_time_s", "peak_mem_reported"]).name
+    ('throughput', 'memory')
+    """
+    is_step = not {*names} & {*MEMORY.figures} and {*names} & {*THROUGHPUT.figures}
+    return THROUGHPUT if is_step else MEMORY
+
+
+def trimmed_table(rows: Iterable[MeasuredRow], form: Form = MEMORY) -> str:
     """A table of measurements with the columns that scoring uses and no others.
 
     Args:
         rows: the measurements
+        form: the kind of table
 
     Returns:
         CSV; scoring it gives the same figures as the table that the rows came from
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(USED)
-    writer.writerows([IMAGE_HOST.sub("", row.text(column)) for column in USED] for row in rows)
+    writer.writerow(form.used)
+    writer.writerows([IMAGE_HOST.sub("", row.text(column)) for column in form.used] for row in rows)
     return written.getvalue()
 
 
@@ -150,7 +172,7 @@ def _refuse_other_forms(text: str) -> None:
         raise _refusal("not_csv", "the table is JSON, and CSV is read", _COMMAS)
     for sign, name in SEPARATORS.items():
         columns = [column.strip(' "') for column in first.split(sign)]
-        if sum(column in KNOWN for column in columns) > 1:
+        if sum(column in _KNOWN for column in columns) > 1:
             raise _refusal("not_commas", f"the header separates {len(columns)} columns by {name}", _COMMAS)
 
 
@@ -167,16 +189,16 @@ def _lines(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
         message = f"row {len(rows) + 1} is not CSV: a quote stands where none may, or a cell is too long"
         raise _refusal("not_csv", message, "put cells that hold commas or quotes between quotes") from None
     if not rows:
-        raise _refusal("empty", "the table holds no header", f"begin it with the columns {', '.join(REQUIRED)}")
+        raise _refusal("empty", "the table holds no header", f"begin it with the columns {', '.join(MEMORY.required)}")
     return rows[0][1], rows[1:]
 
 
-def _refuse_header(names: list[str]) -> None:
-    unknown = [name for name in names if name not in KNOWN]
-    repeated = [name for name in dict.fromkeys(names) if name in KNOWN and names.count(name) > 1]
-    missing = [name for name in REQUIRED if name not in names]
+def _refuse_header(names: list[str], form: Form) -> None:
+    unknown = [name for name in names if name not in form.known]
+    repeated = [name for name in dict.fromkeys(names) if name in form.known and names.count(name) > 1]
+    missing = [name for name in form.required if name not in names]
     problems = [
-        *(_column(_shown(name), "unknown_column", "is not known", _fix_of_unknown(name)) for name in unknown),
+        *(_column(_shown(name), "unknown_column", "is not known", _fix_of_unknown(name, form)) for name in unknown),
         *(_column(name, "repeated", "stands in the header twice", "name it once") for name in repeated),
         *(_column(name, "required", "is missing, and no row can be read without it", "add it") for name in missing),
     ]
@@ -184,8 +206,8 @@ def _refuse_header(names: list[str]) -> None:
         raise Refused(*problems[:MOST_PROBLEMS])
 
 
-def _fix_of_unknown(name: str) -> str:
-    return did_you_mean(nearest(name, KNOWN)) or f"leave it out; columns are {', '.join(sorted(KNOWN))}"
+def _fix_of_unknown(name: str, form: Form) -> str:
+    return did_you_mean(nearest(name, form.known)) or f"leave it out; columns are {', '.join(sorted(form.known))}"
 
 
 def _shown(name: str) -> str:

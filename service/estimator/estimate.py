@@ -15,7 +15,6 @@ from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers, trained_layers
 from service.estimator.resolve import Resolved, resolve
-from service.estimator.spread import step_interval
 from service.estimator.stage_answers import (
     LoadedStage,
     slowest_step,
@@ -23,6 +22,7 @@ from service.estimator.stage_answers import (
     stages_of,
     total_seconds,
 )
+from service.estimator.step_residuals import step_interval
 from service.estimator.step_time import StepSeconds
 from service.estimator.throughput import falling, rising, tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.verdict import verdict_of
@@ -124,7 +124,7 @@ def _steps(resolved: Resolved) -> int | None:
 def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:
     job, gpus = resolved.job, resolved.question.cluster.gpus
     parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages)
-    seconds = step_interval(job.model, total_seconds(parts))
+    seconds = step_interval(job, total_seconds(parts))
     peak = highest_peak_flop_per_s(job.gpu, job.precision)
     return Step(
         step_seconds=seconds,

@@ -6,12 +6,18 @@ from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.workflows.accuracy.accuracy import shipped_accuracy
 from service.workflows.accuracy.answers import Accuracy
-from service.workflows.accuracy.judging import Judged, judge_all
+from service.workflows.accuracy.judged import Judged
+from service.workflows.accuracy.judging import judge_all
 
 
 @pytest.fixture(scope="session")
 def judged() -> tuple[Judged, ...]:
     return judge_all(shipped_rows(), shipped_catalogue())
+
+
+@pytest.fixture(scope="session")
+def steps() -> tuple[Judged, ...]:
+    return judge_all(shipped_rows("throughput"), shipped_catalogue())
 
 
 @pytest.fixture(scope="session")

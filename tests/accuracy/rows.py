@@ -9,6 +9,8 @@ from service.calibration.shipped import shipped_rows
 
 ROWS = {row.text("id"): row for row in shipped_rows()}
 
+STEPS = {row.text("id"): row for row in shipped_rows("throughput")}
+
 DENSE = "M-megatron_functional-0012"
 """GPT-3 7B of Megatron-LM's functional tests, split over 4 tensor ranks."""
 
@@ -16,6 +18,12 @@ DENSE = "M-megatron_functional-0012"
 def row_of(name: str = DENSE, **cells: str) -> MeasuredRow:
     """A shipped row, with some cells changed."""
     row = ROWS[name]
+    return replace(row, cells={**row.cells, **cells})
+
+
+def step_of(name: str, **cells: str) -> MeasuredRow:
+    """A shipped row of throughput, with some cells changed."""
+    row = STEPS[name]
     return replace(row, cells={**row.cells, **cells})
 
 

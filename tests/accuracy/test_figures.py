@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.calibration.columns import USED
+from service.calibration.columns import MEMORY
 from service.calibration.in_sample import READ_OFF
 from service.calibration.scores import score
 from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.workflows.accuracy.accuracy import accuracy_of
 from service.workflows.accuracy.answers import Accuracy, Figures
-from service.workflows.accuracy.judging import Judged, judge
+from service.workflows.accuracy.judged import Judged
+from service.workflows.accuracy.judging import judge
 from service.workflows.accuracy.worst import MOST
 from service.workflows.wire import to_wire
 from tests.accuracy.rows import ROWS, row_of
@@ -80,7 +81,7 @@ def test_sizes_and_told_rows_are_parts(found: Accuracy) -> None:
 
 
 def test_figures_are_those_of_the_comparisons(found: Accuracy, judged: tuple[Judged, ...]) -> None:
-    (group,) = [group for group in found.groups if group.source_key == "nanotron"]
+    (group,) = [group for group in found.groups if (group.quantity, group.source_key) == ("peak", "nanotron")]
     compared = [one.comparison for one in judged if one.row.text("source_key") == "nanotron"]
     said = score([one for one in compared if one is not None])
     assert (group.mape_fraction, group.p95_bytes) == (said.mape_fraction, said.p95_bytes)
@@ -93,7 +94,7 @@ def test_only_sources_that_gave_a_constant_are_in_sample(found: Accuracy) -> Non
 
 def test_the_wire_has_the_promised_names(found: Accuracy) -> None:
     wire = to_wire(found)
-    assert wire.keys() == {"versions", "groups", "all", "verdicts", "rows_worst"}
+    assert wire.keys() == {"versions", "groups", "all", "verdicts", "rows_worst", "steps", "steps_worst"}
     assert all(wire["groups"][place].keys() >= NAMES for place in range(len(wire["groups"])))
     assert wire["all"].keys() >= NAMES
     assert len(wire["rows_worst"]) == MOST
@@ -150,7 +151,7 @@ def test_static_and_peak_of_a_row_are_two_figures() -> None:
     assert (peak.quantity, static.quantity) == ("peak", "static")
     assert peak.comparison is not None
     assert static.comparison is not None
-    assert peak.comparison.value_bytes > static.comparison.value_bytes
+    assert peak.comparison.value > static.comparison.value
 
 
 def test_the_last_rank_is_of_the_last_stage() -> None:
@@ -164,7 +165,7 @@ def test_the_last_rank_is_of_the_last_stage() -> None:
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(sorted(ROWS)),
-    st.dictionaries(st.sampled_from(USED), st.one_of(st.sampled_from(CELLS), st.text(max_size=12)), max_size=3),
+    st.dictionaries(st.sampled_from(MEMORY.used), st.one_of(st.sampled_from(CELLS), st.text(max_size=12)), max_size=3),
 )
 def test_no_row_breaks_the_rest(name: str, cells: dict[str, str]) -> None:
     for one in judge(row_of(name, **cells), CATALOGUE):

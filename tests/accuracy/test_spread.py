@@ -6,7 +6,7 @@ import pytest
 
 from service.calibration.residuals import spread_fraction
 from service.estimator.residuals import LEAST_RESIDUAL, RESIDUALS, class_of
-from service.workflows.accuracy.judging import Judged
+from service.workflows.accuracy.judged import Judged
 
 
 @pytest.mark.parametrize("name", RESIDUALS, ids=" ".join)

@@ -8,7 +8,7 @@ import pytest
 from service.calibration.shipped import shipped_rows
 from service.errors import StartupError
 from service.workflows.accuracy.answers import Accuracy
-from service.workflows.accuracy.judging import Judged
+from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.tables import ROW_COLUMNS, accuracy_text, rows_csv
 from service.workflows.accuracy.written import README, readme_with
 

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from service.calibration import measured_rows
-from service.calibration.columns import KNOWN, REQUIRED, USED
+from service.calibration.columns import FORMS, MEMORY, THROUGHPUT, Form
 from service.calibration.measured_rows import NotExpressible, read_measured_rows, trimmed_table
 from service.calibration.shipped import shipped_rows
 from service.errors import Refused
@@ -17,7 +17,7 @@ VALUES = ("row-1", "here", "torchtitan", "H100-SXM", "8", "1024", "bf16", "3.5",
 def table(**more: str) -> str:
     """A table of one row, with some further columns."""
     written = io.StringIO()
-    csv.writer(written).writerows([(*REQUIRED, *more), (*VALUES, *more.values())])
+    csv.writer(written).writerows([(*MEMORY.required, *more), (*VALUES, *more.values())])
     return written.getvalue()
 
 
@@ -58,7 +58,9 @@ def test_a_near_name_is_offered() -> None:
 
 
 def test_missing_columns_are_named() -> None:
-    assert refused(b"id,layers\nx,12\n") == dict.fromkeys([name for name in REQUIRED if name != "id"], "required")
+    assert refused(b"id,layers\nx,12\n") == dict.fromkeys(
+        [name for name in MEMORY.required if name != "id"], "required"
+    )
 
 
 def test_a_repeated_column_is_named() -> None:
@@ -87,7 +89,7 @@ def test_what_is_no_table_is_refused(content: bytes, code: str) -> None:
         (table().replace(",", ";"), "semicolons"),
         ("\n" + table().replace(",", "\t"), "tabs"),
         (table().replace(",", " | "), "bars"),
-        (";".join(f'"{name}"' for name in REQUIRED), "semicolons"),
+        (";".join(f'"{name}"' for name in MEMORY.required), "semicolons"),
         ('[{"id": "row-1"}]', "JSON"),
         ('{"id": "row-1"}', "JSON"),
     ],
@@ -134,14 +136,25 @@ def test_a_fraction_is_no_count() -> None:
 def test_trimming_keeps_what_is_used() -> None:
     (row,) = read_measured_rows(table(layers="12", verified="yes").encode())
     trimmed = trimmed_table([row])
-    assert tuple(trimmed.splitlines()[0].split(",")) == USED
+    assert tuple(trimmed.splitlines()[0].split(",")) == MEMORY.used
     (again,) = read_measured_rows(trimmed.encode())
-    assert again.cells == {name: text for name, text in row.cells.items() if name in USED}
+    assert again.cells == {name: text for name, text in row.cells.items() if name in MEMORY.used}
 
 
-def test_every_column_that_is_required_is_used_and_every_used_one_known() -> None:
-    assert {*REQUIRED} <= {*USED} <= KNOWN
-    assert len({*USED}) == len(USED)
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_every_column_that_is_required_is_used_and_every_used_one_known(form: Form) -> None:
+    assert {*form.required, *form.figures} <= {*form.used} <= form.known
+    assert len({*form.used}) == len(form.used)
+
+
+@pytest.mark.parametrize("figure", THROUGHPUT.figures)
+def test_a_table_without_memory_and_with_seconds_is_one_of_throughput(figure: str) -> None:
+    content = f"{','.join([*THROUGHPUT.required, figure])}\na,b,c,d,8,1024,bf16,2.5\n"
+    (row,) = read_measured_rows(content.encode())
+    assert (row.form, row.number_of(figure)) == ("throughput", 2.5)
+    assert refused(content.replace(figure, f"{figure},mem_rank").replace("2.5", "2.5,x").encode()) == {
+        "mem_rank": "unknown_column"
+    }
 
 
 def test_every_shipped_row_says_where_it_was_published() -> None:

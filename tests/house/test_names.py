@@ -51,10 +51,12 @@ MULTIPLES = frozenset({"expert_capacity_factor", "expert_imbalance", "expert_loa
 """How many times an even share; the first by the name that users know."""
 
 UNIT_STANDS_BESIDE = {
+    "Comparison": "its quantity says it: bytes of memory, or seconds of a step",
     "Conventions": "FLOP of one trained token, keyed by the name of the convention",
     "Dimension": "scales between units",
     "Explanation": "`unit` says it",
     "Interval": "its field carries the unit",
+    "Judged": "its quantity says it: bytes of memory, or seconds of a step",
     "MeasuredRow": "its column carries the unit",
     "Metric": "its path carries the unit",
 }

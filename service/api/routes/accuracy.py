@@ -14,13 +14,14 @@ router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
 @router.get(
     "/v1/accuracy",
     operation_id="getAccuracy",
-    summary="Predicted against published memory, by source",
+    summary="Predicted against published memory and step time, by source",
     openapi_extra={
         "description": "Every published measurement that ships with the service, asked and compared: errors by source, "
-        "rows that cannot be asked by reason, how often the verdict was right, and the rows farthest off.",
+        "rows that cannot be asked by reason, how often the verdict was right, and the rows farthest off. Steps are "
+        "also predicted without their own source, beside what a single utilisation of each GPU would say.",
         "responses": json_response(ref("Accuracy")),
     },
 )
 def get_accuracy() -> Response:
-    """The figures, computed at the first request of a process: a second of work, so not on the event loop."""
+    """The figures, computed at the first request of a process: seconds of work, so not on the event loop."""
     return json_answer(shipped_accuracy())

@@ -4,27 +4,43 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from service.calibration.in_sample import constants_read_off
 from service.calibration.measured_rows import MeasuredRow
 from service.calibration.residuals import left_out_fraction
-from service.calibration.scores import score
+from service.calibration.scores import errors_of, score
 from service.calibration.shipped import shipped_rows
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import FORMULAS_VERSION
 from service.estimator.residuals import class_of
+from service.estimator.step_residuals import StepClass
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, Quantity, Sized
-from service.workflows.accuracy.judging import Judged, judge_all
+from service.workflows.accuracy.judged import Judged
+from service.workflows.accuracy.judging import judge_all
+from service.workflows.accuracy.step_scores import StepJudge
+from service.workflows.accuracy.steps import APART
 from service.workflows.accuracy.verdicts import verdicts_of
-from service.workflows.accuracy.worst import worst_rows
+from service.workflows.accuracy.worst import worst_rows, worst_steps
 from service.workflows.estimates import Versions
 
 LARGE_FROM_BYTES: dict[Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
 """From where on a value is large: below, workspaces of fixed size weigh more than what formulas are about."""
 
 EVERY = "all"
-"""Source and class of the group that holds every peak."""
+"""Source and class of the groups that hold every peak, and every step."""
+
+DENSE = "dense, fitted GPU"
+"""Class of the steps of dense models on GPUs of fitted generations, whatever the stack."""
+
+STEP_CLASSES: dict[str, tuple[StepClass, ...]] = {
+    DENSE: ("known stack", "other stack"),
+    "new GPU": ("new GPU",),
+    "old GPU": ("old GPU",),
+    "MoE": ("MoE",),
+    EVERY: get_args(StepClass),
+}
+"""Classes that are told together over all sources; what is counted apart is in none."""
 
 
 def accuracy_of(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> Accuracy:
@@ -50,17 +66,25 @@ def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accura
     Returns:
         figures by group, verdicts and worst rows
     """
-    keys = sorted({(one.quantity, one.row.text("source_key"), one.memory_class, one.is_moe) for one in judged})
+    keys = sorted({_key(one) for one in judged})
     peaks = [one for one in judged if one.quantity == "peak"]
+    memory = [one for one in judged if one.quantity != "step"]
+    steps = StepJudge(judged)
     return Accuracy(
         versions=Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None),
         groups=tuple(
-            _group(own := _of_key(judged, key), key[:3], moe=key[3], left_out=_left_out_fraction(judged, own))
+            _group(own := [one for one in judged if _key(one) == key], key, steps, _left_out_fraction(memory, own))
             for key in keys
         ),
-        all=_group(peaks, ("peak", EVERY, EVERY), moe=None, left_out=None),
+        all=_group(peaks, ("peak", EVERY, EVERY, None), steps, None),
         verdicts=verdicts_of(peaks),
         rows_worst=worst_rows(judged),
+        steps=tuple(
+            _group(own, ("step", EVERY, name, _moe_of(name)), steps, None)
+            for name, classes in {**STEP_CLASSES, APART: (APART,)}.items()
+            if (own := [one for one in judged if one.quantity == "step" and one.figure_class in classes])
+        ),
+        steps_worst=worst_steps(judged),
     )
 
 
@@ -71,28 +95,34 @@ def shipped_accuracy() -> Accuracy:
     Returns:
         the answer, computed once a process
     """
-    return accuracy_of(shipped_rows(), shipped_catalogue())
+    return accuracy_of([*shipped_rows(), *shipped_rows("throughput")], shipped_catalogue())
 
 
-def _of_key(judged: Sequence[Judged], key: tuple[Quantity, str, str, bool]) -> list[Judged]:
-    return [one for one in judged if (one.quantity, one.row.text("source_key"), one.memory_class, one.is_moe) == key]
+Key = tuple[Quantity, str, str, bool | None]
 
 
-def _group(
-    judged: Sequence[Judged], key: tuple[Quantity, str, str], *, moe: bool | None, left_out: float | None
-) -> Group:
-    quantity, source_key, memory_class = key
-    constants = sorted({name for one in judged for name in constants_read_off(one.row.text("source_key"))})
+def _key(one: Judged) -> tuple[Quantity, str, str, bool]:
+    return one.quantity, one.row.text("source_key"), one.figure_class, one.is_moe
+
+
+def _moe_of(step_class: str) -> bool | None:
+    return None if step_class == EVERY else step_class == "MoE"
+
+
+def _group(judged: Sequence[Judged], key: Key, steps: StepJudge, left_out: float | None) -> Group:
+    quantity, source_key, figure_class, moe = key
+    constants = sorted({name for one in judged for name in constants_read_off(one.row.text("source_key"), quantity)})
     return Group(
         **_sized(judged, quantity),
         quantity=quantity,
         source_key=source_key,
-        memory_class=memory_class,
+        memory_class=figure_class,
         moe=moe,
         in_sample=bool(constants),
         constants=tuple(constants),
         coverage80_left_out_fraction=left_out,
         full_config=Sized(**_sized([one for one in judged if one.is_told], quantity)),
+        step=steps.scores_of(judged),
     )
 
 
@@ -102,7 +132,7 @@ def _kind(one: Judged) -> tuple[str, str, str]:
 
 
 def _left_out_fraction(judged: Sequence[Judged], own: Sequence[Judged]) -> float | None:
-    """Share of a group's figures inside the interval that the other sources of its kind ask for."""
+    """Share of a group's bytes inside the interval that the other sources of its kind ask for; None for steps."""
     kinds = {_kind(one) for one in own if one.comparison is not None}
     residuals: dict[str, list[float]] = {}
     for one in judged:
@@ -112,9 +142,9 @@ def _left_out_fraction(judged: Sequence[Judged], own: Sequence[Judged]) -> float
 
 
 def _sized(judged: Sequence[Judged], quantity: Quantity) -> dict[str, Any]:
-    border = LARGE_FROM_BYTES[quantity]
-    small = [one for one in judged if one.measured_bytes is not None and one.measured_bytes < border]
-    large = [one for one in judged if one.measured_bytes is None or one.measured_bytes >= border]
+    border = LARGE_FROM_BYTES.get(quantity)
+    small = [one for one in judged if border and one.measured is not None and one.measured < border]
+    large = [one for one in judged if not border or one.measured is None or one.measured >= border]
     return {
         **_figures(judged),
         "large_from_bytes": border,
@@ -124,11 +154,13 @@ def _sized(judged: Sequence[Judged], quantity: Quantity) -> dict[str, Any]:
 
 
 def _figures(judged: Sequence[Judged]) -> dict[str, Any]:
-    compared = [one.comparison for one in judged]
+    compared = [comparison for one in judged if (comparison := one.comparison) is not None]
+    are_steps = any(one.quantity == "step" for one in judged)
+    no_bytes = {"median_bytes": None, "p95_bytes": None}
     reasons = Counter(one.reason for one in judged if one.reason and not one.ran_out)
     return {
         "rows": len(judged),
-        **asdict(score([one for one in compared if one is not None])),
+        **(asdict(errors_of(compared)) | no_bytes if are_steps else asdict(score(compared))),
         "ran_out": sum(one.ran_out for one in judged),
         "not_expressible": dict(sorted(reasons.items())),
     }

@@ -21,7 +21,13 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
 }
 """What models have beside their columns, by how their name begins; taken from their published configs."""
 
-LATENT = re.compile(r"mla_(?:q(?P<q>\d+)|noq)\(kv_lora(?P<kv>\d+),nope(?P<nope>\d+),rope(?P<rope>\d+),v(?P<v>\d+)\)")
+WITHOUT_DEPTHS = "w/o MTP"
+"""What a row says of a model that is trained without its multi-token-prediction depths."""
+
+LATENT = re.compile(
+    r"mla(?:_q(?P<q>\d+)|_noq)?\((?:q_lora(?P<q_lora>\d+),)?"
+    r"kv_lora(?P<kv>\d+),nope(?P<nope>\d+),rope(?P<rope>\d+),v(?P<v>\d+)\)"
+)
 WINDOWED = re.compile(r"alternating sliding window (\d+)")
 CHUNKED = re.compile(r"chunked attention (\d+)")
 
@@ -51,7 +57,10 @@ def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> No
     if experts:
         draft.model.update(_experts(row, experts))
     draft.model.update(framework.model)
-    draft.model.update(_family(row.text("model")))
+    draft.model.update(_traits(framework.models, row.text("model")))
+    if WITHOUT_DEPTHS in row.text("other_features"):
+        draft.model.pop("num_nextn_predict_layers", None)
+    draft.model.update(_traits(FAMILIES, row.text("model")))
     if framework.learned_positions:
         draft.model["position_embedding_rows"] = row.count("seq_len")
     _put_attention(row, draft)
@@ -72,14 +81,16 @@ def _experts(row: MeasuredRow, experts: int) -> dict[str, Any]:
     }
 
 
-def _family(name: str) -> Mapping[str, Any]:
-    return next((traits for pattern, traits in FAMILIES.items() if re.match(pattern, name.lower())), {})
+def _traits(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    return next((traits for pattern, traits in table.items() if re.match(pattern, name.lower())), {})
 
 
 def _put_attention(row: MeasuredRow, draft: Draft) -> None:
     said = row.text("attention_kind")
     if latent := LATENT.search(said):
-        put_latent(draft, {name: int(width) for name, width in latent.groupdict().items() if width})
+        put_latent(
+            draft, {name.removesuffix("_lora"): int(width) for name, width in latent.groupdict().items() if width}
+        )
     elif window := WINDOWED.search(said):
         draft.model.update(layer_types=["sliding_attention", "full_attention"], sliding_window=int(window[1]))
     elif (chunk := CHUNKED.search(said)) and int(chunk[1]) < row.count("seq_len"):

@@ -8,11 +8,13 @@ from service.errors import Refused
 from service.estimator.question import Question
 from service.workflows.accuracy.architecture import put_architecture
 from service.workflows.accuracy.draft import Draft
+from service.workflows.accuracy.features import put_features, put_sharding
 from service.workflows.accuracy.frameworks import Framework, framework_of
-from service.workflows.accuracy.gpus import gpu_slug, with_size
+from service.workflows.accuracy.gpus import as_said, gpu_slug, unsaid_power
 from service.workflows.accuracy.hybrid import hybrid_fields
 from service.workflows.accuracy.megatron import PATTERNS, Flags, flags_of, put_environment, put_flags, refuse_other_runs
-from service.workflows.accuracy.pipelines import layers_by_cost, virtual_group
+from service.workflows.accuracy.networks import network_bytes_per_s
+from service.workflows.accuracy.pipelines import layers_by_cost, layers_spread, virtual_group
 from service.workflows.accuracy.recipes import put_recipe
 from service.workflows.questions import read_question
 
@@ -38,7 +40,7 @@ def question_of(row: MeasuredRow, catalogue: Catalogue) -> tuple[Question, tuple
         asked = read_question(draft.body(), catalogue)
     except Refused as refused:
         raise NotExpressible(reason_of(refused)) from None
-    return replace(asked.question, gpu=with_size(asked.question.gpu, row)), tuple(draft.nearly)
+    return replace(asked.question, gpu=as_said(asked.question.gpu, row)), tuple(draft.nearly)
 
 
 def reason_of(refused: Refused) -> str:
@@ -81,11 +83,15 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
         except (KeyError, ValueError, TypeError, ArithmeticError):
             raise NotExpressible("extra_config_json: a value is not understood") from None
     _put_pipeline(row, framework, draft)
+    put_features(row, draft)
+    draft.nearly.extend(unsaid_power(row))
     draft.cluster.update(
         gpu=gpu_slug(row, catalogue),
         gpus=_gpus(row, draft),
         gpus_per_node=row.count("gpus_per_node", 8),
     )
+    if (rate := network_bytes_per_s(row)) is not None:
+        draft.cluster["inter_node_bytes_per_s"] = rate
     return draft
 
 
@@ -118,6 +124,7 @@ def _put_layout(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         stage = framework.zero_stages.get(row.text("training_kind"))
     if stage is not None:
         draft.layout["zero_stage"] = stage
+    put_sharding(row, draft)
     if row.text("sequence_parallel") and tensor > 1:
         draft.layout["sequence_parallel"] = row.is_on("sequence_parallel")
 
@@ -135,6 +142,7 @@ def _gpus(row: MeasuredRow, draft: Draft) -> int:
 def _put_pipeline(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     layout, model = draft.layout, draft.model
     stages, layers = layout["pipeline"], model["num_hidden_layers"]
+    parts = stages * layout.get("virtual_pipeline", 1)
     if not model.get("num_experts"):
         layout.pop("expert_tensor", None)
     if stages == 1:
@@ -145,8 +153,11 @@ def _put_pipeline(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         hidden = model["hidden_size"]
         layer = 4 * hidden * hidden + 3 * hidden * row.count("ffn_hidden")
         layout["stage_layers"] = list(layers_by_cost(layers, stages, layer, model["vocab_size"] * hidden))
-    elif layers % stages and row.text("framework") != COMMAND_LINE:
-        layout["stage_layers"] = [layers // stages + (stage < layers % stages) for stage in range(stages)]
+    elif layers % parts and row.text("framework") != COMMAND_LINE:
+        if framework.deals_rest_last and (layers + 2) % parts == 0:
+            layout.update(embedding_in_split=True, loss_in_split=True)
+        else:
+            layout["stage_layers"] = list(layers_spread(layers, parts, rest_last=framework.deals_rest_last))
     if layout.get("virtual_pipeline", 1) > 1 and "virtual_group" not in layout:
         rounds = draft.recipe["global_batch"] // (draft.recipe["micro_batch"] * layout["data"])
         if group := virtual_group(rounds, stages):

@@ -41,13 +41,31 @@ class Framework:
     """Its ZeRO stage where the row does not say, by the kind of training."""
     recompute: str | None = None
     """Its recompute where the row does not say."""
+    recipe_recomputes: Mapping[str, Any] = field(default_factory=dict)
+    """Recompute of its own recipes, to which a row points, by how the model's name begins."""
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What some models have in its recipes beside their columns, by how the model's name begins."""
+    deals_rest_last: bool = False
+    """Layers that do not spread evenly over chunks: embedding and loss count as layers where that makes them even;
+    else every chunk is full but the last."""
+    memory_too: bool = True
+    """The stack stands for the bytes that it keeps, not only for what it computes and sends."""
     why: str
     """Why this stack stands for it."""
 
 
+BEFORE_MEGATRON_CORE: Mapping[str, Any] = {
+    "stack": {"name": "megatron-core", "implementation": "local"},
+    "model": GPT_2,
+    "recipe": {"dropout_fraction": 0.1},
+    "precisions": {"fp16": {"gradient_dtype": "fp16"}},
+    "learned_positions": True,
+}
+"""Megatron-LM before Megatron-Core: its own layers; fp16 gradients, which no option makes fp32."""
+
 FRAMEWORKS = (
     Framework(
-        name=r"Megatron-DeepSpeed",
+        name=r"Megatron-DeepSpeed|Megatron \+ DeepSpeed",
         stack={"name": "deepspeed", "implementation": "local"},
         model=GPT_2,
         recipe={"attention": "eager", "dropout_fraction": 0.1},
@@ -56,9 +74,17 @@ FRAMEWORKS = (
         why="DeepSpeed's pipeline, ZeRO-1 and fp16 and bf16 optimizers around Megatron's own layers",
     ),
     Framework(
-        name=r"Megatron-LM \(Megatron-Core\)|Megatron-Core|Megatron-LM",
+        name=r"Megatron-LM \(Megatron-Core\)|Megatron-Core",
         stack={"name": "megatron-core"},
         why="the stack itself",
+    ),
+    Framework(name=r"Megatron-LM", **BEFORE_MEGATRON_CORE, why="Megatron-LM's own layers of 2021 and 2022"),
+    Framework(
+        name=r"OneFlow",
+        **BEFORE_MEGATRON_CORE,
+        memory_too=False,
+        why="OneFlow-GPT runs the same layers and the same tensor and pipeline parallelism as Megatron-LM of its time, "
+        "in a compiler that plans memory its own way",
     ),
     Framework(
         name=r"Megatron-Bridge|NeMo",
@@ -66,7 +92,11 @@ FRAMEWORKS = (
         recipe={"gradient_dtype": "bf16"},
         precisions={"fp8|mxfp8": {"fp8_weights": True}},
         families={"moonlight|deepseek": {"moment_dtype": "bf16"}},
-        why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss",
+        recipe_recomputes={"deepseek": {"granularity": "selective", "modules": ["mla_up_proj"]}, "": "none"},
+        models={"deepseek-v3": {"num_nextn_predict_layers": 1}},
+        deals_rest_last=True,
+        why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss; "
+        "its scripts/performance/configs@0fa501a and @0426418: recompute, pp_layout",
     ),
     Framework(
         name=r"InternEvo",
@@ -142,6 +172,6 @@ def framework_of(row: MeasuredRow) -> Framework:
     """
     said = row.text("framework")
     for known in FRAMEWORKS:
-        if re.match(known.name, said):
+        if re.match(known.name, said) and (known.memory_too or row.form != "memory"):
             return known
     raise NotExpressible("framework: no stack stands for it")

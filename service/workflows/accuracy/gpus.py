@@ -12,6 +12,11 @@ GIB = 1 << 30
 SAME_SIZE_FRACTION = 0.1
 """By how much two sizes of one device may differ: makers and drivers count differently."""
 
+HBM2E_BYTES_PER_S_PER_GIB = 25e9
+"""Rate of the memory of an H100 with HBM2e, for each GiB: 2.0 TB/s for the 80 GB of the PCIe board.
+Source: catalogue/gpus.csv, h100-pcie-80gb; as many bytes a second for each stack."""
+
+_CAP = re.compile(r"(\d+) W cap")
 _FORMS = {"sxm": "sxm", "pcie": "pcie", "nvl": "nvl"}
 _FAMILY = re.compile(r"(?:rtx |geforce )*([a-z]*\d+[a-z]*)")
 _BLACKWELL_UNNAMED = re.compile(r"blackwell (\d+) gib class")
@@ -51,16 +56,39 @@ def _distance(found: GpuRow, size: float | None) -> float:
     return 0.0 if size is None else abs(found.gpu.memory_bytes / GIB - size)
 
 
-def with_size(gpu: Gpu, row: MeasuredRow) -> Gpu:
-    """A GPU with the memory that a row says it has, where that is another size than the catalogue's.
+def as_said(gpu: Gpu, row: MeasuredRow) -> Gpu:
+    """A GPU as a row describes it, where it is another than the catalogue's: memory, its rate, the board's power.
 
     Args:
         gpu: the catalogue's GPU
         row: the row
 
     Returns:
-        the same GPU, or one with its usable memory in proportion
+        the same GPU, or one with what the row says of it
     """
+    said = row.text("gpu")
+    changed = _with_size(gpu, row)
+    if "HBM2e" in said and "H100" in said:
+        changed = replace(changed, memory_bytes_per_s=changed.memory_bytes / GIB * HBM2E_BYTES_PER_S_PER_GIB)
+    if cap := _CAP.search(said):
+        changed = replace(changed, board_watts=float(cap[1]))
+    return changed
+
+
+def unsaid_power(row: MeasuredRow) -> tuple[str, ...]:
+    """What a row says of its GPU's power that the question cannot say.
+
+    Args:
+        row: the row
+
+    Returns:
+        one remark where power is limited by an amount that is not told, or not told to be lower
+    """
+    said = row.text("gpu")
+    return (f"gpu: {said}",) if re.search(r"power limited|lower TDP", said) else ()
+
+
+def _with_size(gpu: Gpu, row: MeasuredRow) -> Gpu:
     size = row.number_of("gpu_mem_gb")
     if not size:
         return gpu

@@ -1,14 +1,12 @@
 """What becomes of one row? Its prediction beside its figure, or the reason why there is none."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
-from service.calibration.scores import Comparison
 from service.catalogue import Catalogue
-from service.estimator.interval import Interval
 from service.estimator.memory_parts import StageMemory
 from service.workflows.accuracy.answers import Quantity
+from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.predicted import Predicted, peak_interval, predict, stage_of, static_interval
 from service.workflows.accuracy.sources import (
     MemoryClass,
@@ -19,51 +17,11 @@ from service.workflows.accuracy.sources import (
     ran_out,
     refuse_unknown_words,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """One figure of one row, and what the estimator says of it."""
-
-    row: MeasuredRow
-    """The row."""
-    quantity: Quantity
-    """Peak, or what stays between steps."""
-    memory_class: MemoryClass
-    """Which peak."""
-    is_moe: bool
-    """A mixture of experts."""
-    is_told: bool
-    """Its configuration is told in full."""
-    ran_out: bool
-    """It ran out of memory."""
-    measured_bytes: float | None
-    """The figure; None where the row has none."""
-    predicted: Predicted | None = None
-    """The estimate; None where the row cannot be asked."""
-    stage: StageMemory | None = None
-    """The stage that was measured."""
-    predicted_bytes: Interval | None = None
-    """What is predicted of the figure."""
-    reason: str = ""
-    """Why there is no comparison; empty where there is one, or the row ran out of memory."""
-
-    @property
-    def stack(self) -> str:
-        """The training stack that stands for the row's framework; empty where the row cannot be asked."""
-        return "" if self.predicted is None else self.predicted.stack
-
-    @property
-    def comparison(self) -> Comparison | None:
-        """Prediction beside figure; None where one of them is missing, or the job never ran."""
-        if self.predicted_bytes is None or self.measured_bytes is None or self.ran_out:
-            return None
-        found = self.predicted_bytes
-        return Comparison(self.measured_bytes, found.low, found.value, found.high)
+from service.workflows.accuracy.steps import judge_step
 
 
 def judge(row: MeasuredRow, catalogue: Catalogue) -> tuple[Judged, ...]:
-    """What becomes of a row: one entry for its peak, and one for what stays between steps where it reports that.
+    """What becomes of a row: one entry for its step, or for its peak and what stays between steps if it reports that.
 
     Args:
         row: the row
@@ -72,6 +30,8 @@ def judge(row: MeasuredRow, catalogue: Catalogue) -> tuple[Judged, ...]:
     Returns:
         the entries, none of them left out whatever is wrong with the row
     """
+    if row.form == "throughput":
+        return (judge_step(row, catalogue),)
     said = _Said(row)
     try:
         refuse_unknown_words(row)
@@ -119,14 +79,14 @@ class _Said:
         return Judged(
             row=self.row,
             quantity=quantity,
-            memory_class=memory_class,
+            figure_class=memory_class,
             is_moe=self.row.text("moe_experts") not in ("", "0"),
             is_told=not self.row.text("config_missing"),
             ran_out=ran_out(self.row),
-            measured_bytes=measured,
+            measured=measured,
             predicted=predicted,
             stage=stage,
-            predicted_bytes=interval,
+            interval=interval,
             reason=reason,
         )
 

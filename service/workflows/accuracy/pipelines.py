@@ -75,6 +75,28 @@ def layers_with_ends(layers: int, parts: int, first: int | None, last: int | Non
     return (*(() if first is None else (first,)), *middle, *(() if last is None else (last,)))
 
 
+def layers_spread(layers: int, parts: int, *, rest_last: bool) -> tuple[int, ...]:
+    """Layers of each part of a pipeline that they do not fill evenly.
+
+    Args:
+        layers: layers of the model
+        parts: stages, or stages x chunks
+        rest_last: every part is full but the last; else the first parts have one layer more
+
+    Returns:
+        the number of layers of each
+
+    >>> layers_spread(61, 16, rest_last=True)
+    (4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1)
+    >>> layers_spread(10, 4, rest_last=False), layers_spread(9, 8, rest_last=True)
+    ((3, 3, 2, 2), (2, 1, 1, 1, 1, 1, 1, 1))
+    """
+    full = -(-layers // parts)
+    if rest_last and full * (parts - 1) < layers:
+        return (*(full,) * (parts - 1), layers - full * (parts - 1))
+    return tuple(layers // parts + (part < layers % parts) for part in range(parts))
+
+
 def layers_by_cost(layers: int, stages: int, layer_cost: float, head_cost: float) -> tuple[int, ...]:
     """Layers of each stage where blocks go on to the next stage once their cost reaches its share (nanotron).
 

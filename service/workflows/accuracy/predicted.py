@@ -6,9 +6,11 @@ from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
+from service.estimator.answer import Estimate
 from service.estimator.interval import Interval
 from service.estimator.memory_parts import Memory, StageMemory, Verdict
 from service.estimator.names import StackName
+from service.estimator.question import Question
 from service.estimator.software import software_of
 from service.workflows.accuracy.asking import question_of, reason_of
 from service.workflows.accuracy.sources import MemoryClass, Place
@@ -18,14 +20,27 @@ from service.workflows.accuracy.sources import MemoryClass, Place
 class Predicted:
     """An estimate of one row's job."""
 
-    memory: Memory
-    """Bytes of every stage."""
-    verdict: Verdict
-    """Does it fit?"""
-    stack: StackName
-    """The training stack that it was asked about."""
+    question: Question
+    """What was asked."""
+    found: Estimate
+    """The answer."""
     nearly: tuple[str, ...]
     """What of the row the question does not say."""
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of every stage."""
+        return self.found.memory
+
+    @property
+    def verdict(self) -> Verdict:
+        """Does it fit?"""
+        return self.found.verdict
+
+    @property
+    def stack(self) -> StackName:
+        """The training stack that it was asked about."""
+        return software_of(self.found.resolved.recipe).name
 
 
 def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
@@ -36,7 +51,7 @@ def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
         catalogue: the GPUs
 
     Returns:
-        its memory and verdict
+        the answer
 
     Raises:
         NotExpressible: the row cannot be put as a question, or the estimator's rules refuse it
@@ -46,9 +61,7 @@ def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
         found = estimate(question)
     except Refused as refused:
         raise NotExpressible(reason_of(refused)) from None
-    return Predicted(
-        memory=found.memory, verdict=found.verdict, stack=software_of(found.resolved.recipe).name, nearly=nearly
-    )
+    return Predicted(question=question, found=found, nearly=nearly)
 
 
 def stage_of(memory: Memory, place: Place) -> StageMemory:

@@ -14,6 +14,8 @@ from service.workflows.accuracy.frameworks import Framework
 PRECISIONS = (
     (r"mxfp8", "mxfp8"),
     (r"nvfp4", "nvfp4"),
+    (r"fp8_subchannel/mx \(Blackwell\)", "mxfp8"),
+    (r"fp8_subchannel/mx", "fp8-blockwise"),
     (r"fp8-blockwise", "fp8-blockwise"),
     (r"bf16\+float8|fp8", "fp8-tensorwise"),
     (r"bf16-true", "bf16"),
@@ -36,6 +38,14 @@ OPTIMIZERS = (
 
 UNTOLD = ("", "not told", "unknown", "see recipe")
 """Cells of recompute that say nothing."""
+
+IN_RECIPES = "unknown(see perf_recipes)"
+"""Cell of recompute that points to the framework's own recipes."""
+
+EVERY_SECOND = "every 2nd layer"
+"""What torchtitan's selective checkpointing of whole layers says of itself."""
+
+BLACKWELL = re.compile(r"G?B\d00")
 
 TORCH_BY_MONTH = (("2024.2", "2.2"), ("2023.4", "2.0"), ("2022.1", "1.10"))
 """Version of torch that was new in a month, newest first."""
@@ -63,8 +73,8 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
         sequence_length=row.count("seq_len"),
         micro_batch=micro,
         global_batch=row.count("gbs", micro * layout["data"] * steps),
-        precision=_first(PRECISIONS, row.text("precision"), "precision", begins=True),
-        optimizer=_first(OPTIMIZERS, row.text("optimizer").lower(), "optimizer", begins=False),
+        precision=_first(PRECISIONS, _precision_said(row), "precision", begins=True),
+        optimizer=_first(OPTIMIZERS, _optimizer_said(row), "optimizer", begins=False),
         recompute=recompute_of(row, framework),
     )
     draft.recipe.update(_habits(row, framework, draft.recipe["precision"]))
@@ -77,6 +87,20 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     draft.layout["offload"] = offload_of(row)
 
 
+def _precision_said(row: MeasuredRow) -> str:
+    """The precision's cell; of two recipes that share a column, that of the GPU's generation."""
+    said = row.text("precision")
+    is_new = said == "fp8_subchannel/mx" and BLACKWELL.match(row.text("gpu"))
+    return f"{said} (Blackwell)" if is_new else said
+
+
+def _optimizer_said(row: MeasuredRow) -> str:
+    """The optimizer's cell; of several that are named, the one that is the default."""
+    said = row.text("optimizer").lower()
+    default = re.search(r"default (\w+)", said)
+    return default[1] if default else said
+
+
 def _habits(row: MeasuredRow, framework: Framework, precision: str) -> dict[str, Any]:
     """What a framework does unless it is told otherwise, with this model in this precision."""
     here = _habits_of(framework.precisions, precision)
@@ -86,6 +110,13 @@ def _habits(row: MeasuredRow, framework: Framework, precision: str) -> dict[str,
 
 def _habits_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     return next((habits for pattern, habits in table.items() if re.match(pattern, name)), {})
+
+
+def _habit_of(table: Mapping[str, Any], name: str, reason: str) -> Any:
+    for pattern, habit in table.items():
+        if re.match(pattern, name):
+            return habit
+    raise NotExpressible(reason)
 
 
 def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
@@ -107,8 +138,12 @@ def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
         if framework.recompute is None:
             raise NotExpressible("missing: recompute")
         return framework.recompute
+    if said == IN_RECIPES:
+        return _habit_of(framework.recipe_recomputes, row.text("model").lower(), "missing: recompute")
     if said.startswith("none"):
         return "none"
+    if EVERY_SECOND in said:
+        return {"granularity": "full", "method": "block", "layers": row.count("layers") // 2}
     if said.startswith("full"):
         uniform = re.search(r"(uniform|block) (\d{1,4})", detail)
         return {"granularity": "full", "method": uniform[1], "layers": int(uniform[2])} if uniform else "full"

@@ -75,8 +75,32 @@ PLACES: tuple[tuple[re.Pattern[str], Place], ...] = (
 """Ranks are numbered tensor first and pipeline last, so the last one is of the last stage; all else is the fullest."""
 
 
+MFU_CONVENTIONS: Mapping[str, Literal["causal", "full"]] = {"korthikanti2022_t5": "full"}
+"""Whose FLOP a source divides by where it gives no time and no rate, only MFU: all pairs of tokens, no recompute
+(Korthikanti et al. 2022, arXiv:2205.05198, appendix A)."""
+
+COUNTED_APART: Mapping[str, tuple[str, str]] = {
+    "mtnlg": ("", "the model of Narayanan et al. on the same cluster at two thirds of its rate: another stack, untold"),
+    "megatron2021_t2": ("3", "DeepSpeed's ZeRO-3 of 2021 gathered every parameter alone: bound by latency"),
+}
+"""Sources whose rows are printed beside the others and counted apart, at the ZeRO stage named (at any where it is
+empty), and why."""
+
 SUMMED = "per GPU average"
 """Rank of a figure that is printed as the sum over all GPUs."""
+
+
+def is_apart(row: MeasuredRow) -> bool:
+    """Whether a row's step is counted apart.
+
+    Args:
+        row: the row
+
+    Returns:
+        True for those of COUNTED_APART
+    """
+    stage, _ = COUNTED_APART.get(row.text("source_key"), ("none", ""))
+    return stage in ("", row.text("zero_stage"))
 
 
 def reading_of(row: MeasuredRow) -> Reading:

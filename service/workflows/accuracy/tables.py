@@ -6,13 +6,19 @@ from collections.abc import Iterable, Sequence
 
 from service.units import BYTES, said
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, VerdictCounts, WorstRow
-from service.workflows.accuracy.judging import Judged
+from service.workflows.accuracy.judged import Judged
+from service.workflows.accuracy.step_tables import step_blocks, step_cells, step_markdown
+from service.workflows.accuracy.table_cells import aligned, percent
 
 ROW_COLUMNS = (
     "id", "source_key", "quantity", "class", "measured_bytes", "low_bytes", "value_bytes", "high_bytes",
     "error_fraction", "verdict", "outcome", "reason",
+    "measured_seconds", "low_seconds", "value_seconds", "high_seconds", "figure", "told", "nearly",
 )  # fmt: skip
 """Columns of the file with one row a figure."""
+
+NO_SECONDS = ("",) * 7
+"""Cells of a row of memory in the columns of steps."""
 
 HEADER = (
     "quantity",
@@ -44,17 +50,19 @@ def accuracy_text(found: Accuracy) -> str:
     Returns:
         lines of text, the last one without a line break
     """
-    groups = [line for group in (*found.groups, found.all) for line in _lines_of(group)]
+    memory = [group for group in found.groups if group.quantity != "step"]
+    groups = [line for group in (*memory, found.all) for line in _lines_of(group)]
     reasons = sorted(found.all.not_expressible.items(), key=lambda item: (-item[1], item[0]))
     verdicts = {"all rows": found.verdicts, "told in full": found.verdicts.full_config}
     blocks = {
-        "": [*_aligned([HEADER, *groups]), "", STARRED],
+        "": [*aligned([HEADER, *groups]), "", STARRED],
         "Not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in reasons],
         "Verdicts": [f"  {name}: {_verdicts(counts)}" for name, counts in verdicts.items()],
         "Wrong verdicts": [
             f"  {row.id} ({row.outcome}, said {row.verdict}): {row.reason}" for row in found.verdicts.wrong
         ],
         "Farthest off": [_worst(row) for row in found.rows_worst],
+        **step_blocks(found),
         f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}": [],
     }
     return "\n\n".join("\n".join([title, *lines] if title else lines) for title, lines in blocks.items())
@@ -75,13 +83,13 @@ def accuracy_markdown(found: Accuracy) -> str:
         Markdown, ending in a line break
     """
     rows = []
-    for group in (*found.groups, found.all):
+    for group in (*(group for group in found.groups if group.quantity != "step"), found.all):
         told = group.full_config
         if told.rows:
             cells = (*_names(group), *_figures(told), _gib(told.small))
             rows.append(f"| {' | '.join(cells)} |\n")
     head = f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}\n"
-    return head + "".join(rows)
+    return f"{head}{''.join(rows)}\n{step_markdown(found)}"
 
 
 def rows_csv(judged: Iterable[Judged]) -> str:
@@ -101,19 +109,22 @@ def rows_csv(judged: Iterable[Judged]) -> str:
 
 
 def _cells(one: Judged) -> Sequence[object]:
-    found, compared = one.predicted_bytes, one.comparison
+    if one.quantity == "step":
+        return step_cells(one)
+    found, compared = one.interval, one.comparison
     predicted = ("", "", "") if found is None else (round(found.low), round(found.value), round(found.high))
     return (
         one.row.text("id"),
         one.row.text("source_key"),
         one.quantity,
-        one.memory_class,
-        "" if one.measured_bytes is None else round(one.measured_bytes),
+        one.figure_class,
+        "" if one.measured is None else round(one.measured),
         *predicted,
         "" if compared is None else f"{compared.error_fraction:.6f}",
         "" if one.predicted is None else one.predicted.verdict,
         one.row.text("outcome"),
         one.reason,
+        *NO_SECONDS,
     )
 
 
@@ -142,16 +153,12 @@ def _names(group: Group) -> tuple[str, str, str, str]:
 
 def _fractions(figures: Figures) -> tuple[str, ...]:
     return (
-        _percent(figures.mape_fraction),
-        _percent(figures.median_fraction),
-        _percent(figures.bias_fraction, signed=True),
-        _percent(figures.p95_fraction),
-        _percent(figures.coverage80_fraction, digits=0),
+        percent(figures.mape_fraction),
+        percent(figures.median_fraction),
+        percent(figures.bias_fraction, signed=True),
+        percent(figures.p95_fraction),
+        percent(figures.coverage80_fraction, digits=0),
     )
-
-
-def _percent(share: float | None, *, digits: int = 1, signed: bool = False) -> str:
-    return "-" if share is None else f"{100 * share:{'+' if signed else ''}.{digits}f} %"
 
 
 def _gib(figures: Figures) -> str:
@@ -167,8 +174,3 @@ def _verdicts(counts: VerdictCounts) -> str:
     untold = sum(counts.ran_out_not_expressible.values())
     out = f"{counts.ran_out} ran out: {counts.ran_out_told} told, {untold} not expressible"
     return f"{counts.ran} ran: {kinds} ({beyond}), {roomy}; {out}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

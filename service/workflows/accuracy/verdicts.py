@@ -7,7 +7,7 @@ from dataclasses import fields
 from service.calibration.measured_rows import MeasuredRow
 from service.units import BYTES, said
 from service.workflows.accuracy.answers import VerdictCounts, Verdicts, WrongVerdict
-from service.workflows.accuracy.judging import Judged
+from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.predicted import Predicted
 
 MARGIN_FRACTION = 0.02
@@ -75,6 +75,6 @@ def _exceeds(one: Judged) -> bool:
 
 
 def _is_roomy(one: Judged) -> bool:
-    if one.predicted is None or one.measured_bytes is None:
+    if one.predicted is None or one.measured is None:
         return False
-    return one.measured_bytes < ROOMY_FRACTION * one.predicted.memory.usable_bytes
+    return one.measured < ROOMY_FRACTION * one.predicted.memory.usable_bytes

@@ -3,9 +3,15 @@
 from pathlib import Path
 
 from service import calibration
+from service.calibration import held_out
+from service.calibration.columns import FORMS
 from service.calibration.measured_rows import read_measured_rows, trimmed_table
+from service.calibration.shipped import shipped_rows
+from service.catalogue import Catalogue
 from service.errors import StartupError
 from service.workflows.accuracy.answers import Accuracy
+from service.workflows.accuracy.judging import judge_all
+from service.workflows.accuracy.steps import shipped_seconds, step_rows_of
 from service.workflows.accuracy.tables import accuracy_markdown
 from service.workflows.source_tree import write_generated
 
@@ -13,7 +19,10 @@ README = Path(calibration.__file__).with_name("README.md")
 """Where the table stands."""
 
 PUBLISHED = Path(calibration.__file__).parent / "published" / "memory.csv"
-"""The shipped rows."""
+"""The shipped rows of memory; those of other kinds of tables stand beside them, by their form's name."""
+
+HELD_OUT = Path(calibration.__file__).parent / held_out.FILE
+"""What is predicted of the shipped steps by constants that never saw their sources."""
 
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 """What stands around the table."""
@@ -67,4 +76,23 @@ def write_measurements(content: bytes) -> Path:
         Refused: it is no such table
         StartupError: the package is installed, so there is no source tree around it
     """
-    return write_generated(PUBLISHED, trimmed_table(read_measured_rows(content)).encode())
+    rows = read_measured_rows(content)
+    form = next(form for form in FORMS if not rows or form.name == rows[0].form)
+    return write_generated(PUBLISHED.with_name(f"{form.name}.csv"), trimmed_table(rows, form).encode())
+
+
+def write_held_out(catalogue: Catalogue) -> Path:
+    """Fit without each source in turn, predict its steps, and ship what comes of it.
+
+    Args:
+        catalogue: the GPUs
+
+    Returns:
+        the file
+
+    Raises:
+        StartupError: the package is installed, so there is no source tree around it
+    """
+    judged = judge_all(shipped_rows("throughput"), catalogue)
+    text = held_out.held_out_text(held_out.held_out_seconds(step_rows_of(judged)), shipped_seconds(judged))
+    return write_generated(HELD_OUT, text.encode())

@@ -1,0 +1,23 @@
+"""Which published steps may give constants, and which judge them? A question, and what was measured of it."""
+
+from dataclasses import dataclass
+
+from service.estimator.question import Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """One published step that the estimator can be asked about."""
+
+    id: str
+    """Its name in the table."""
+    source_key: str
+    """Its source."""
+    left_out_with: str
+    """Rows of one such name are left out of a fit together: those of a source, or of a model of experts."""
+    question: Question
+    """What the row asks."""
+    measured_seconds: float
+    """Seconds of its step."""
+    is_apart: bool
+    """It is counted apart: it gives no constant and no spread, and is judged beside the others."""

@@ -1,0 +1,109 @@
+"""How wide must the interval of a step be? Held-out residuals by class, each source counting as much as any other.
+
+A class holds what is predicted under like circumstances: a stack that other sources of the fit run too, a stack that
+none of them runs, a GPU on which nothing is fitted, a mixture of experts. Whatever a row is left out of the fit with is
+left out of the spread too when coverage is judged.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, exp, log
+
+from service.calibration.residuals import spread_fraction
+from service.calibration.scores import Comparison
+from service.calibration.step_rows import StepRow
+from service.estimator.software import software_of
+from service.estimator.step_residuals import LEAST_RESIDUAL, StepClass, step_class_of
+
+DECIMALS = 1e3
+"""A shipped spread is rounded up to thousandths."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutStep:
+    """One step as predicted without its source: value by constants, spread by residuals, that never saw it."""
+
+    row: StepRow
+    """The row."""
+    step_class: StepClass
+    """Its class while its source was left out."""
+    predicted_seconds: float
+    """The prediction."""
+    spread_fraction: float | None
+    """Spread of the class without its source; None where no other source is of the class."""
+
+    @property
+    def comparison(self) -> Comparison:
+        """Prediction beside figure; an empty interval where there is no spread."""
+        value, spread = self.predicted_seconds, self.spread_fraction or 0.0
+        return Comparison(self.row.measured_seconds, value * exp(-spread), value, value * exp(spread))
+
+
+def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> list[HeldOutStep]:
+    """Steps as predicted without their sources, with the intervals that the other sources ask for.
+
+    Args:
+        rows: the rows
+        predicted_seconds: held-out predictions by the row's name [s]
+
+    Returns:
+        one for each row that has a prediction
+    """
+    known = [row for row in rows if row.id in predicted_seconds]
+    classes = {row.id: _class_left_out(row, rows) for row in known}
+    pools = _residuals(known, classes, predicted_seconds)
+    found = []
+    for row in known:
+        pool = {name: own for name, own in pools.get(classes[row.id], {}).items() if name != row.left_out_with}
+        spread = spread_fraction(pool)
+        found.append(
+            HeldOutStep(
+                row=row,
+                step_class=classes[row.id],
+                predicted_seconds=predicted_seconds[row.id],
+                spread_fraction=None if spread is None else max(LEAST_RESIDUAL, spread),
+            )
+        )
+    return found
+
+
+def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> dict[StepClass, float]:
+    """The spread of each class, as the estimator states it.
+
+    Args:
+        rows: the rows
+        predicted_seconds: held-out predictions by the row's name [s]
+
+    Returns:
+        spreads, rounded up; classes without a row are missing
+    """
+    known = [row for row in rows if row.id in predicted_seconds]
+    classes = {row.id: _class_left_out(row, rows) for row in known}
+    found = {}
+    for name, pool in _residuals(known, classes, predicted_seconds).items():
+        if (spread := spread_fraction(pool)) is not None:
+            found[name] = max(LEAST_RESIDUAL, ceil(spread * DECIMALS) / DECIMALS)
+    return found
+
+
+def _class_left_out(row: StepRow, rows: Sequence[StepRow]) -> StepClass:
+    """The class of a row while its source is left out: its stack is known where another source runs it."""
+    others = {_stack(other) for other in rows if other.left_out_with != row.left_out_with and not other.is_apart}
+    is_sparse = bool(row.question.model.num_experts)
+    return step_class_of(_stack(row), row.question.gpu, is_sparse=is_sparse, fitted_stacks=others)
+
+
+def _stack(row: StepRow) -> str:
+    return software_of(row.question.recipe).name
+
+
+def _residuals(
+    rows: Sequence[StepRow], classes: Mapping[str, StepClass], predicted_seconds: Mapping[str, float]
+) -> dict[StepClass, dict[str, list[float]]]:
+    """ln(measured / predicted) of all rows that are not counted apart, by class and by what is left out together."""
+    pools: dict[StepClass, dict[str, list[float]]] = {}
+    for row in rows:
+        if not row.is_apart:
+            own = pools.setdefault(classes[row.id], {}).setdefault(row.left_out_with, [])
+            own.append(log(row.measured_seconds / predicted_seconds[row.id]))
+    return pools

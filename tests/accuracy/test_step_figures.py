@@ -1,0 +1,129 @@
+"""Are steps scored by predictions that never saw them, and are the shipped ones those of today's formulas?"""
+
+import json
+from math import exp
+from typing import Any
+
+import pytest
+
+from service.calibration.columns import THROUGHPUT
+from service.calibration.held_out import DIGITS, digest_of, held_out_seconds, held_out_text, shipped_held_out
+from service.calibration.measured_rows import trimmed_table
+from service.calibration.shipped import shipped_rows
+from service.calibration.step_spreads import held_out_steps, step_spreads
+from service.catalogue import shipped_catalogue
+from service.estimator.step_residuals import LEAST_RESIDUAL, RESIDUALS, StepClass
+from service.workflows.accuracy.accuracy import accuracy_of
+from service.workflows.accuracy.answers import Accuracy, Group
+from service.workflows.accuracy.judged import Judged
+from service.workflows.accuracy.steps import APART, shipped_seconds, step_rows_of
+from service.workflows.accuracy.written import HELD_OUT
+from service.workflows.wire import to_wire
+from tests.accuracy.rows import step_of
+
+CATALOGUE = shipped_catalogue()
+CHEAP = ("mtnlg", "korthikanti2022_t5")
+"""Sources whose held-out predictions are made again here; all others are as old as these."""
+
+
+def of_class(found: Accuracy, name: str) -> Group:
+    (group,) = [group for group in found.steps if group.memory_class == name]
+    return group
+
+
+def test_shipped_predictions_are_of_these_formulas(steps: tuple[Judged, ...]) -> None:
+    shipped = shipped_held_out()
+    assert shipped.digest == digest_of(shipped_seconds(steps)), "run `traincost write-held-out`"
+    assert shipped.predicted_seconds.keys() == {row.id for row in step_rows_of(steps)}
+
+
+def test_shipped_predictions_come_again(steps: tuple[Judged, ...]) -> None:
+    again = held_out_seconds(step_rows_of(steps), only=CHEAP)
+    shipped = shipped_held_out().predicted_seconds
+    assert {name.split("-")[1] for name in again} == {*CHEAP}
+    for name, seconds in again.items():
+        assert shipped[name] == pytest.approx(seconds, rel=10.0 ** (1 - DIGITS)), name
+
+
+def test_the_file_is_what_was_written(steps: tuple[Judged, ...]) -> None:
+    written = held_out_text(shipped_held_out().predicted_seconds, shipped_seconds(steps))
+    assert HELD_OUT.read_text(encoding="utf-8").partition("\n")[2] == written.partition("\n")[2]
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_spread_is_that_of_the_held_out_steps(name: StepClass, steps: tuple[Judged, ...]) -> None:
+    spreads = step_spreads(step_rows_of(steps), shipped_held_out().predicted_seconds)
+    assert RESIDUALS[name] == spreads[name] >= LEAST_RESIDUAL
+
+
+def test_an_interval_never_saw_the_source_that_it_is_for(steps: tuple[Judged, ...]) -> None:
+    rows, shipped = step_rows_of(steps), shipped_held_out().predicted_seconds
+    before = {one.row.id: one.spread_fraction for one in held_out_steps(rows, shipped)}
+    worse = {name: seconds * (3.0 if "bloom" in name else 1.0) for name, seconds in shipped.items()}
+    after = {one.row.id: one.spread_fraction for one in held_out_steps(rows, worse)}
+    bloom = [name for name in shipped if "bloom" in name]
+    assert [before[name] for name in bloom] == [after[name] for name in bloom]
+    wider, narrower = after["T-internevo-0001"], before["T-internevo-0001"]
+    assert wider is not None
+    assert narrower is not None
+    assert wider > narrower
+
+
+def test_classes_hold_every_row_told_in_full(found: Accuracy) -> None:
+    told = {group.memory_class: group.full_config.rows for group in found.steps}
+    assert told["all"] == told["dense, fitted GPU"] + told["new GPU"] + told["old GPU"] + told["MoE"]
+    assert told["all"] + told[APART] == 505
+    assert told[APART] == 9
+
+
+def test_what_is_counted_apart_moves_no_other_figure(steps: tuple[Judged, ...]) -> None:
+    rows = step_rows_of(steps)
+    shipped = shipped_held_out().predicted_seconds
+    without = [row for row in rows if not row.is_apart]
+    assert step_spreads(rows, shipped) == step_spreads(without, shipped)
+
+
+def test_scores_stand_beside_baselines(found: Accuracy) -> None:
+    for group in found.groups:
+        assert (group.step is not None) == (group.quantity == "step" and group.full_config.scored > 0)
+        if group.step is not None:
+            scores = group.step
+            counts = {scores.held_out.scored, scores.constant_mfu.scored, scores.six_pd.scored}
+            assert counts == {group.full_config.scored}
+            assert scores.constant_mfu.coverage80_fraction is None
+
+
+def test_a_class_of_one_source_has_no_coverage(found: Accuracy) -> None:
+    scores = of_class(found, "old GPU").step
+    assert scores is not None
+    assert (scores.held_out.coverage80_fraction, scores.half_width_fraction) == (None, None)
+
+
+def test_width_is_that_of_the_spread(found: Accuracy) -> None:
+    spreads = {str(name): spread for name, spread in RESIDUALS.items()}
+    judged = [one for one in found.steps_worst if one.step_class != APART]
+    assert judged
+    for one in judged:
+        assert one.high_seconds / one.value_seconds == pytest.approx(exp(spreads[one.step_class]))
+        assert one.value_seconds / one.low_seconds == pytest.approx(exp(spreads[one.step_class]))
+
+
+def test_a_changed_row_has_no_held_out_prediction() -> None:
+    rows = [step_of("T-bloom-0001"), step_of("T-torchtitan-0001", gbs="32")]
+    bloom, titan = accuracy_of(rows, CATALOGUE).groups
+    assert bloom.step is not None
+    assert titan.step is not None
+    assert (bloom.step.held_out.scored, titan.step.held_out.scored) == (1, 0)
+
+
+def test_the_shipped_rows_are_trimmed() -> None:
+    rows = shipped_rows("throughput")
+    assert HELD_OUT.with_name("throughput.csv").read_text(encoding="utf-8") == trimmed_table(rows, THROUGHPUT)
+
+
+def test_the_wire_names_quantities_and_classes(found: Accuracy) -> None:
+    said: dict[str, Any] = json.loads(json.dumps(to_wire(found)))
+    steps = [group for group in said["groups"] if group["quantity"] == "step"]
+    assert {"known stack", "new GPU", "MoE", "apart"} <= {group["class"] for group in steps}
+    assert all(group["median_bytes"] is None and group["large_from_bytes"] is None for group in steps)
+    assert {"mape_fraction", "p90_fraction", "coverage80_fraction"} <= steps[0]["step"]["held_out"].keys()
