@@ -40,7 +40,8 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "RankParameters", "ShardCounts", "Stag
 COUNTS = frozenset({
     "bubble_micro_batches", "ceil_div", "columns", "copies", "count", "dense", "divisors", "embedding_table", "expert",
     "expert_data", "expert_shards", "floor_div", "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight",
-    "inner", "largest_layer", "largest_table", "largest_trained_end", "largest_trained_layer", "layer_branches", "layers",
+    "inner", "largest_layer", "largest_table", "largest_trained_end", "largest_trained_layer", "layer_branches",
+    "layers",
     "local_ranks", "maximum", "micro_batches_in_flight", "minimum", "padded_vocabulary", "rank_logits", "ranks",
     "recomputed_layers", "repeated_forwards", "rows", "shape", "shards", "stride", "take", "trained_layers",
     "undivided_share", "where",
