@@ -161,7 +161,7 @@ def is_fitted(row: MeasuredAttention) -> bool:
     return fused_name(row.kernel) is not None and row.window is None and row.direction != "both" and long_enough
 
 
-def residual(row: MeasuredAttention, gpus: Gpus) -> float:
+def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
     """How far the estimator is off, ln(predicted / measured).
 
     Args:
@@ -194,13 +194,13 @@ def fitted_shares(rows: Sequence[MeasuredAttention], gpus: Gpus) -> dict[Term, f
     terms = [_terms(row, gpus[row.gpu]) for row in rows]
     names = sorted({name for own in terms for name in own})
     counted = np.array([[float(name in own) for name in names] for own in terms])
-    seen = np.array([_log_share(row, gpus[row.gpu]) for row in rows])
-    weights = np.sqrt([_weight(row) for row in rows])
+    seen = np.array([_log_fraction(row, gpus[row.gpu]) for row in rows])
+    weights = np.sqrt([_weight_fraction(row) for row in rows])
     solved = np.linalg.lstsq(counted * weights[:, None], seen * weights, rcond=None)[0]
     return {name: float(np.exp(value)) for name, value in zip(names, solved, strict=True)}
 
 
-def unexplained(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float:
+def unexplained_fraction(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float:
     """What the best shares leave over: the weighted mean square of the residuals.
 
     Args:
@@ -212,8 +212,8 @@ def unexplained(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float:
     """
     shares = fitted_shares(rows, gpus)
     found = [sum(np.log(shares[name]) for name in _terms(row, gpus[row.gpu])) for row in rows]
-    left = np.array(found) - [_log_share(row, gpus[row.gpu]) for row in rows]
-    return float(np.average(left**2, weights=[_weight(row) for row in rows]))
+    left = np.array(found) - [_log_fraction(row, gpus[row.gpu]) for row in rows]
+    return float(np.average(left**2, weights=[_weight_fraction(row) for row in rows]))
 
 
 def _terms(row: MeasuredAttention, gpu: Gpu) -> tuple[Term, ...]:
@@ -224,7 +224,7 @@ def _terms(row: MeasuredAttention, gpu: Gpu) -> tuple[Term, ...]:
     return (base,) if width == QUERY_TILE else (base, (row.kernel, row.direction, str(width)))
 
 
-def _log_share(row: MeasuredAttention, gpu: Gpu) -> float:
+def _log_fraction(row: MeasuredAttention, gpu: Gpu) -> float:
     """Logarithm of a row's share of peak without the ramps."""
     keys, tiles = (FORWARD_KEYS, FORWARD_TILES) if row.direction == "forward" else (BACKWARD_KEYS, BACKWARD_TILES)
     wave = (generation_rates(gpu).processors or 0) * QUERY_TILE
@@ -232,6 +232,6 @@ def _log_share(row: MeasuredAttention, gpu: Gpu) -> float:
     return float(np.log(row.flop_per_s / (gpu.bf16_flop_per_s or np.nan) / ramps))
 
 
-def _weight(row: MeasuredAttention) -> float:
+def _weight_fraction(row: MeasuredAttention) -> float:
     """How much a row counts."""
     return (1.0 if row.causal else SMALL_WEIGHT) * (1.0 if row.sequence_tokens >= TRAINING_TOKENS else SMALL_WEIGHT)

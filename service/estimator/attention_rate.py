@@ -20,22 +20,30 @@ QUERY_TILE = 128
 Source: Dao 2023, arXiv:2307.08691, section 3.3 (blocks of 64 or 128 rows)."""
 
 FORWARD_KEYS = 250.0
-BACKWARD_KEYS = 500.0
 """Keys whose time a tile of queries costs beside that of its keys: starting, finishing, and its masked corner.
 Source: calibration/published/attention.csv, fitted over all kernels."""
 
+BACKWARD_KEYS = 500.0
+"""The same of the backward pass. Source: calibration/published/attention.csv, fitted over all kernels."""
+
 FORWARD_TILES = 3.0
+"""Tiles a processor whose time is lost because the last ones run alone.
+Source: calibration/published/attention.csv, fitted over all kernels."""
+
 BACKWARD_TILES = 0.8
-"""Tiles a processor whose time is lost because the last ones run alone; backward passes are cut finer.
+"""The same of the backward pass, which is cut finer.
 Source: calibration/published/attention.csv, fitted over all kernels."""
 
 MOST_FRACTION = 0.97
 """No width's share is extrapolated beyond this. Source: definition: no kernel is as fast as the peak."""
 
 EAGER_FORWARD_BYTES = 21.0
+"""Memory traffic of one score where torch's operations make, mask and normalise the scores one after another in two
+bytes: 20-21 forward with a causal mask, 10-11 without one, on H100 with heads of 64 and of 128.
+Source: Shah et al. 2024, arXiv:2407.08608, figure 5 (standard attention)."""
+
 EAGER_BACKWARD_BYTES = 22.0
-"""Memory traffic of one score where torch's operations make, mask, normalise and drop the scores one after another, in
-two bytes: 20-21 forward with a causal mask (10-11 without), 20-25 backward, on A100 and H100, heads of 64 and 128.
+"""The same of the backward pass: 20-25 on A100 and H100.
 Source: Dao 2023, arXiv:2307.08691, figure 4; Shah et al. 2024, arXiv:2407.08608, figures 5 and 6 (standard)."""
 
 

@@ -15,8 +15,8 @@ from service.calibration.attention_kernels import (
     fitted_shares,
     is_fitted,
     measured_attention,
-    residual,
-    unexplained,
+    residual_fraction,
+    unexplained_fraction,
 )
 from service.catalogue import shipped_catalogue
 from service.estimator.attention_rate import (
@@ -38,7 +38,7 @@ KERNELS: tuple[FusedName, ...] = get_args(FusedName)
 
 
 def _mape_percent(rows: Sequence[MeasuredAttention]) -> float:
-    return 100 * fmean(abs(float(np.expm1(residual(row, GPUS)))) for row in rows)
+    return 100 * fmean(abs(float(np.expm1(residual_fraction(row, GPUS)))) for row in rows)
 
 
 def test_every_measurement_is_of_a_known_gpu_and_source() -> None:
@@ -122,10 +122,10 @@ def test_a_window_is_predicted_by_the_keys_it_shows() -> None:
 def test_what_all_kernels_share_fits_better_than_other_values(
     monkeypatch: pytest.MonkeyPatch, name: str, others: tuple[float, ...]
 ) -> None:
-    kept = unexplained(FITTED, GPUS)
+    kept = unexplained_fraction(FITTED, GPUS)
     for other in others:
         monkeypatch.setattr(attention_kernels, name, other)
-        assert unexplained(FITTED, GPUS) > kept, other
+        assert unexplained_fraction(FITTED, GPUS) > kept, other
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward", "both"])

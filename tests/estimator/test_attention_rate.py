@@ -105,7 +105,7 @@ def test_columns_give_the_numbers_of_plain_arguments() -> None:
     keys, queries = np.array([64.0, 512.0, 4096.0]), np.array([1e3, 1e5, 1e7])
     for backward in (False, True):
         plain = [attention_fraction(RATE, *each, backward=backward) for each in zip(keys, queries, strict=True)]
-        assert np.array_equal(attention_fraction(RATE, keys, queries, backward=backward), plain)
+        assert np.array_equal(attention_fraction(RATE, keys, queries, backward=backward), np.array(plain))
 
 
 def test_eager_attention_is_slower_than_fused() -> None:
