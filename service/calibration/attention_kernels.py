@@ -93,8 +93,8 @@ class MeasuredAttention:
     """What was reached."""
 
     @property
-    def keys_seen(self) -> float:
-        """Keys that a query sees on average [1]."""
+    def seen_tokens(self) -> float:
+        """Keys that a query sees on average [token]."""
         tokens, window = self.sequence_tokens, self.window
         if not self.causal:
             return tokens
@@ -175,8 +175,8 @@ def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
     if kernel is None or gpu.bf16_flop_per_s is None:
         return float("nan")
     rate = attention_rate(kernel, gpu, *row.widths)
-    forward = attention_fraction(rate, row.keys_seen, row.queries)
-    backward = attention_fraction(rate, row.keys_seen, row.queries, backward=True)
+    forward = attention_fraction(rate, row.seen_tokens, row.queries)
+    backward = attention_fraction(rate, row.seen_tokens, row.queries, backward=True)
     share = {"forward": forward, "backward": backward, "both": 3.5 / (1 / forward + 2.5 / backward)}[row.direction]
     return float(np.log(share * gpu.bf16_flop_per_s / row.flop_per_s))
 
@@ -228,7 +228,7 @@ def _log_fraction(row: MeasuredAttention, gpu: Gpu) -> float:
     """Logarithm of a row's share of peak without the ramps."""
     keys, tiles = (FORWARD_KEYS, FORWARD_TILES) if row.direction == "forward" else (BACKWARD_KEYS, BACKWARD_TILES)
     wave = (generation_rates(gpu).processors or 0) * QUERY_TILE
-    ramps = row.keys_seen / (row.keys_seen + keys) * row.queries / (row.queries + tiles * wave)
+    ramps = row.seen_tokens / (row.seen_tokens + keys) * row.queries / (row.queries + tiles * wave)
     return float(np.log(row.flop_per_s / (gpu.bf16_flop_per_s or np.nan) / ramps))
 
 

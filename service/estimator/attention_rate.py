@@ -182,7 +182,7 @@ def _width_shares(kernel: FusedName, width: float) -> tuple[float, float]:
     return below[0] + part * (above[0] - below[0]), below[1] + part * (above[1] - below[1])
 
 
-def attention_fraction(rate: AttentionRate, keys_seen: Amount, queries: Amount, *, backward: bool = False) -> Amount:
+def attention_fraction(rate: AttentionRate, seen_tokens: Amount, queries: Amount, *, backward: bool = False) -> Amount:
     """Share of dense peak that a fused kernel reaches in one pass on one GPU.
 
     Formula:
@@ -190,7 +190,7 @@ def attention_fraction(rate: AttentionRate, keys_seen: Amount, queries: Amount, 
 
     Args:
         rate: what the kernel reaches, with f and S = wave_queries
-        keys_seen: keys that a query sees, on average: half a causal sequence, a window once it is full, k [1]
+        seen_tokens: keys that a query sees, on average: half a causal sequence, a window once it is full, k [token]
         queries: queries of one launch, each head's counted: sequences x heads x tokens, q [1]
         backward: whether it is the backward pass
 
@@ -208,7 +208,7 @@ def attention_fraction(rate: AttentionRate, keys_seen: Amount, queries: Amount, 
         share, keys, tiles = rate.backward_fraction, BACKWARD_KEYS, BACKWARD_TILES
     else:
         share, keys, tiles = rate.forward_fraction, FORWARD_KEYS, FORWARD_TILES
-    return share * keys_seen / (keys_seen + keys) * queries / (queries + tiles * rate.wave_queries)
+    return share * seen_tokens / (seen_tokens + keys) * queries / (queries + tiles * rate.wave_queries)
 
 
 def eager_attention_seconds(scores: Amount, bytes_per_s: float, *, backward: bool = False) -> Amount:

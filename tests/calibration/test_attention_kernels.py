@@ -140,7 +140,7 @@ def test_eager_attention_is_a_matter_of_memory(direction: str) -> None:
     for row in rows:
         gpu = GPUS[row.gpu]
         scores = row.heads * row.sequence_tokens**2
-        flop = 2 * sum(row.widths) * row.queries * row.keys_seen
+        flop = 2 * sum(row.widths) * row.queries * row.seen_tokens
         rate = gpu.memory_bytes_per_s * MEMORY_FRACTION
         forward, backward = (eager_attention_seconds(scores, rate, backward=back) for back in (False, True))
         seconds = {"forward": forward, "backward": backward, "both": forward + backward}[direction]
