@@ -9,7 +9,7 @@ from tomllib import loads
 from typing import Protocol
 
 from service.calibration.step_rows import StepRow
-from service.estimator import FORMULAS_VERSION, estimate
+from service.estimator import FORMULAS_VERSION
 from service.estimator.question import Question
 
 FILE = "published/held_out.toml"
@@ -44,39 +44,6 @@ class StepModel(Protocol):
         """
 
 
-class Unfitted:
-    """The estimator as it is shipped: no constant is fitted again, whatever is left out."""
-
-    def fit(self, rows: Sequence[StepRow]) -> object:
-        """The shipped constants, which no row changes.
-
-        Args:
-            rows: the rows
-
-        Returns:
-            nothing
-        """
-        del rows
-        return None
-
-    def step_seconds(self, question: Question, fitted: object) -> float:
-        """Seconds of a step as an estimate says.
-
-        Args:
-            question: the question
-            fitted: nothing
-
-        Returns:
-            seconds of one step [s]
-        """
-        del fitted
-        return estimate(question).step.step_seconds.value
-
-
-MODEL: StepModel = Unfitted()
-"""What is fitted."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
     """Predictions of steps, each by constants that never saw the row's source."""
@@ -90,12 +57,12 @@ class HeldOut:
 
 
 def held_out_seconds(
-    rows: Sequence[StepRow], model: StepModel = MODEL, only: Collection[str] | None = None
+    rows: Sequence[StepRow], model: StepModel, only: Collection[str] | None = None
 ) -> dict[str, float]:
     """Predictions of every row by constants fitted on the rows that are not left out with it.
 
     Args:
-        rows: the rows; those counted apart are predicted and never fitted
+        rows: the rows
         model: what is fitted
         only: names of what is left out in turn; everything where None
 
@@ -107,7 +74,7 @@ def held_out_seconds(
         if only is not None and name not in only:
             continue
         own = [row for row in rows if row.left_out_with == name]
-        fitted = model.fit([row for row in rows if row.left_out_with != name and not row.is_apart])
+        fitted = model.fit([row for row in rows if row.left_out_with != name])
         found.update({row.id: model.step_seconds(row.question, fitted) for row in own})
     return found
 

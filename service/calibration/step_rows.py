@@ -20,4 +20,6 @@ class StepRow:
     measured_seconds: float
     """Seconds of its step."""
     is_apart: bool
-    """It is counted apart: it gives no constant and no spread, and is judged beside the others."""
+    """It is counted apart: it gives no spread, and is judged beside the others."""
+    gives_constants: bool = True
+    """A fit may learn from it."""

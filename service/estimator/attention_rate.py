@@ -10,7 +10,7 @@ from service.estimator.gpu import Gpu
 from service.estimator.matrix_rates import generation_rates
 from service.estimator.numeric import Amount
 
-FusedName = Literal["flash-2", "flash-3", "cudnn"]
+FusedName = Literal["flash-1", "flash-2", "flash-3", "cudnn"]
 """Kernels that keep no scores."""
 
 _PUBLISHED = "calibration/published/attention.csv"
@@ -75,6 +75,15 @@ _FLASH_4 = f"{_PUBLISHED}: Dao-AILab/flash-attention#2280, #2605 (FlashAttention
 _RECALLED_AMPERE = "as Ampere, recalled: the same kernel and instructions; not measured, take it as +-25 %"
 
 KERNEL_SHARES: dict[FusedName, dict[str, KernelShares]] = {
+    "flash-1": {
+        "Ampere": KernelShares(
+            forward_fraction=0.36, backward_fraction=0.36,
+            source="Dao 2023, arXiv:2307.08691, abstract: 25-40 % of the peak of A100; take it as +-20 %",
+        ),
+        "Hopper": KernelShares(
+            forward_fraction=0.18, backward_fraction=0.20, source="as Ampere, in the proportion of flash-2; +-25 %"
+        ),
+    },
     "flash-2": {
         "Ampere": KernelShares(
             forward_fraction=0.903, backward_fraction=0.652,
@@ -136,6 +145,7 @@ RUNS_LIKE = dict.fromkeys(("rtx-5090", "rtx-pro-6000-blackwell-server", "rtx-pro
 Source: NVIDIA/cutlass@v3.9 README, compute capability 12.0 (warp-wide products of the Ada kind, not tcgen05)."""
 
 HEAD_WIDTHS: dict[FusedName, dict[int, tuple[float, float]]] = {
+    "flash-1": {64: (0.815, 0.879), 128: (1.0, 1.0), 160: (0.806, 0.835), 256: (1.063, 0.835)},
     "flash-2": {64: (0.815, 0.879), 128: (1.0, 1.0), 160: (0.806, 0.835), 256: (1.063, 0.835)},
     "flash-3": {64: (0.63, 0.929), 128: (1.0, 1.0), 160: (1.0, 0.859), 256: (1.194, 0.859)},
     "cudnn": {64: (0.645, 0.774), 128: (1.0, 1.0), 160: (1.004, 0.883), 256: (1.243, 0.883)},

@@ -132,6 +132,7 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
     "recipe.attention": (
         ("eager", "scores are written to memory and kept", _KORTHIKANTI),
         ("flash", "fused kernel that keeps no scores: the stack's own choice on the GPU", _KERNELS),
+        ("flash-1", "FlashAttention of 2022, in CUDA or Triton", "Dao et al. 2022, arXiv:2205.14135"),
         ("flash-2", "FlashAttention-2", "Dao 2023, arXiv:2307.08691"),
         ("flash-3", "FlashAttention-3, for Hopper", "Shah et al. 2024, arXiv:2407.08608"),
         ("cudnn", "the fused attention of cuDNN", "NVIDIA cuDNN frontend documentation, SDPA"),

@@ -84,6 +84,7 @@ def core_attention_ops(
         name="attention.core",
         kind="attention",
         split=Split.TENSOR,
+        score_width=heads * (query_width + value_width),
         weights=(Weight(1, heads, Split.TENSOR, role="vector"),) if model.attention_sinks else (),
         flop=heads * (query_width + value_width) * pairs_twice,
         full_flop=2 * heads * (query_width + value_width) * tokens**2,
@@ -106,11 +107,12 @@ def core_attention_ops(
 
 
 def _streamed_score_bytes(model: Model, setting: Setting) -> int:
-    """Traffic of scores through memory: written and read by products and softmax, and by dropout with its mask."""
+    """Traffic of scores: passes of products, mask and softmax, fewer where they are fused, and dropout with its mask."""
     if not setting.keeps_scores:
         return 0
+    passes = 4 if setting.fused_activation else 10
     dropped = 2 * setting.element_bytes + 1 if setting.drops_out else 0
-    return (4 * setting.element_bytes + dropped) * model.num_attention_heads * setting.tokens**2
+    return (passes * setting.element_bytes + dropped) * model.num_attention_heads * setting.tokens**2
 
 
 def _kept_score_bytes(model: Model, setting: Setting) -> int:

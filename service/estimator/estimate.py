@@ -10,6 +10,7 @@ from service.estimator.documents import trained_tokens
 from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
 from service.estimator.memory_answer import memory_of
+from service.estimator.memory_parts import Memory
 from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
@@ -48,7 +49,7 @@ def estimate(question: Question) -> Estimate:
     parameters = _parameters(resolved, stages, counts)
     memory = memory_of(resolved, stages)
     flop = _flop(resolved, stages, counts)
-    step = _step(resolved, stages, flop)
+    step = _step(resolved, stages, flop, memory)
     return Estimate(
         resolved=full,
         verdict=verdict_of(memory.oom_probability_fraction),
@@ -121,9 +122,10 @@ def _steps(resolved: Resolved) -> int | None:
     return steps_of(recipe.training_tokens, filled(recipe.global_batch), trained_tokens(recipe))
 
 
-def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:
+def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, memory: Memory) -> Step:
     job, gpus = resolved.job, resolved.question.cluster.gpus
-    parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages)
+    in_use = memory.reserved_peak_bytes.value / memory.usable_bytes
+    parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages, in_use)
     seconds = step_interval(job, total_seconds(parts))
     peak = highest_peak_flop_per_s(job.gpu, job.precision)
     return Step(

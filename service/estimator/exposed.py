@@ -10,6 +10,7 @@ from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds
 from service.estimator.ledger import LayerShape
 from service.estimator.load import StageLoad
+from service.estimator.memory import OFFLOADED_ACTIVATIONS
 from service.estimator.mixers import MIXERS
 from service.estimator.names import ContextMethod, RecomputeModule
 from service.estimator.numeric import Amount, maximum, minimum, where
@@ -17,20 +18,17 @@ from service.estimator.parallelism import context, data, expert, pipeline, tenso
 from service.estimator.question import Layout
 from service.estimator.recompute import repeated_forwards, trained_layers
 from service.estimator.stages import RankParameters, Stage
+from service.estimator.update import HOST_LINK_FRACTION
 
-EXPOSED_GRADIENT_SHARE = 0.25
-"""Share of the once-a-step gradient traffic that no backward pass hides: the last bucket and the weights' gather.
-Source: an assumption: a quarter stays outside the backward pass (Megatron-LM overlap-grad-reduce, last bucket)."""
-
-CONTENTION_FRACTION = 0.4
-"""How much of the shorter of two overlapped streams is lost to their contention (FSDP).
-Source: regressions over published FSDP steps give 0.38 (A100) and 0.6 (H100); the lower end is assumed."""
+TENSOR_OVERLAP_FRACTION = 0.4
+"""Share of tensor-parallel communication that hides where ranks exchange in pieces beside their products.
+Source: published pairs with and without: torchtitan's async TP on 64 and 256 H100 takes 7-14 % off steps of which TP
+is a quarter to a third."""
 
 
-def _wires(job):
-    w = wires_of(job.cluster, job.gpu)
-    w.network_bytes_per_s *= job.constants.network_fraction
-    return w
+def _wires(job: Job) -> Wires:
+    """The wires of one GPU as they are inside a step."""
+    return wires_of(job.cluster, job.gpu, job.constants.network_scale)
 
 
 def _seconds(transfers: tuple[Transfer, ...], wires: Wires) -> Amount:
@@ -57,6 +55,8 @@ class ExposedSeconds:
     expert: Amount
     data: Amount
     pipeline: Amount
+    offload: Amount
+    """Activations that go to host memory and come back."""
     hidden_pipeline: Amount
     """Sends between stages that hide under compute, except in the bubble."""
     free: Amount
@@ -65,7 +65,7 @@ class ExposedSeconds:
     @property
     def total_seconds(self) -> Amount:
         """All that is exposed [s]."""
-        return self.tensor + self.context + self.expert + self.data + self.pipeline
+        return self.tensor + self.context + self.expert + self.data + self.pipeline + self.offload
 
 
 def _passes(job: Job, degrees: Degrees, stage: Stage, modules: tuple[RecomputeModule, ...]) -> tuple[Amount, Amount]:
@@ -74,6 +74,32 @@ def _passes(job: Job, degrees: Degrees, stage: Stage, modules: tuple[RecomputeMo
     backwards = trained / maximum(stage.layers, 1)
     repeated = repeated_forwards(job.recompute, trained, degrees.virtual_pipeline, modules)
     return 1 + repeated * backwards, backwards
+
+
+def offloaded_activation_seconds(job: Job, load: StageLoad) -> Amount:
+    """Seconds that one micro-batch's activations take to host memory and back, beside compute.
+
+    Formula:
+        2 x bytes kept / W_host
+
+    Args:
+        job: the job
+        load: the stage's load
+
+    Returns:
+        seconds of one micro-batch [s]
+
+    Source:
+        definition; update.HOST_LINK_FRACTION
+
+    >>> from service.estimator.samples import sample_job, sample_load
+    >>> round(offloaded_activation_seconds(sample_job(), sample_load()), 2)
+    1.43
+    """
+    kept: Amount = 0.0
+    for one in load.kept_bytes:
+        kept = kept + one
+    return 2 * kept / (job.gpu.host_bytes_per_s * HOST_LINK_FRACTION)
 
 
 def _tensor_seconds(job: Job, degrees: Degrees, stage: Stage, wires: Wires) -> Amount:
@@ -120,18 +146,21 @@ def exposed_seconds(
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
     sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held, attending[1]), wires)
 
+    overlapped = TENSOR_OVERLAP_FRACTION if job.software.tensor_overlap else 0.0
+    away = offloaded_activation_seconds(job, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention) if method == "ring" else 0.0
     free = compute.total_seconds - hidden_exchange
     both_ways = where(degrees.pipeline > 1, minimum(experts, free), 0.0)
     hidden_experts = both_ways if layout.schedule == "dualpipe" else 0.0
     free = free - hidden_experts
-    hidden_sends = where(degrees.virtual_pipeline > 1, sends, 0.0) if job.overlap.sends else 0.0 * sends
+    hidden_sends = where(degrees.virtual_pipeline > 1, sends, 0.0) if job.overlap.hides_sends else 0.0
     return ExposedSeconds(
-        tensor=_tensor_seconds(job, degrees, stage, wires) * (1 - job.stack.tensor_overlap_fraction),
+        tensor=_tensor_seconds(job, degrees, stage, wires) * (1 - overlapped),
         context=exchange - hidden_exchange,
         expert=experts - hidden_experts,
         data=maximum(0.0, sharded - free) + job.constants.contention_fraction * minimum(sharded, free),
         pipeline=sends - hidden_sends,
+        offload=maximum(0.0, away - compute.total_seconds),
         hidden_pipeline=hidden_sends,
         free=maximum(0.0, free - sharded),
     )
@@ -160,5 +189,5 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
     0.0
     """
     once = _seconds(data.step_transfers(job, degrees, held), _wires(job))
-    seen = job.constants.exposed_gradient_fraction if job.overlap.gradients else 1.0
+    seen = job.constants.exposed_gradient_fraction if job.overlap.hides_gradients else 1.0
     return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)

@@ -12,12 +12,12 @@ from service.estimator.ledger import Ledger
 from service.estimator.model import Model
 from service.estimator.names import AttentionName
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
-from service.estimator.overlap import OVERLAPS, USUAL, Overlap
+from service.estimator.overlap import Overlap
 from service.estimator.precision import PRECISIONS, Precision
 from service.estimator.question import Cluster, Method, Question, Recipe, Recompute, Software
 from service.estimator.rerun import by_operation
 from service.estimator.setting import Setting
-from service.estimator.software import cross_entropy_of, implementation_of, software_of
+from service.estimator.software import cross_entropy_of, implementation_of, overlap_of, software_of
 from service.estimator.stacks import STACKS, Stack
 from service.estimator.step_constants import STEP_CONSTANTS, StepConstants
 from service.estimator.state import StateBytes, state_bytes
@@ -46,7 +46,9 @@ class Job:
     ledger: Ledger
     vocabulary_multiple: int
     overlap: Overlap
+    """What runs beside compute."""
     constants: StepConstants = STEP_CONSTANTS
+    """What published steps add to data sheets and benchmarks."""
 
 
 def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
@@ -123,7 +125,7 @@ def job_of(question: Question) -> Job:
     software, precision = software_of(recipe), PRECISIONS[filled(recipe.precision)]
     stack = STACKS[software.name]
     return Job(
-        overlap=OVERLAPS.get((software.name, software.implementation), USUAL),
+        overlap=overlap_of(software),
         model=question.model,
         recipe=recipe,
         cluster=question.cluster,

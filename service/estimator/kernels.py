@@ -1,19 +1,25 @@
 """How long does one rank compute for one micro-batch? A roofline for each operation of the ledger."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from service.estimator.attention_rate import attention_fraction
 from service.estimator.degrees import Degrees, divisors
-from service.estimator.efficiency import LAUNCH_SECONDS, efficiency_of, best_fraction
-from service.estimator.filled import filled
+from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.job import Job
 from service.estimator.ledger import Op, OpKind, Ops, Split
+from service.estimator.matrix_product import matrix_product_seconds
 from service.estimator.numeric import Amount, maximum, where
-from service.estimator.matrix_product import ProductRates, matrix_product_seconds, quantise_seconds
-from service.estimator.matrix_rates import generation_rates, rates_under
-from service.estimator.product_shape import product_shape
-from service.estimator.precision import Format, peak_flop_per_s
-from service.estimator.workspaces import generation
+from service.estimator.product_shape import ProductShape, product_shape
+from service.estimator.rates import Rates, rates_of
 from service.estimator.rerun import is_rerun, rerun_flop
+
+ALIGNED_SIDE = 64
+"""Products run at full rate where the sides of a matrix are multiples of this.
+Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (128 bytes of 16-bit numbers on A100)."""
+
+CAST_BYTES = 4.0
+"""Traffic of turning one number of an operand into fp8 or fp4: read in two bytes, written row- and column-wise.
+Source: NVIDIA/TransformerEngine@v2.11 common/transpose/cast_transpose.cu; weights are cast once a step."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +30,7 @@ class ComputeSeconds:
     attention: Amount = 0.0
     elementwise: Amount = 0.0
     cast: Amount = 0.0
+    """Operands turned into narrow formats."""
     loss: Amount = 0.0
     recompute: Amount = 0.0
     """Forward passes run a second time, whatever their kind."""
@@ -48,45 +55,17 @@ class ComputeSeconds:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """What one GPU reaches inside a step."""
+@dataclass(slots=True)
+class OpSeconds:
+    """Seconds of one operation on one rank for one micro-batch."""
 
-    product: ProductRates
-    product_adds: ProductRates
-    plain: ProductRates
-    plain_adds: ProductRates
-    attention_flop_per_s: float
-    bytes_per_s: float
-    traffic: float
-    misaligned_fraction: float
-    is_narrow: bool
+    forward: Amount
+    backward: Amount
+    cast: Amount = 0.0
+    """Operands turned into a narrow format, forward and backward."""
 
 
-def rates_of(job: Job) -> Rates:
-    gpu, precision, constants = job.gpu, job.precision, job.constants
-    family = generation(gpu)
-    sustained = constants.sustained_fractions.get(family, 0.9)
-    measured = generation_rates(gpu)
-    def under(number_format: Format, adds: bool) -> ProductRates:
-        r = rates_under(measured, gpu, number_format, sustained, adds=adds)
-        return replace(r, fill_numbers=constants.inner_numbers, bytes_per_s=gpu.memory_bytes_per_s * constants.memory_fraction)
-    matrix, plain = precision.matrix_format, precision.attention_format
-    attention = filled(peak_flop_per_s(gpu, plain))
-    fused = constants.attention_fractions.get((job.kernel, family), efficiency_of(gpu).attention_fraction)
-    adds = job.software.gradient_fusion is True
-    p, w = under(plain, False), under(plain, adds)
-    return Rates(
-        product=under(matrix, False), product_adds=under(matrix, adds), plain=p, plain_adds=w,
-        attention_flop_per_s=attention * constants.eager_attention_fraction if job.kernel == "eager" else attention * fused,
-        bytes_per_s=gpu.memory_bytes_per_s * constants.memory_fraction,
-        traffic=1.0 if job.implementation.fused_activation else constants.eager_traffic,
-        misaligned_fraction=constants.misaligned_fraction,
-        is_narrow=precision.matrix_format in ("fp8", "fp4"),
-    )
-
-
-def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: float, bytes_per_s: float) -> Amount:
+def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_per_s: float) -> Amount:
     """Seconds of one kernel on one GPU: the slower of arithmetic and memory traffic, and its launch.
 
     Formula:
@@ -110,60 +89,121 @@ def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: float, bytes_p
     return maximum(flop / flop_per_s, moved_bytes / bytes_per_s) + LAUNCH_SECONDS
 
 
-@dataclass(slots=True)
-class OpSeconds:
-    forward: Amount
-    backward: Amount
-    cast: Amount = 0.0
+def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSeconds:
+    """Seconds of the products of one operation with weights: its result, and the gradients of input and weights.
 
+    Formula:
+        forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
+        over x where a side is no multiple of ALIGNED_SIDE, over g where experts share a kernel;
+        cast: CAST_BYTES (m k + m n) / W
 
-def constants_(job):
-    return job.constants
+    Args:
+        op: the operation
+        shape: its shape on one rank
+        rates: rates of the GPU
+        job: the job, with x and g
 
+    Returns:
+        the seconds [s]
 
-def _aligned(n, fraction):
-    return where(n % 64 == 0, 1.0, fraction)
-
-
-def _product(op, job, degrees, split, rates, backward_share):
-    shape = product_shape(op, job.model, degrees, split)
+    Source:
+        matrix_product_seconds; backward products: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    """
     m, n, k, copies = shape.rows, shape.columns, shape.inner, shape.copies
-    narrow = rates.is_narrow and not op.keeps_precision
-    rate, adding = (rates.product, rates.product_adds) if narrow or not rates.is_narrow else (rates.plain, rates.plain_adds)
-    slow = (1 / constants_(job).grouped_fraction if op.weights and op.weights[0].split is Split.EXPERT else 1.0) / (_aligned(n, rates.misaligned_fraction) * _aligned(k, rates.misaligned_fraction))
-    forward = matrix_product_seconds(m, n, k, rate, copies) * slow
-    backward = (matrix_product_seconds(m, k, n, rate, copies) + matrix_product_seconds(k, n, m, adding, copies)) / 2 * backward_share * slow if backward_share else 0.0
-    cast = 0.0
-    if narrow:
-        cast = (m * k + (m * n if backward_share else 0.0)) * copies * 4 / rates.bytes_per_s
-    return OpSeconds(forward, backward, cast)
+    products, constants = rates.of(op), job.constants
+    aligned = where(n % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
+    aligned = aligned * where(k % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
+    slowed = 1 / (aligned * (constants.grouped_fraction if op.holds_experts else 1.0))
+    forward = slowed * matrix_product_seconds(m, n, k, products.plain, copies)
+    backward: Amount = 0.0
+    if op.gradients:
+        inputs = matrix_product_seconds(m, k, n, products.plain, copies)
+        weights = matrix_product_seconds(k, n, m, products.adding, copies)
+        backward = slowed * (inputs + weights) / 2 * (op.backward_flop / op.flop)
+    if not rates.is_narrow or op.keeps_precision:
+        return OpSeconds(forward, backward)
+    numbers = m * k + (m * n if op.gradients else 0.0)
+    return OpSeconds(forward, backward, CAST_BYTES * numbers * copies / rates.bytes_per_s)
 
 
-def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> OpSeconds:
-    scale = degrees.micro_batch / degrees.context
-    divisor = split[op.split]
-    flop = op.flop / divisor * scale
-    gradients = op.backward_flop / divisor * scale
-    if op.kind == "gemm":
-        return _product(op, job, degrees, split, rates, op.backward_flop / op.flop if op.gradients else 0.0)
-    moved = (op.moved_bytes / divisor + op.whole_bytes) * scale / rates.bytes_per_s
-    if op.kind == "elementwise":
-        moved = moved * rates.traffic + LAUNCH_SECONDS
-        return OpSeconds(moved, moved * op.gradients)
-    repeated = op.kernel_rerun_flop / divisor * scale
-    width = job.model.head_width if job.model.kv_lora_rank is None else job.model.query_width
-    if job.kernel == "eager":
-        rate = rates.attention_flop_per_s * (1.0 if width % 8 == 0 else job.constants.misaligned_head_fraction)
-        return OpSeconds(flop / rate + moved, gradients / rate + op.gradients * moved)
-    pad = -(-width // 32) * 32 / width
-    flop, gradients, repeated = flop * pad, gradients * pad, repeated * pad
+def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:
+    """Seconds of attention, or of the scan of a recurrent layer, on one rank.
+
+    Formula:
+        fused: roofline at R f, f by keys and queries; backward: twice the FLOP and what the kernel repeats
+        eager: FLOP over the rate of its products, and its traffic
+
+    Args:
+        op: the operation
+        job: the job
+        divisor: ranks that share its work [1]
+        scale: sequences of a micro-batch on one context rank [1]
+        rates: rates of the GPU
+
+    Returns:
+        the seconds [s]
+
+    Source:
+        attention_fraction; Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (eager)
+    """
+    flop, moved = op.flop / divisor * scale, op.moved_bytes / divisor * scale
+    gradients = (op.backward_flop + op.kernel_rerun_flop) / divisor * scale
+    if job.kernel == "eager" and op.is_core:
+        passing = moved / rates.bytes_per_s
+        return OpSeconds(
+            flop / rates.eager_flop_per_s + passing, gradients / rates.eager_flop_per_s + op.gradients * passing
+        )
+    queries = job.model.num_attention_heads * job.recipe.sequence_length / divisor * scale
+    seen = op.flop / (2 * job.recipe.sequence_length * op.score_width) if op.is_core else 1e9
+    forward = rates.attention_flop_per_s * attention_fraction(rates.attention, seen, queries)
+    backward = rates.attention_flop_per_s * attention_fraction(rates.attention, seen, queries, backward=True)
+    there = kernel_seconds(flop, moved, forward, rates.bytes_per_s)
     return OpSeconds(
-        maximum(flop / rates.attention_flop_per_s, moved) + LAUNCH_SECONDS,
-        maximum((gradients + repeated) / rates.attention_flop_per_s, op.gradients * moved) + LAUNCH_SECONDS if op.gradients else 0.0,
+        there, kernel_seconds(gradients, op.gradients * moved, backward, rates.bytes_per_s) if op.gradients else 0.0
     )
 
 
+def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> OpSeconds:
+    """Seconds of one operation on one rank for one micro-batch.
+
+    Formula:
+        products and attention by their own functions; what only streams: its bytes over W and a launch, once more for
+        each gradient
+
+    Args:
+        op: the operation
+        job: the job
+        degrees: the layout
+        split: divisor of each split [1]
+        rates: rates of the GPU
+
+    Returns:
+        forward and backward seconds [s]
+
+    Source:
+        product_seconds, attention_seconds, kernel_seconds
+    """
+    if op.kind == "gemm":
+        return product_seconds(op, product_shape(op, job.model, degrees, split), rates, job)
+    scale, divisor = degrees.micro_batch / degrees.context, split[op.split]
+    if op.kind == "attention":
+        return attention_seconds(op, job, divisor, scale, rates)
+    moved = (op.moved_bytes / divisor + op.whole_bytes) * scale / rates.bytes_per_s + LAUNCH_SECONDS
+    return OpSeconds(moved, op.gradients * moved)
+
+
 def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSeconds:
+    """Seconds that one rank computes for some operations on one micro-batch, forward and backward.
+
+    Args:
+        ops: the operations
+        job: the job
+        degrees: the layout
+        rates: rates of the GPU
+
+    Returns:
+        seconds by kind of kernel [s]
+    """
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     sums: dict[OpKind, Amount] = {"gemm": 0.0, "attention": 0.0, "elementwise": 0.0}
     again: Amount = 0.0

@@ -135,6 +135,8 @@ class Op:
     """Matrices that its layer multiplies by before it."""
     sums_in_parts: bool = False
     """Tensor ranks divide the inner dimension of its product, whose partial sums they then add up; else the columns."""
+    score_width: int = 0
+    """Numbers that each pair of a query and a key costs twice, over all heads, in core attention; 0 elsewhere."""
     keeps_precision: bool = False
     """Its products stay in the attention's format where the others are in fp8 or fp4."""
     reads: tuple[str, ...] = ()
@@ -159,6 +161,16 @@ class Op:
     def gradients(self) -> int:
         """Gradients that its backward pass computes: of inputs and of weights [1]."""
         return 2 if self.backward is None else self.backward.gradients
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it compares queries with keys."""
+        return self.score_width > 0
+
+    @property
+    def holds_experts(self) -> bool:
+        """Whether its weights are experts'."""
+        return bool(self.weights) and self.weights[0].split is Split.EXPERT
 
     @property
     def in_trained_layer(self) -> bool:

@@ -1,4 +1,4 @@
-"""What does a stack hide under its compute? One row for each stack and implementation."""
+"""What does a stack send beside its compute, and what does it wait for? One row for each stack and implementation."""
 
 from dataclasses import dataclass
 
@@ -7,25 +7,50 @@ from service.estimator.names import ImplementationName, StackName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Which transfers run beside compute."""
+    """Which transfers run beside compute, and how."""
 
-    gradients: bool = True
-    """The gradients' exchange begins while the last micro-batch runs backward."""
-    sends: bool = True
-    """Interleaved stages send while they compute the next chunk."""
+    hides_gradients: bool = True
+    """The gradients' exchange begins while the last micro-batch runs backward; else after it."""
+    hides_sends: bool = True
+    """Interleaved stages send while they compute the next chunk; stages without chunks always wait."""
     splits_sends: bool = True
-    """Tensor ranks each send their share of the stream to the next stage."""
-    gradient_traffic_bytes: float = 8.0
+    """Tensor ranks each send their share of the stream to the next stage; else each sends all of it."""
+    overlaps_tensor: bool = False
+    """Tensor ranks exchange in pieces beside their products, unless the recipe says otherwise."""
+    gathers_narrow: bool = False
+    """Tensor ranks gather activations in the format of the products, where that is fp8."""
     source: str
     """Who says so."""
 
 
 OVERLAPS: dict[tuple[StackName, ImplementationName], Overlap] = {
-    ("megatron-core", "local"): Overlap(gradient_traffic_bytes=12.0,gradients=False, sends=False, source="Narayanan et al. 2021, arXiv:2104.04473, section 4.1"),
-    ("deepspeed", "local"): Overlap(gradient_traffic_bytes=16.0,gradients=False, sends=False, splits_sends=False, source="x"),
-    ("nanotron", "eager"): Overlap(gradient_traffic_bytes=12.0,gradients=False, sends=False, splits_sends=True, source="x"),
-}
-OVERLAPS[("deepspeed","eager")]=Overlap(gradient_traffic_bytes=12.0,source="x")
-OVERLAPS[("fsdp1","eager")]=Overlap(gradient_traffic_bytes=8.0,source="x")
-OVERLAPS[("torchtitan","eager")]=OVERLAPS[("torchtitan","compiled")]=Overlap(gradient_traffic_bytes=16.0,source="x")
-USUAL = Overlap(source="x")
+    ("megatron-core", "transformer-engine"): Overlap(
+        overlaps_tensor=True,
+        source="NVIDIA/Megatron-LM@d98e8a64 overlap-grad-reduce, overlap-p2p-communication, tp-comm-overlap",
+    ),
+    ("megatron-core", "local"): Overlap(
+        hides_gradients=False, hides_sends=False,
+        source="Narayanan et al. 2021, arXiv:2104.04473, section 4.1 (scatter and gather between stages)",
+    ),
+    ("deepspeed", "local"): Overlap(
+        hides_gradients=False, hides_sends=False, splits_sends=False,
+        source="bigscience-workshop/Megatron-DeepSpeed@58d92042; deepspeedai/DeepSpeed@edaa722 runtime/pipe/engine.py "
+        "(gradients are reduced after the last backward pass, tensors are sent whole)",
+    ),
+    ("deepspeed", "eager"): Overlap(
+        hides_sends=False, splits_sends=False, source="deepspeedai/DeepSpeed@edaa722 overlap_comm, runtime/pipe/p2p.py",
+    ),
+    ("nanotron", "eager"): Overlap(
+        hides_gradients=False, hides_sends=False,
+        source="huggingface/nanotron@2411b02 parallel/pipeline_parallel/engine.py, optim/zero.py",
+    ),
+    ("torchtitan", "eager"): Overlap(
+        gathers_narrow=True, source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism)",
+    ),
+    ("torchtitan", "compiled"): Overlap(
+        gathers_narrow=True, source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism)",
+    ),
+    ("fsdp1", "eager"): Overlap(source="Zhao et al. 2023, arXiv:2304.11277, section 3.3"),
+    ("transformers", "eager"): Overlap(source="torch.nn.parallel.DistributedDataParallel; Zhao et al. 2023"),
+}  # fmt: skip
+"""By stack and implementation; every one has its row."""

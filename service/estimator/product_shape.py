@@ -54,7 +54,7 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
     rows = op.flop // (2 * inner * columns) * degrees.micro_batch / degrees.context
     copies: Amount = 1
     divisor: Amount = 1
-    if op.weights and op.weights[0].split is Split.EXPERT:
+    if op.holds_experts:
         copies, divisor = op.weights[0].copies / degrees.expert, degrees.expert_tensor
         rows = rows / split[Split.EXPERT_TOKENS] / copies
     elif op.split in (Split.TENSOR, Split.VOCABULARY):

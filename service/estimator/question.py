@@ -127,6 +127,9 @@ class Software:
     """Only deterministic kernels, with the workspaces that they need."""
     grouped_experts: bool | None = None
     """All experts of a rank run in one grouped product; as usual for the stack where absent."""
+    tensor_overlap: bool | None = None
+    """Tensor ranks exchange in pieces beside their products (async tensor parallelism, user buffers); as usual for the
+    stack where absent."""
     dispatcher: DispatcherName | None = None
     """How tokens reach their experts; all-to-all where absent."""
     attention_mask: bool = False
@@ -247,6 +250,8 @@ class Cluster:
     """GPUs in one node."""
     scale_up_gpus: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
     """GPUs that share the fast link (NVLink domain); the GPU's own where absent."""
+    power_limit_watts: Annotated[float, Ge(1), Lt(1e6)] | None = None
+    """Power that one GPU is limited to, below which it lowers its clock; its rated power where absent."""
     inter_node_bytes_per_s: Annotated[float, Ge(1e3), Lt(1e15)] | None = None
     """Network rate of one GPU, one direction; the GPU's usual adapter where absent."""
 

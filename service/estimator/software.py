@@ -7,6 +7,7 @@ from service.estimator.cross_entropy import CROSS_ENTROPIES, CrossEntropy
 from service.estimator.filled import filled
 from service.estimator.implementations import IMPLEMENTATIONS, Implementation
 from service.estimator.names import CrossEntropyName, StackName
+from service.estimator.overlap import OVERLAPS, Overlap
 from service.estimator.question import Recipe, Software
 from service.estimator.stacks import STACKS
 from service.estimator.versions import Range, at_least
@@ -40,6 +41,7 @@ def _filled(given: StackName | Software) -> Software:
         return asked
     run = rows[named]
     fused = run.uses_transformer_engine if asked.gradient_fusion is None else asked.gradient_fusion
+    overlaps = OVERLAPS[asked.name, named].overlaps_tensor if asked.tensor_overlap is None else asked.tensor_overlap
     losses = asked.cross_entropy or default_cross_entropy(run, asked)
     grouped = run.uses_transformer_engine if asked.grouped_experts is None else asked.grouped_experts
     grows = STACKS[asked.name].grows_segments if asked.expandable_segments is None else asked.expandable_segments
@@ -51,6 +53,7 @@ def _filled(given: StackName | Software) -> Software:
         cross_entropy=losses,
         gradient_fusion=fused,
         grouped_experts=grouped,
+        tensor_overlap=overlaps,
     )
 
 
@@ -103,6 +106,19 @@ def implementation_of(software: Software) -> Implementation:
     rows = IMPLEMENTATIONS[software.name]
     named = software.implementation
     return rows[named] if named is not None and named in rows else next(iter(rows.values()))
+
+
+def overlap_of(software: Software) -> Overlap:
+    """What a software sends beside its compute.
+
+    Args:
+        software: the software, its implementation filled
+
+    Returns:
+        the row; that of the stack's first implementation where the stack has none of that name
+    """
+    named = filled(software.implementation)
+    return OVERLAPS.get((software.name, named)) or OVERLAPS[software.name, next(iter(IMPLEMENTATIONS[software.name]))]
 
 
 def cross_entropy_of(software: Software) -> CrossEntropy:

@@ -83,8 +83,6 @@ class Stack:
     """What the data group can shard beside a pipeline."""
     splits_norms: bool
     """Tensor ranks split norms along the sequence (sequence parallelism)."""
-    tensor_overlap_fraction: float
-    """Share of tensor-parallel communication that hides under compute."""
     moment_dtypes: tuple[MomentDtype, ...] = ()
     """Formats of moments that can be asked of it, beside the precision recipe's own."""
     master_dtypes: tuple[MasterDtype, ...] = ()
@@ -127,7 +125,6 @@ STACKS: dict[StackName, Stack] = {
         context_methods=("ring", "all-gather", "ulysses"),
         pipeline_zero_stages=(0, 1, 2, 3),
         splits_norms=True,
-        tensor_overlap_fraction=0.4,
         freezes=True,
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
         "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
@@ -154,7 +151,6 @@ STACKS: dict[StackName, Stack] = {
         context_methods=("ring", "all-gather"),
         pipeline_zero_stages=(0, 3),
         splits_norms=True,
-        tensor_overlap_fraction=0.0,
         selects="op",
         freezes=True,
         source="pytorch/torchtitan@b5bcd76 models/common, distributed; FSDP2 MixedPrecisionPolicy (fp32 shards, bf16 "
@@ -178,7 +174,6 @@ STACKS: dict[StackName, Stack] = {
         context_methods=("ring",),
         pipeline_zero_stages=(0,),
         splits_norms=False,
-        tensor_overlap_fraction=0.0,
         quantizes=True,
         freezes=True,
         source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f (adapters: peft_config)",
@@ -204,7 +199,6 @@ STACKS: dict[StackName, Stack] = {
         context_methods=("ulysses",),
         pipeline_zero_stages=(0, 1),
         splits_norms=False,
-        tensor_overlap_fraction=0.0,
         quantizes=True,
         freezes=True,
         source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
@@ -233,7 +227,6 @@ STACKS: dict[StackName, Stack] = {
         context_methods=("ring",),
         pipeline_zero_stages=(0, 1),
         splits_norms=True,
-        tensor_overlap_fraction=0.0,
         freezes=False,
         source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 "
         "logits and their gradient",
@@ -256,7 +249,6 @@ STACKS: dict[StackName, Stack] = {
         context_methods=("ring", "all-gather"),
         pipeline_zero_stages=(0,),
         splits_norms=False,
-        tensor_overlap_fraction=0.0,
         quantizes=True,
         freezes=True,
         source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient; "

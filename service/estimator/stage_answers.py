@@ -14,7 +14,7 @@ from service.estimator.memory_parts import MemoryLine, StageMemory
 from service.estimator.numeric import Amount, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
-from service.estimator.step_time import StepSeconds, micro_batch_seconds, step_seconds
+from service.estimator.step_time import StepSeconds, Waits, micro_batch_seconds, step_seconds
 
 
 @dataclass(slots=True)
@@ -115,7 +115,9 @@ def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> t
     )
 
 
-def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage]) -> StepSeconds:
+def slowest_step(
+    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
+) -> StepSeconds:
     """The step as the slowest stage lives it; each distinct stage is tried once.
 
     Args:
@@ -123,14 +125,16 @@ def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[Loaded
         degrees: the layout's degrees, plain numbers
         layout: the layout
         stages: the stages
+        filled_fraction: reserved memory of the fullest device over what it has [1]
 
     Returns:
         the seconds by kind [s]
     """
     distinct = {one.shape: one for one in stages}
     micro = {shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout) for shape, one in distinct.items()}
-    mean = sum(float(micro[one.shape].busy_seconds) for one in stages) / len(stages)
-    steps = [step_seconds(job, degrees, one.load, layout, micro[shape], mean, one.stage) for shape, one in distinct.items()]
+    mean = sum(float(micro[one.shape].sent_seconds) for one in stages) / len(stages)
+    waits = Waits(stage_seconds=mean, filled_fraction=filled_fraction)
+    steps = [step_seconds(job, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]
     return max(steps, key=total_seconds)
 
 
@@ -150,6 +154,6 @@ def total_seconds(step: StepSeconds) -> float:
         definition
 
     >>> total_seconds(StepSeconds(**{field.name: 1.0 for field in fields(StepSeconds)}))
-    13.0
+    19.0
     """
     return sum(float(getattr(step, field.name)) for field in fields(StepSeconds))

@@ -1,52 +1,97 @@
-"""Which constants decide how long a step takes, beside what data sheets and benchmarks of single kernels say?"""
+"""Which constants decide how long a step takes, beside what data sheets and benchmarks of single kernels say?
+
+They are what a step shows and a benchmark does not: clocks that sink, kernels that start cold, transfers that hide.
+`service.calibration.step_fit` holds the bounds and the prior of each, and fits them on published steps.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from service.estimator.names import AttentionName
+from service.estimator.gpu import Gpu
+from service.estimator.names import AttentionName, ImplementationName, StackName
+from service.estimator.workspaces import generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepConstants:
-    """What is fitted on published steps; `service.calibration` holds the bounds of each and the fit."""
+    """What is fitted on published steps."""
 
-    sustained_fractions: Mapping[str, float] = field(default_factory=dict)
-    """Rate of matrix products inside a step over that of a short benchmark, by generation of GPU."""
-    attention_fractions: Mapping[tuple[AttentionName, str], float] = field(default_factory=dict)
-    """Rate of attention inside a step over the dense peak, by kernel and generation of GPU."""
+    product_scales: Mapping[str, float]
+    """Rate of matrix products inside a step over that of a short benchmark, by generation of GPUs."""
+    attention_scales: Mapping[AttentionName, float]
+    """Rate of a fused attention kernel inside a step over that of a short benchmark, by kernel."""
+    eager_attention_fraction: float
+    """Share of the dense peak that the two products of eager attention reach."""
     memory_fraction: float
-    eager_traffic: float
-    contention_fraction: float
-    exposed_gradient_fraction: float
-    straggler_fraction: float
-    other_fraction: float
-    host_seconds: float
-    sparse_host_seconds: float
-    inner_numbers: float
+    """Share of the memory bandwidth that streaming kernels reach."""
+    fill_numbers: float
+    """Numbers that a tile could have summed while its kernel fills and drains."""
     misaligned_fraction: float
-    misaligned_head_fraction: float = 0.12
-    weight_traffic: float = 1.5
-    eager_attention_fraction: float = .4
-    grouped_fraction: float = .7
-    network_fraction: float = .9
-    pressure_fraction: float = 0.05
-    stack_scales: Mapping[str, float] = field(default_factory=dict)
+    """Share of their rate that products keep where a matrix has a side that is no multiple of 64."""
+    misaligned_head_fraction: float
+    """Share of their rate that the products of eager attention keep where heads are no multiple of 8 wide."""
+    grouped_fraction: float
+    """Share of their rate that the products of several experts keep in one grouped kernel."""
+    network_scale: float
+    """Rate of transfers between domains inside a step over that of a benchmark."""
+    contention_fraction: float
+    """Share of the shorter of two overlapped streams, compute and sharded weights, that is lost to contention."""
+    exposed_gradient_fraction: float
+    """Share of the once-a-step gradient traffic that no backward pass hides: the last bucket, the weights' gather."""
+    straggler_fraction: float
+    """Share of a step that each doubling of the nodes adds: the slowest of them is waited for."""
+    pressure_fraction: float
+    """Share of a step that allocator retries add on a device that is full."""
+    layer_host_seconds: float
+    """Time of the host to launch a dense layer's kernels for one micro-batch, forward and backward."""
+    sparse_layer_host_seconds: float
+    """What a layer of experts takes beside: routing, permuting and waiting for counts of tokens."""
+    stack_scales: Mapping[tuple[StackName, ImplementationName], float]
+    """Seconds of a step over what all else says, by stack and implementation; one where absent."""
 
 
 STEP_CONSTANTS = StepConstants(
-    sustained_fractions={"Ampere": 0.95, "Hopper": 0.90, "Blackwell": 0.88},
-    attention_fractions={
-        ("flash-2", "Ampere"): 0.40, ("flash-2", "Hopper"): 0.28, ("cudnn", "Hopper"): 0.50, ("cudnn", "Blackwell"): 0.40,
-        ("flash-3", "Hopper"): 0.50, ("flash-2", "Blackwell"): 0.20,
-    },
-    memory_fraction=0.82,
-    eager_traffic=1.0,
-    contention_fraction=0.4,
-    exposed_gradient_fraction=0.25,
-    straggler_fraction=0.0065,
-    other_fraction=0.02,
-    host_seconds=1e-3,
-    sparse_host_seconds=6e-3,
-    inner_numbers=200.0,
-    misaligned_fraction=0.85,
+    product_scales={"Ampere": 1.0, "Hopper": 0.9},
+    attention_scales={"flash-1": 1.0, "flash-2": 0.9, "flash-3": 0.9, "cudnn": 0.9},
+    eager_attention_fraction=0.35,
+    memory_fraction=0.8,
+    fill_numbers=150.0,
+    misaligned_fraction=0.87,
+    misaligned_head_fraction=0.09,
+    grouped_fraction=0.7,
+    network_scale=0.8,
+    contention_fraction=0.42,
+    exposed_gradient_fraction=0.33,
+    straggler_fraction=0.007,
+    pressure_fraction=0.03,
+    layer_host_seconds=1.0e-3,
+    sparse_layer_host_seconds=6e-3,
+    stack_scales={},
 )
+"""The shipped values. Source: service.calibration.step_fit over published/throughput.csv, Ampere and Hopper alone."""
+
+
+def product_scale(constants: StepConstants, gpu: Gpu) -> float:
+    """Rate of a GPU's matrix products inside a step over that of a short benchmark.
+
+    Formula:
+        its generation's; the mean of the fitted generations where nothing is fitted on its own
+
+    Args:
+        constants: the constants
+        gpu: the GPU
+
+    Returns:
+        the scale [1]
+
+    Source:
+        StepConstants.product_scales
+
+    >>> from dataclasses import replace
+    >>> from service.estimator.samples import H100
+    >>> constants = replace(STEP_CONSTANTS, product_scales={"Ampere": 1.0, "Hopper": 0.9})
+    >>> product_scale(constants, H100), product_scale(constants, replace(H100, architecture="Blackwell"))
+    (0.9, 0.95)
+    """
+    fitted = constants.product_scales
+    return fitted.get(generation(gpu), sum(fitted.values()) / len(fitted))

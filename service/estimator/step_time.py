@@ -1,22 +1,23 @@
 """How long does one optimizer step take, and what is the time spent on?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from service.estimator.degrees import Degrees
-from service.estimator.efficiency import MEMORY_FRACTION
 from service.estimator.exposed import ExposedSeconds, exposed_seconds, once_a_step_seconds
 from service.estimator.filled import filled
 from service.estimator.job import Job
-from service.estimator.kernels import ComputeSeconds, ops_compute, rates_of
+from service.estimator.kernels import ComputeSeconds, ops_compute
 from service.estimator.load import StageLoad
 from service.estimator.logits import rank_logits
 from service.estimator.memory import OFF_DEVICE
-from service.estimator.numeric import Amount, maximum, where
+from service.estimator.numeric import Amount, ceil_div, doublings, maximum, where
 from service.estimator.parallelism import pipeline
+from service.estimator.pressure import pressure_fraction
 from service.estimator.question import Layout
+from service.estimator.rates import rates_of
 from service.estimator.recompute import repeated_forwards, trained_layers
 from service.estimator.stages import Stage
-from service.estimator.update import offloaded_seconds, optimizer_seconds
+from service.estimator.update import accumulation_seconds, offloaded_seconds, optimizer_seconds
 
 OTHER_FRACTION = 0.02
 """Share of the step for data loading, logging and host work.
@@ -29,18 +30,51 @@ class StepSeconds:
 
     gemm: Amount
     attention: Amount
-    cast: Amount
     elementwise: Amount
+    cast: Amount
+    accumulation: Amount
     recompute: Amount
     loss: Amount
+    host: Amount
     exposed_tensor: Amount
     exposed_context: Amount
     exposed_expert: Amount
     exposed_data: Amount
     exposed_pipeline: Amount
+    exposed_offload: Amount
     bubble: Amount
     optimizer: Amount
+    straggler: Amount
+    allocator: Amount
     other: Amount
+
+    def scaled(self, scale: Amount) -> "StepSeconds":
+        """All of them, times one number."""
+        return StepSeconds(**{one.name: scale * getattr(self, one.name) for one in fields(StepSeconds)})
+
+
+@dataclass(slots=True, kw_only=True)
+class MicroBatchSeconds:
+    """What one rank of a stage does for one micro-batch, forward and backward."""
+
+    compute: ComputeSeconds
+    """Its kernels."""
+    accumulation: Amount
+    """Gradients added to those of earlier micro-batches."""
+    host: Amount
+    """The device waits for the host to launch its kernels."""
+    exposed: ExposedSeconds
+    """Transfers that nothing hides."""
+
+    @property
+    def total_seconds(self) -> Amount:
+        """All of it [s]."""
+        return self.compute.total_seconds + self.accumulation + self.host + self.exposed.total_seconds
+
+    @property
+    def sent_seconds(self) -> Amount:
+        """The same as another stage waits for it: with the sends that hide elsewhere [s]."""
+        return self.total_seconds + self.exposed.hidden_pipeline
 
 
 def loss_seconds(job: Job, degrees: Degrees) -> Amount:
@@ -57,11 +91,11 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
         seconds of one micro-batch [s]
 
     Source:
-        the logits' bytes are written once and read once; efficiency.MEMORY_FRACTION
+        the logits' bytes are written once and read once; StepConstants.memory_fraction
 
     >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> round(loss_seconds(sample_job(), sample_degrees()), 5)
-    0.00433
+    >>> round(loss_seconds(sample_job(), sample_degrees()), 3)
+    0.005
     """
     live = job.cross_entropy.chunks * job.cross_entropy.logit_bytes(job.precision.element_bytes)
     losses = (1 + job.ledger.depths) * rank_logits(job, degrees)
@@ -89,6 +123,53 @@ def other_seconds(busy_seconds: Amount) -> Amount:
     return busy_seconds * OTHER_FRACTION / (1 - OTHER_FRACTION)
 
 
+def straggler_seconds(busy_seconds: Amount, job: Job, degrees: Degrees) -> Amount:
+    """Seconds that a step waits for its slowest node.
+
+    Formula:
+        j ceil(log2(nodes)) T
+
+    Args:
+        busy_seconds: seconds of the step on a usual node, T [s]
+        job: the job, with j = StepConstants.straggler_fraction
+        degrees: the layout
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        the largest of n draws of a normal spread grows about as log n; j is fitted
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> straggler_seconds(100.0, sample_job(), sample_degrees(data=8))
+    0.0
+    """
+    nodes = ceil_div(degrees.gpus, job.cluster.gpus_per_node)
+    return job.constants.straggler_fraction * doublings(nodes) * busy_seconds
+
+
+def host_seconds(job: Job, stage: Stage) -> Amount:
+    """Seconds that the host takes to launch the kernels of one micro-batch on one rank of a stage.
+
+    Formula:
+        layers x t_layer + layers of experts x t_sparse
+
+    Args:
+        job: the job, with both times in its constants
+        stage: the stage
+
+    Returns:
+        seconds of one micro-batch [s]
+
+    Source:
+        StepConstants.layer_host_seconds, sparse_layer_host_seconds
+    """
+    sparse: Amount = 0
+    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
+        sparse = sparse + (count if shape.is_sparse else 0)
+    return stage.layers * job.constants.layer_host_seconds + sparse * job.constants.sparse_layer_host_seconds
+
+
 def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
     """Seconds that one rank of a stage computes for one micro-batch."""
     rates = rates_of(job)
@@ -107,51 +188,90 @@ def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
     return total.plus(depth, stage.depths)
 
 
-@dataclass(slots=True)
-class MicroBatch:
-    compute: ComputeSeconds
-    exposed: ExposedSeconds
-    waiting: Amount
+def micro_batch_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> MicroBatchSeconds:
+    """What one rank of a stage does for one micro-batch.
 
-    @property
-    def busy_seconds(self):
-        return self.compute.total_seconds + self.exposed.total_seconds + self.waiting
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        stage: the stage
+        load: its load
+        layout: the layout's choices: context method, offload
 
+    Returns:
+        the seconds [s]
 
-def micro_batch_seconds(job, degrees, stage, load, layout):
+    Source:
+        each part's own function
+    """
     compute = _stage_compute(job, degrees, stage)
-    traffic = (load.held.dense_trained + load.held.expert_trained) * (0.0 if job.software.gradient_fusion else 2 * (job.precision.element_bytes + min(4, job.state.gradient_bytes)))
-    compute.elementwise = compute.elementwise + job.constants.weight_traffic * traffic / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
-    exposed = exposed_seconds(job, degrees, stage, load, layout, compute)
-    sparse = sum(count for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True) if shape.is_sparse)
-    host = job.constants.host_seconds * stage.layers + job.constants.sparse_host_seconds * sparse
-    return MicroBatch(compute, exposed, maximum(0.0, host - compute.total_seconds))
+    return MicroBatchSeconds(
+        compute=compute,
+        accumulation=accumulation_seconds(job, load.held),
+        host=maximum(0.0, host_seconds(job, stage) - compute.total_seconds),
+        exposed=exposed_seconds(job, degrees, stage, load, layout, compute),
+    )
 
 
-def step_seconds(job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatch, mean_seconds: Amount, stage) -> StepSeconds:
-    compute, exposed, waiting = micro.compute, micro.exposed, micro.waiting
+def step_seconds(
+    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: "Waits"
+) -> StepSeconds:
+    """Seconds of one step as one stage lives it, were it the slowest.
+
+    Formula:
+        x (m t + bubble + exposed gradients + optimizer) + what stragglers, a full device and all else add,
+        t one micro-batch, x the stack's scale
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        load: the stage's load
+        layout: the layout's choices: schedule, offload
+        micro: what the stage does for one micro-batch
+        waits: what it waits for
+
+    Returns:
+        the seconds by kind [s]
+
+    Source:
+        Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
+    """
+    compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
     once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, exposed.free - compute.forward))
-    idle = pipeline.bubble_micro_batches(filled(layout.schedule), degrees)
-    bubble = idle * (mean_seconds + exposed.hidden_pipeline)
+    bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
     away = bool(OFF_DEVICE[layout.offload])
     update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
-    m = degrees.accumulation
-    busy = m * micro.busy_seconds + bubble + once + update
-    import math
-    scale = job.constants.stack_scales.get((job.software.name, job.software.implementation), 1.0) * (1 + job.constants.straggler_fraction * math.log2(max(1, degrees.gpus / job.cluster.gpus_per_node)))
+    busy = m * micro.total_seconds + bubble + once + update
+    straggling = straggler_seconds(busy, job, degrees)
+    retries = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction) * busy
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
         elementwise=m * compute.elementwise,
         cast=m * compute.cast,
+        accumulation=m * micro.accumulation,
         recompute=m * compute.recompute,
         loss=m * compute.loss,
+        host=m * micro.host,
         exposed_tensor=m * exposed.tensor,
         exposed_context=m * exposed.context,
         exposed_expert=m * exposed.expert,
         exposed_data=m * exposed.data + once,
         exposed_pipeline=m * exposed.pipeline,
+        exposed_offload=m * exposed.offload,
         bubble=bubble,
         optimizer=update,
-        other=other_seconds(busy) * scale + (scale - 1) * busy + m * waiting,
-    )
+        straggler=straggling,
+        allocator=retries,
+        other=other_seconds(busy + straggling + retries),
+    ).scaled(job.constants.stack_scales.get((job.software.name, filled(job.software.implementation)), 1.0))
+
+
+@dataclass(slots=True, kw_only=True)
+class Waits:
+    """What a stage waits for beside its own work."""
+
+    stage_seconds: Amount
+    """Mean seconds of one micro-batch on the stages, which the pipeline's ends pass through."""
+    filled_fraction: Amount = 0.0
+    """Reserved memory of the fullest device over what it has."""

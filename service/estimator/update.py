@@ -1,7 +1,6 @@
 """How long does the optimizer take to update the weights, on the GPU or in host memory?"""
 
 from service.estimator.degrees import Degrees
-from service.estimator.efficiency import MEMORY_FRACTION
 from service.estimator.job import Job
 from service.estimator.numeric import Amount
 from service.estimator.optimizers import moment_bytes
@@ -45,7 +44,7 @@ def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
         seconds of one step [s]
 
     Source:
-        definition; efficiency.MEMORY_FRACTION
+        definition; StepConstants.memory_fraction
 
     >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
     >>> round(optimizer_seconds(sample_job(), sample_degrees(), sample_load().updated), 4)
@@ -78,3 +77,31 @@ def offloaded_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
     """
     both_ways, once = _updated_bytes(job, degrees, updated)
     return once / (job.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
+
+
+def accumulation_seconds(job: Job, held: RankParameters) -> Amount:
+    """Seconds that one rank takes to add a micro-batch's gradients to those before it.
+
+    Formula:
+        N (2 e + 2 g) / W: written and read in the compute format, read and written in the accumulated one; none where
+        the products of the weights' gradients add to them by themselves
+
+    Args:
+        job: the job, with e bytes an activation and g an accumulated gradient
+        held: parameters of the rank, N of them trained
+
+    Returns:
+        seconds of one micro-batch [s]
+
+    Source:
+        torch AccumulateGrad; NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion
+
+    >>> from service.estimator.samples import sample_job, sample_load
+    >>> accumulation_seconds(sample_job(), sample_load().held)
+    0.0
+    """
+    if job.software.gradient_fusion:
+        return 0.0
+    each = 2 * (job.precision.element_bytes + min(4.0, job.state.gradient_bytes))
+    trained = held.dense_trained + held.expert_trained
+    return trained * each / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)

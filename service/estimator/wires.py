@@ -38,12 +38,13 @@ class Group:
     """Domains, k."""
 
 
-def wires_of(cluster: Cluster, gpu: Gpu) -> Wires:
+def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
     """The rates that collectives reach on a cluster; a domain larger than the link reaches talks over the host's bus.
 
     Args:
         cluster: the cluster, resolved
         gpu: its GPU
+        network_scale: rate across domains inside a step over that of a benchmark [1]
 
     Returns:
         the wires of one GPU
@@ -53,7 +54,7 @@ def wires_of(cluster: Cluster, gpu: Gpu) -> Wires:
     rate = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
     return Wires(
         link_bytes_per_s=rate,
-        network_bytes_per_s=filled(cluster.inter_node_bytes_per_s) * NETWORK_FRACTION,
+        network_bytes_per_s=filled(cluster.inter_node_bytes_per_s) * NETWORK_FRACTION * network_scale,
         domain=domain,
         link=link_of(gpu, reaches_all=linked),
         linked=gpu.scale_up_gpus,

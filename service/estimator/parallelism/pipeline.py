@@ -244,7 +244,7 @@ def micro_batch_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
     """What one stage sends for one micro-batch: activations forward, their gradients backward.
 
     Formula:
-        2 v sends of s b h / c elements, over t where sequence parallelism is on
+        2 v sends of s b h / c elements, over t where sequence parallelism is on or the stack splits what it sends
 
     Args:
         job: the job

@@ -109,7 +109,8 @@ def layer_transfers(
 
     Formula:
         n (f + r) all-reduces of s b h / c elements; with sequence parallelism as many all-gathers and
-        reduce-scatters, and n r more all-gathers for the weight gradients
+        reduce-scatters, and n r more all-gathers for the weight gradients; gathered in the products' format where the
+        stack does so
 
     Args:
         job: the job
@@ -124,12 +125,13 @@ def layer_transfers(
     Source:
         Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
-    stream = stream_bytes(job, degrees)
+    stream, stream_width = stream_bytes(job, degrees), job.precision.element_bytes
     gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
     reduced = stream - gathered
+    narrowed = (job.precision.product_bytes or stream_width) / stream_width if job.overlap.gathers_narrow else 1.0
     return (
         Transfer("all_reduce", reduced, (forwards + backwards) * branches, degrees.tensor, 1),
-        Transfer("all_gather", gathered, (forwards + 2 * backwards) * branches, degrees.tensor, 1),
+        Transfer("all_gather", gathered * narrowed, (forwards + 2 * backwards) * branches, degrees.tensor, 1),
         Transfer("reduce_scatter", gathered, (forwards + backwards) * branches, degrees.tensor, 1),
     )
 

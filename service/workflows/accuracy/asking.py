@@ -10,7 +10,7 @@ from service.workflows.accuracy.architecture import put_architecture
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.features import put_features, put_sharding
 from service.workflows.accuracy.frameworks import Framework, framework_of
-from service.workflows.accuracy.gpus import as_said, gpu_slug, unsaid_power
+from service.workflows.accuracy.gpus import as_said, gpu_slug, power_limit_watts, unsaid_power
 from service.workflows.accuracy.hybrid import hybrid_fields
 from service.workflows.accuracy.megatron import PATTERNS, Flags, flags_of, put_environment, put_flags, refuse_other_runs
 from service.workflows.accuracy.networks import network_bytes_per_s
@@ -85,6 +85,8 @@ def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
     _put_pipeline(row, framework, draft)
     put_features(row, draft)
     draft.nearly.extend(unsaid_power(row))
+    if (limit := power_limit_watts(row)) is not None:
+        draft.cluster["power_limit_watts"] = limit
     draft.cluster.update(
         gpu=gpu_slug(row, catalogue),
         gpus=_gpus(row, draft),

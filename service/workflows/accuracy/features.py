@@ -18,11 +18,11 @@ SHARD_GROUP = re.compile(r"(?:ZeRO-1|FSDP) group (\d+)|FSDP (\d+) in node")
 SETS: tuple[tuple[str, str, Any], ...] = (
     (r"tokendrop", "recipe.expert_capacity_factor", 1.0),
     (r"Muon", "recipe.optimizer", "muon"),
+    (r"(?i)\basync ?tp", "stack.tensor_overlap", True),
 )
 """Fields by words of other_features. Token drop is a capacity of 1 (NVIDIA-NeMo/Megatron-Bridge, moe_token_drop.py)."""
 
 NEARLY: tuple[tuple[str, str, str], ...] = (
-    ("other_features", r"(?i)\basync ?tp", "tensor ranks exchange asynchronously"),
     ("other_features", r"(?i)\bcuda ?graph", "kernels are launched in graphs"),
     ("other_features", r"EP overlap on", "experts' exchange runs beside other micro-batches"),
     ("other_features", r"sequence_packing", "documents share sequences"),

@@ -153,6 +153,13 @@ FRAMEWORKS = (
         stack={"name": "deepspeed"},
         why="ZeRO around bf16 weights with fp32 master weights: DeepSpeed's arrangement",
     ),
+    Framework(
+        name=r"llm-foundry",
+        stack={"name": "fsdp1"},
+        recipe={"attention": "flash-1"},
+        why="PyTorch's sharding; scripts/train/benchmarking/submit_benchmarks.py of mosaicml/llm-foundry@b2a43a1 and "
+        "@5e85bd6, which gave its tables, runs the Triton kernel of FlashAttention unless told otherwise",
+    ),
     Framework(name=r".*FSDP", stack={"name": "fsdp1"}, why="PyTorch's sharding around modules of its own"),
 )
 """Every framework that can be asked about; the first whose name fits is meant."""

@@ -57,7 +57,7 @@ def _distance(found: GpuRow, size: float | None) -> float:
 
 
 def as_said(gpu: Gpu, row: MeasuredRow) -> Gpu:
-    """A GPU as a row describes it, where it is another than the catalogue's: memory, its rate, the board's power.
+    """A GPU as a row describes it, where it is another than the catalogue's: its memory and the rate of it.
 
     Args:
         gpu: the catalogue's GPU
@@ -70,9 +70,20 @@ def as_said(gpu: Gpu, row: MeasuredRow) -> Gpu:
     changed = _with_size(gpu, row)
     if "HBM2e" in said and "H100" in said:
         changed = replace(changed, memory_bytes_per_s=changed.memory_bytes / GIB * HBM2E_BYTES_PER_S_PER_GIB)
-    if cap := _CAP.search(said):
-        changed = replace(changed, board_watts=float(cap[1]))
     return changed
+
+
+def power_limit_watts(row: MeasuredRow) -> float | None:
+    """The power that a row says its GPUs are limited to.
+
+    Args:
+        row: the row
+
+    Returns:
+        the limit; None where it says none [W]
+    """
+    cap = _CAP.search(row.text("gpu"))
+    return float(cap[1]) if cap else None
 
 
 def unsaid_power(row: MeasuredRow) -> tuple[str, ...]:

@@ -232,8 +232,22 @@ def _put_versions(row: MeasuredRow, draft: Draft) -> None:
         draft.stack["versions"]["torchtitan"] = month
 
 
+FUSED_GRADIENTS_SINCE = "2022.2"
+"""Month from which Megatron-LM's own layers add gradients of weights in the product itself.
+Source: NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion, 13 February 2022."""
+
+
+def _put_fused_gradients(row: MeasuredRow, draft: Draft) -> None:
+    """Products that add up gradients by themselves, by the version of Megatron-LM before Megatron-Core."""
+    dated = re.match(r"(20\d\d)-(\d\d)", row.text("framework_version"))
+    if dated and row.text("framework") == "Megatron-LM":
+        month = f"{dated[1]}.{int(dated[2])}"
+        draft.stack["gradient_fusion"] = at_least(month, FUSED_GRADIENTS_SINCE)
+
+
 def _put_software(row: MeasuredRow, draft: Draft) -> None:
     _put_versions(row, draft)
+    _put_fused_gradients(row, draft)
     compiled = row.text("compile").startswith("yes")
     if compiled or row.text("compile") == "no":
         _put_implementation("compiled" if compiled else "eager", draft)

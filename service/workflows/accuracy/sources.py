@@ -79,12 +79,16 @@ MFU_CONVENTIONS: Mapping[str, Literal["causal", "full"]] = {"korthikanti2022_t5"
 """Whose FLOP a source divides by where it gives no time and no rate, only MFU: all pairs of tokens, no recompute
 (Korthikanti et al. 2022, arXiv:2205.05198, appendix A)."""
 
-COUNTED_APART: Mapping[str, tuple[str, str]] = {
-    "mtnlg": ("", "the model of Narayanan et al. on the same cluster at two thirds of its rate: another stack, untold"),
-    "megatron2021_t2": ("3", "DeepSpeed's ZeRO-3 of 2021 gathered every parameter alone: bound by latency"),
+COUNTED_APART: Mapping[str, tuple[str, bool, str]] = {
+    "mtnlg": (
+        "",
+        True,
+        "the model of Narayanan et al. on the same cluster at two thirds of its rate: another stack, untold",
+    ),
+    "megatron2021_t2": ("3", False, "DeepSpeed's ZeRO-3 of 2021 gathered every parameter alone: bound by latency"),
 }
 """Sources whose rows are printed beside the others and counted apart, at the ZeRO stage named (at any where it is
-empty), and why."""
+empty), whether a fit may learn from them, and why."""
 
 SUMMED = "per GPU average"
 """Rank of a figure that is printed as the sum over all GPUs."""
@@ -99,8 +103,20 @@ def is_apart(row: MeasuredRow) -> bool:
     Returns:
         True for those of COUNTED_APART
     """
-    stage, _ = COUNTED_APART.get(row.text("source_key"), ("none", ""))
+    stage, _, _ = COUNTED_APART.get(row.text("source_key"), ("none", True, ""))
     return stage in ("", row.text("zero_stage"))
+
+
+def gives_constants(row: MeasuredRow) -> bool:
+    """Whether a fit may learn from a row.
+
+    Args:
+        row: the row
+
+    Returns:
+        False for those of COUNTED_APART whose software is too unlike any that is estimated
+    """
+    return not is_apart(row) or COUNTED_APART[row.text("source_key")][1]
 
 
 def reading_of(row: MeasuredRow) -> Reading:

@@ -10,7 +10,7 @@ from service.catalogue import Catalogue
 from service.estimator.step_residuals import step_class_of
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.predicted import Predicted, predict
-from service.workflows.accuracy.sources import MFU_CONVENTIONS, is_apart
+from service.workflows.accuracy.sources import MFU_CONVENTIONS, gives_constants, is_apart
 
 APART = "apart"
 """Class of rows that are counted apart."""
@@ -168,4 +168,5 @@ def step_row_of(one: Judged) -> StepRow | None:
         question=one.predicted.question,
         measured_seconds=one.comparison.measured,
         is_apart=one.figure_class == APART,
+        gives_constants=gives_constants(one.row),
     )

@@ -1,0 +1,104 @@
+"""Which rates do a job's kernels reach inside a step? Benchmarks of single kernels, scaled by what steps show."""
+
+from dataclasses import dataclass, replace
+
+from service.estimator.attention_rate import AttentionRate, attention_rate
+from service.estimator.clock import clock_fraction
+from service.estimator.filled import filled
+from service.estimator.job import Job
+from service.estimator.ledger import Op
+from service.estimator.matrix_product import ProductRates
+from service.estimator.matrix_rates import format_rate, generation_rates, rates_under
+from service.estimator.names import AttentionName
+from service.estimator.precision import Format, peak_flop_per_s
+from service.estimator.step_constants import product_scale
+
+SCANNED: AttentionName = "flash-2"
+"""Kernel whose rate stands for that of the scans of recurrent layers, which nobody has measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Rates of matrix products of one format."""
+
+    plain: ProductRates
+    """Products that write their result."""
+    adding: ProductRates
+    """Gradients of weights, which add to what earlier micro-batches gave where the stack fuses that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What one GPU reaches inside a step."""
+
+    products: Products
+    """Matrix products in the recipe's format."""
+    wide_products: Products
+    """Those that stay in the attention's format."""
+    is_narrow: bool
+    """The recipe's format is narrower than the activations'."""
+    attention: AttentionRate
+    """Attention, or a scan, by its kernel; shares of attention_flop_per_s."""
+    attention_flop_per_s: float
+    """Dense peak of the attention's format, scaled as the kernel is inside a step."""
+    eager_flop_per_s: float
+    """The two products of eager attention."""
+    bytes_per_s: float
+    """Memory traffic."""
+
+    def of(self, op: Op) -> Products:
+        """Rates of an operation's products."""
+        return self.wide_products if op.keeps_precision else self.products
+
+
+def rates_of(job: Job) -> Rates:
+    """The rates that a job's kernels reach on its GPU.
+
+    Args:
+        job: the job; its GPU has the formats of its precision
+
+    Returns:
+        the rates
+    """
+    constants, gpu, model = job.constants, job.gpu, job.model
+    wide = job.precision.attention_format
+    peak = filled(peak_flop_per_s(gpu, wide)) * _clock(job)
+    kernel = SCANNED if job.kernel in ("eager", "flash") else job.kernel
+    widths = (model.head_width,) * 2 if model.kv_lora_rank is None else (model.query_width, model.value_width)
+    aligned = job.kernel != "eager" or widths[0] % ALIGNED_HEAD == 0
+    return Rates(
+        products=_products(job, job.precision.matrix_format),
+        wide_products=_products(job, wide),
+        is_narrow=job.precision.matrix_format in ("fp8", "fp4"),
+        attention=attention_rate(kernel, gpu, *widths),
+        attention_flop_per_s=peak * constants.attention_scales[kernel],
+        eager_flop_per_s=peak
+        * constants.eager_attention_fraction
+        * (1.0 if aligned else constants.misaligned_head_fraction),
+        bytes_per_s=gpu.memory_bytes_per_s * constants.memory_fraction,
+    )
+
+
+ALIGNED_HEAD = 8
+"""Heads whose width is a multiple of this run at full rate in batched products of 16-bit numbers.
+Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (16 bytes of alignment)."""
+
+
+def _products(job: Job, number_format: Format) -> Products:
+    """Rates in one format, never above its peak."""
+    measured = generation_rates(job.gpu)
+    most = 1 / format_rate(measured, number_format).peak_fraction
+    scale = min(product_scale(job.constants, job.gpu), most) * _clock(job)
+    plain, adding = (
+        replace(
+            rates_under(measured, job.gpu, number_format, scale, adds=adds),
+            fill_numbers=job.constants.fill_numbers,
+            bytes_per_s=job.gpu.memory_bytes_per_s * job.constants.memory_fraction,
+        )
+        for adds in (False, bool(job.software.gradient_fusion))
+    )
+    return Products(plain, adding)
+
+
+def _clock(job: Job) -> float:
+    return clock_fraction(job.cluster.power_limit_watts, job.gpu.board_watts)
