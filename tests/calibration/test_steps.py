@@ -80,7 +80,7 @@ def test_a_baseline_is_fitted_on_other_sources_of_the_same_gpu() -> None:
         worked("two", "y", 8.0),
         worked("odd", "x", 64.0, is_apart=True),
     ]
-    assert constant_utilisation_seconds(rows) == pytest.approx([4.0, 2.0, 2.0, (2 * 4) ** 0.5])
+    assert constant_utilisation_seconds(rows) == pytest.approx([4.0, 2.0, 2.0, 1 / 0.375])
 
 
 residuals = st.floats(-0.5, 0.5)
