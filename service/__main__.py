@@ -167,7 +167,10 @@ def write_held_out() -> None:
     from service.catalogue import shipped_catalogue
     from service.workflows.accuracy import written
 
-    typer.echo(written.write_held_out(shipped_catalogue()))
+    file, spreads = written.write_held_out(shipped_catalogue())
+    typer.echo(file)
+    for name, spread in sorted(spreads.items()):
+        typer.echo(f"step_residuals.RESIDUALS: {name} {spread}")
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
+from statistics import median
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +13,8 @@ class Worked:
     """Rows of one such name never give the utilisation that predicts them."""
     gpu: str
     """Catalogue name of the GPU."""
+    is_moe: bool = False
+    """A mixture of experts; dense models never give its utilisation."""
     work_flop: float
     """FLOP of one step, as a baseline counts them."""
     peak_flop_per_s: float
@@ -32,8 +34,8 @@ def constant_utilisation_seconds(rows: Sequence[Worked]) -> list[float]:
     """Seconds of each step at the utilisation that all other sources reach on its GPU.
 
     Formula:
-        F / (u R),  ln u = mean over sources of the mean of ln(F / (R t)) on the same GPU; on every GPU where no other
-        source has it
+        F / (u R),  u = median over sources of the median of F / (R t), of models of the same kind on the same GPU; on
+        every GPU where no other source has it
 
     Args:
         rows: the steps
@@ -51,19 +53,19 @@ def constant_utilisation_seconds(rows: Sequence[Worked]) -> list[float]:
     >>> [round(found, 9) for found in constant_utilisation_seconds(steps)]
     [2.0, 1.0]
     """
-    fitted: dict[tuple[str, str], float] = {}
+    fitted: dict[tuple[str, str, bool], float] = {}
     for row in rows:
-        key = (row.left_out_with, row.gpu)
+        key = (row.left_out_with, row.gpu, row.is_moe)
         if key not in fitted:
-            fitting = [other for other in rows if not other.is_apart]
+            fitting = [other for other in rows if not other.is_apart and other.is_moe == row.is_moe]
             others = [other for other in fitting if other.left_out_with != row.left_out_with] or rows
             fitted[key] = _utilisation([other for other in others if other.gpu == row.gpu] or others)
-    return [row.work_flop / row.peak_flop_per_s / fitted[row.left_out_with, row.gpu] for row in rows]
+    return [row.work_flop / row.peak_flop_per_s / fitted[row.left_out_with, row.gpu, row.is_moe] for row in rows]
 
 
 def _utilisation(rows: Sequence[Worked]) -> float:
     """The utilisation that some steps reach, every source counting as much as any other."""
-    logarithms: dict[str, list[float]] = {}
+    reached: dict[str, list[float]] = {}
     for row in rows:
-        logarithms.setdefault(row.left_out_with, []).append(log(row.utilisation_fraction))
-    return exp(sum(sum(own) / len(own) for own in logarithms.values()) / len(logarithms))
+        reached.setdefault(row.left_out_with, []).append(row.utilisation_fraction)
+    return median(median(own) for own in reached.values())

@@ -108,6 +108,21 @@ def held_out_text(held_out: Mapping[str, float], shipped: Mapping[str, float]) -
     return "\n".join([head, *_lines(held_out), ""])
 
 
+def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Predictions as the file holds them.
+
+    Args:
+        seconds: seconds of a step by the row's name [s]
+
+    Returns:
+        the same to DIGITS digits [s]
+
+    >>> rounded({"a": 1.23456789})
+    {'a': 1.23457}
+    """
+    return {name: float(_number(value)) for name, value in seconds.items()}
+
+
 @cache
 def shipped_held_out() -> HeldOut:
     """The held-out predictions that the package ships.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from service.estimator.question import Question
+from service.estimator.step_residuals import Operations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,8 @@ class StepRow:
     """Rows of one such name are left out of a fit together: those of a source, or of a model of experts."""
     question: Question
     """What the row asks."""
+    stack: Operations
+    """The stack that stands for its framework, and whose operations it runs."""
     measured_seconds: float
     """Seconds of its step."""
     is_apart: bool

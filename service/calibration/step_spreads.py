@@ -12,8 +12,8 @@ from math import ceil, exp, log
 from service.calibration.residuals import spread_fraction
 from service.calibration.scores import Comparison
 from service.calibration.step_rows import StepRow
-from service.estimator.software import software_of
-from service.estimator.step_residuals import LEAST_RESIDUAL, StepClass, step_class_of
+from service.estimator.step_residuals import FITTED_GENERATIONS, LEAST_RESIDUAL, StepClass, step_class_of
+from service.estimator.workspaces import generation
 
 DECIMALS = 1e3
 """A shipped spread is rounded up to thousandths."""
@@ -88,13 +88,15 @@ def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]
 
 def _class_left_out(row: StepRow, rows: Sequence[StepRow]) -> StepClass:
     """The class of a row while its source is left out: its stack is known where another source runs it."""
-    others = {_stack(other) for other in rows if other.left_out_with != row.left_out_with and not other.is_apart}
+    others = {
+        other.stack
+        for other in rows
+        if other.left_out_with != row.left_out_with
+        and not other.is_apart
+        and generation(other.question.gpu) in FITTED_GENERATIONS
+    }
     is_sparse = bool(row.question.model.num_experts)
-    return step_class_of(_stack(row), row.question.gpu, is_sparse=is_sparse, fitted_stacks=others)
-
-
-def _stack(row: StepRow) -> str:
-    return software_of(row.question.recipe).name
+    return step_class_of(row.stack, row.question.gpu, is_sparse=is_sparse, fitted_stacks=others)
 
 
 def _residuals(

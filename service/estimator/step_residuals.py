@@ -7,7 +7,7 @@ from typing import Literal
 from service.estimator.gpu import Gpu
 from service.estimator.interval import Interval
 from service.estimator.job import Job
-from service.estimator.names import StackName
+from service.estimator.names import ImplementationName, StackName
 from service.estimator.workspaces import generation
 
 StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE"]
@@ -20,13 +20,25 @@ microbenchmarks alone."""
 OLD_GENERATIONS = ("Pascal", "Volta", "Turing")
 """Generations before those, which run the software of their time."""
 
-FITTED_STACKS: tuple[StackName, ...] = ("megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron")
-"""Stacks with published steps.
+Operations = tuple[StackName, ImplementationName | None]
+"""A stack and whose operations it runs."""
+
+FITTED_STACKS: tuple[Operations, ...] = (
+    ("megatron-core", "transformer-engine"),
+    ("megatron-core", "local"),
+    ("torchtitan", "eager"),
+    ("torchtitan", "compiled"),
+    ("fsdp1", "eager"),
+    ("deepspeed", "local"),
+    ("deepspeed", "eager"),
+    ("nanotron", "eager"),
+)
+"""Stacks and operations with published steps on fitted GPUs.
 Source: the measurements that ship with service.calibration."""
 
 RESIDUALS: dict[StepClass, float] = {
-    "known stack": 0.188,
-    "other stack": 0.362,
+    "known stack": 0.181,
+    "other stack": 0.341,
     "new GPU": 1.024,
     "old GPU": 0.548,
     "MoE": 0.658,
@@ -42,22 +54,24 @@ releases."""
 
 
 def step_class_of(
-    stack: str, gpu: Gpu, *, is_sparse: bool, fitted_stacks: Collection[str] = FITTED_STACKS
+    stack: Operations, gpu: Gpu, *, is_sparse: bool, fitted_stacks: Collection[Operations] = FITTED_STACKS
 ) -> StepClass:
     """The class of a step.
 
     Args:
-        stack: the training stack's name
+        stack: the training stack, and whose operations it runs
         gpu: the GPU
         is_sparse: whether the model has routed experts
-        fitted_stacks: stacks whose published steps gave constants
+        fitted_stacks: those whose published steps gave constants
 
     Returns:
         experts before all, then the GPU's generation, then the stack
 
     >>> from service.estimator.samples import H100
-    >>> step_class_of("transformers", H100, is_sparse=False), step_class_of("fsdp1", H100, is_sparse=True)
-    ('other stack', 'MoE')
+    >>> step_class_of(("transformers", "eager"), H100, is_sparse=False)
+    'other stack'
+    >>> step_class_of(("fsdp1", "eager"), H100, is_sparse=True)
+    'MoE'
     """
     if is_sparse:
         return "MoE"
@@ -87,5 +101,6 @@ def step_interval(job: Job, step_seconds: float) -> Interval:
     >>> step_interval(sample_job(), 10.0).value
     10.0
     """
-    spread = RESIDUALS[step_class_of(job.software.name, job.gpu, is_sparse=bool(job.model.num_experts))]
+    stack = (job.software.name, job.software.implementation)
+    spread = RESIDUALS[step_class_of(stack, job.gpu, is_sparse=bool(job.model.num_experts))]
     return Interval(step_seconds * exp(-spread), step_seconds, step_seconds * exp(spread), "analytic")

@@ -14,7 +14,7 @@ from service.calibration.step_rows import StepRow
 from service.estimator import Layout, Recipe, estimate
 from service.estimator.question import Question
 from service.estimator.samples import H100
-from service.estimator.step_residuals import LEAST_RESIDUAL, step_class_of
+from service.estimator.step_residuals import LEAST_RESIDUAL, Operations, step_class_of
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 
@@ -23,7 +23,13 @@ ASKED = question(next(iter(FAMILIES.values())), Recipe(sequence_length=1024, sta
 
 def row(name: str, source: str, *, is_apart: bool = False) -> StepRow:
     return StepRow(
-        id=name, source_key=source, left_out_with=source, question=ASKED, measured_seconds=1.0, is_apart=is_apart
+        id=name,
+        source_key=source,
+        left_out_with=source,
+        question=ASKED,
+        stack=("fsdp1", "eager"),
+        measured_seconds=1.0,
+        is_apart=is_apart,
     )
 
 
@@ -74,7 +80,7 @@ def test_a_baseline_is_fitted_on_other_sources_of_the_same_gpu() -> None:
         worked("two", "y", 8.0),
         worked("odd", "x", 64.0, is_apart=True),
     ]
-    assert constant_utilisation_seconds(rows) == pytest.approx([4.0, 2.0, 2.0, (2 * 4) ** 0.5])
+    assert constant_utilisation_seconds(rows) == pytest.approx([4.0, 2.0, 2.0, 1 / 0.375])
 
 
 residuals = st.floats(-0.5, 0.5)
@@ -104,5 +110,7 @@ def test_many_equal_steps_leave_the_floor_and_scattered_ones_do_not() -> None:
 
 
 def test_a_stack_is_known_by_the_fit() -> None:
-    assert step_class_of("fsdp1", H100, is_sparse=False) == "known stack"
-    assert step_class_of("fsdp1", H100, is_sparse=False, fitted_stacks=("nanotron",)) == "other stack"
+    stack: Operations = ("deepspeed", "local")
+    others: list[Operations] = [("deepspeed", "eager")]
+    assert step_class_of(stack, H100, is_sparse=False) == "known stack"
+    assert step_class_of(stack, H100, is_sparse=False, fitted_stacks=others) == "other stack"

@@ -12,6 +12,7 @@ from service.estimator.memory_parts import Memory, StageMemory, Verdict
 from service.estimator.names import StackName
 from service.estimator.question import Question
 from service.estimator.software import software_of
+from service.estimator.step_residuals import Operations
 from service.workflows.accuracy.asking import question_of, reason_of
 from service.workflows.accuracy.sources import MemoryClass, Place
 
@@ -40,7 +41,13 @@ class Predicted:
     @property
     def stack(self) -> StackName:
         """The training stack that it was asked about."""
-        return software_of(self.found.resolved.recipe).name
+        return self.operations[0]
+
+    @property
+    def operations(self) -> Operations:
+        """That stack, and whose operations it runs."""
+        software = software_of(self.found.resolved.recipe)
+        return software.name, software.implementation
 
 
 def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:

@@ -96,4 +96,5 @@ def _worked(one: Judged, row: StepRow, *, counts_attention: bool) -> Worked:
         peak_flop_per_s=found.step.peak_flop_per_s * found.resolved.cluster.gpus,
         measured_seconds=row.measured_seconds,
         is_apart=row.is_apart,
+        is_moe=one.is_moe,
     )

@@ -44,7 +44,7 @@ def judge_step(row: MeasuredRow, catalogue: Catalogue) -> Judged:
         measured = measured_step_seconds(row, predicted)
     except NotExpressible as why:
         return replace(entry, reason=str(why))
-    known = step_class_of(predicted.stack, predicted.found.resolved.gpu, is_sparse=is_sparse)
+    known = step_class_of(predicted.operations, predicted.found.resolved.gpu, is_sparse=is_sparse)
     return replace(
         entry,
         figure_class=APART if is_apart(row) else known,
@@ -166,6 +166,7 @@ def step_row_of(one: Judged) -> StepRow | None:
         source_key=one.row.text("source_key"),
         left_out_with=one.row.text("model" if one.is_moe else "source_key"),
         question=one.predicted.question,
+        stack=one.predicted.operations,
         measured_seconds=one.comparison.measured,
         is_apart=one.figure_class == APART,
         gives_constants=gives_constants(one.row),

@@ -7,8 +7,10 @@ from service.calibration import held_out
 from service.calibration.columns import FORMS
 from service.calibration.measured_rows import read_measured_rows, trimmed_table
 from service.calibration.shipped import shipped_rows
+from service.calibration.step_spreads import step_spreads
 from service.catalogue import Catalogue
 from service.errors import StartupError
+from service.estimator.step_residuals import StepClass
 from service.workflows.accuracy.answers import Accuracy
 from service.workflows.accuracy.judging import judge_all
 from service.workflows.accuracy.steps import shipped_seconds, step_rows_of
@@ -81,18 +83,20 @@ def write_measurements(content: bytes) -> Path:
     return write_generated(PUBLISHED.with_name(f"{form.name}.csv"), trimmed_table(rows, form).encode())
 
 
-def write_held_out(catalogue: Catalogue) -> Path:
+def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
     """Fit without each source in turn, predict its steps, and ship what comes of it.
 
     Args:
         catalogue: the GPUs
 
     Returns:
-        the file
+        the file; the spread that each class of steps then has, which step_residuals.RESIDUALS holds
 
     Raises:
         StartupError: the package is installed, so there is no source tree around it
     """
     judged = judge_all(shipped_rows("throughput"), catalogue)
-    text = held_out.held_out_text(held_out.held_out_seconds(step_rows_of(judged)), shipped_seconds(judged))
-    return write_generated(HELD_OUT, text.encode())
+    rows = step_rows_of(judged)
+    predicted = held_out.held_out_seconds(rows)
+    text = held_out.held_out_text(predicted, shipped_seconds(judged))
+    return write_generated(HELD_OUT, text.encode()), step_spreads(rows, held_out.rounded(predicted))
