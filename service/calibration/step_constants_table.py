@@ -112,7 +112,7 @@ SPARSE: tuple[Fitted, ...] = (
         source="uneven groups of tokens leave tiles half full",
     ),
     Fitted(
-        field="sparse_layer_host_seconds", prior=6e-3, doubt_fraction=0.5, low=0.0, high=0.03,
+        field="sparse_layer_host_seconds", prior=4e-3, doubt_fraction=0.3, low=0.0, high=0.03,
         source="tens of small kernels and two waits for counts of tokens in each pass of a layer",
     ),
 )  # fmt: skip

@@ -159,8 +159,8 @@ def _logarithms(every: Sequence[Asked], constants: StepConstants) -> Vector:
 
 def _weights(rows: Sequence[StepRow]) -> Vector:
     """Square roots of weights that sum to the number of rows, each source's as the root of its own number."""
-    counts = Counter(row.source_key for row in rows)
-    raw = np.array([counts[row.source_key] ** -0.5 for row in rows])
+    counts = Counter(row.left_out_with for row in rows)
+    raw = np.array([counts[row.left_out_with] ** -0.5 for row in rows])
     weights: Vector = np.sqrt(raw * len(rows) / raw.sum())
     return weights
 

@@ -17,11 +17,6 @@ ALIGNED_SIDE = 64
 """Products run at full rate where the sides of a matrix are multiples of this.
 Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (128 bytes of 16-bit numbers on A100)."""
 
-CAST_BYTES = 4.0
-"""Traffic of turning one number of an operand into fp8 or fp4: read in two bytes, written row- and column-wise.
-Source: NVIDIA/TransformerEngine@v2.11 common/transpose/cast_transpose.cu; weights are cast once a step."""
-
-
 @dataclass(slots=True, kw_only=True)
 class ComputeSeconds:
     """Seconds of computing by kind of kernel."""
@@ -95,7 +90,7 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
     Formula:
         forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
         over x where a side is no multiple of ALIGNED_SIDE, over g where experts share a kernel;
-        cast: CAST_BYTES (m k + m n) / W
+        cast: c (m k + m n) / W, c = Rates.cast_bytes
 
     Args:
         op: the operation
@@ -123,7 +118,7 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
     if not rates.is_narrow or op.keeps_precision:
         return OpSeconds(forward, backward)
     numbers = m * k + (m * n if op.gradients else 0.0)
-    return OpSeconds(forward, backward, CAST_BYTES * numbers * copies / rates.bytes_per_s)
+    return OpSeconds(forward, backward, rates.cast_bytes * numbers * copies / rates.bytes_per_s)
 
 
 def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:

@@ -17,6 +17,8 @@ class Overlap:
     """Tensor ranks each send their share of the stream to the next stage; else each sends all of it."""
     overlaps_tensor: bool = False
     """Tensor ranks exchange in pieces beside their products, unless the recipe says otherwise."""
+    reduces_half: bool = False
+    """Gradients travel in the compute format, whatever they accumulate in."""
     gathers_narrow: bool = False
     """Tensor ranks gather activations in the format of the products, where that is fp8."""
     source: str
@@ -38,7 +40,8 @@ OVERLAPS: dict[tuple[StackName, ImplementationName], Overlap] = {
         "(gradients are reduced after the last backward pass, tensors are sent whole)",
     ),
     ("deepspeed", "eager"): Overlap(
-        hides_sends=False, splits_sends=False, source="deepspeedai/DeepSpeed@edaa722 overlap_comm, runtime/pipe/p2p.py",
+        reduces_half=True,
+        hides_sends=False, splits_sends=False, source="deepspeedai/DeepSpeed@edaa722 overlap_comm, communication_data_type, runtime/pipe/p2p.py",
     ),
     ("nanotron", "eager"): Overlap(
         hides_gradients=False, hides_sends=False,

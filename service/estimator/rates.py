@@ -45,6 +45,8 @@ class Rates:
     """The two products of eager attention."""
     bytes_per_s: float
     """Memory traffic."""
+    cast_bytes: float
+    """Traffic of turning one number of an operand into the recipe's format."""
 
     def of(self, op: Op) -> Products:
         """Rates of an operation's products."""
@@ -76,7 +78,21 @@ def rates_of(job: Job) -> Rates:
         * constants.eager_attention_fraction
         * (1.0 if aligned else constants.misaligned_head_fraction),
         bytes_per_s=gpu.memory_bytes_per_s * constants.memory_fraction,
+        cast_bytes=_cast_bytes(job),
     )
+
+
+CAST_BYTES = 4.0
+"""Traffic of turning one number into fp8 with one scale a tensor: read in two bytes, written row- and column-wise.
+Source: NVIDIA/TransformerEngine@v2.11 common/transpose/cast_transpose.cu; weights are cast once a step."""
+
+
+def _cast_bytes(job: Job) -> float:
+    """One scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less."""
+    if job.recipe.precision == "fp8-tensorwise":
+        return CAST_BYTES
+    measured = format_rate(generation_rates(job.gpu), job.precision.matrix_format).quantise_bytes
+    return max(CAST_BYTES, measured)
 
 
 ALIGNED_HEAD = 8

@@ -71,11 +71,16 @@ STEP_CONSTANTS = StepConstants(
 """The shipped values. Source: service.calibration.step_fit over published/throughput.csv, Ampere and Hopper alone."""
 
 
+NEWEST_FITTED = "Hopper"
+"""Generation whose scale stands for those that nothing is fitted on.
+Source: an assumption: from it on, boards compute at their power limit, below the clock of a short benchmark."""
+
+
 def product_scale(constants: StepConstants, gpu: Gpu) -> float:
     """Rate of a GPU's matrix products inside a step over that of a short benchmark.
 
     Formula:
-        its generation's; the mean of the fitted generations where nothing is fitted on its own
+        its generation's; that of NEWEST_FITTED where nothing is fitted on its own
 
     Args:
         constants: the constants
@@ -91,7 +96,6 @@ def product_scale(constants: StepConstants, gpu: Gpu) -> float:
     >>> from service.estimator.samples import H100
     >>> constants = replace(STEP_CONSTANTS, product_scales={"Ampere": 1.0, "Hopper": 0.9})
     >>> product_scale(constants, H100), product_scale(constants, replace(H100, architecture="Blackwell"))
-    (0.9, 0.95)
+    (0.9, 0.9)
     """
-    fitted = constants.product_scales
-    return fitted.get(generation(gpu), sum(fitted.values()) / len(fitted))
+    return constants.product_scales.get(generation(gpu), constants.product_scales[NEWEST_FITTED])

@@ -214,5 +214,7 @@ def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Tr
 
 
 def _reduced_bytes(job: Job) -> float:
-    """Bytes of one gradient on the wire: the accumulated format, without a half-precision copy beside it."""
+    """Bytes of one gradient on the wire: the accumulated format, or the compute format where the stack sends that."""
+    if job.overlap.reduces_half:
+        return float(job.precision.element_bytes)
     return min(job.state.gradient_bytes, DTYPE_BYTES["fp32"])

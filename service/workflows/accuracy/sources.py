@@ -101,8 +101,10 @@ def is_apart(row: MeasuredRow) -> bool:
         row: the row
 
     Returns:
-        True for those of COUNTED_APART
+        True for those of COUNTED_APART, and where power is limited by an amount that is not told
     """
+    if "power limited" in row.text("gpu"):
+        return True
     stage, _, _ = COUNTED_APART.get(row.text("source_key"), ("none", True, ""))
     return stage in ("", row.text("zero_stage"))
 
@@ -116,7 +118,7 @@ def gives_constants(row: MeasuredRow) -> bool:
     Returns:
         False for those of COUNTED_APART whose software is too unlike any that is estimated
     """
-    return not is_apart(row) or COUNTED_APART[row.text("source_key")][1]
+    return not is_apart(row) or COUNTED_APART.get(row.text("source_key"), ("", False, ""))[1]
 
 
 def reading_of(row: MeasuredRow) -> Reading:
