@@ -11,7 +11,7 @@ def tree_seconds(tensor_bytes: Amount, group: Group, curve: Curve, inside_second
     """Seconds of an all-reduce by trees between domains, without its fixed cost.
 
     Formula:
-        2 ((l-1) a_link + ceil(log2 k) a_network) + max(t_inside, min(2, k-1) S/(l y B_network))
+        2 ((l-1) a_link + ceil(log2 k) a_network) + max(t_inside, min(2, k-1) S/(l B_network)) / y
 
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
@@ -28,11 +28,11 @@ def tree_seconds(tensor_bytes: Amount, group: Group, curve: Curve, inside_second
 
     >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(tree_seconds(8e9, Group(16, 8, 2), w.link.all_reduce, 0.036, w), 6)
-    0.036036
+    0.040036
     """
-    crossing = tree_bytes(tensor_bytes, group.local, group.domains) / (wires.network_bytes_per_s * TREE_FRACTION)
+    crossing = tree_bytes(tensor_bytes, group.local, group.domains) / wires.network_bytes_per_s
     hops = 2 * (group.local - 1) * curve.hop_seconds + tree_hop_seconds(group.domains)
-    return hops + maximum(inside_seconds, crossing)
+    return hops + maximum(inside_seconds, crossing) / TREE_FRACTION
 
 
 def in_network_seconds(

@@ -156,6 +156,26 @@ def test_gpus_that_no_link_joins_talk_over_the_bus() -> None:
     assert wires_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), unknown).link is UNMEASURED
 
 
+@pytest.mark.parametrize(
+    ("link", "link_rate", "adapter", "ranks", "published", "tolerance"),
+    [
+        pytest.param("Ampere", 300e9, 25e9, 64, 192e9, 0.03, id="DGX A100, 200 Gbit/s: NVIDIA/nccl issue 812"),
+        pytest.param("Ampere", 300e9, 12.5e9, 24, 96e9, 0.03, id="3 x 8 A100, 4 adapters: NVIDIA/nccl-tests issue 119"),
+        pytest.param("Hopper", 450e9, 50e9, 16, 430e9, 0.15, id="2 x 8 H100, RoCE: NVIDIA/nccl issue 1221"),
+        pytest.param("Hopper", 450e9, 50e9, 32, 320e9, 0.21, id="4 x 8 H100, RoCE: NVIDIA/nccl issue 1221"),
+        pytest.param("Hopper", 200e9, 50e9, 8, 215e9, 0.03, id="8 H800: NVIDIA/nccl issue 1374"),
+    ],
+)
+def test_published_bus_bandwidths_that_no_constant_was_fitted_to(
+    link: str, link_rate: float, adapter: float, ranks: int, published: float, tolerance: float
+) -> None:
+    """NETWORK_FRACTION was fitted to another network, and says these by name."""
+    through = wires(LINKS[link], link_bytes_per_s=link_rate, network_bytes_per_s=adapter * NETWORK_FRACTION)
+    size = 8 * 1024 * MIB
+    reached = 2 * (ranks - 1) / ranks * size / seconds("all_reduce", size, ranks, through)
+    assert reached == pytest.approx(published, rel=tolerance)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reduces", [False, True])
 def test_columns_give_what_numbers_give(kind: CollectiveName, reduces: bool) -> None:
