@@ -12,8 +12,9 @@ import pytest
 from service.estimator.collectives import CollectiveName, Transfer, Wires, transfer_seconds, wires_of
 from service.estimator.links import HOST_BUS, LINKS, NVLINK_4, NVLINK_5, UNMEASURED, Link
 from service.estimator.network import NETWORK_FRACTION
+from service.estimator.parallelism.data import micro_batch_transfers
 from service.estimator.question import Cluster
-from service.estimator.samples import H100
+from service.estimator.samples import H100, sample_degrees, sample_job, sample_load
 
 KINDS: tuple[CollectiveName, ...] = get_args(CollectiveName)
 ALL_LINKS: tuple[Link, ...] = tuple({id(row): row for row in (*LINKS.values(), UNMEASURED, HOST_BUS)}.values())
@@ -122,6 +123,19 @@ def test_every_rank_of_a_domain_brings_its_adapter() -> None:
     alone, together = (seconds("all_gather", 1e11, 64, wires(), stride) for stride in (8, 1))
     assert alone == pytest.approx(8 * together, rel=0.02)
     assert alone == pytest.approx(63 / 64 * 1e11 / 48e9, rel=0.02)
+
+
+def test_sharded_weights_travel_layer_by_layer_and_each_pays_for_its_hops() -> None:
+    """Sums over a stage's layers are those of all its weights; the latency of a ring is paid once a layer."""
+    job, held = sample_job(), sample_load().held
+    degrees = sample_degrees(data=512, zero_stage=3, reshard_after_forward=1)
+    gather = micro_batch_transfers(job, degrees, held, 1)[0]
+    layers = job.model.num_hidden_layers
+    assert (gather.collective, gather.count) == ("all_gather", 2 * layers)
+    assert gather.bytes * layers == held.dense * job.state.gathered_bytes
+    at_once = replace(gather, bytes=gather.bytes * layers, count=2)
+    ring = 511 * NVLINK_4.all_gather.hop_seconds
+    assert transfer_seconds(gather, wires()) - transfer_seconds(at_once, wires()) > 2 * (layers - 1) * ring
 
 
 def test_a_send_between_domains_takes_one_adapter() -> None:
