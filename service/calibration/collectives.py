@@ -1,31 +1,51 @@
-"""Which constants of a link do published collectives give? Curves fitted in relative error, inside physical bounds.
-
-The constants stand in `service/estimator/links.py`; a test fits them again and compares.
-"""
+"""Which measured collectives come with the package, and how far are predictions from them?"""
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
-from itertools import combinations
-from typing import Any
 
-from service.estimator.links import ROOT_BYTES, Curve, InSwitch
+from service.estimator.collectives import CollectiveName, Transfer, Wires, transfer_seconds
+from service.estimator.links import Link
+from service.estimator.network import NETWORK_FRACTION
 
 JUDGED_BYTES = 1 << 20
-"""From this size on a message is judged: what training sends is larger, and below it protocols change."""
+"""From this size on a message inside a domain is judged: training sends larger ones, and below it protocols change."""
 
-SMALL_WEIGHT = 0.3
-"""Weight of a smaller message in a fit, for its latency; a judged one weighs 1.
-Source: a choice: the fixed cost of a kernel shows best where nothing else does."""
+NETWORK_JUDGED_BYTES = 1 << 26
+"""The same between domains, where the latency of one kind of network rules what is smaller."""
 
-LAST_LINKED_RING = 4
-"""Ranks up to which NCCL adds in rings although the switch could: 4 ranks are as fast with and without the switch."""
 
-EDGES = tuple(step / 20 for step in range(-10, 21))
-"""Extra steps of a ring that are tried: half a step less to one step more."""
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the measured GPUs were joined by."""
+
+    link: str
+    """Name of the row in `service/estimator/links.py`."""
+    link_bytes_per_s: float
+    """Data-sheet rate of one GPU, one direction."""
+    gpus: int = 8
+    """GPUs that its links lead to."""
+    adapter_bytes_per_s: float = 50e9
+    """Network adapter of one GPU, one direction."""
+
+
+MACHINES = {
+    "v100-sxm2-32gb": Machine("CUBE_MESH", 150e9),
+    "a100-sxm4-80gb": Machine("NVLINK_3", 300e9),
+    "h100-sxm5-80gb": Machine("NVLINK_4", 450e9),
+    "h200-sxm5-141gb": Machine("NVLINK_4", 450e9),
+    "b200-sxm-180gb": Machine("NVLINK_5", 900e9),
+    "b300-sxm-288gb": Machine("NVLINK_5", 900e9),
+    "gb200-186gb": Machine("NVLINK_5", 900e9, gpus=72),
+    "gb300-279gb": Machine("NVLINK_5", 900e9, gpus=72),
+    "rtx-pro-6000-blackwell-server": Machine("HOST_BUS", 63e9),
+    "l40s": Machine("HOST_BUS", 32e9),
+    "mi300x-192gb": Machine("UNMEASURED_MESH", 448e9),
+}
+"""The machine of each measured GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +53,23 @@ class CollectiveRow:
     """One measured collective."""
 
     gpu: str
-    operation: str
+    """Catalogue name."""
+    operation: CollectiveName
+    """Which collective."""
     gpus: int
+    """Ranks, one a GPU."""
     domains: int
+    """Domains of the fast link that they are in."""
     message_bytes: float
+    """Bytes of the whole tensor; of what one rank holds (all_to_all)."""
     busbw_bytes_per_s: float
+    """Bus bandwidth as nccl-tests define it."""
     in_switch: bool
     """Whether the switch may add."""
     note: str
+    """Why it does not stand for others of its kind."""
     source: str
+    """Who measured it."""
 
     @property
     def passes(self) -> int:
@@ -52,6 +80,17 @@ class CollectiveRow:
     def took_seconds(self) -> float:
         """Seconds of the collective, from its bus bandwidth [s]."""
         return self.passes * (self.gpus - 1) / self.gpus * self.message_bytes / self.busbw_bytes_per_s
+
+    @property
+    def machine(self) -> Machine:
+        """What its GPUs are joined by."""
+        return MACHINES[self.gpu]
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it is as large as what training sends, and the switch does what it usually does."""
+        least = JUDGED_BYTES if self.domains == 1 else NETWORK_JUDGED_BYTES
+        return self.message_bytes >= least and self.in_switch and not self.note
 
 
 @cache
@@ -65,7 +104,7 @@ def collective_rows() -> tuple[CollectiveRow, ...]:
     return tuple(
         CollectiveRow(
             gpu=row["gpu"],
-            operation=row["operation"],
+            operation=row["operation"],  # type: ignore[arg-type]  # the file is the package's own
             gpus=int(row["gpus"]),
             domains=int(row["domains"]),
             message_bytes=float(row["message_bytes"]),
@@ -78,67 +117,36 @@ def collective_rows() -> tuple[CollectiveRow, ...]:
     )
 
 
-def fitted_curve(rows: Sequence[CollectiveRow], link_bytes_per_s: float, mesh: int = 0) -> Curve:
-    """The curve of one operation in rings, by the least sum of squared relative errors.
+def predicted_seconds(row: CollectiveRow, link: Link) -> float:
+    """What the estimator says of a measured collective.
 
     Args:
-        rows: measurements of one operation on GPUs of one link
-        link_bytes_per_s: the link's rate [byte/s]
-        mesh: GPUs that the links of one GPU lead to in a mesh, 0 with a switch [1]
+        row: the measurement
+        link: curves of its link
 
     Returns:
-        the curve
+        seconds [s]
     """
-
-    def terms(row: CollectiveRow, edge: float) -> tuple[float, ...]:
-        hops = row.passes * (row.gpus - 1)
-        reach = (row.gpus - 1) / (mesh - 1) if mesh else 1.0
-        wire = row.passes * (row.gpus - 1 + edge) / row.gpus * row.message_bytes / (link_bytes_per_s * reach)
-        return 1.0, hops, (row.message_bytes / ROOT_BYTES) ** 0.5, wire
-
-    fits = ((edge, *_least_squares(rows, partial(terms, edge=edge))) for edge in EDGES)
-    edge, _, (start, hop, root, wire) = min(fits, key=lambda fit: fit[1])
-    return Curve(start, hop, root, 1 / wire, edge)
-
-
-def fitted_in_switch(rows: Sequence[CollectiveRow], link_bytes_per_s: float) -> InSwitch:
-    """The curve of an all-reduce that the switch adds, and the highest bus bandwidth that any row reached.
-
-    Args:
-        rows: all-reduces of more ranks than NCCL leaves to rings, the switch at work
-        link_bytes_per_s: the link's rate [byte/s]
-
-    Returns:
-        the curve
-    """
-
-    def terms(row: CollectiveRow) -> tuple[float, ...]:
-        wire = (row.gpus + 1) / row.gpus * row.message_bytes / link_bytes_per_s
-        return 1.0, (row.message_bytes / ROOT_BYTES) ** 0.5, wire
-
-    _, (start, root, wire) = _least_squares(rows, terms)
-    highest = max(row.busbw_bytes_per_s for row in rows) / link_bytes_per_s
-    return InSwitch(start, root, 1 / wire, highest)
-
-
-def _least_squares(
-    rows: Sequence[CollectiveRow], terms: Callable[[CollectiveRow], tuple[float, ...]]
-) -> tuple[float, tuple[float, ...]]:
-    """Coefficients that are not negative, with the least sum of squared relative errors; the last one is positive."""
-    import numpy as np
-
-    weights = [1.0 if row.message_bytes >= JUDGED_BYTES else SMALL_WEIGHT for row in rows]
-    table = np.array(
-        [[w * term / row.took_seconds for term in terms(row)] for w, row in zip(weights, rows, strict=True)]
+    machine = row.machine
+    wires = Wires(
+        link_bytes_per_s=machine.link_bytes_per_s,
+        network_bytes_per_s=machine.adapter_bytes_per_s * NETWORK_FRACTION,
+        domain=row.gpus // row.domains,
+        link=link,
+        linked=machine.gpus,
     )
-    aim = np.array(weights)
-    count = table.shape[1]
-    best: tuple[float, Any] = (float("inf"), None)
-    for size in range(1, count + 1):
-        for kept in combinations(range(count), size):
-            found = np.linalg.lstsq(table[:, kept], aim, rcond=None)[0]
-            error = float(((table[:, kept] @ found - aim) ** 2).sum())
-            if (found >= 0).all() and kept[-1] == count - 1 and error < best[0]:
-                best = (error, np.zeros(count))
-                best[1][list(kept)] = found
-    return best[0], tuple(float(value) for value in best[1])
+    return float(transfer_seconds(Transfer(row.operation, row.message_bytes, 1, row.gpus, 1), wires))
+
+
+def mape_fraction(rows: Iterable[CollectiveRow], link: Link) -> float:
+    """Mean size of the relative errors of predictions.
+
+    Args:
+        rows: measurements, at least one
+        link: curves of their link
+
+    Returns:
+        the mean [1]
+    """
+    errors = [abs(predicted_seconds(row, link) / row.took_seconds - 1) for row in rows]
+    return sum(errors) / len(errors)

@@ -166,6 +166,7 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
         "memory_bytes_per_s": rates.bytes_per_s,
         "link_bytes_per_s": wires.link_bytes_per_s,
         "network_bytes_per_s": wires.network_bytes_per_s,
+        "link_curves": wires.link.source,
         "launch_seconds": LAUNCH_SECONDS,
     }
     utilised = (

@@ -8,6 +8,10 @@ ROOT_BYTES = float(1 << 20)
 """Size at which a curve's root term is told.
 Source: definition, one MiB."""
 
+LARGEST_RING_FIRST = 4
+"""Ranks up to which an all-reduce goes in rings although the switch could add: 4 H200 or 4 B200 are as fast without.
+Source: stas00/ml-engineering@744d01e network README, SHARP table."""
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:

@@ -3,21 +3,23 @@
 from service.estimator.numeric import Amount, doublings, minimum, where
 
 NETWORK_FRACTION = 0.96
-"""Share of the adapter's rate that collectives reach at large messages: an all-reduce of 16 GiB over 4 domains of 8
-B200 keeps each adapter at 47.7 of 50 GB/s, a plain write at 0.969 of its rate.
-Source: stas00/ml-engineering@744d01e network README; fitted by service.calibration.collectives."""
+"""Share of the adapter's rate that rings reach at large messages: 47.9 of 50 GB/s for each of 32 B200 (EFA), 192 of 200
+GB/s for a DGX A100 and 96 of 100 GB/s for 3 nodes of A100 (InfiniBand), 46 to 48 of 50 GB/s expected of NDR adapters.
+Source: stas00/ml-engineering@744d01e network README, fitted by service.calibration.link_fit; NVIDIA/nccl issue 812,
+NVIDIA/nccl-tests issues 119 and 290."""
 
-NETWORK_UNCERTAINTY_FRACTION = 0.29
-"""Half-width of what is known of a transfer between domains, over its seconds: the same measurements give 0.739 of the
-adapter's rate where sums inside the domains come first, and 0.96 in flat rings.
-Source: stas00/ml-engineering@744d01e network README, one network of one kind; 0.96 / 0.739 - 1 = 0.29 to one side."""
+NETWORK_UNCERTAINTY_FRACTION = 0.3
+"""Half-width of what is known of a large transfer between domains, over its seconds. Other networks reach less: 4 nodes
+of 8 H100 over RoCE 320 of 400 GB/s (0.80), and more than a few racks are not measured here at all.
+Source: NVIDIA/nccl issue 1221; 0.96 / 0.80 - 1 = 0.20, and a half of it for networks that nobody published."""
 
 NETWORK_HOP_SECONDS = 14e-6
-"""Latency of one hop between domains at large messages. EFA takes about 60 microseconds a hop, which is not in it.
-Source: NVIDIA/nccl src/graph/tuning.cc, hwLat of NET, Simple protocol."""
+"""Latency of one hop between domains at large messages. 2 A100 over InfiniBand take 10 microseconds for small ones; EFA
+takes about 60 a hop, so that messages of less than 256 MiB over it are slower than is said here.
+Source: NVIDIA/nccl src/graph/tuning.cc, hwLat of NET, Simple protocol; NVIDIA/nccl-tests issue 150."""
 
 TREE_FRACTION = 0.9
-"""Share of a ring's rate that a tree reaches.
+"""Share of the wires' rates that a tree reaches, those inside its domains too.
 Source: NVIDIA/nccl src/graph/tuning.cc (busBw of a tree)."""
 
 

@@ -31,7 +31,7 @@ def maximum(a: Amount, b: Amount) -> Amount:
     3
     """
     if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
-        return max(a, b)
+        return b if b > a else a  # noqa: FURB136 - a call of max takes twice as long
     larger: Amount = _numpy().maximum(a, b)
     return larger
 
@@ -43,7 +43,7 @@ def minimum(a: Amount, b: Amount) -> Amount:
     2
     """
     if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
-        return min(a, b)
+        return b if b < a else a  # noqa: FURB136 - a call of min takes twice as long
     smaller: Amount = _numpy().minimum(a, b)
     return smaller
 

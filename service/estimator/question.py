@@ -254,6 +254,10 @@ class Cluster:
     """Power that one GPU is limited to, below which it lowers its clock; its rated power where absent."""
     inter_node_bytes_per_s: Annotated[float, Ge(1e3), Lt(1e15)] | None = None
     """Network rate of one GPU, one direction; the GPU's usual adapter where absent."""
+    network_oversubscription: Annotated[float, Interval(ge=1, le=1024)] = 1.0
+    """What all adapters can send, over what the network carries between domains at once; 1 for a full fat tree."""
+    network_reduction: bool = False
+    """The switches between domains add (SHARP), so an all-reduce sends each byte out once, not twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

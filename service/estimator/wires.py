@@ -17,13 +17,15 @@ class Wires:
     link_bytes_per_s: float
     """Fast link, data-sheet rate."""
     network_bytes_per_s: float
-    """Adapter, as reached."""
+    """Adapter, as reached where all adapters send at once."""
     domain: int
     """GPUs that share the fast link."""
     link: Link = NVLINK_4
     """What the link's measured curves are."""
     linked: int = 8
     """GPUs that the fast links of one GPU lead to, itself counted."""
+    adds_in_network: bool = False
+    """Whether the switches between domains add."""
 
 
 @dataclass(slots=True)
@@ -52,12 +54,14 @@ def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
     domain = filled(cluster.scale_up_gpus)
     linked = gpu.scale_up_gpus >= min(domain, cluster.gpus)
     rate = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
+    network = filled(cluster.inter_node_bytes_per_s)
     return Wires(
         link_bytes_per_s=rate,
-        network_bytes_per_s=filled(cluster.inter_node_bytes_per_s) * NETWORK_FRACTION * network_scale,
+        network_bytes_per_s=network * NETWORK_FRACTION * network_scale / cluster.network_oversubscription,
         domain=domain,
         link=link_of(gpu, reaches_all=linked),
         linked=gpu.scale_up_gpus,
+        adds_in_network=cluster.network_reduction,
     )
 
 

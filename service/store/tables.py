@@ -8,6 +8,7 @@ stands last in every key, so that the versions of one row are found without read
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     Column,
     DateTime,
     Double,
@@ -121,6 +122,8 @@ CLUSTERS = Table(
     Column("gpus_per_node", Integer, nullable=False),
     Column("scale_up_gpus", Integer),
     Column("inter_node_bytes_per_s", Double),
+    Column("network_oversubscription", Double, nullable=False),
+    Column("network_reduction", Boolean, nullable=False),
     *_provenance(),
     *_versions_of("clusters", "slug"),
 )

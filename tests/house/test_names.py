@@ -47,7 +47,7 @@ COUNTS = frozenset({
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 
-MULTIPLES = frozenset({"expert_capacity_factor", "expert_imbalance", "expert_load"})
+MULTIPLES = frozenset({"expert_capacity_factor", "expert_imbalance", "expert_load", "network_oversubscription"})
 """How many times an even share; the first by the name that users know."""
 
 UNIT_STANDS_BESIDE = {

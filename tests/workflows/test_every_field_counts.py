@@ -92,6 +92,7 @@ QUESTIONS = [
     question(DENSE, {**RECIPE, "sequence_length": 64, "stack": {"name": "transformers"}}, {}),
 ]
 QUESTIONS.append({**question(DENSE, {**RECIPE, "stack": {"name": "fsdp1"}}, {}), "cluster": OLDER})
+QUESTIONS.append({**question(DENSE, RECIPE, {"zero_stage": 0}), "cluster": {**CLUSTER, "gpus": 32}})
 
 WHOLE = (0, 1, 2, 3, 4, 8, 12, 16, 64, 128, 256, 1024, 4096, 1 << 18, 1 << 22)
 REAL = (0.0, 0.1, 0.5, 1.5, 1e9, 1e11, 1e13)
@@ -101,6 +102,7 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
     "document_lengths": DOCUMENTS,
     "stage_layers": ([4, 4], [3, 5], [2, 6]),
     "expert_imbalance": (1.0, 1.5),
+    "network_oversubscription": (1.0, 7.0),
     "versions": ({"torch": "1.10"}, {"torch": "2.9"}),
     "transformer_engine": ("2.1", "2.9", "2.11"),
     "megatron_core": ("0.11", "0.14"),

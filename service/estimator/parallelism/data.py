@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Amount, Condition, both, divides, either, implies, minimum, where
+from service.estimator.numeric import Amount, Condition, both, divides, either, implies, maximum, minimum, where
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stages import RankParameters
 from service.estimator.state import DTYPE_BYTES
@@ -151,7 +151,7 @@ def _groups(degrees: Degrees, held: RankParameters) -> tuple[_Group, _Group]:
 
 
 def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters, backwards: Amount) -> tuple[Transfer, ...]:
-    """What one rank sends for every micro-batch: only where weights or gradients are sharded.
+    """What one rank sends for every micro-batch, layer by layer: only where weights or gradients are sharded.
 
     Formula:
         zero 3: gather weights forward, and r times backward where resharded; zero 2 and 3: reduce-scatter gradients of
@@ -167,16 +167,18 @@ def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters, back
         the transfers
 
     Source:
-        Rajbhandari et al. 2020, arXiv:1910.02054, section 7
+        Rajbhandari et al. 2020, arXiv:1910.02054, section 7; Zhao et al. 2023, arXiv:2304.11277, section 3.2.1 (a unit
+        is a layer, so that each pays the latency of its own collectives)
     """
     transfers: list[Transfer] = []
+    layers = maximum(1, job.model.num_hidden_layers / degrees.pipeline)
     freed = degrees.reshard_after_forward
     gathers = where(degrees.zero_stage >= WEIGHTS, (1 + backwards) * freed, 0)
     reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
     for group in _groups(degrees, held):
         weights, gradients = group.every * job.state.gathered_bytes, group.trained * _reduced_bytes(job)
-        transfers.append(Transfer("all_gather", weights, gathers, group.shard, group.stride))
-        transfers.append(Transfer("reduce_scatter", gradients, reduces, group.shard, group.stride))
+        transfers.append(Transfer("all_gather", weights / layers, gathers * layers, group.shard, group.stride))
+        transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, group.shard, group.stride))
     return tuple(transfers)
 
 
