@@ -91,7 +91,7 @@ SECOND_B200 = Fit(name="b200, simumax", gpus=("b200-sxm-180gb",), source_key="si
 
 
 def rows_of(fit: Fit, products: Sequence[MeasuredProduct]) -> list[MeasuredProduct]:
-    """The rows that a fit reads.
+    """The rows that a fit reads: single products.
 
     Args:
         fit: the fit
@@ -100,7 +100,7 @@ def rows_of(fit: Fit, products: Sequence[MeasuredProduct]) -> list[MeasuredProdu
     Returns:
         those of its GPUs from its source
     """
-    return [row for row in products if row.gpu in fit.gpus and row.source_key == fit.source_key]
+    return [row for row in products if row.gpu in fit.gpus and row.source_key == fit.source_key and row.copies == 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +110,7 @@ class Columns:
     gpu: Gpu
     format: Format
     adds: bool
+    copies: NDArray[np.float64]
     rows: NDArray[np.float64]
     columns: NDArray[np.float64]
     inner: NDArray[np.float64]
@@ -134,6 +135,7 @@ def columns_of(rows: Sequence[MeasuredProduct], gpus: Gpus) -> list[Columns]:
             gpu=gpus[gpu],
             format=number_format,
             adds=adds,
+            copies=np.array([row.copies for row in own], dtype=np.float64),
             rows=np.array([row.rows for row in own], dtype=np.float64),
             columns=np.array([row.columns for row in own], dtype=np.float64),
             inner=np.array([row.inner for row in own], dtype=np.float64),
@@ -154,7 +156,8 @@ def residuals(measured: Columns, generation: GenerationRates) -> NDArray[np.floa
         a column, in the order of the products
     """
     rates = rates_under(generation, measured.gpu, measured.format, adds=measured.adds)
-    seconds = matrix_product_seconds(measured.rows, measured.columns, measured.inner, rates)
+    sizes = (measured.rows, measured.columns, measured.inner)
+    seconds = matrix_product_seconds(*sizes, rates, measured.copies, launches=measured.copies)
     if rates.quantise_bytes or rates.quantise_launch_seconds:
         seconds = seconds + quantise_seconds(measured.rows * measured.inner, rates)
     found: NDArray[np.float64] = np.log(seconds / measured.seconds)

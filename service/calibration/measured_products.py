@@ -14,7 +14,7 @@ SOURCES = {
     "aiconfigurator": "ai-dynamo/aiconfigurator@095f58a systems/data/*/gemm/trtllm/*/gemm_perf.parquet (random normal "
     "data, short bursts; fp8 and fp4 with the quantising of the input), read 2026-11",
     "simumax": "MooreThreads/SimuMax@4dcaae5 configs/system/{a100_pcie,b200_bf16_ceperm}.json (shares of 312 and 2250 "
-    "TFLOP/s; forward and both gradients), read 2026-11",
+    "TFLOP/s; forward and both gradients, also of experts by Transformer Engine's general_grouped_gemm), read 2026-11",
 }
 """Who measured, by the key of a row."""
 
@@ -33,6 +33,8 @@ class MeasuredProduct:
     """Which operands lie transposed: TN forward, NN gradient of the input, NT gradient of the weight."""
     adds: bool
     """Whether it adds to an fp32 result."""
+    copies: int
+    """Products of that shape, timed together: those of experts."""
     rows: int
     """Rows of the result."""
     columns: int
@@ -62,6 +64,7 @@ def _product(row: Mapping[str, str]) -> MeasuredProduct:
         format=next(name for name in get_args(Format) if name == row["format"]),
         layout=row["layout"],
         adds=row["adds"] == "1",
+        copies=int(row["copies"]),
         rows=int(row["rows"]),
         columns=int(row["columns"]),
         inner=int(row["inner"]),

@@ -18,8 +18,8 @@ TILES_PER_PROCESSOR = 2
 Source: calibration/published/matrix_products.csv; 128 x 256 fits best of 128 x 128, 128 x 256 and 256 x 256."""
 
 EXPOSED_STORE_FRACTION = 0.5
-"""Share of the time to write the result that no arithmetic hides: the last tiles are written when nothing is left to
-compute, and short inner dimensions have little to hide them under.
+"""Share of the time to write the result that arithmetic does not hide: the last tiles are written when nothing is left
+to compute, and short inner dimensions have little to hide them under.
 Source: calibration/published/matrix_products.csv, fitted over all GPUs and formats."""
 
 WAVE_FRACTION = 0.15
@@ -50,12 +50,12 @@ class ProductRates:
 
 
 def matrix_product_seconds(
-    rows: Amount, columns: Amount, inner: Amount, rates: ProductRates, copies: Amount = 1
+    rows: Amount, columns: Amount, inner: Amount, rates: ProductRates, copies: Amount = 1, launches: Amount = 1
 ) -> Amount:
-    """Seconds of one matrix product, or of several of one shape in one grouped kernel, on one GPU.
+    """Seconds of one matrix product, or of several of one shape that run side by side, on one GPU.
 
     Formula:
-        max(2 k 128^2 (T + w (ceil(T/S) S - T)) / R, c (b k (m + n) + r m n) / W) + e c r m n / W + t_launch, with
+        max(2 k 128^2 (T + w (ceil(T/S) S - T)) / R + e c r m n / W, c (b k (m + n) + r m n) / W) + l t_launch, with
         tiles T = c ceil(m/128) ceil(n/128), S of them a wave, w = WAVE_FRACTION, e = EXPOSED_STORE_FRACTION
 
     Args:
@@ -63,7 +63,8 @@ def matrix_product_seconds(
         columns: columns of the result, n [1]
         inner: numbers that each of its numbers sums, k [1]
         rates: what the GPU reaches, with R, W, S and the bytes of an operand's number, b, and a result's, r
-        copies: products in the kernel, c [1]
+        copies: products of that shape, c [1]
+        launches: kernels that they take, l: one where it is grouped, one each where a library calls them in turn [1]
 
     Returns:
         seconds of the kernel [s]
@@ -83,7 +84,7 @@ def matrix_product_seconds(
     arithmetic = 2 * TILE**2 * (inner + rates.fill_numbers) * (tiles + WAVE_FRACTION * unfilled) / rates.flop_per_s
     store = rates.result_bytes * rows * columns * copies / rates.bytes_per_s
     load = rates.operand_bytes * inner * (rows + columns) * copies / rates.bytes_per_s
-    return maximum(arithmetic, load + store) + EXPOSED_STORE_FRACTION * store + LAUNCH_SECONDS
+    return maximum(arithmetic + EXPOSED_STORE_FRACTION * store, load + store) + launches * LAUNCH_SECONDS
 
 
 def quantise_seconds(numbers: Amount, rates: ProductRates) -> Amount:

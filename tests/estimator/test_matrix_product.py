@@ -110,6 +110,11 @@ def test_a_group_is_one_kernel_of_many_tiles() -> None:
     assert matrix_product_seconds(100, 2048, 4096, RATES, 8) > matrix_product_seconds(800, 2048, 4096, RATES)
 
 
+def test_products_called_in_turn_cost_their_launches() -> None:
+    grouped, in_turn = (matrix_product_seconds(1024, 2048, 4096, RATES, 8, launches=calls) for calls in (1, 8))
+    assert in_turn - grouped == pytest.approx(7 * LAUNCH_SECONDS)
+
+
 def test_a_sum_in_fp32_takes_its_traffic() -> None:
     adding = product_rates(H100, "bf16", adds=True)
     more = matrix_product_seconds(4096, 4096, 4096, adding) - matrix_product_seconds(4096, 4096, 4096, RATES)
