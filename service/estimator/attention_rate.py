@@ -10,7 +10,7 @@ from service.estimator.gpu import Gpu
 from service.estimator.matrix_rates import generation_rates
 from service.estimator.numeric import Amount
 
-FusedName = Literal["flash-1", "flash-2", "flash-3", "cudnn"]
+FusedName = Literal["flash-1", "flash-2", "flash-3", "flash-4", "cudnn"]
 """Kernels that keep no scores."""
 
 _PUBLISHED = "calibration/published/attention.csv"
@@ -110,6 +110,8 @@ KERNEL_SHARES: dict[FusedName, dict[str, KernelShares]] = {
             forward_fraction=0.795, backward_fraction=0.557,
             source=f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6; meta-pytorch/tritonbench#1267",
         ),
+    },
+    "flash-4": {
         "Blackwell": KernelShares(forward_fraction=0.612, backward_fraction=0.629, source=_FLASH_4),
         "Blackwell Ultra": KernelShares(
             forward_fraction=0.612, backward_fraction=0.629, source="as Blackwell; not measured, take it as +-25 %"
@@ -148,6 +150,7 @@ HEAD_WIDTHS: dict[FusedName, dict[int, tuple[float, float]]] = {
     "flash-1": {64: (0.815, 0.879), 128: (1.0, 1.0), 160: (0.806, 0.835), 256: (1.063, 0.835)},
     "flash-2": {64: (0.815, 0.879), 128: (1.0, 1.0), 160: (0.806, 0.835), 256: (1.063, 0.835)},
     "flash-3": {64: (0.63, 0.929), 128: (1.0, 1.0), 160: (1.0, 0.859), 256: (1.194, 0.859)},
+    "flash-4": {64: (0.63, 0.929), 128: (1.0, 1.0), 160: (1.0, 0.859), 256: (1.194, 0.859)},
     "cudnn": {64: (0.645, 0.774), 128: (1.0, 1.0), 160: (1.004, 0.883), 256: (1.243, 0.883)},
 }
 """Shares of heads of other widths over that of 128, forward and backward; 160 stands for queries of 192, values of 128.

@@ -135,6 +135,7 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("flash-1", "FlashAttention of 2022, in CUDA or Triton", "Dao et al. 2022, arXiv:2205.14135"),
         ("flash-2", "FlashAttention-2", "Dao 2023, arXiv:2307.08691"),
         ("flash-3", "FlashAttention-3, for Hopper", "Shah et al. 2024, arXiv:2407.08608"),
+        ("flash-4", "FlashAttention-4, for Blackwell", "Dao-AILab/flash-attention flash_attn/cute"),
         ("cudnn", "the fused attention of cuDNN", "NVIDIA cuDNN frontend documentation, SDPA"),
     ),
     "recipe.moment_dtype": (
@@ -150,6 +151,11 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "recipe.stack.dispatcher": (
         ("alltoall", "each rank sends its tokens to those that have their experts", "Megatron-Core moe README"),
+        (
+            "flex",
+            "a token goes once to each domain of the fast link, and on to its experts there (DeepEP, HybridEP)",
+            "Megatron-Core moe README, moe-flex-dispatcher-backend",
+        ),
         ("allgather", "ranks that share experts gather all their tokens", "Megatron-Core moe README"),
     ),
     "recipe.batching": (

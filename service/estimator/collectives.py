@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.estimator.all_reduce import all_reduce_seconds
-from service.estimator.exchange import exchange_seconds, send_seconds
+from service.estimator.exchange import crossing_share, exchange_seconds, send_seconds
 from service.estimator.numeric import Amount, both, where
 from service.estimator.rings import ring_seconds
 from service.estimator.wires import Wires, group_of, wires_of
@@ -28,6 +28,8 @@ class Transfer:
     """Ranks of the group."""
     stride: Amount
     """Distance in rank numbers between neighbours of the group."""
+    copies: Amount = 1.0
+    """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
 
 
 def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
@@ -59,7 +61,7 @@ def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
     elif transfer.collective == "reduce_scatter":
         one = ring_seconds(tensor_bytes, group, wires.link.reduce_scatter, wires)
     elif transfer.collective == "all_to_all":
-        one = exchange_seconds(tensor_bytes, group, wires)
+        one = exchange_seconds(tensor_bytes, group, wires, crossing_share(transfer.copies, group.domains))
     else:
         one = send_seconds(tensor_bytes, group, wires)
     return where(both(ranks > 1, tensor_bytes > 0), one, 0.0) * transfer.count

@@ -6,16 +6,17 @@ from service.estimator.rings import fixed_seconds, link_seconds
 from service.estimator.wires import Group, Wires
 
 
-def exchange_seconds(held_bytes: Amount, group: Group, wires: Wires) -> Amount:
+def exchange_seconds(held_bytes: Amount, group: Group, wires: Wires, crossing_share: Amount = 1.0) -> Amount:
     """Seconds of one all-to-all in two levels: sorted by adapter inside each domain, then sent; both wires at once.
 
     Formula:
-        a + r sqrt(S) + (l-1) a_link + (k-1) a_network + max(t_link, (n-l)/n S/B_network)
+        a + r sqrt(S) + (l-1) a_link + (k-1) a_network + max(t_link, x (n-l)/n S/B_network)
 
     Args:
         held_bytes: bytes that one rank sends in all, S [byte]
         group: n ranks, l of them in one domain, k domains
         wires: rates of one GPU
+        crossing_share: part of what is meant for other domains that crosses, where copies are made behind, x [1]
 
     Returns:
         seconds of one exchange [s]
@@ -29,9 +30,31 @@ def exchange_seconds(held_bytes: Amount, group: Group, wires: Wires) -> Amount:
     """
     curve = wires.link.all_to_all
     hops = (group.local - 1) * curve.hop_seconds + (group.domains - 1) * NETWORK_HOP_SECONDS
-    crossing = (group.ranks - group.local) / group.ranks * held_bytes / wires.network_bytes_per_s
+    crossing = crossing_share * (group.ranks - group.local) / group.ranks * held_bytes / wires.network_bytes_per_s
     wire = maximum(link_seconds(held_bytes, group.local, curve, wires), crossing)
     return fixed_seconds(held_bytes, curve) + hops + wire
+
+
+def crossing_share(copies: Amount, domains: Amount) -> Amount:
+    """Part of the copies of a token meant for other domains that crosses, where each domain gets it once.
+
+    Formula:
+        k (1 - (1 - 1/k)^x) / x: domains that x copies reach by chance, of k, over the copies; 1 for one copy
+
+    Args:
+        copies: copies of each token, x [1]
+        domains: domains of the group, k [1]
+
+    Returns:
+        share of the bytes [1]
+
+    Source:
+        definition; deepseek-ai/DeepEP README (forwarding from RDMA to NVLink)
+
+    >>> crossing_share(1, 4), crossing_share(8, 2)
+    (1.0, 0.2490234375)
+    """
+    return domains * (1 - (1 - 1 / domains) ** copies) / copies
 
 
 def send_seconds(sent_bytes: Amount, group: Group, wires: Wires) -> Amount:

@@ -76,6 +76,15 @@ def _passes(job: Job, degrees: Degrees, stage: Stage, modules: tuple[RecomputeMo
     return 1 + repeated * backwards, backwards
 
 
+def _hidden_experts(job: Job, degrees: Degrees, layout: Layout, most: Amount) -> Amount:
+    """Exchange of experts' tokens that runs beside another micro-batch, where there is one, less contention."""
+    if layout.schedule == "dualpipe":
+        return where(degrees.pipeline > 1, most, 0.0)
+    if not job.software.expert_overlap:
+        return 0.0
+    return where(degrees.accumulation > 1, (1 - job.constants.contention_fraction) * most, 0.0)
+
+
 def offloaded_activation_seconds(job: Job, load: StageLoad) -> Amount:
     """Seconds that one micro-batch's activations take to host memory and back, beside compute.
 
@@ -150,8 +159,7 @@ def exposed_seconds(
     away = offloaded_activation_seconds(job, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention) if method == "ring" else 0.0
     free = compute.total_seconds - hidden_exchange
-    both_ways = where(degrees.pipeline > 1, minimum(experts, free), 0.0)
-    hidden_experts = both_ways if layout.schedule == "dualpipe" else 0.0
+    hidden_experts = _hidden_experts(job, degrees, layout, minimum(experts, free))
     free = free - hidden_experts
     hidden_sends = where(degrees.virtual_pipeline > 1, sends, 0.0) if job.overlap.hides_sends else 0.0
     return ExposedSeconds(

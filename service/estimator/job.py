@@ -19,8 +19,8 @@ from service.estimator.rerun import by_operation
 from service.estimator.setting import Setting
 from service.estimator.software import cross_entropy_of, implementation_of, overlap_of, software_of
 from service.estimator.stacks import STACKS, Stack
-from service.estimator.step_constants import STEP_CONSTANTS, StepConstants
 from service.estimator.state import StateBytes, state_bytes
+from service.estimator.step_constants import STEP_CONSTANTS, StepConstants
 from service.estimator.training import method_of, trained_ledger
 
 
@@ -67,7 +67,7 @@ def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
         tokens=recipe.sequence_length,
         element_bytes=precision.element_bytes,
         keeps_scores=kernel == "eager",
-        copies_result=run.sequence_first and kernel in ("flash-2", "flash-3"),
+        copies_result=run.sequence_first and kernel in ("flash-1", "flash-2", "flash-3", "flash-4"),
         drops_out=recipe.dropout_fraction > 0,
         fused_norm=run.fused_norm,
         fused_activation=run.fused_activation,

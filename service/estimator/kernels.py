@@ -6,16 +6,17 @@ from service.estimator.attention_rate import attention_fraction
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.job import Job
-from service.estimator.ledger import Op, OpKind, Ops, Split
+from service.estimator.ledger import Op, OpKind, Ops
 from service.estimator.matrix_product import matrix_product_seconds
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.product_shape import ProductShape, product_shape
-from service.estimator.rates import Rates, rates_of
+from service.estimator.rates import Rates
 from service.estimator.rerun import is_rerun, rerun_flop
 
 ALIGNED_SIDE = 64
 """Products run at full rate where the sides of a matrix are multiples of this.
 Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (128 bytes of 16-bit numbers on A100)."""
+
 
 @dataclass(slots=True, kw_only=True)
 class ComputeSeconds:
@@ -109,11 +110,12 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
     aligned = where(n % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
     aligned = aligned * where(k % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
     slowed = 1 / (aligned * (constants.grouped_fraction if op.holds_experts else 1.0))
-    forward = slowed * matrix_product_seconds(m, n, k, products.plain, copies)
+    launches = copies if op.holds_experts else 1
+    forward = slowed * matrix_product_seconds(m, n, k, products.plain, copies, launches)
     backward: Amount = 0.0
     if op.gradients:
-        inputs = matrix_product_seconds(m, k, n, products.plain, copies)
-        weights = matrix_product_seconds(k, n, m, products.adding, copies)
+        inputs = matrix_product_seconds(m, k, n, products.plain, copies, launches)
+        weights = matrix_product_seconds(k, n, m, products.adding, copies, launches)
         backward = slowed * (inputs + weights) / 2 * (op.backward_flop / op.flop)
     if not rates.is_narrow or op.keeps_precision:
         return OpSeconds(forward, backward)

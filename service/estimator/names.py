@@ -21,14 +21,14 @@ RecomputeModule = Literal[
     "core_attn", "layernorm", "mlp", "moe", "moe_act", "shared_experts", "mla_up_proj", "op",
 ]  # fmt: skip
 RecomputeMethod = Literal["uniform", "block"]
-AttentionName = Literal["eager", "flash", "flash-1", "flash-2", "flash-3", "cudnn"]
+AttentionName = Literal["eager", "flash", "flash-1", "flash-2", "flash-3", "flash-4", "cudnn"]
 StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotron", "transformers"]
 ImplementationName = Literal["transformer-engine", "local", "eager", "compiled"]
 CrossEntropyName = Literal[
     "eager", "compiled", "chunked", "loss-parallel", "vocab-parallel", "vocab-parallel-fp32", "fused",
     "transformer-engine", "eager-half",
 ]  # fmt: skip
-DispatcherName = Literal["alltoall", "allgather"]
+DispatcherName = Literal["alltoall", "allgather", "flex"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
 OffloadName = Literal["none", "optimizer", "activations", "optimizer-and-activations", "model"]

@@ -130,6 +130,10 @@ class Software:
     tensor_overlap: bool | None = None
     """Tensor ranks exchange in pieces beside their products (async tensor parallelism, user buffers); as usual for the
     stack where absent."""
+    cuda_graphs: bool = False
+    """Kernels of a whole step are launched as one graph, so the device never waits for the host."""
+    expert_overlap: bool = False
+    """The exchange of experts' tokens runs beside the compute of another micro-batch."""
     dispatcher: DispatcherName | None = None
     """How tokens reach their experts; all-to-all where absent."""
     attention_mask: bool = False

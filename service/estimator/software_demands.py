@@ -3,6 +3,7 @@
 from service.estimator.cross_entropy import CROSS_ENTROPIES
 from service.estimator.implementations import IMPLEMENTATIONS
 from service.estimator.job import Job
+from service.estimator.names import AttentionName
 from service.estimator.question import Layout, Software, Versions
 from service.estimator.rules import Demand
 from service.estimator.software import ENGINE_LOSS_SINCE, version_of
@@ -94,9 +95,13 @@ def _asked(job: Job) -> Software:
     return job.recipe.stack if isinstance(job.recipe.stack, Software) else _PLAIN[job.software.name]
 
 
+_WRITTEN_FOR: dict[AttentionName, str] = {"flash-3": "Hopper", "flash-4": "Blackwell"}
+"""Generation that a kernel is written for, where it runs on no other."""
+
+
 def _lacks_no_kernel(job: Job) -> bool:
-    if job.recipe.attention == "flash-3":
-        return generation(job.gpu) == "Hopper"
+    if job.recipe.attention in _WRITTEN_FOR:
+        return generation(job.gpu) == _WRITTEN_FOR[job.recipe.attention]
     return job.recipe.attention != "cudnn" or _runs_cudnn(job)
 
 
@@ -105,8 +110,8 @@ def _runs_cudnn(job: Job) -> bool:
 
 
 def _missing_kernel(job: Job) -> tuple[str, str]:
-    if job.recipe.attention == "flash-3":
-        message = f"FlashAttention-3 is written for Hopper, and the GPU is {generation(job.gpu)}"
+    if written := _WRITTEN_FOR.get(job.recipe.attention):
+        message = f"{job.recipe.attention} is written for {written}, and the GPU is {generation(job.gpu)}"
     else:
         run = job.software
         message = f"{run.name} with {run.implementation} operations does not call cuDNN's attention"
@@ -193,6 +198,45 @@ DEMANDS: tuple[Demand[Job], ...] = (
             f"grouped products of experts are Transformer Engine's, and here {job.model.num_experts} experts run with "
             f"{job.software.implementation} operations of {job.software.name}",
             "leave grouped_experts out, or use megatron-core with transformer-engine and a model with experts",
+        ),
+    ),
+    Demand(
+        "graphs_need_the_engine_or_a_compiler",
+        "recipe.stack.cuda_graphs",
+        lambda job, _: (
+            not _asked(job).cuda_graphs
+            or job.implementation.uses_transformer_engine
+            or job.software.implementation == "compiled"
+        ),
+        lambda job, _: (
+            f"{job.software.name} with {job.software.implementation} operations launches kernels one by one",
+            "leave cuda_graphs out, or use megatron-core with transformer-engine",
+        ),
+    ),
+    Demand(
+        "overlapped_exchange_needs_experts",
+        "recipe.stack.expert_overlap",
+        lambda job, layout: (
+            not _asked(job).expert_overlap
+            or (job.implementation.uses_transformer_engine and bool(job.model.num_experts) and layout.expert > 1)
+        ),
+        lambda job, layout: (
+            f"expert_overlap hides what megatron-core's experts exchange, and here {job.model.num_experts} experts run "
+            f"with {job.software.name} on {layout.expert} expert ranks",
+            "leave expert_overlap out, or use megatron-core, a model with experts and layout.expert above 1",
+        ),
+    ),
+    Demand(
+        "tensor_overlap_needs_tensor_ranks",
+        "recipe.stack.tensor_overlap",
+        lambda job, layout: (
+            not _asked(job).tensor_overlap
+            or (layout.tensor > 1 and (job.implementation.uses_transformer_engine or job.software.name == "torchtitan"))
+        ),
+        lambda job, layout: (
+            f"tensor_overlap hides what the tensor ranks of megatron-core with transformer-engine, or of torchtitan, send, "
+            f"and here {job.software.name} runs on {layout.tensor} tensor ranks",
+            "leave tensor_overlap out, or use one of those with layout.tensor above 1",
         ),
     ),
     Demand(

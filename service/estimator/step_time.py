@@ -152,7 +152,7 @@ def host_seconds(job: Job, stage: Stage) -> Amount:
     """Seconds that the host takes to launch the kernels of one micro-batch on one rank of a stage.
 
     Formula:
-        layers x t_layer + layers of experts x t_sparse
+        layers x t_layer + layers of experts x t_sparse; 0 where they are launched as one graph
 
     Args:
         job: the job, with both times in its constants
@@ -164,6 +164,8 @@ def host_seconds(job: Job, stage: Stage) -> Amount:
     Source:
         StepConstants.layer_host_seconds, sparse_layer_host_seconds
     """
+    if job.software.cuda_graphs:
+        return 0.0
     sparse: Amount = 0
     for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
         sparse = sparse + (count if shape.is_sparse else 0)

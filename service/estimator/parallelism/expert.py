@@ -103,7 +103,8 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amo
 
     Formula:
         2 (f + r) all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on;
-        expert-tensor ranks gather and reduce the same tokens f + r times
+        expert-tensor ranks gather and reduce the same tokens f + r times; the flex dispatcher sends each token once to a
+        domain
 
     Args:
         job: the job
@@ -122,8 +123,9 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amo
     narrowed = job.model.expert_input_width / job.model.hidden_size
     visits = over / max(1, under) * narrowed * stream_bytes(job, degrees) / shared
     split = where(is_grouped(degrees), degrees.expert_tensor, 1)
+    copies = over / max(1, under) if job.software.dispatcher == "flex" else 1.0
     return (
-        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, degrees.expert_tensor),
+        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, degrees.expert_tensor, copies),
         Transfer("all_gather", visits * split, forwards + backwards, split, 1),
         Transfer("reduce_scatter", visits * split, forwards + backwards, split, 1),
     )

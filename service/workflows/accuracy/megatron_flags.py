@@ -25,7 +25,7 @@ _SETS = {
     "moe-token-dispatcher-type": Flag(
         "sets",
         path="stack.dispatcher",
-        to=one_of({"alltoall": "alltoall", "flex": "alltoall", "allgather": "allgather"}),
+        to=one_of({"alltoall": "alltoall", "flex": "flex", "allgather": "allgather"}),
     ),
     "moe-grouped-gemm": Flag("sets", path="stack.grouped_experts", to=switched_on),
     "no-create-attention-mask-in-dataloader": Flag("sets", path="stack.attention_mask", to=switched_off),

@@ -83,7 +83,7 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
         raise NotExpressible("optimizer: its step is part of the backward pass")
     _put_method(row, framework, draft)
-    _put_software(row, draft)
+    _put_software(row, framework, draft)
     draft.layout["offload"] = offload_of(row)
 
 
@@ -245,8 +245,19 @@ def _put_fused_gradients(row: MeasuredRow, draft: Draft) -> None:
         draft.stack["gradient_fusion"] = at_least(month, FUSED_GRADIENTS_SINCE)
 
 
-def _put_software(row: MeasuredRow, draft: Draft) -> None:
+def _put_sparse(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    """What releases of a framework do for experts: one copy a domain, graphs, exchange beside compute."""
+    released = re.search(r"(\d\d)\.(\d\d)", row.text("framework_version"))
+    if framework.graphs_since is None or not released or draft.layout.get("expert", 1) == 1:
+        return
+    draft.stack["dispatcher"] = "flex"
+    if at_least(f"{released[1]}.{int(released[2])}", framework.graphs_since):
+        draft.stack.update(cuda_graphs=True, expert_overlap=True)
+
+
+def _put_software(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     _put_versions(row, draft)
+    _put_sparse(row, framework, draft)
     _put_fused_gradients(row, draft)
     compiled = row.text("compile").startswith("yes")
     if compiled or row.text("compile") == "no":
