@@ -100,7 +100,7 @@ DENSE: tuple[Fitted, ...] = (
         source="published pairs with and without room to spare: 0 to 21 %",
     ),
     *(
-        Fitted(field="stack_scales", key=key, prior=1.0, doubt_fraction=0.06, low=0.75, high=1.35, source=_NO_STACK)
+        Fitted(field="stack_scales", key=key, prior=1.0, doubt_fraction=0.045, low=0.75, high=1.35, source=_NO_STACK)
         for key in STACKS
     ),
 )  # fmt: skip
@@ -112,8 +112,8 @@ SPARSE: tuple[Fitted, ...] = (
         source="uneven groups of tokens leave tiles half full",
     ),
     Fitted(
-        field="sparse_layer_host_seconds", prior=4e-3, doubt_fraction=0.3, low=0.0, high=0.03,
-        source="tens of small kernels and two waits for counts of tokens in each pass of a layer",
+        field="sparse_layer_host_seconds", prior=1e-2, doubt_fraction=0.4, low=0.0, high=0.03,
+        source="some 400 launches of 15 to 40 microseconds in both passes of a layer, and waits for counts of tokens",
     ),
 )  # fmt: skip
 """What steps of mixtures of experts tell beside that."""

@@ -2,8 +2,7 @@
 
 Residuals are ln(predicted / measured). Each source weighs as the square root of its rows, so that a table of hundreds
 does not drown a paper's ten; residuals beyond LARGE weigh less, so that no odd row pulls; every constant is held to its
-prior and inside its bounds. A few damped steps of Gauss and Newton in the logarithms of the constants reach the optimum.
-Dense models give what all steps share; mixtures of experts then give what is theirs alone.
+prior and inside its bounds. A few damped steps of Gauss and Newton in the logarithms reach the optimum. Dense models give what all steps share; mixtures of experts then give what is theirs alone.
 """
 
 from collections import Counter

@@ -7,8 +7,8 @@ from typing import Any
 
 from service.catalogue.bounds import faults_of
 from service.catalogue.rows import ClusterRow, ExactCounts, GpuRow, ModelRow, PriceRow, PublishedCounts, UnsoundFact
-from service.estimator.efficiency import EFFICIENCIES
 from service.estimator.gpu import Gpu
+from service.estimator.matrix_rates import MATRIX_RATES
 from service.estimator.model import Model
 from service.estimator.question import Cluster
 
@@ -63,8 +63,8 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
         UnsoundFact: a missing or wrong cell, or no source
     """
     with _named("gpu", row.get("slug")):
-        if row["architecture"] not in EFFICIENCIES.keys() | UNMEASURED_ARCHITECTURES:
-            raise UnsoundFact("its architecture is neither measured (EFFICIENCIES) nor in UNMEASURED_ARCHITECTURES")
+        if row["architecture"] not in MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES:
+            raise UnsoundFact("its architecture is neither measured (MATRIX_RATES) nor in UNMEASURED_ARCHITECTURES")
         rates = {name: _rate(row, name) for name in ("bf16", "fp16", "fp8", "fp4", "int8")}
         gpu = Gpu(
             slug=row["slug"],

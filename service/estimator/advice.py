@@ -1,9 +1,9 @@
 """What should the reader of an answer know: what was assumed, what looks odd, what to change when it does not fit?"""
 
 from service.estimator.documents import padding_fraction
-from service.estimator.efficiency import UNMEASURED, efficiency_of
 from service.estimator.filled import filled
 from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RESTART_SECONDS
+from service.estimator.matrix_rates import UNMEASURED_RATES, generation_rates
 from service.estimator.mixers import MIXERS
 from service.estimator.resolve import Resolved
 from service.estimator.training import trains_everything
@@ -40,7 +40,7 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
         f"software as {job.stack.meaning}",
         "every rank has the same load; ranks are numbered tensor, context, data, pipeline",
     ]
-    if efficiency_of(job.gpu) is UNMEASURED:
+    if generation_rates(job.gpu) is UNMEASURED_RATES:
         said.append(
             f"no measurement of {job.gpu.architecture} matrix products: the median of other generations is used"
         )

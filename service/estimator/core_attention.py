@@ -107,7 +107,7 @@ def core_attention_ops(
 
 
 def _streamed_score_bytes(model: Model, setting: Setting) -> int:
-    """Traffic of scores: passes of products, mask and softmax, fewer where they are fused, and dropout with its mask."""
+    """Traffic of scores: passes of products, mask and softmax, fewer where fused, and dropout with its mask."""
     if not setting.keeps_scores:
         return 0
     passes = 4 if setting.fused_activation else 10

@@ -22,19 +22,23 @@ from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.explain_memory import memory_explanations
 from service.estimator.explain_parameters import parameter_explanations
 from service.estimator.explanation import Explanation, Inputs, applied, explained
+from service.estimator.exposed import offloaded_activation_seconds
 from service.estimator.filled import filled
 from service.estimator.goodput import goodput_fraction
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job
-from service.estimator.kernels import kernel_seconds, rates_of
+from service.estimator.kernels import attention_seconds, kernel_seconds
+from service.estimator.matrix_product import matrix_product_seconds
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.precision import highest_peak_flop_per_s
+from service.estimator.pressure import pressure_fraction
 from service.estimator.question import Question, Recipe
+from service.estimator.rates import rates_of
 from service.estimator.resolve import resolve
 from service.estimator.stage_answers import stages_of, total_seconds
-from service.estimator.step_time import loss_seconds, other_seconds
+from service.estimator.step_time import host_seconds, loss_seconds, other_seconds, straggler_seconds
 from service.estimator.throughput import tokens_per_s_per_gpu, utilisation_fraction
-from service.estimator.update import optimizer_seconds
+from service.estimator.update import accumulation_seconds, optimizer_seconds
 from service.estimator.work import (
     forward_flop,
     padding_flop,
@@ -135,18 +139,24 @@ def _forward_parts(job: Job, batch: int) -> Inputs:
 
 
 _PARTS: dict[str, Callable[..., Any]] = {
-    "gemm": kernel_seconds,
-    "attention": kernel_seconds,
+    "gemm": matrix_product_seconds,
+    "attention": attention_seconds,
     "elementwise": kernel_seconds,
+    "cast": kernel_seconds,
+    "accumulation": accumulation_seconds,
     "recompute": kernel_seconds,
     "loss": loss_seconds,
+    "host": host_seconds,
     "exposed_tensor": transfer_seconds,
     "exposed_context": transfer_seconds,
     "exposed_expert": transfer_seconds,
     "exposed_data": transfer_seconds,
     "exposed_pipeline": transfer_seconds,
+    "exposed_offload": offloaded_activation_seconds,
     "bubble": bubble_micro_batches,
     "optimizer": optimizer_seconds,
+    "straggler": straggler_seconds,
+    "allocator": pressure_fraction,
     "other": other_seconds,
 }
 """The formula that each part of a step comes from."""
@@ -156,18 +166,20 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
     step, recipe, gpus = estimate.step, estimate.resolved.recipe, estimate.resolved.cluster.gpus
     seconds, peak = step.step_seconds.value, step.peak_flop_per_s
     parts: Inputs = {part.kind: part.seconds for part in step.parts}
-    rates, wires = rates_of(job), wires_of(job.cluster, job.gpu)
+    rates, wires = rates_of(job), wires_of(job.cluster, job.gpu, job.constants.network_scale)
+    stack = (job.software.name, filled(job.software.implementation))
     counted: Inputs = {
         "micro_batch": recipe.micro_batch,
         "global_batch": recipe.global_batch,
         "gpus": gpus,
-        "gemm_flop_per_s": rates.flop_per_s["gemm"],
-        "attention_flop_per_s": rates.flop_per_s["attention"],
+        "product_flop_per_s": rates.products.plain.flop_per_s,
+        "attention_flop_per_s": rates.attention_flop_per_s * rates.attention.forward_fraction,
         "memory_bytes_per_s": rates.bytes_per_s,
         "link_bytes_per_s": wires.link_bytes_per_s,
         "network_bytes_per_s": wires.network_bytes_per_s,
         "link_curves": wires.link.source,
         "launch_seconds": LAUNCH_SECONDS,
+        "stack_scale": job.constants.stack_scales.get(stack, 1.0),
     }
     utilised = (
         ("step.mfu_fraction.value", estimate.flop.per_step_flop),

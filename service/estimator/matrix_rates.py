@@ -136,9 +136,6 @@ UNMEASURED_RATES = GenerationRates(
 
 MATRIX_RATES: dict[str, GenerationRates] = {
     "Ampere": _A100,
-    "a100-pcie-40gb": _A100_PCIE,
-    "a100-pcie-80gb": _A100_PCIE,
-    "a800-pcie-80gb": _A100_PCIE,
     "Ada": _L40S,
     "Hopper": _HOPPER,
     "Hopper (Grace)": _HOPPER,
@@ -146,15 +143,22 @@ MATRIX_RATES: dict[str, GenerationRates] = {
     "Blackwell (Grace)": _GB200,
     "Blackwell Ultra": _B300,
     "Blackwell Ultra (Grace)": _GB300,
-    "rtx-5090": _RTX_BLACKWELL,
-    "rtx-pro-6000-blackwell-server": _RTX_BLACKWELL,
-    "rtx-pro-6000-blackwell-workstation": _RTX_BLACKWELL,
     "CDNA3": _searched(bf16=0.556),
     "CDNA4": _searched(bf16=0.622),
     "Gaudi2": _searched(bf16=0.969, fp8=0.956),
     "Gaudi3": _searched(bf16=0.741, fp8=0.769),
 }
-"""By generation; by slug where a GPU runs unlike others of its generation."""
+"""By generation and what it is paired with."""
+
+SLUG_RATES: dict[str, GenerationRates] = {
+    "a100-pcie-40gb": _A100_PCIE,
+    "a100-pcie-80gb": _A100_PCIE,
+    "a800-pcie-80gb": _A100_PCIE,
+    "rtx-5090": _RTX_BLACKWELL,
+    "rtx-pro-6000-blackwell-server": _RTX_BLACKWELL,
+    "rtx-pro-6000-blackwell-workstation": _RTX_BLACKWELL,
+}
+"""By slug, where a GPU runs unlike others of its generation."""
 
 
 def generation_rates(gpu: Gpu) -> GenerationRates:
@@ -166,7 +170,7 @@ def generation_rates(gpu: Gpu) -> GenerationRates:
     Returns:
         its row, its generation's row, or UNMEASURED_RATES
     """
-    by_slug = MATRIX_RATES.get(gpu.slug)
+    by_slug = SLUG_RATES.get(gpu.slug)
     return by_slug or MATRIX_RATES.get(gpu.architecture, UNMEASURED_RATES)
 
 

@@ -43,8 +43,8 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
 
     >>> from service.estimator.ledger import Weight
     >>> from service.estimator.samples import LLAMA_3_8B, sample_degrees
-    >>> op = Op(name="o", kind="gemm", split=Split.TENSOR, weights=(Weight(64, 32, Split.TENSOR),), flop=2 * 8 * 64 * 32,
-    ...         sums_in_parts=True)
+    >>> weight = Weight(64, 32, Split.TENSOR)
+    >>> op = Op(name="o", kind="gemm", split=Split.TENSOR, weights=(weight,), flop=2 * 8 * 64 * 32, sums_in_parts=True)
     >>> shape = product_shape(op, LLAMA_3_8B, sample_degrees(tensor=4), (1, 4))
     >>> shape.rows, shape.columns, shape.inner, shape.copies
     (8.0, 32, 16.0, 1)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from service.estimator.attention_rate import AttentionRate, attention_rate
+from service.estimator.cast import cast_bytes
 from service.estimator.clock import clock_fraction
 from service.estimator.filled import filled
 from service.estimator.job import Job
@@ -78,21 +79,8 @@ def rates_of(job: Job) -> Rates:
         * constants.eager_attention_fraction
         * (1.0 if aligned else constants.misaligned_head_fraction),
         bytes_per_s=gpu.memory_bytes_per_s * constants.memory_fraction,
-        cast_bytes=_cast_bytes(job),
+        cast_bytes=cast_bytes(job),
     )
-
-
-CAST_BYTES = 4.0
-"""Traffic of turning one number into fp8 with one scale a tensor: read in two bytes, written row- and column-wise.
-Source: NVIDIA/TransformerEngine@v2.11 common/transpose/cast_transpose.cu; weights are cast once a step."""
-
-
-def _cast_bytes(job: Job) -> float:
-    """One scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less."""
-    if job.recipe.precision == "fp8-tensorwise":
-        return CAST_BYTES
-    measured = format_rate(generation_rates(job.gpu), job.precision.matrix_format).quantise_bytes
-    return max(CAST_BYTES, measured)
 
 
 ALIGNED_HEAD = 8

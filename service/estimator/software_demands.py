@@ -234,8 +234,8 @@ DEMANDS: tuple[Demand[Job], ...] = (
             or (layout.tensor > 1 and (job.implementation.uses_transformer_engine or job.software.name == "torchtitan"))
         ),
         lambda job, layout: (
-            f"tensor_overlap hides what the tensor ranks of megatron-core with transformer-engine, or of torchtitan, send, "
-            f"and here {job.software.name} runs on {layout.tensor} tensor ranks",
+            f"tensor_overlap hides what tensor ranks of megatron-core or of torchtitan send, and "
+            f"here {job.software.name} runs on {layout.tensor} tensor ranks",
             "leave tensor_overlap out, or use one of those with layout.tensor above 1",
         ),
     ),

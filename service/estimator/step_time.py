@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from service.estimator.cast import weight_cast_seconds
 from service.estimator.degrees import Degrees
 from service.estimator.exposed import ExposedSeconds, exposed_seconds, once_a_step_seconds
 from service.estimator.filled import filled
@@ -243,14 +244,15 @@ def step_seconds(
     bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
     away = bool(OFF_DEVICE[layout.offload])
     update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
-    busy = m * micro.total_seconds + bubble + once + update
+    recast = weight_cast_seconds(job, load.held)
+    busy = m * micro.total_seconds + bubble + once + update + recast
     straggling = straggler_seconds(busy, job, degrees)
     retries = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction) * busy
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
         elementwise=m * compute.elementwise,
-        cast=m * compute.cast,
+        cast=m * compute.cast + recast,
         accumulation=m * micro.accumulation,
         recompute=m * compute.recompute,
         loss=m * compute.loss,

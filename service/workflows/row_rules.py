@@ -11,7 +11,7 @@ from service.catalogue.names import NameIndex, forms_of
 from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
 from service.estimator.consistency import problems_of
-from service.estimator.efficiency import EFFICIENCIES
+from service.estimator.matrix_rates import MATRIX_RATES
 from service.estimator.model import Model
 from service.estimator.parameters import count_parameters
 
@@ -182,7 +182,7 @@ def _gpu_problems(row: GpuRow) -> Iterator[Problem]:
     if not any(rates):
         message = "no rate of FLOP is given, so no time could be estimated"
         yield Problem(field="bf16_flop_per_s", code="required", message=message, fix="give at least one _flop_per_s")
-    known = EFFICIENCIES.keys() | UNMEASURED_ARCHITECTURES
+    known = MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES
     near = nearest(row.gpu.architecture, known, likeness=SLIP_OF_THE_PEN)
     if row.gpu.architecture not in known and near:
         message = (

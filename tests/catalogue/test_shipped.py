@@ -12,7 +12,7 @@ from service.catalogue.names import normal
 from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
 from service.errors import UnknownName
 from service.estimator import count_parameters
-from service.estimator.efficiency import EFFICIENCIES
+from service.estimator.matrix_rates import MATRIX_RATES
 
 FACTS = shipped_catalogue()
 MODELS = list(FACTS.models.values())
@@ -116,7 +116,7 @@ def test_every_name_of_a_gpu_finds_it_or_the_gpus_that_share_it(row: GpuRow) -> 
 
 def test_architectures_are_either_measured_or_known_not_to_be() -> None:
     """gpu_row refuses any other; a generation leaves the list once it is measured or nobody has it."""
-    assert not UNMEASURED_ARCHITECTURES & EFFICIENCIES.keys()
+    assert not UNMEASURED_ARCHITECTURES & MATRIX_RATES.keys()
     assert {row.gpu.architecture for row in GPUS} >= UNMEASURED_ARCHITECTURES
 
 

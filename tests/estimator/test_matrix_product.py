@@ -15,6 +15,7 @@ from service.estimator.gpu import Gpu
 from service.estimator.matrix_product import TILE, ProductRates, matrix_product_seconds, quantise_seconds
 from service.estimator.matrix_rates import (
     MATRIX_RATES,
+    SLUG_RATES,
     UNMEASURED_RATES,
     FormatRate,
     format_rate,
@@ -136,7 +137,7 @@ def test_columns_give_the_numbers_of_plain_arguments() -> None:
 
 
 def test_every_share_lies_within_the_peak() -> None:
-    for generation in (*MATRIX_RATES.values(), UNMEASURED_RATES):
+    for generation in (*MATRIX_RATES.values(), *SLUG_RATES.values(), UNMEASURED_RATES):
         assert "bf16" in generation.formats
         for rate in generation.formats.values():
             assert 0 < rate.peak_fraction <= 1
@@ -146,8 +147,9 @@ def test_every_share_lies_within_the_peak() -> None:
 
 def test_every_row_is_found_by_a_gpu_of_the_catalogue() -> None:
     found = {id(generation_rates(gpu)) for gpu in GPUS}
-    assert {name for name, row in MATRIX_RATES.items() if id(row) not in found} == set()
-    assert MATRIX_RATES.keys() <= {gpu.slug for gpu in GPUS} | {gpu.architecture for gpu in GPUS}
+    assert {name for name, row in {**MATRIX_RATES, **SLUG_RATES}.items() if id(row) not in found} == set()
+    assert MATRIX_RATES.keys() <= {gpu.architecture for gpu in GPUS}
+    assert SLUG_RATES.keys() <= {gpu.slug for gpu in GPUS}
 
 
 def test_a_gpu_unlike_its_generation_has_its_own_row() -> None:

@@ -103,8 +103,8 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amo
 
     Formula:
         2 (f + r) all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on;
-        expert-tensor ranks gather and reduce the same tokens f + r times; the flex dispatcher sends each token once to a
-        domain
+        expert-tensor ranks gather and reduce the same tokens f + r times; the flex dispatcher sends a token once to
+        each domain
 
     Args:
         job: the job

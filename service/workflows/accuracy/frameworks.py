@@ -48,8 +48,8 @@ class Framework:
     deals_rest_last: bool = False
     """Layers that do not spread evenly over chunks: embedding and loss count as layers where that makes them even;
     else every chunk is full but the last."""
-    graphs_since: str | None = None
-    """Release from which its recipes launch mixtures of experts as graphs and hide what experts exchange."""
+    overlaps_experts_since: str | None = None
+    """Release from which its recipes hide what experts exchange on Blackwell; all of them launch kernels in graphs."""
     memory_too: bool = True
     """The stack stands for the bytes that it keeps, not only for what it computes and sends."""
     why: str
@@ -97,10 +97,10 @@ FRAMEWORKS = (
         recipe_recomputes={"deepseek": {"granularity": "selective", "modules": ["mla_up_proj"]}, "": "none"},
         models={"deepseek-v3": {"num_nextn_predict_layers": 1}},
         deals_rest_last=True,
-        graphs_since="26.6",
+        overlaps_experts_since="26.6",
         why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss; "
         "its scripts/performance/configs@0fa501a and @0426418: recompute, pp_layout; README, news of June 2026: NeMo "
-        "26.06 with full-iteration graphs, HybridEP and overlap of all-to-all",
+        "26.06 with HybridEP and overlap of all-to-all on Blackwell; scripts/performance/configs@0fa501a: graphs",
     ),
     Framework(
         name=r"InternEvo",

@@ -248,11 +248,12 @@ def _put_fused_gradients(row: MeasuredRow, draft: Draft) -> None:
 def _put_sparse(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     """What releases of a framework do for experts: one copy a domain, graphs, exchange beside compute."""
     released = re.search(r"(\d\d)\.(\d\d)", row.text("framework_version"))
-    if framework.graphs_since is None or not released or draft.layout.get("expert", 1) == 1:
+    since = framework.overlaps_experts_since
+    if since is None or not released or draft.layout.get("expert", 1) == 1:
         return
-    draft.stack["dispatcher"] = "flex"
-    if at_least(f"{released[1]}.{int(released[2])}", framework.graphs_since):
-        draft.stack.update(cuda_graphs=True, expert_overlap=True)
+    draft.stack.update(dispatcher="flex", cuda_graphs=True)
+    if at_least(f"{released[1]}.{int(released[2])}", since) and re.search(r"B[23]00", row.text("gpu")):
+        draft.stack["expert_overlap"] = True
 
 
 def _put_software(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
