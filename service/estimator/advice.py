@@ -131,7 +131,8 @@ def _padding(resolved: Resolved) -> list[str]:
 
 
 def _length(resolved: Resolved) -> list[str]:
-    length, limit = resolved.question.recipe.sequence_length, resolved.question.model.max_position_embeddings
+    recipe, limit = resolved.question.recipe, resolved.question.model.max_position_embeddings
+    length = max(recipe.sequence_length, *(filled(stage.sequence_length) for stage in recipe.stages), 0)
     if limit is None or length <= limit:
         return []
     return [f"sequence_length {length} exceeds the {limit} tokens the model was built for"]
@@ -164,6 +165,8 @@ def _layout(resolved: Resolved) -> list[str]:
     said = []
     if layout.tensor > domain:
         said.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")
-    if layout.pipeline > resolved.degrees.accumulation:
-        said.append(f"a step of {resolved.degrees.accumulation} micro-batch(es) cannot fill {layout.pipeline} stages")
+    every = (resolved, *(first for first, *_ in resolved.run_stages))
+    fewest = min(float(one.degrees.accumulation) for one in every)
+    if layout.pipeline > fewest:
+        said.append(f"a step of {fewest:.0f} micro-batch(es) cannot fill {layout.pipeline} stages")
     return said

@@ -148,11 +148,31 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunStageTotals:
+    """One stage of a run whose batch or length changes."""
+
+    stage: int
+    """Stage, from 0, in the order of recipe.stages; the last one has the recipe's own batch and length."""
+    steps: int
+    """Optimizer steps."""
+    tokens: float
+    """Tokens that they train."""
+    total_flop: int
+    """Their model FLOP."""
+    step_seconds: Interval
+    """Wall time of one of them, on average."""
+    gpu_hours: Interval
+    """GPUs x hours, goodput counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """The whole run."""
 
     steps: int
     """Optimizer steps."""
+    stages: tuple[RunStageTotals, ...]
+    """Stages of the run, which sum to it; empty where batch and length never change."""
     gpu_hours: Interval
     """GPUs x hours, goodput counted."""
     days: Interval

@@ -5,12 +5,13 @@ from functools import partial
 
 from service.estimator.advice import assumptions_of, warnings_of, warnings_of_memory
 from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, StepPart
-from service.estimator.memory_answer import memory_of
+from service.estimator.fullest import fullest_in, fullest_of, said_of_stages
 from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers, trained_layers
 from service.estimator.resolve import Resolved, resolve
+from service.estimator.run import Run, loads_of, run_of
 from service.estimator.spread import step_interval
 from service.estimator.stage_answers import (
     LoadedStage,
@@ -21,7 +22,7 @@ from service.estimator.stage_answers import (
 )
 from service.estimator.step_time import StepSeconds
 from service.estimator.throughput import falling, tokens_per_s_per_gpu, utilisation_fraction
-from service.estimator.totals import run_steps, totals_of
+from service.estimator.totals import totals_of
 from service.estimator.verdict import verdict_of
 from service.estimator.work import flop_of
 
@@ -41,20 +42,21 @@ def estimate(question: Question) -> Estimate:
     resolved = resolve(question)
     job, degrees, full = resolved.job, resolved.degrees, resolved.question
     stages = stages_of(job, degrees, full.layout)
+    loads = loads_of(resolved, stages)
+    run, fullest = run_of(resolved, loads), fullest_of(resolved, stages, loads)
     counts = parameter_counts(job.model, job.ledger)
     parameters = _parameters(resolved, stages, counts)
-    memory = memory_of(resolved, stages)
-    flop = _flop(resolved, stages, counts)
+    flop = _flop(resolved, stages, counts, run)
     step = _step(resolved, stages, flop)
     return Estimate(
         resolved=full,
-        verdict=verdict_of(memory.oom_probability_fraction),
+        verdict=verdict_of(fullest.memory.oom_probability_fraction),
         parameters=parameters,
-        memory=memory,
+        memory=fullest.memory,
         flop=flop,
         step=step,
-        totals=totals_of(resolved, step, flop),
-        assumptions=assumptions_of(resolved),
+        totals=totals_of(resolved, step, flop, run),
+        assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, fullest)),
         warnings=warnings_of(resolved, parameters.active),
     )
 
@@ -72,13 +74,12 @@ def estimate_memory(question: Question) -> MemoryEstimate:
         Refused: the question breaks a rule
     """
     resolved = resolve(question)
-    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
-    memory = memory_of(resolved, stages)
+    fullest = fullest_in(resolved)
     return MemoryEstimate(
         resolved=resolved.question,
-        verdict=verdict_of(memory.oom_probability_fraction),
-        memory=memory,
-        assumptions=assumptions_of(resolved),
+        verdict=verdict_of(fullest.memory.oom_probability_fraction),
+        memory=fullest.memory,
+        assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, fullest)),
         warnings=warnings_of_memory(resolved),
     )
 
@@ -102,13 +103,14 @@ def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: Parameter
     )
 
 
-def _flop(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts) -> Flop:
+def _flop(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts, run: Run | None) -> Flop:
     job = resolved.job
     chunks = resolved.question.layout.virtual_pipeline
     layers = [trained_layers(job, one.stage.kind_counts) for one in stages]
     again = sum(float(recomputed_layers(job.recompute, count, chunks)) for count in layers)
     share = again / max(1.0, sum(map(float, layers))) if job.recompute.granularity == "full" else 1.0
-    return flop_of(job, counts, run_steps(resolved.question.recipe), share)
+    steps, earlier_flop = (None, 0) if run is None else (run.last_steps, run.earlier_flop)
+    return flop_of(job, counts, steps, share, earlier_flop)
 
 
 def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:

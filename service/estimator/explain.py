@@ -15,14 +15,20 @@ from service.estimator.cost import (
     energy_kwh,
     gpu_hours,
     run_days,
-    steps_of,
 )
 from service.estimator.documents import documents_of, padding_fraction, step_tokens, trained_tokens
 from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.explain_memory import memory_explanations
 from service.estimator.explain_parameters import parameter_explanations
+from service.estimator.explain_run import (
+    mean_step_seconds,
+    stage_explanations,
+    steps_explanation,
+    total_flop_explanations,
+)
 from service.estimator.explanation import Explanation, Inputs, applied, explained
 from service.estimator.filled import filled
+from service.estimator.fullest import fullest_in
 from service.estimator.goodput import goodput_fraction
 from service.estimator.gpu import Gpu
 from service.estimator.job import Job
@@ -40,7 +46,6 @@ from service.estimator.work import (
     padding_flop,
     per_token_flop,
     recompute_flop,
-    run_flop,
     sequence_flop,
     step_flop,
 )
@@ -57,13 +62,14 @@ def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, .
         explanations, in the order of the answer
     """
     resolved = resolve(question)
-    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    stages, fullest = stages_of(resolved.job, resolved.degrees, resolved.question.layout), fullest_in(resolved)
     return (
         *parameter_explanations(resolved, stages, estimate.parameters),
-        *memory_explanations(resolved, stages, estimate.memory),
+        *memory_explanations(fullest.resolved, fullest.stages, estimate.memory),
         *_flop(resolved.job, estimate),
         *_step(resolved.job, estimate),
         *_totals(estimate),
+        *stage_explanations(resolved, estimate),
     )
 
 
@@ -102,9 +108,7 @@ def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
         applied("flop.conventions.six_n", six_n_flop, parameters=active),
     ]
     if estimate.totals is not None:
-        steps = estimate.totals.steps
-        said.append(applied("flop.total_flop", run_flop, one_step_flop=flop.per_step_flop, steps=steps))
-        said.append(explained("flop.total_pflop_days", flop.total_pflop_days or 0.0, run_flop, {"steps": steps}))
+        said += total_flop_explanations(flop, estimate.totals)
     return said
 
 
@@ -200,19 +204,13 @@ def _totals(estimate: Estimate) -> list[Explanation]:
     gpus, hours = full.cluster.gpus, totals.gpu_hours.value
     price = None if full.price is None else full.price.usd_per_gpu_hour
     said = [
-        applied(
-            "totals.steps",
-            steps_of,
-            training_tokens=full.recipe.training_tokens,
-            global_batch=full.recipe.global_batch,
-            tokens=trained_tokens(full.recipe),
-        ),
+        steps_explanation(full.recipe, totals),
         applied("totals.goodput_fraction", goodput_fraction, gpus=gpus),
         applied(
             "totals.gpu_hours.value",
             gpu_hours,
             steps=totals.steps,
-            step_seconds=estimate.step.step_seconds.value,
+            step_seconds=mean_step_seconds(totals, estimate.step),
             gpus=gpus,
             goodput=totals.goodput_fraction,
         ),

@@ -36,6 +36,7 @@ from service.estimator.names import (
     ZeroStage,
 )
 from service.estimator.noun import STRICT, Degree, Layers, Name, Sequences, Tokens
+from service.estimator.run_stage import RunStage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +157,8 @@ class Recipe:
     """How documents fill sequences: back to back, each attending to itself alone, or each padded to a sequence."""
     training_tokens: Annotated[float, Ge(1), Lt(1e18)] | None = None
     """Tokens of the whole run, D; without it there are no totals."""
+    stages: Annotated[tuple[RunStage, ...], Len(0, 64)] = ()
+    """First parts of the run with another batch or length; after the last one the recipe's own values hold."""
     precision: PrecisionName | None = None
     """Number formats of weights, compute and master copy; bf16-mixed where absent, fp16-mixed on a GPU without bf16."""
     gradient_dtype: GradientDtype | None = None

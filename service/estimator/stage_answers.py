@@ -1,6 +1,8 @@
 """What does every stage hold and take? The answer's stages, and the slowest of them."""
 
 from dataclasses import dataclass, fields
+from functools import reduce
+from operator import add
 
 from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.answer import StageParameters
@@ -11,7 +13,7 @@ from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
 from service.estimator.memory import LIVE, stage_bytes
 from service.estimator.memory_parts import MemoryLine, StageMemory
-from service.estimator.numeric import Amount, where
+from service.estimator.numeric import Amount, maximum, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
 from service.estimator.step_time import StepSeconds, step_seconds
@@ -130,6 +132,38 @@ def slowest_step(job: Job, degrees: Degrees, layout: Layout, stages: list[Loaded
     distinct = {one.shape: one for one in stages}.values()
     steps = [step_seconds(job, degrees, one.stage, one.load, layout) for one in distinct]
     return max(steps, key=total_seconds)
+
+
+def slowest_seconds(job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage]) -> Amount:
+    """Seconds of one step on the slowest stage, for one batch or a column of them.
+
+    Formula:
+        max over the stages of the sum of their parts
+
+    Args:
+        job: the job
+        degrees: the layout's degrees; accumulation may be a column
+        layout: the layout
+        stages: the stages, whose loads no batch changes
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> first = sample_resolved()
+    >>> stages = stages_of(first.job, first.degrees, first.question.layout)
+    >>> step = slowest_step(first.job, first.degrees, first.question.layout, stages)
+    >>> slowest_seconds(first.job, first.degrees, first.question.layout, stages) == total_seconds(step)
+    True
+    """
+    distinct = {one.shape: one for one in stages}.values()
+    steps = (step_seconds(job, degrees, one.stage, one.load, layout) for one in distinct)
+    parts = ([getattr(step, field.name) for field in fields(StepSeconds)] for step in steps)
+    slowest: Amount = reduce(maximum, (reduce(add, seconds) for seconds in parts))
+    return slowest
 
 
 def total_seconds(step: StepSeconds) -> float:

@@ -3,48 +3,25 @@
 from functools import partial
 
 from service.estimator.answer import Flop, Step, Totals
-from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
-from service.estimator.documents import trained_tokens
-from service.estimator.filled import filled
+from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days
 from service.estimator.goodput import goodput_fraction
-from service.estimator.question import Recipe
 from service.estimator.resolve import Resolved
+from service.estimator.run import Run
+from service.estimator.run_totals import mean_step, stage_totals
 from service.estimator.throughput import rising
 
 
-def run_steps(recipe: Recipe) -> int | None:
-    """Optimizer steps of a recipe's run; none without `training_tokens`.
+def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> Totals | None:
+    """The whole run, from its steps; none without `training_tokens`.
 
     Formula:
-        ceil(D / (B s))
-
-    Args:
-        recipe: the recipe, defaults filled
-
-    Returns:
-        steps [1]
-
-    Source:
-        definition
-
-    >>> run_steps(Recipe(sequence_length=2048, global_batch=2048, training_tokens=1.4e12))
-    333787
-    """
-    if recipe.training_tokens is None:
-        return None
-    return steps_of(recipe.training_tokens, filled(recipe.global_batch), trained_tokens(recipe))
-
-
-def totals_of(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
-    """The whole run, from its step; none without `training_tokens`.
-
-    Formula:
-        steps x seconds of a step x GPUs / goodput, and what that costs
+        steps x seconds of a step on average x GPUs / goodput, and what that costs
 
     Args:
         resolved: the question, defaults filled
         step: seconds of one optimizer step
         flop: operations of one step and of the run
+        run: its stages and steps
 
     Returns:
         steps, GPU-hours [h], days [d], money [USD] and energy [kWh]
@@ -53,14 +30,15 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
         the formulas of cost.py and goodput.py
     """
     full = resolved.question
-    steps, gpus, price = run_steps(full.recipe), full.cluster.gpus, full.price
-    if steps is None or flop.total_flop is None:
+    gpus, price = full.cluster.gpus, full.price
+    if run is None or flop.total_flop is None:
         return None
-    goodput = goodput_fraction(gpus)
-    hours = rising(step.step_seconds, lambda seconds: gpu_hours(steps, seconds, gpus, goodput))
+    goodput, seconds = goodput_fraction(gpus), mean_step(run, step)
+    hours = rising(seconds, lambda each: gpu_hours(run.steps, each, gpus, goodput))
     cost = None if price is None else rising(hours, partial(cost_usd, usd_per_gpu_hour=price.usd_per_gpu_hour))
     return Totals(
-        steps=steps,
+        steps=run.steps,
+        stages=stage_totals(run, step, flop, lambda steps, each: gpu_hours(steps, each, gpus, goodput)),
         gpu_hours=hours,
         days=rising(hours, partial(run_days, gpus=gpus)),
         goodput_fraction=goodput,

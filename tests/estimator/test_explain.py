@@ -11,6 +11,7 @@ from service.estimator.estimate import estimate
 from service.estimator.explain import explanations
 from service.estimator.explanation import Inputs
 from service.estimator.question import Cluster, DocumentLength, Layout, Method, Price, Question, Recipe
+from service.estimator.run_stage import RunStage
 from service.estimator.samples import H100, LLAMA_3_8B
 
 PLAIN = Question(
@@ -35,6 +36,16 @@ QUESTIONS = {
     "padded": replace(
         PLAIN,
         recipe=replace(PLAIN.recipe, document_lengths=(DocumentLength(tokens=99, count=7),), batching="padded"),
+    ),
+    "in stages": replace(
+        PLAIN,
+        recipe=replace(
+            PLAIN.recipe,
+            stages=(
+                RunStage(until_tokens=1e12, global_batch=256, final_global_batch=1024),
+                RunStage(until_tokens=2e12, global_batch=512, sequence_length=16384),
+            ),
+        ),
     ),
     "optimizer peak": replace(PLAIN, recipe=Recipe(sequence_length=64, precision="fp16-mixed"), layout=Layout()),
 }

@@ -15,6 +15,7 @@ from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.model import Model
 from service.estimator.question import Cluster, Layout, Method, Price, Recipe, Recompute, Software, Versions
+from service.estimator.run_stage import RunStage
 from service.workflows.clusters import Nodes
 from service.workflows.estimates import answer
 from service.workflows.nouns import schema_of
@@ -62,6 +63,7 @@ DOCUMENTS = (
     [{"tokens": 512, "count": 3}, {"tokens": 8192, "count": 1}],
     [{"tokens": 512, "count": 3}, {"tokens": 8192, "count": 2}],
 )
+STAGES = ([{"until_tokens": 1e11, "global_batch": 64}], [{"until_tokens": 2e11, "global_batch": 64}])
 
 
 def question(model: Any, recipe: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
@@ -99,6 +101,8 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
     "gpu": ("h100-sxm5-80gb", "a100-sxm4-80gb"),
     "preset": ("dgx-h100", "dgx-a100"),
     "document_lengths": DOCUMENTS,
+    "stages": STAGES,
+    "until_tokens": (1e11, 2e11),
     "stage_layers": ([4, 4], [3, 5], [2, 6]),
     "expert_imbalance": (1.0, 1.5),
     "versions": ({"torch": "1.10"}, {"torch": "2.9"}),
@@ -207,6 +211,19 @@ def test_a_field_changes_a_number_or_is_descriptive(
         return
     noticed = is_noticed(place, name, candidates(name, hint), catalogue)
     assert noticed != ("descriptive" in meaning), "noticed" if noticed else "accepted, and ignored by every answer"
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(RunStage)])
+def test_every_field_of_a_stage_of_a_run_changes_a_total(catalogue: Catalogue, name: str) -> None:
+    stage = {"until_tokens": 1e11, "global_batch": 32, "final_global_batch": 128, "batch_increment": 32}
+    values = {"until_tokens": 2e11, "global_batch": 64, "sequence_length": 8192, "final_global_batch": 96,
+              "batch_increment": 16}  # fmt: skip
+    answers = [
+        numbers_of({**QUESTIONS[0], "recipe": {**RECIPE, "stages": [one]}}, catalogue)
+        for one in (stage, {**stage, name: values[name]})
+    ]
+    assert None not in answers
+    assert answers[0] != answers[1]
 
 
 def test_every_question_is_answered(catalogue: Catalogue) -> None:

@@ -56,6 +56,8 @@ def test_every_parameter_lands_at_its_path(field: FlatField) -> None:
     place: Any = body_of_flat([(field.name, text), *beside])
     for step in field.path:
         place = place[step] if isinstance(place, dict) else place
+    if field.members:
+        value = dict(zip(field.members, value.values(), strict=False))
     assert place == ([value] if field.is_list else value)
     assert flat_name(".".join(field.path)) == field.name
 
@@ -94,6 +96,21 @@ def test_documents_and_methods() -> None:
 @pytest.mark.parametrize("text", ["512", "512:", ":300", "512:300:2", "a:b", "512:1.5", "1e50:1"])
 def test_a_document_length_is_two_whole_numbers(text: str) -> None:
     assert codes(("document_lengths", text)) == [("document_lengths", "not_whole_numbers")]
+
+
+def test_a_stage_of_a_run_tells_what_changes() -> None:
+    flat = [("seq", "4096"), ("stages", "252e6:1024;469e9::8192"), ("stages", "1e12:3072::15360")]
+    stages = [
+        {"until_tokens": 252_000_000, "global_batch": 1024},
+        {"until_tokens": 469_000_000_000, "sequence_length": 8192},
+        {"until_tokens": 10**12, "global_batch": 3072, "final_global_batch": 15360},
+    ]
+    assert body_of_flat(flat) == {"recipe": {"sequence_length": 4096, "stages": stages}}
+
+
+@pytest.mark.parametrize("text", ["", ":8", "1e9:1:2:3:4:5", "1e9:x", "1e9:1.5", "1e9::x"])
+def test_a_stage_of_a_run_begins_with_where_it_ends(text: str) -> None:
+    assert codes(("stages", text))[0] == ("stages", "not_whole_numbers")
 
 
 def test_a_name_alone_stays_a_name() -> None:
