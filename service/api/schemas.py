@@ -13,6 +13,7 @@ from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, Sized, VerdictCounts, Verdicts
+from service.workflows.accuracy.totals import TotalsAccuracy
 from service.workflows.checks import Check
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
@@ -33,7 +34,7 @@ ANSWERED = (
 COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
-OTHERS = (Accuracy, Check, ImportReport, ParameterCounts)
+OTHERS = (Accuracy, Check, ImportReport, ParameterCounts, TotalsAccuracy)
 """What other answers hold."""
 
 
