@@ -213,9 +213,8 @@ def test_figures_are_those_of_the_rows(found: TotalsAccuracy) -> None:
         inside = [row for row in scored if _is_inside(row)]
         assert (group.scored, group.inside) == (len(scored), len(inside))
         assert group.inside_fraction == len(inside) / len(scored)
-        errors = [
-            abs((row.gpu_hours.value if row.gpu_hours else 0) / (row.published_gpu_hours or 1) - 1) for row in scored
-        ]
+        values = [(row.gpu_hours.value, row.published_gpu_hours) for row in scored if row.gpu_hours]
+        errors = [abs(value / (published or 1) - 1) for value, published in values]
         assert group.mape_fraction == pytest.approx(sum(errors) / len(errors))
 
 
