@@ -4,11 +4,7 @@ from dataclasses import fields
 from functools import partial
 
 from service.estimator.advice import assumptions_of, warnings_of, warnings_of_memory
-from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, StepPart, Totals
-from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
-from service.estimator.documents import trained_tokens
-from service.estimator.filled import filled
-from service.estimator.goodput import goodput_fraction
+from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, StepPart
 from service.estimator.memory_answer import memory_of
 from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
@@ -24,7 +20,8 @@ from service.estimator.stage_answers import (
     total_seconds,
 )
 from service.estimator.step_time import StepSeconds
-from service.estimator.throughput import falling, rising, tokens_per_s_per_gpu, utilisation_fraction
+from service.estimator.throughput import falling, tokens_per_s_per_gpu, utilisation_fraction
+from service.estimator.totals import run_steps, totals_of
 from service.estimator.verdict import verdict_of
 from service.estimator.work import flop_of
 
@@ -56,7 +53,7 @@ def estimate(question: Question) -> Estimate:
         memory=memory,
         flop=flop,
         step=step,
-        totals=_totals(resolved, step, flop),
+        totals=totals_of(resolved, step, flop),
         assumptions=assumptions_of(resolved),
         warnings=warnings_of(resolved, parameters.active),
     )
@@ -111,14 +108,7 @@ def _flop(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts
     layers = [trained_layers(job, one.stage.kind_counts) for one in stages]
     again = sum(float(recomputed_layers(job.recompute, count, chunks)) for count in layers)
     share = again / max(1.0, sum(map(float, layers))) if job.recompute.granularity == "full" else 1.0
-    return flop_of(job, counts, _steps(resolved), share)
-
-
-def _steps(resolved: Resolved) -> int | None:
-    recipe = resolved.question.recipe
-    if recipe.training_tokens is None:
-        return None
-    return steps_of(recipe.training_tokens, filled(recipe.global_batch), trained_tokens(recipe))
+    return flop_of(job, counts, run_steps(resolved.question.recipe), share)
 
 
 def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:
@@ -135,23 +125,4 @@ def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop) -> Step:
         parts=tuple(
             StepPart(kind=field.name, seconds=float(getattr(parts, field.name))) for field in fields(StepSeconds)
         ),
-    )
-
-
-def _totals(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
-    steps, gpus, price = _steps(resolved), resolved.question.cluster.gpus, resolved.question.price
-    if steps is None or flop.total_flop is None:
-        return None
-    goodput = goodput_fraction(gpus)
-    hours = rising(step.step_seconds, lambda seconds: gpu_hours(steps, seconds, gpus, goodput))
-    cost = None if price is None else rising(hours, partial(cost_usd, usd_per_gpu_hour=price.usd_per_gpu_hour))
-    return Totals(
-        steps=steps,
-        gpu_hours=hours,
-        days=rising(hours, partial(run_days, gpus=gpus)),
-        goodput_fraction=goodput,
-        at_peak_gpu_hours=at_peak_gpu_hours(flop.total_flop, step.peak_flop_per_s),
-        cost_usd=cost,
-        energy_kwh=rising(hours, partial(energy_kwh, board_watts=resolved.job.gpu.board_watts)),
-        carbon_kg_co2e=None,
     )
