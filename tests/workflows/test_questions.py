@@ -140,7 +140,7 @@ def test_a_price_is_looked_up_and_dated(catalogue: Catalogue) -> None:
     row = next(row for row in catalogue.prices if row.gpu == "h100-sxm5-80gb" and row.price_model == "on-demand")
     wanted = {"provider": row.provider, "region": row.region, "price_model": "on-demand"}
     asked = read(catalogue, price=wanted)
-    assert asked.question.price is not None
+    assert isinstance(asked.question.price, Price)
     assert any(
         f"{asked.question.price.usd_per_gpu_hour:g} USD" in said and "as of" in said for said in asked.assumptions
     )
