@@ -1,7 +1,6 @@
 """Where do the totals of a run come from: hours, lost time, energy, carbon and the lines of the cost?"""
 
 from service.estimator.answer import Estimate, Totals
-from service.estimator.checkpoint import checkpoint_bytes
 from service.estimator.cost import (
     at_peak_gpu_hours,
     billed_gpu_hours,
@@ -24,11 +23,12 @@ from service.estimator.losses import (
     interruption_inputs,
     losses_of,
     stall_seconds,
+    written_bytes,
 )
 from service.estimator.money import sum_usd
 from service.estimator.resolve import Resolved
 from service.estimator.spending import charges_of
-from service.estimator.totals import used_of
+from service.estimator.totals import power_of, used_of
 
 
 def totals_explanations(resolved: Resolved, estimate: Estimate) -> list[Explanation]:
@@ -103,7 +103,7 @@ def _goodput(resolved: Resolved, estimate: Estimate, losses: Losses) -> list[Exp
     stalls: Inputs = {
         "stall_seconds": told.stall_seconds,
         "write_bytes_per_s": told.write_bytes_per_s,
-        "checkpoint_bytes": checkpoint_bytes(one),
+        "checkpoint_bytes": written_bytes(one),
         "host_bytes_per_s": one.gpu.host_bytes_per_s,
         "gpus": one.cluster.gpus,
     }
@@ -136,7 +136,7 @@ def _goodput(resolved: Resolved, estimate: Estimate, losses: Losses) -> list[Exp
 def _cost(resolved: Resolved, totals: Totals, losses: Losses) -> list[Explanation]:
     if totals.cost is None or totals.cost_usd is None:
         return []
-    charges = charges_of(resolved, used_of(resolved, totals.gpu_hours, losses))
+    charges = charges_of(resolved, used_of(resolved, totals.gpu_hours, losses, power_of(resolved)))
     lines: Inputs = {line.kind: line.usd.value for line in totals.cost}
     return [
         explained("totals.cost_usd.value", totals.cost_usd.value, sum_usd, lines),

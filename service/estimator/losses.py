@@ -67,11 +67,11 @@ def losses_of(resolved: Resolved, step_seconds: float) -> Losses:
         the losses
     """
     full, told = resolved.question, checkpointing_of(resolved.job)
-    between = interruption_seconds(**interruption_inputs(full))
-    stall = stall_seconds(resolved.job)
+    between, written = interruption_seconds(**interruption_inputs(full)), written_bytes(resolved.job)
+    stall = stall_seconds(told, written, full.cluster.gpus, full.gpu.host_bytes_per_s)
     interval = max(told.interval_seconds or INTERVALS[told.rule or "young"](stall, between), step_seconds)
     if told.asynchronous and told.write_bytes_per_s is not None:
-        interval = max(interval, write_seconds(checkpoint_bytes(resolved.job), told.write_bytes_per_s))
+        interval = max(interval, write_seconds(written, told.write_bytes_per_s))
     return Losses(
         interruption_seconds=between,
         checkpoint_seconds=stall,
@@ -82,15 +82,40 @@ def losses_of(resolved: Resolved, step_seconds: float) -> Losses:
     )
 
 
-def stall_seconds(job: Job) -> float:
-    """Time that training stands still for one checkpoint of a job.
+def written_bytes(job: Job) -> float:
+    """Bytes of a checkpoint where its time follows from them.
+
+    Formula:
+        checkpoint bytes of the job where write_bytes_per_s is told, else 0: nobody asks for them
+
+    Args:
+        job: the job
+
+    Returns:
+        bytes of the whole job [byte]
+
+    Source:
+        checkpoint_bytes of checkpoint.py
+
+    >>> from service.estimator.samples import sample_job
+    >>> written_bytes(sample_job())
+    0.0
+    """
+    return 0.0 if checkpointing_of(job).write_bytes_per_s is None else checkpoint_bytes(job)
+
+
+def stall_seconds(told: Checkpointing, written_bytes: float, gpus: int, host_bytes_per_s: float) -> float:
+    """Time that training stands still for one checkpoint.
 
     Formula:
         stall_seconds where it is told, 30 s where nothing is; else checkpoint bytes / write rate, or asynchronously
         checkpoint bytes / (GPUs x host link)
 
     Args:
-        job: the job
+        told: how checkpoints are taken
+        written_bytes: a checkpoint of the whole job [byte]
+        gpus: GPUs of the job [1]
+        host_bytes_per_s: rate from one GPU to its host [byte/s]
 
     Returns:
         the stall [s]
@@ -98,16 +123,14 @@ def stall_seconds(job: Job) -> float:
     Source:
         CHECKPOINT_SECONDS, snapshot_seconds and write_seconds of goodput.py
 
-    >>> from service.estimator.samples import sample_job
-    >>> stall_seconds(sample_job())
-    30.0
+    >>> stall_seconds(Checkpointing(write_bytes_per_s=2e9), 112e9, 8, 56e9)
+    0.25
     """
-    told = checkpointing_of(job)
     if told.stall_seconds is not None or told.write_bytes_per_s is None:
         return told.stall_seconds or CHECKPOINT_SECONDS
     if told.asynchronous:
-        return snapshot_seconds(checkpoint_bytes(job), job.cluster.gpus, job.gpu.host_bytes_per_s)
-    return write_seconds(checkpoint_bytes(job), told.write_bytes_per_s)
+        return snapshot_seconds(written_bytes, gpus, host_bytes_per_s)
+    return write_seconds(written_bytes, told.write_bytes_per_s)
 
 
 def checkpointing_of(job: Job) -> Checkpointing:

@@ -17,11 +17,10 @@ from service.estimator.checkpoint import checkpoint_bytes
 from service.estimator.energy import gpu_watts
 from service.estimator.filled import filled
 from service.estimator.interval import Interval
-from service.estimator.money import usd
+from service.estimator.money import usd_of
 from service.estimator.price import OwnedPrice, Price
 from service.estimator.resolve import Resolved
 from service.estimator.run_parts import CostLine
-from service.estimator.throughput import rising
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +54,7 @@ class Charge:
 
     def line(self) -> CostLine:
         """The line, both ends of its interval to the cent."""
-        rates = tuple(self.rates.values())
-        return CostLine(kind=self.kind, usd=rising(self.quantity, lambda amount: usd(self.formula, amount, *rates)))
+        return CostLine(kind=self.kind, usd=usd_of(self.formula, self.quantity, tuple(self.rates.values())))
 
 
 def charges_of(resolved: Resolved, used: Used) -> tuple[Charge, ...]:

@@ -27,6 +27,16 @@ from service.estimator.spending import Used, charges_of
 from service.estimator.throughput import rising
 
 
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Power at the meter of one GPU, its share of hosts and building counted."""
+
+    busy_watts: float
+    """At work."""
+    idle_watts: float
+    """Waiting."""
+
+
 def run_steps(recipe: Recipe) -> int | None:
     """Optimizer steps of a recipe's run; none without `training_tokens`.
 
@@ -70,12 +80,12 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
     steps, gpus = run_steps(resolved.question.recipe), resolved.question.cluster.gpus
     if steps is None or flop.total_flop is None:
         return None
-    losses = losses_of(resolved, step.step_seconds.value)
+    losses, power = losses_of(resolved, step.step_seconds.value), power_of(resolved)
     goodput = losses.goodput_fraction
     hours = rising(step.step_seconds, lambda seconds: gpu_hours(steps, seconds, gpus, goodput))
-    used, ideal = used_of(resolved, hours, losses), rising(hours, lambda h: ideal_days(run_days(h, gpus), goodput))
+    used = used_of(resolved, hours, losses, power)
+    ideal = rising(used.days, lambda days: ideal_days(days, goodput))
     lines = tuple(charge.line() for charge in charges_of(resolved, used)) or None
-    power = power_of(resolved)
     intensity = resolved.question.cluster.grid_kg_co2e_per_kwh
     return Totals(
         steps=steps,
@@ -98,19 +108,20 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
     )
 
 
-def used_of(resolved: Resolved, hours: Interval, losses: Losses) -> Used:
+def used_of(resolved: Resolved, hours: Interval, losses: Losses, power: Power) -> Used:
     """What a run takes, as far as money and energy go by it.
 
     Args:
         resolved: the question, defaults filled
         hours: GPU-hours of the job, goodput counted
         losses: what interruptions and checkpoints take
+        power: power of one GPU
 
     Returns:
         hours, days and energy
     """
     cluster = resolved.question.cluster
-    spares, power = spares_of(cluster), power_of(resolved)
+    spares = spares_of(cluster)
     days = rising(hours, lambda h: run_days(h, cluster.gpus))
     spare = rising(days, lambda d: spare_gpu_hours(d, spares))
     waits = losses.restarts_fraction * losses.goodput_fraction
@@ -153,16 +164,6 @@ def spares_of(cluster: Cluster) -> int:
     8
     """
     return spare_gpus(cluster.gpus, cluster.gpus_per_node, filled(cluster.spare_fraction))
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """Power at the meter of one GPU, its share of hosts and building counted."""
-
-    busy_watts: float
-    """At work."""
-    idle_watts: float
-    """Waiting."""
 
 
 def power_of(resolved: Resolved) -> Power:
