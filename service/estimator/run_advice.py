@@ -8,7 +8,8 @@ from service.estimator.resolve import Resolved
 from service.estimator.totals import spares_of
 
 NO_CARBON = "carbon_kg_co2e is null: give cluster.grid_region or cluster.grid_kg_co2e_per_kwh"
-"""Warning that only an answer with totals needs."""
+NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
+"""Warnings that only an answer with totals needs."""
 
 
 def run_assumptions(resolved: Resolved) -> list[str]:
@@ -39,7 +40,7 @@ def run_warnings(resolved: Resolved) -> list[str]:
         return []
     said = [NO_CARBON] if full.cluster.grid_kg_co2e_per_kwh is None else []
     if isinstance(full.price, OwnedPrice) and full.price.usd_per_kwh is None:
-        said.append("cost_usd holds no electricity: give price.usd_per_kwh")
+        said.append(NO_ELECTRICITY)
     return said
 
 

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from service.catalogue import ModelRow, Row
-from service.catalogue.rows import is_date
+from service.catalogue.provenance import is_date
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.columns import columns_of
 from service.workflows.findings import unknown_field

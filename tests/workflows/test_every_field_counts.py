@@ -14,7 +14,19 @@ import pytest
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Method, Price, Recipe, Recompute, Software, Versions
+from service.estimator.price import Egress, Storage
+from service.estimator.question import (
+    Checkpointing,
+    Cluster,
+    Layout,
+    Method,
+    OwnedPrice,
+    Price,
+    Recipe,
+    Recompute,
+    Software,
+    Versions,
+)
 from service.workflows.clusters import Nodes
 from service.workflows.estimates import answer
 from service.workflows.nouns import schema_of
@@ -92,6 +104,15 @@ QUESTIONS = [
     question(DENSE, {**RECIPE, "sequence_length": 64, "stack": {"name": "transformers"}}, {}),
 ]
 QUESTIONS.append({**question(DENSE, {**RECIPE, "stack": {"name": "fsdp1"}}, {}), "cluster": OLDER})
+STORED = {"usd_per_gb_month": 0.02, "data_bytes": 1e12}
+RENTED = {"usd_per_gpu_hour": 2.0, "storage": STORED, "egress": {"bytes": 1e12, "usd_per_gb": 0.02}}
+OWNED = {"amortisation_years": 4.0, "purchase_usd": 3e4, "maintenance_fraction": 0.05, "usd_per_kwh": 0.1}
+KEPT: dict[str, Any] = {**RECIPE, "checkpoint": {"write_bytes_per_s": 1e10}}
+PRICED = [
+    {**question(DENSE, KEPT, {}), "price": RENTED},
+    {**question(DENSE, {**RECIPE, "checkpoint": {}}, {}), "price": {**OWNED, "usd_per_kw_month": 100.0}},
+]
+QUESTIONS += PRICED
 
 WHOLE = (0, 1, 2, 3, 4, 8, 12, 16, 64, 128, 256, 1024, 4096, 1 << 18, 1 << 22)
 REAL = (0.0, 0.1, 0.5, 1.5, 1e9, 1e11, 1e13)
@@ -101,6 +122,11 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
     "document_lengths": DOCUMENTS,
     "stage_layers": ([4, 4], [3, 5], [2, 6]),
     "expert_imbalance": (1.0, 1.5),
+    "checkpoint": ({"stall_seconds": 10.0}, {"stall_seconds": 60.0}),
+    "grid_region": ("gcp:us-central1", "gcp:europe-north1"),
+    "pue": (1.1, 1.2),
+    "storage": ({"usd_per_gb_month": 0.02}, {"usd_per_gb_month": 0.03}),
+    "egress": ({"bytes": 1e12, "usd_per_gb": 0.02}, {"bytes": 1e12, "usd_per_gb": 0.03}),
     "versions": ({"torch": "1.10"}, {"torch": "2.9"}),
     "transformer_engine": ("2.1", "2.9", "2.11"),
     "megatron_core": ("0.11", "0.14"),
@@ -127,7 +153,11 @@ PLACES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (Versions, ("recipe", "stack", "versions")),
     (Layout, ("layout",)),
     (Cluster, ("cluster",)),
+    (Checkpointing, ("recipe", "checkpoint")),
     (Price, ("price",)),
+    (OwnedPrice, ("price",)),
+    (Storage, ("price", "storage")),
+    (Egress, ("price", "egress")),
 )
 
 
