@@ -126,7 +126,7 @@ def used_of(resolved: Resolved, hours: Interval, losses: Losses, power: Power) -
     spare = rising(days, lambda d: spare_gpu_hours(d, spares))
     waits = losses.restarts_fraction * losses.goodput_fraction
 
-    def drawn(job: float, idle: float) -> float:
+    def drawn_kwh(job: float, idle: float) -> float:
         return energy_kwh(job * (1 - waits), power.busy_watts, job * waits + idle, power.idle_watts)
 
     return Used(
@@ -134,7 +134,7 @@ def used_of(resolved: Resolved, hours: Interval, losses: Losses, power: Power) -
         spare_gpu_hours=spare,
         billed_gpu_hours=_together(hours, spare, billed_gpu_hours),
         days=days,
-        energy_kwh=_together(hours, spare, drawn),
+        energy_kwh=_together(hours, spare, drawn_kwh),
     )
 
 

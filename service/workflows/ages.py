@@ -65,7 +65,9 @@ def age_days(as_of: str, newest: str) -> int:
 
 
 def _parts(text: str) -> list[int]:
-    return [int(part) for part in text.split("-")]
+    """Year, month and day as far as they are told; the calendar of Python has no year 0."""
+    year, *rest = (int(part) for part in text.split("-"))
+    return [max(year, 1), *rest]
 
 
 def _first_day(text: str) -> date:

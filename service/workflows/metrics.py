@@ -112,7 +112,7 @@ def _with_steps(path: Path, steps: Path) -> Path:
 @cache
 def _paths() -> Sequence[Path]:
     """The path of every number of an answer, the less deep ones first."""
-    return sorted([(FITS,), *_leaves(Answer, ())], key=len)
+    return sorted(dict.fromkeys([(FITS,), *_leaves(Answer, ())]), key=len)
 
 
 def _leaves(hint: Any, path: Path) -> Iterator[Path]:

@@ -30,7 +30,7 @@ from service.estimator.question import (
 from service.workflows.clusters import Nodes
 from service.workflows.estimates import answer
 from service.workflows.nouns import schema_of
-from service.workflows.prices import CataloguePrice
+from service.workflows.prices import QUERIED, CardPrice, CataloguePrice
 from service.workflows.questions import read_question
 from service.workflows.wire import to_bytes
 
@@ -123,6 +123,9 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
     "stage_layers": ([4, 4], [3, 5], [2, 6]),
     "expert_imbalance": (1.0, 1.5),
     "checkpoint": ({"stall_seconds": 10.0}, {"stall_seconds": 60.0}),
+    "interval_seconds": (600.0, 6000.0),
+    "write_bytes_per_s": (1e5, 1e6),
+    "purchase_usd": (2e4, 3e4),
     "grid_region": ("gcp:us-central1", "gcp:europe-north1"),
     "pue": (1.1, 1.2),
     "storage": ({"usd_per_gb_month": 0.02}, {"usd_per_gb_month": 0.03}),
@@ -251,11 +254,10 @@ def test_nodes_and_presets_change_a_number(catalogue: Catalogue) -> None:
     assert len({numbers_of(b, catalogue) for b in (body, larger, other)} - {None}) == 3
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(CataloguePrice)])
+@pytest.mark.parametrize("name", QUERIED)
 def test_every_part_of_a_price_look_up_changes_the_cost(catalogue: Catalogue, name: str) -> None:
     """Of the rows of one GPU, some two differ in this column and in price, and in no other column that is asked for."""
-    asked = [field.name for field in fields(CataloguePrice)]
-    others = [column for column in asked if column != name]
+    others = [column for column in QUERIED if column != name]
     groups: dict[tuple[Any, ...], dict[Any, float]] = {}
     for row in catalogue.prices:
         if row.gpu == CLUSTER["gpu"]:
@@ -267,3 +269,10 @@ def test_every_part_of_a_price_look_up_changes_the_cost(catalogue: Catalogue, na
         if len(costs - {None}) > 1:
             return
     pytest.fail(f"{name} changes no cost")
+
+
+def test_what_is_paid_beside_a_price_of_the_catalogue_is_the_same_field_as_beside_a_stated_one() -> None:
+    for kind in (CataloguePrice, CardPrice):
+        names = [field.name for field in fields(kind) if field.name not in {*QUERIED, "rate_card"}]
+        assert names == ["discount_fraction", "preemptions_per_instance_hour", "storage", "egress"]
+        assert all(get_type_hints(kind)[name] == get_type_hints(Price)[name] for name in names)

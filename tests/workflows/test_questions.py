@@ -201,7 +201,7 @@ def test_everything_to_be_mended_is_named_at_once(catalogue: Catalogue) -> None:
         ("recipe", {"sequence_length": 1, "globalbatch": 2}, "did you mean global_batch"),
         ("layout", {"Tensor": 2}, "did you mean tensor"),
         ("cluster", {"preset": "dgx-h100", "node": 2}, "did you mean nodes?"),
-        ("price", {"usd_per_gpu_hours": 2}, "did you mean usd_per_gpu_hour?"),
+        ("price", {"usd_per_gpu_hours": 2}, "did you mean usd_per_gpu_hour"),
         ("price", {"rate_crad": "ours"}, "did you mean rate_card?"),
         ("price", {"budget": 1}, "leave it out"),
         ("model", {"hf_config": {}, "num_hidden_layer": 2}, "the fields are hf_config"),
