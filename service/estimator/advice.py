@@ -3,9 +3,9 @@
 from service.estimator.documents import padding_fraction
 from service.estimator.efficiency import UNMEASURED, efficiency_of
 from service.estimator.filled import filled
-from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RESTART_SECONDS
 from service.estimator.mixers import MIXERS
 from service.estimator.resolve import Resolved
+from service.estimator.run_advice import run_assumptions, run_warnings
 from service.estimator.training import trains_everything
 
 SENSIBLE_BATCH_TOKENS = (4e6, 64e6)
@@ -56,11 +56,7 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         said.append("each rank holds two copies of its stage's weights (DualPipe)")
     said.extend((*_documents(resolved), *_method(resolved)))
-    if resolved.question.recipe.training_tokens is not None:
-        said.append(
-            f"one interruption for {GPU_FAILURE_HOURS:,.0f} GPU-hours, {RESTART_SECONDS / 60:.0f} minutes to restart, "
-            f"{CHECKPOINT_SECONDS:.0f} seconds for a checkpoint"
-        )
+    said.extend(run_assumptions(resolved))
     return tuple(said)
 
 
@@ -120,7 +116,7 @@ def _missing(resolved: Resolved) -> list[str]:
         said.append(NO_TOTALS)
     if resolved.question.price is None:
         said.append(NO_COST)
-    return said
+    return said + run_warnings(resolved)
 
 
 def _padding(resolved: Resolved) -> list[str]:

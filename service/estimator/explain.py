@@ -6,31 +6,15 @@ from typing import Any
 from service.estimator.answer import Estimate
 from service.estimator.collectives import transfer_seconds, wires_of
 from service.estimator.conventions import palm_flop, six_n_flop
-from service.estimator.cost import (
-    HOST_SHARE,
-    LOAD_FRACTION,
-    POWER_USAGE_EFFECTIVENESS,
-    at_peak_gpu_hours,
-    cost_usd,
-    energy_kwh,
-    gpu_hours,
-    run_days,
-)
 from service.estimator.documents import documents_of, padding_fraction, step_tokens, trained_tokens
 from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.explain_memory import memory_explanations
 from service.estimator.explain_parameters import parameter_explanations
-from service.estimator.explain_run import (
-    mean_step_seconds,
-    stage_explanations,
-    steps_explanation,
-    total_flop_explanations,
-)
+from service.estimator.explain_run import stage_explanations, total_flop_explanations
+from service.estimator.explain_totals import totals_explanations
 from service.estimator.explanation import Explanation, Inputs, applied, explained
 from service.estimator.filled import filled
 from service.estimator.fullest import fullest_in
-from service.estimator.goodput import goodput_fraction
-from service.estimator.gpu import Gpu
 from service.estimator.job import Job
 from service.estimator.kernels import kernel_seconds, rates_of
 from service.estimator.parallelism.pipeline import bubble_micro_batches
@@ -68,7 +52,7 @@ def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, .
         *memory_explanations(fullest.resolved, fullest.stages, estimate.memory),
         *_flop(resolved.job, estimate),
         *_step(resolved.job, estimate),
-        *_totals(estimate),
+        *totals_explanations(resolved, estimate),
         *stage_explanations(resolved, estimate),
     )
 
@@ -195,44 +179,3 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
             for index, part in enumerate(step.parts)
         ),
     ]
-
-
-def _totals(estimate: Estimate) -> list[Explanation]:
-    totals, full = estimate.totals, estimate.resolved
-    if totals is None:
-        return []
-    gpus, hours = full.cluster.gpus, totals.gpu_hours.value
-    price = None if full.price is None else full.price.usd_per_gpu_hour
-    said = [
-        steps_explanation(full.recipe, totals),
-        applied("totals.goodput_fraction", goodput_fraction, gpus=gpus),
-        applied(
-            "totals.gpu_hours.value",
-            gpu_hours,
-            steps=totals.steps,
-            step_seconds=mean_step_seconds(totals, estimate.step),
-            gpus=gpus,
-            goodput=totals.goodput_fraction,
-        ),
-        applied("totals.days.value", run_days, gpu_hours_used=hours, gpus=gpus),
-        applied(
-            "totals.at_peak_gpu_hours",
-            at_peak_gpu_hours,
-            flop=estimate.flop.total_flop,
-            peak_flop_per_s=estimate.step.peak_flop_per_s,
-        ),
-        explained("totals.energy_kwh.value", totals.energy_kwh.value, energy_kwh, _energy_inputs(full.gpu, hours)),
-    ]
-    if price is not None:
-        said.append(applied("totals.cost_usd.value", cost_usd, gpu_hours_used=hours, usd_per_gpu_hour=price))
-    return said
-
-
-def _energy_inputs(gpu: Gpu, hours: float) -> Inputs:
-    return {
-        "gpu_hours": hours,
-        "board_watts": gpu.board_watts,
-        "host_share": HOST_SHARE,
-        "load_fraction": LOAD_FRACTION,
-        "power_usage_effectiveness": POWER_USAGE_EFFECTIVENESS,
-    }

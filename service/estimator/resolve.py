@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.estimator import abilities, consistency, number_demands, software_demands, trainable
+from service.estimator import abilities, consistency, number_demands, run_demands, software_demands, trainable
 from service.estimator.batch import resolve_batch
 from service.estimator.build import mixers_of, recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
@@ -18,6 +18,7 @@ from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
 from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Question, Recipe, Software
 from service.estimator.rules import Rule, broken, divisors_of, unmet
+from service.estimator.run_defaults import priced, running_of
 from service.estimator.run_stages import filled_stages, placed, questions_of
 from service.estimator.software import software_of
 from service.estimator.stacks import STACKS, Stack, default_stack
@@ -65,7 +66,14 @@ def resolve(question: Question) -> Resolved:
     layout = _fill_layout(question, asked, cluster)
     batched = filled_stages(resolve_batch(asked, filled(layout.data)), layout)
     recipe = _fill_recipe(batched, question.gpu, filled(layout.zero_stage))
-    full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
+    full = replace(
+        question,
+        model=_fill_model(question.model),
+        recipe=recipe,
+        layout=layout,
+        cluster=cluster,
+        price=priced(question.price),
+    )
     found = Resolved(question=full, job=job_of(full), degrees=degrees_of(recipe, layout))
     problems = _problems_of(found)
     if problems:
@@ -97,7 +105,13 @@ def _run_stages(own: Resolved) -> tuple[tuple[Resolved, ...], ...]:
     return tuple(stages)
 
 
-_DEMANDS = (*software_demands.DEMANDS, *number_demands.DEMANDS, *abilities.DEMANDS, *trainable.DEMANDS)
+_DEMANDS = (
+    *software_demands.DEMANDS,
+    *number_demands.DEMANDS,
+    *abilities.DEMANDS,
+    *trainable.DEMANDS,
+    *run_demands.DEMANDS,
+)
 """What a job has to meet, whatever its degrees."""
 
 
@@ -139,6 +153,7 @@ def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
         gpus_per_node=node,
         scale_up_gpus=cluster.scale_up_gpus or min(rack, cluster.gpus),
         inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
+        **running_of(cluster),
     )
 
 

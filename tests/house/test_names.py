@@ -47,10 +47,11 @@ COUNTS = frozenset({
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 
-MULTIPLES = frozenset({"expert_capacity_factor", "expert_imbalance", "expert_load"})
-"""How many times an even share; the first by the name that users know."""
+MULTIPLES = frozenset({"expert_capacity_factor", "expert_imbalance", "expert_load", "pue"})
+"""How many times an even share, or the energy of the machines; by the names that users know."""
 
 UNIT_STANDS_BESIDE = {
+    "Charge": "its formula says it",
     "Conventions": "FLOP of one trained token, keyed by the name of the convention",
     "Dimension": "scales between units",
     "Explanation": "`unit` says it",
