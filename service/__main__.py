@@ -121,8 +121,12 @@ def accuracy(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")] = False,
     rows: Annotated[str | None, typer.Option(help="Write what became of each row to this CSV file.")] = None,
+    totals: Annotated[bool, typer.Option("--totals", help="Compare the GPU-hours of published runs instead.")] = False,
 ) -> None:
     """How near do predictions come to published measurements of memory and of step time?"""
+    if totals:
+        _totals_accuracy(file, rows, as_json=as_json)
+        return
     from service.calibration.shipped import shipped_rows
     from service.catalogue import shipped_catalogue
     from service.workflows.accuracy.accuracy import accuracy_of_judged
@@ -141,6 +145,17 @@ def accuracy(
     if rows is not None:
         write_file(rows, rows_csv(judged))
     typer.echo(to_bytes(found) if as_json else accuracy_text(found))
+
+
+def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:
+    from service.workflows.accuracy.totals import totals_accuracy
+    from service.workflows.accuracy.totals_tables import totals_text
+    from service.workflows.wire import to_bytes
+
+    if file is not None or rows is not None:
+        message = "--totals compares the published runs that ship with the package, and takes no table and no --rows"
+        raise typer.BadParameter(message)
+    typer.echo(to_bytes(totals_accuracy()) if as_json else totals_text(totals_accuracy()))
 
 
 @app.command()

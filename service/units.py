@@ -56,11 +56,26 @@ FRACTION = Dimension("1", {"1": 1.0, "%": 0.01, "percent": 0.01})
 WATTS = Dimension("W", {"W": 1.0, **_prefixed("W", "kM")})
 ENERGY = Dimension("kWh", {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6, "J": 1 / 3.6e6, "MJ": 1 / 3.6})
 CARBON = Dimension("kg", {"kg": 1.0, "t": 1e3})
+CARBON_INTENSITY = Dimension("kg/kWh", {"kg/kWh": 1.0, "g/kWh": 1e-3})
+ENERGY_PRICE = Dimension("USD/kWh", {"USD/kWh": 1.0, "USD/MWh": 1e-3})
+HOSTING_PRICE = Dimension("USD/kW-month", {"USD/kW-month": 1.0})
+STORAGE_PRICE = Dimension("USD/GB-month", {"USD/GB-month": 1.0, "USD/TB-month": 1e-3})
+TRAFFIC_PRICE = Dimension("USD/GB", {"USD/GB": 1.0, "USD/TB": 1e-3})
+GPU_RATE = Dimension("1/GPU-h", {"1/GPU-h": 1.0, "1/GPU-d": 1 / 24.0})
+MACHINE_RATE = Dimension("1/instance-h", {"1/instance-h": 1.0, "1/instance-d": 1 / 24.0})
+YEARS = Dimension("a", {"a": 1.0})
 
 DIMENSIONS: Mapping[str, Dimension] = {
     "tokens_per_s_per_gpu": TOKEN_RATE,
     "usd_per_instance_hour": INSTANCE_RATE,
     "usd_per_gpu_hour": USD_RATE,
+    "per_instance_hour": MACHINE_RATE,
+    "usd_per_gb_month": STORAGE_PRICE,
+    "usd_per_kw_month": HOSTING_PRICE,
+    "kg_co2e_per_kwh": CARBON_INTENSITY,
+    "per_gpu_hour": GPU_RATE,
+    "usd_per_kwh": ENERGY_PRICE,
+    "usd_per_gb": TRAFFIC_PRICE,
     "bytes_per_s": BYTE_RATE,
     "flop_per_s": FLOP_RATE,
     "pflop_days": PFLOP_DAYS,
@@ -71,6 +86,7 @@ DIMENSIONS: Mapping[str, Dimension] = {
     "tokens": TOKENS,
     "bytes": BYTES,
     "watts": WATTS,
+    "years": YEARS,
     "days": DAYS,
     "flop": FLOP,
     "usd": USD,

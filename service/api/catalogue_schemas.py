@@ -13,6 +13,7 @@ SINGULAR: Mapping[str, str] = {
     "clusters": "Cluster",
     "prices": "Price",
     "rate-cards": "RateCard",
+    "regions": "Region",
 }
 """What one row of a list is called in the names of schemas and operations."""
 

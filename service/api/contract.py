@@ -29,7 +29,7 @@ TAGS = {
     "estimates": "One configuration: everything, or memory, FLOP, GPU-hours alone.",
     "scenarios": "Saved questions, with their answers.",
     "choices": "Every name a field takes.",
-    "catalogue": "Models, GPUs, clusters, prices and rate cards: the shipped ones, and your own.",
+    "catalogue": "Models, GPUs, clusters, prices, rate cards and regions: the shipped ones, and your own.",
     "cells": "One number a spreadsheet cell.",
     "checks": "Admission of jobs by a scheduler.",
     "accuracy": "How near predictions come to what was measured.",

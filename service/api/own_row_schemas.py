@@ -16,6 +16,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "clusters": ("slug", "gpu", "gpus"),
     "prices": ("provider", "gpu", "usd_per_gpu_hour"),
     "rate-cards": ("slug", "rates"),
+    "regions": ("slug", "grid_kg_co2e_per_kwh"),
 }
 """Columns without which no own row can be made; every other has a default, is derived, or may be unknown."""
 

@@ -9,7 +9,7 @@ MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
 CLUSTER_FORMS = ("Cluster-Input", "NodesOfGpu", "ChangedCluster")
 """Components that spell a cluster, beside its name."""
 
-PRICE_FORMS = ("Price", "CataloguePrice", "CardPrice")
+PRICE_FORMS = ("Price-Input", "CataloguePrice", "CardPrice", "OwnedPrice-Input")
 """Components that spell a price."""
 
 NAME: Schema = {

@@ -19,6 +19,7 @@ ROWS: Mapping[str, Schema] = {
         "usd_per_gpu_hour": 2.4, "as_of": "2025-06-01",
     },
     "rate-cards": {"slug": "example-rates", "rates": [{"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.4}]},
+    "regions": {"slug": "example-hall", "country": "DEU", "grid_kg_co2e_per_kwh": 0.31, "pue": 1.25},
 }  # fmt: skip
 """A body for each list; a whole row is put in the place of another by the same."""
 
@@ -28,6 +29,7 @@ PATCHES: Mapping[str, Schema] = {
     "clusters": {"gpus": 512},
     "prices": {"usd_per_gpu_hour": 2.2, "note": "renewed"},
     "rate-cards": {"note": "until June"},
+    "regions": {"grid_kg_co2e_per_kwh": 0.05, "note": "own wind power since May"},
 }
 """A merge patch of that row."""
 

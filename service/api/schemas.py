@@ -21,6 +21,7 @@ from service.workflows.accuracy.answers import (
     VerdictCounts,
     Verdicts,
 )
+from service.workflows.accuracy.totals import TotalsAccuracy
 from service.workflows.checks import Check
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
@@ -41,7 +42,7 @@ ANSWERED = (
 COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
-OTHERS = (Accuracy, Check, ImportReport, ParameterCounts)
+OTHERS = (Accuracy, Check, ImportReport, ParameterCounts, TotalsAccuracy)
 """What other answers hold."""
 
 

@@ -1,10 +1,10 @@
-"""What facts does an estimate rest on? Models, GPUs, clusters and prices, each with its source and its date."""
+"""What facts does an estimate rest on? Models, GPUs, clusters, prices, regions, each with its source and date."""
 
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.names import Found
 from service.catalogue.prices import PriceQuery
+from service.catalogue.provenance import SHIPPED, UnsoundFact
 from service.catalogue.rows import (
-    SHIPPED,
     ClusterRow,
     ExactCounts,
     GpuRow,
@@ -13,8 +13,8 @@ from service.catalogue.rows import (
     PublishedCounts,
     Rate,
     RateCardRow,
+    RegionRow,
     Row,
-    UnsoundFact,
     key_of,
 )
 from service.catalogue.shipped import shipped_catalogue
@@ -32,6 +32,7 @@ __all__ = [
     "PublishedCounts",
     "Rate",
     "RateCardRow",
+    "RegionRow",
     "Row",
     "UnsoundFact",
     "key_of",

@@ -3,17 +3,28 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from service.catalogue.indexes import Key, digest_of, index_of, prices_by_id, renewed, revision_of, rows_after
+from service.catalogue.indexes import (
+    Key,
+    digest_of,
+    gpus_of,
+    index_of,
+    prices_by_id,
+    renewed,
+    revision_of,
+    rows_after,
+)
 from service.catalogue.names import Found, NameIndex
 from service.catalogue.prices import PriceQuery, newest_price
+from service.catalogue.provenance import UnsoundFact
+from service.catalogue.regions import find_region, regions_by_slug
 from service.catalogue.rows import (
     ClusterRow,
     GpuRow,
     ModelRow,
     PriceRow,
     RateCardRow,
+    RegionRow,
     Row,
-    UnsoundFact,
     key_of,
 )
 
@@ -32,6 +43,8 @@ class Catalogue:
     """Prices by id, in the order of the ids, from wherever they were read."""
     rate_card_index: NameIndex[RateCardRow]
     """Rate cards by every name."""
+    regions: Mapping[str, RegionRow]
+    """Regions by slug, in the order of the slugs, from wherever they were read."""
     digests: Mapping[Key, bytes]
     """A digest of each row."""
     revision: str
@@ -46,6 +59,7 @@ class Catalogue:
         clusters: Iterable[ClusterRow],
         prices: Iterable[PriceRow],
         rate_cards: Iterable[RateCardRow] = (),
+        regions: Iterable[RegionRow] = (),
     ) -> "Catalogue":
         """The catalogue of some rows.
 
@@ -55,6 +69,7 @@ class Catalogue:
             clusters: named machines
             prices: prices
             rate_cards: a team's own prices
+            regions: places with their electricity
 
         Returns:
             the catalogue
@@ -67,15 +82,18 @@ class Catalogue:
         cluster_index = index_of("cluster", clusters)
         price_index = prices_by_id(prices)
         card_index = index_of("rate_card", rate_cards)
+        region_index = regions_by_slug(regions)
         kinds: Mapping[type, Mapping[str, Row]] = {
             ModelRow: model_index.rows,
             GpuRow: gpu_index.rows,
             ClusterRow: cluster_index.rows,
             PriceRow: price_index,
             RateCardRow: card_index.rows,
+            RegionRow: region_index,
         }
         digests = {(kind, key): digest_of(row) for kind, rows in kinds.items() for key, row in rows.items()}
-        return cls(model_index, gpu_index, cluster_index, price_index, card_index, digests, revision_of(digests))
+        revision = revision_of(digests)
+        return cls(model_index, gpu_index, cluster_index, price_index, card_index, region_index, digests, revision)
 
     def __post_init__(self) -> None:
         """Refuse rows that speak of a GPU that is not there."""
@@ -105,6 +123,7 @@ class Catalogue:
             renewed(self.cluster_index, ClusterRow, change),
             dict(sorted(rows_after(self.price_index, PriceRow, change).items())),
             renewed(self.rate_card_index, RateCardRow, change),
+            dict(sorted(rows_after(self.regions, RegionRow, change).items())),
             digests,
             revision_of(digests),
         )
@@ -129,6 +148,7 @@ class Catalogue:
             clusters=[row for row in held if isinstance(row, ClusterRow)],
             prices=[row for row in held if isinstance(row, PriceRow)],
             rate_cards=[row for row in held if isinstance(row, RateCardRow)],
+            regions=[row for row in held if isinstance(row, RegionRow)],
         )
 
     def rows(self) -> tuple[Row, ...]:
@@ -137,13 +157,7 @@ class Catalogue:
         Returns:
             the rows
         """
-        return (
-            *self.models.values(),
-            *self.gpus.values(),
-            *self.clusters.values(),
-            *self.price_index.values(),
-            *self.rate_cards.values(),
-        )
+        return tuple(row for rows in self._kinds.values() for row in rows.values())
 
     @property
     def models(self) -> Mapping[str, ModelRow]:
@@ -180,14 +194,19 @@ class Catalogue:
         Returns:
             the row, or None
         """
-        rows: Mapping[type, Mapping[str, Row]] = {
+        return self._kinds[kind].get(key)
+
+    @property
+    def _kinds(self) -> Mapping[type, Mapping[str, Row]]:
+        """The rows of each kind by key; GPUs before what speaks of them."""
+        return {
             ModelRow: self.models,
             GpuRow: self.gpus,
             ClusterRow: self.clusters,
             PriceRow: self.price_index,
             RateCardRow: self.rate_cards,
+            RegionRow: self.regions,
         }
-        return rows[kind].get(key)
 
     def find_model(self, name: str, field: str = "model") -> Found[ModelRow]:
         """The model that a name means.
@@ -249,6 +268,21 @@ class Catalogue:
         """
         return self.rate_card_index.find(name, field)
 
+    def find_region(self, name: str, field: str = "cluster.grid_region") -> Found[RegionRow]:
+        """The region that a name means.
+
+        Args:
+            name: slug, or code or name of a country, in any capitals
+            field: dotted path of the name in the question, for the error
+
+        Returns:
+            its row
+
+        Raises:
+            UnknownName: no such region; the fix lists the nearest names
+        """
+        return find_region(self.regions, name, field)
+
     def newest_price(self, query: PriceQuery, field: str = "price") -> Found[PriceRow]:
         """The newest price that answers a query.
 
@@ -263,19 +297,3 @@ class Catalogue:
             UnknownName: no such price; the fix lists what there is
         """
         return newest_price(self.price_index.values(), query, field)
-
-
-def gpus_of(row: Row) -> tuple[str, ...]:
-    """The GPUs that a row speaks of.
-
-    Args:
-        row: a row of any kind
-
-    Returns:
-        their catalogue names
-    """
-    if isinstance(row, ClusterRow):
-        return (row.cluster.gpu,)
-    if isinstance(row, PriceRow):
-        return (row.gpu,)
-    return tuple(rate.gpu for rate in row.rates) if isinstance(row, RateCardRow) else ()

@@ -5,7 +5,8 @@ from hashlib import sha256
 from typing import TypeVar
 
 from service.catalogue.names import Entry, NameIndex
-from service.catalogue.rows import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row, UnsoundFact
+from service.catalogue.provenance import UnsoundFact
+from service.catalogue.rows import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
 
 Named = ModelRow | GpuRow | ClusterRow | RateCardRow
 """A row that is found by name."""
@@ -136,3 +137,19 @@ def names_of(row: Named) -> Mapping[str, tuple[str, ...]]:
 def _entry(row: NamedRow) -> Entry[NamedRow]:
     aliases = tuple(name for names in names_of(row).values() for name in names)
     return Entry(slug=row.slug, aliases=aliases, default_for=getattr(row, "default_for", ()), row=row)
+
+
+def gpus_of(row: Row) -> tuple[str, ...]:
+    """The GPUs that a row speaks of.
+
+    Args:
+        row: a row of any kind
+
+    Returns:
+        their catalogue names
+    """
+    if isinstance(row, ClusterRow):
+        return (row.cluster.gpu,)
+    if isinstance(row, PriceRow):
+        return (row.gpu,)
+    return tuple(rate.gpu for rate in row.rates) if isinstance(row, RateCardRow) else ()

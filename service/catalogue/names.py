@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from service.catalogue.rows import UnsoundFact
+from service.catalogue.provenance import UnsoundFact
 from service.errors import Problem, UnknownName, did_you_mean, nearest
 
 PROVIDERS = ("aws", "azure", "coreweave", "crusoe", "gcp", "lambda", "nebius", "oci", "runpod")

@@ -6,7 +6,17 @@ from math import isfinite
 from typing import Any
 
 from service.catalogue.bounds import faults_of
-from service.catalogue.rows import ClusterRow, ExactCounts, GpuRow, ModelRow, PriceRow, PublishedCounts, UnsoundFact
+from service.catalogue.provenance import UnsoundFact, is_date
+from service.catalogue.rows import (
+    ClusterRow,
+    ExactCounts,
+    GpuRow,
+    ModelRow,
+    PriceRow,
+    PublishedCounts,
+    Purchase,
+    RegionRow,
+)
 from service.estimator.gpu import Gpu
 from service.estimator.matrix_rates import MATRIX_RATES
 from service.estimator.model import Model
@@ -85,6 +95,7 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
         texts: dict[str, Any] = {column: row[column] for column in columns}
         return GpuRow(
             gpu=gpu,
+            purchase=_purchase(row),
             release_year=int(row["release_year"]),
             aliases=_names(row["aliases"]),
             default_for=_names(row["default_for"]),
@@ -140,6 +151,39 @@ def price_row(row: Mapping[str, str]) -> PriceRow:
         ):
             raise UnsoundFact("the machine's price is not that of its GPUs together")
         return price
+
+
+def region_row(row: Mapping[str, str]) -> RegionRow:
+    """A place from a line of `regions.csv`.
+
+    Args:
+        row: the cells by column
+
+    Returns:
+        the row
+
+    Raises:
+        UnsoundFact: a missing or wrong cell, or no source
+    """
+    with _named("region", row.get("slug")):
+        shares = {name: float(row[name]) for name in ("carbon_free_fraction", "pue") if row[name]}
+        words: dict[str, Any] = {name: cell for name, cell in row.items() if cell and name not in shares}
+        aliases, intensity = _names(row["aliases"]), float(row["grid_kg_co2e_per_kwh"])
+        place = RegionRow(**{**words, **shares, "aliases": aliases, "grid_kg_co2e_per_kwh": intensity})
+        _check(place)
+        if (place.pue is None) != (place.pue_source is None):
+            raise UnsoundFact("a pue needs a pue_source, and nothing else does")
+        return place
+
+
+def _purchase(row: Mapping[str, str]) -> Purchase | None:
+    if not row["purchase_usd"]:
+        return None
+    bought = Purchase(usd=_number(row, "purchase_usd"), as_of=row["purchase_as_of"], source=row["purchase_source"])
+    _check(bought)
+    if not is_date(bought.as_of):
+        raise UnsoundFact("purchase_as_of is no date")
+    return bought
 
 
 @contextmanager

@@ -6,71 +6,30 @@ changed, but are no facts: rows that differ in them alone are equal and have the
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from json import dumps
 from typing import Annotated, Any, ClassVar, Literal
 
-from annotated_types import Ge, Interval, Len, Lt
+from annotated_types import Ge, Interval, Le, Len, Lt
 
-from service.errors import StartupError
+from service.catalogue.provenance import Names, Provenance, Text, UnsoundFact
 from service.estimator.gpu import Gpu
 from service.estimator.model import Model
 from service.estimator.names import PriceModel
 from service.estimator.noun import STRICT, Name
 from service.estimator.question import Cluster
 
-SHIPPED = "catalogue"
-"""Owner of the rows that come with the service; the rows of any other owner are a team's own."""
-
-Names = Annotated[tuple[Name, ...], Len(0, 64)]
-Text = Annotated[str, Len(1, 2000)]
-Note = Annotated[str, Len(0, 4000)]
 Parameters = Annotated[int, Interval(ge=0, le=1 << 53)]
 UsdPerGpuHour = Annotated[float, Ge(1e-4), Lt(1e6)]
 
-Verified = Literal["yes", "partly", "no"]
 PriceStat = Literal["point", "min", "max"]
+RegionKind = Literal["cloud-region", "country", "world", "own"]
 
 TELLS_PRICES_APART = ("provider", "instance_type", "gpu", "region", "price_model", "stat", "as_of")
 """Fields of a price of which no other price has the same."""
 NOT_IN_IDS = re.compile(r"[^a-z0-9.]+")
 """Characters that the id of a price does without: it needs no quoting in a URL."""
-
-
-DATE = re.compile(r"[0-9]{4}(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
-"""A year, a month or a day."""
-
-
-class UnsoundFact(StartupError):
-    """A row of facts that does not load: without source or date, contradicting another, or not a number."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provenance:
-    """Where a row's numbers were read, when, and how well that was checked."""
-
-    source: Text
-    """Document, repository at a commit, or page; `from memory` where there is none."""
-    as_of: Annotated[str, Len(4, 10)]
-    """Date at which the numbers held or were read, as exact as it is known: 2025, 2025-03 or 2025-03-17."""
-    verified: Verified
-    """Whether the numbers were read in the source: yes, partly, or no (recalled)."""
-    note: Note = ""
-    """What to know before relying on the row."""
-    owner: Name = field(default=SHIPPED, repr=False, compare=False)
-    """Whose row it is: catalogue for those that come with the service, else a team's own."""
-    revision: Annotated[int, Interval(ge=1, le=1 << 31)] = field(default=1, repr=False, compare=False)
-    """How many versions of the row there have been, this one counted."""
-
-    def __post_init__(self) -> None:
-        """Refuse a fact that nobody can check."""
-        if not self.source.strip():
-            raise UnsoundFact("a row has no source; a number without a source does not load")
-        if not is_date(self.as_of):
-            raise UnsoundFact("a row has no as_of date; write 2025, 2025-03 or 2025-03-17")
-        if self.verified not in ("yes", "partly", "no"):
-            raise UnsoundFact("a row's verified is none of yes, partly, no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +103,18 @@ class ModelRow(Provenance):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """What one accelerator cost to buy, with its share of the server where it came in one."""
+
+    usd: Annotated[float, Ge(1), Lt(1e9)]
+    """US dollars for one GPU."""
+    as_of: Annotated[str, Len(4, 10)]
+    """Date of the offer, as exact as it is known."""
+    source: Text
+    """Who offered or reported it, and whether it was a share of a server or a single unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow(Provenance):
     """An accelerator."""
 
@@ -163,6 +134,8 @@ class GpuRow(Provenance):
     """How the usable memory is known."""
     link_name: Name
     """Fast link between the GPUs."""
+    purchase: Purchase | None = None
+    """What one of them cost to buy; absent where nobody told."""
 
     @property
     def slug(self) -> str:
@@ -243,7 +216,31 @@ class RateCardRow(Provenance):
     """The rates, at most one for each GPU and terms."""
 
 
-Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionRow(Provenance):
+    """A place, and the electricity that a cluster there runs on."""
+
+    slug: Name
+    """Catalogue name: cloud:region in the cloud's spelling, or the ISO 3166 code of a country."""
+    name: Name
+    """Name in print."""
+    kind: RegionKind
+    """A cloud's region, a country, the world, or a place of one's own."""
+    country: Annotated[str, Len(3, 3)] | None = None
+    """ISO 3166 code of the country, three letters."""
+    aliases: Names = ()
+    """Other names that mean it."""
+    grid_kg_co2e_per_kwh: Annotated[float, Ge(0), Lt(10)]
+    """Carbon intensity of its electricity."""
+    carbon_free_fraction: Annotated[float, Ge(0), Le(1)] | None = None
+    """Share of its electricity from carbon-free sources."""
+    pue: Annotated[float, Ge(1), Lt(10)] | None = None
+    """Power usage effectiveness of its operator's data centres."""
+    pue_source: Text | None = None
+    """Where that was read."""
+
+
+Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow
 """A row of any kind."""
 
 
@@ -270,19 +267,3 @@ def key_of(row: Row) -> str:
         its slug; for a price its id
     """
     return row.id if isinstance(row, PriceRow) else row.slug
-
-
-def is_date(text: str) -> bool:
-    """Whether a text is a date as rows have it.
-
-    Args:
-        text: any text
-
-    Returns:
-        true for 2025, 2025-03 or 2025-03-17
-
-    >>> is_date("2025-03"), is_date("2025-3"), is_date("2025-13")
-    (True, False, False)
-    """
-    parts = DATE.fullmatch(text)
-    return parts is not None and 1 <= int(parts["month"] or 1) <= 12 and 1 <= int(parts["day"] or 1) <= 31

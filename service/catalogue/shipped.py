@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from service.catalogue.catalogue import Catalogue
-from service.catalogue.parsing import cluster_row, gpu_row, model_row, price_row
-from service.catalogue.rows import UnsoundFact
+from service.catalogue.parsing import cluster_row, gpu_row, model_row, price_row, region_row
+from service.catalogue.provenance import UnsoundFact
 
 DATA = "service.catalogue"
 
@@ -35,6 +35,7 @@ def shipped_catalogue() -> Catalogue:
         gpus=[gpu_row(row) for row in _csv("gpus.csv")],
         clusters=[cluster_row(slug, row) for slug, row in _toml("clusters.toml").items()],
         prices=[price_row(row) for row in _csv("prices.csv")],
+        regions=[region_row(row) for row in _csv("regions.csv")],
     )
 
 

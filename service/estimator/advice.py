@@ -2,10 +2,10 @@
 
 from service.estimator.documents import padding_fraction
 from service.estimator.filled import filled
-from service.estimator.goodput import CHECKPOINT_SECONDS, GPU_FAILURE_HOURS, RESTART_SECONDS
 from service.estimator.matrix_rates import UNMEASURED_RATES, generation_rates
 from service.estimator.mixers import MIXERS
 from service.estimator.resolve import Resolved
+from service.estimator.run_advice import run_assumptions, run_warnings
 from service.estimator.training import trains_everything
 
 SENSIBLE_BATCH_TOKENS = (4e6, 64e6)
@@ -56,11 +56,7 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         said.append("each rank holds two copies of its stage's weights (DualPipe)")
     said.extend((*_documents(resolved), *_method(resolved)))
-    if resolved.question.recipe.training_tokens is not None:
-        said.append(
-            f"one interruption for {GPU_FAILURE_HOURS:,.0f} GPU-hours, {RESTART_SECONDS / 60:.0f} minutes to restart, "
-            f"{CHECKPOINT_SECONDS:.0f} seconds for a checkpoint"
-        )
+    said.extend(run_assumptions(resolved))
     return tuple(said)
 
 
@@ -120,7 +116,7 @@ def _missing(resolved: Resolved) -> list[str]:
         said.append(NO_TOTALS)
     if resolved.question.price is None:
         said.append(NO_COST)
-    return said
+    return said + run_warnings(resolved)
 
 
 def _padding(resolved: Resolved) -> list[str]:
@@ -131,7 +127,8 @@ def _padding(resolved: Resolved) -> list[str]:
 
 
 def _length(resolved: Resolved) -> list[str]:
-    length, limit = resolved.question.recipe.sequence_length, resolved.question.model.max_position_embeddings
+    recipe, limit = resolved.question.recipe, resolved.question.model.max_position_embeddings
+    length = max(recipe.sequence_length, *(filled(stage.sequence_length) for stage in recipe.stages), 0)
     if limit is None or length <= limit:
         return []
     return [f"sequence_length {length} exceeds the {limit} tokens the model was built for"]
@@ -164,6 +161,8 @@ def _layout(resolved: Resolved) -> list[str]:
     said = []
     if layout.tensor > domain:
         said.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")
-    if layout.pipeline > resolved.degrees.accumulation:
-        said.append(f"a step of {resolved.degrees.accumulation} micro-batch(es) cannot fill {layout.pipeline} stages")
+    every = (resolved, *(first for first, *_ in resolved.run_stages))
+    fewest = min(float(one.degrees.accumulation) for one in every)
+    if layout.pipeline > fewest:
+        said.append(f"a step of {fewest:.0f} micro-batch(es) cannot fill {layout.pipeline} stages")
     return said

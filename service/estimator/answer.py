@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from service.estimator.interval import Interval
 from service.estimator.memory_parts import Memory, Verdict
 from service.estimator.question import Question
+from service.estimator.run_parts import CostLine, Goodput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,25 +149,59 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunStageTotals:
+    """One stage of a run whose batch or length changes."""
+
+    stage: int
+    """Stage, from 0, in the order of recipe.stages; the last one has the recipe's own batch and length."""
+    steps: int
+    """Optimizer steps."""
+    tokens: float
+    """Tokens that they train."""
+    total_flop: int
+    """Their model FLOP."""
+    step_seconds: Interval
+    """Wall time of one of them, on average."""
+    gpu_hours: Interval
+    """GPUs x hours, goodput counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """The whole run."""
 
     steps: int
     """Optimizer steps."""
+    stages: tuple[RunStageTotals, ...]
+    """Stages of the run, which sum to it; empty where batch and length never change."""
     gpu_hours: Interval
-    """GPUs x hours, goodput counted."""
+    """GPUs of the job x hours, goodput counted; spares are not."""
+    billed_gpu_hours: Interval
+    """GPU-hours that are paid for: those and the spares'."""
+    spare_gpus: int
+    """GPUs that wait beside the job."""
     days: Interval
     """Wall time in days, goodput counted."""
+    ideal_days: Interval
+    """Wall time if nothing were lost to interruptions and checkpoints."""
     goodput_fraction: float
     """Useful share of the wall time once failures and checkpoints are counted."""
+    goodput: Goodput
+    """How often the job is interrupted, how checkpoints are taken, and where the time goes."""
     at_peak_gpu_hours: float
     """GPU-hours if every model FLOP ran at the dense peak."""
     cost_usd: Interval | None
-    """GPU-hours x price; null without a price."""
+    """What the run is paid for, to the cent: the sum of the lines of cost; null without a price."""
+    cost: tuple[CostLine, ...] | None
+    """The same line by line, each rounded to the cent, a half to the even cent; null without a price."""
+    gpu_busy_watts: float
+    """Power at the meter of one GPU at work, its share of hosts and building counted."""
+    gpu_idle_watts: float
+    """The same of one that waits: spares all the time, the job's while it restarts."""
     energy_kwh: Interval
-    """Energy of GPUs and their share of the hosts and the building."""
+    """Energy at the meter: GPUs, spares, and their share of the hosts and the building."""
     carbon_kg_co2e: Interval | None
-    """Energy x grid intensity; null, because no region can be named yet."""
+    """Energy x carbon intensity of the grid; null where neither region nor intensity is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from service.errors import Refused
-from service.estimator.memory_answer import memory_of
+from service.estimator.fullest import fullest_of
 from service.estimator.memory_parts import Change, Memory, Verdict
 from service.estimator.question import Question
 from service.estimator.resolve import Resolved, resolve
+from service.estimator.run import loads_of
 from service.estimator.stage_answers import LoadedStage, slowest_step, stages_of, total_seconds
 from service.estimator.trials import Ladder, Trial, last_resorts, single_changes
 from service.estimator.verdict import verdict_of
@@ -162,7 +163,7 @@ def _cost(change: Change) -> float:
 def _tried(question: Question) -> Tried:
     found = resolve(question)
     stages = stages_of(found.job, found.degrees, found.question.layout)
-    return Tried(found, stages, memory_of(found, stages))
+    return Tried(found, stages, fullest_of(found, stages, loads_of(found, stages)).memory)
 
 
 def in_words(change: Change) -> str:

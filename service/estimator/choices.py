@@ -162,6 +162,10 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("packed", "documents stand back to back in full sequences, and attention stays inside each", _PACKED),
         ("padded", "each document is padded to a sequence of its own", "transformers 5.23.0 DataCollatorWithPadding"),
     ),
+    "recipe.checkpoint.rule": (
+        ("young", "sqrt(2 x stall x time between interruptions)", "Young 1974, doi:10.1145/361147.361115"),
+        ("daly", "the same to higher order, less the stall", "Daly 2006, doi:10.1016/j.future.2004.11.016"),
+    ),
     "recipe.method": (
         ("full", "the model's own parameters are trained, but for frozen parts", "definition"),
         ("lora", "adapters of a low rank are trained beside frozen matrices", _LORA),

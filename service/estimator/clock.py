@@ -1,4 +1,6 @@
-"""How fast does a GPU compute under a limit on its power?"""
+"""How fast does a GPU compute under a limit on its power, and what does it draw?"""
+
+from service.estimator.job import Job
 
 CLOCK_EXPONENT = 0.5
 """Rate of arithmetic as a power of the limit over the rated power: between 1/3, power growing as the cube of the clock
@@ -26,3 +28,26 @@ def clock_fraction(power_limit_watts: float | None, board_watts: float) -> float
     (0.5, 1.0)
     """
     return 1.0 if power_limit_watts is None else min(1.0, power_limit_watts / board_watts) ** CLOCK_EXPONENT
+
+
+def limited_watts(job: Job) -> float:
+    """Power of one busy GPU board: its rated power, or the limit where that is lower.
+
+    Formula:
+        min(P, P_rated)
+
+    Args:
+        job: the job
+
+    Returns:
+        power [W]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_job
+    >>> limited_watts(sample_job())
+    700.0
+    """
+    limit = job.cluster.power_limit_watts
+    return job.gpu.board_watts if limit is None else min(limit, job.gpu.board_watts)

@@ -1,17 +1,6 @@
-"""What does the run take in GPU-hours, days, dollars and energy?"""
+"""What does the run take in steps, GPU-hours and days?"""
 
 from math import ceil
-
-HOST_SHARE = 10_200 / (8 * 700)
-"""Rated power of a whole DGX H100 over that of its eight GPUs: hosts, network, fans.
-Source: NVIDIA DGX H100 data sheet, 10.2 kW."""
-
-LOAD_FRACTION = 0.76
-"""Power of a busy node over its rating; the highest seen of an H100 node is 8.4 of 10.2 kW.
-Source: typical share under heavy AI load of published H100 node measurements; a round figure, to be measured."""
-
-POWER_USAGE_EFFECTIVENESS = 1.1
-"""Data-centre overhead. Source: LLaMA, arXiv:2302.13971, table 15; Patterson et al. 2021, arXiv:2104.10350, table 4."""
 
 
 def steps_of(training_tokens: float, global_batch: int, tokens: float) -> int:
@@ -61,29 +50,6 @@ def gpu_hours(steps: int, step_seconds: float, gpus: int, goodput: float) -> flo
     return steps * step_seconds * gpus / 3600 / goodput
 
 
-def energy_kwh(gpu_hours_used: float, board_watts: float) -> float:
-    """Energy of GPUs, their share of hosts and network, and the building.
-
-    Formula:
-        GPU-hours x board power x host share x load x PUE / 1000
-
-    Args:
-        gpu_hours_used: GPU-hours of the run [h]
-        board_watts: rated power of one GPU [W]
-
-    Returns:
-        energy of the run [kWh]
-
-    Source:
-        NVIDIA DGX H100 data sheet (host share), LLaMA, arXiv:2302.13971 (PUE); LOAD_FRACTION
-
-    >>> round(energy_kwh(1000.0, 700.0), 1)
-    1065.9
-    """
-    watts = board_watts * HOST_SHARE * LOAD_FRACTION * POWER_USAGE_EFFECTIVENESS
-    return gpu_hours_used * watts / 1000
-
-
 def run_days(gpu_hours_used: float, gpus: int) -> float:
     """Wall time of a run.
 
@@ -106,26 +72,93 @@ def run_days(gpu_hours_used: float, gpus: int) -> float:
     return gpu_hours_used / (24 * gpus)
 
 
-def cost_usd(gpu_hours_used: float, usd_per_gpu_hour: float) -> float:
-    """Rent of the GPUs for a run.
+def ideal_days(days: float, goodput: float) -> float:
+    """Wall time of a run if nothing were lost to interruptions and checkpoints.
 
     Formula:
-        GPU-hours x price
+        days x goodput
 
     Args:
-        gpu_hours_used: GPU-hours of the run [h]
-        usd_per_gpu_hour: price of one GPU for one hour [USD/h]
+        days: wall time [d]
+        goodput: useful share of the wall time [1]
 
     Returns:
-        the rent [USD]
+        days [d]
 
     Source:
         definition
 
-    >>> cost_usd(1000.0, 2.5)
-    2500.0
+    >>> ideal_days(60.0, 0.9)
+    54.0
     """
-    return gpu_hours_used * usd_per_gpu_hour
+    return days * goodput
+
+
+def spare_gpus(gpus: int, gpus_per_node: int, spare_fraction: float) -> int:
+    """GPUs that wait, whole nodes of them, to stand in for failed ones.
+
+    Formula:
+        ceil(GPUs x share / GPUs of a node) x GPUs of a node
+
+    Args:
+        gpus: GPUs of the job [1]
+        gpus_per_node: GPUs of one node [1]
+        spare_fraction: spare GPUs over GPUs of the job [1]
+
+    Returns:
+        spare GPUs [1]
+
+    Source:
+        definition; a node is replaced as a whole (Llama 3, arXiv:2407.21783, section 3.3.4)
+
+    >>> spare_gpus(1024, 8, 0.05)
+    56
+    """
+    return ceil(gpus * spare_fraction / gpus_per_node) * gpus_per_node
+
+
+def spare_gpu_hours(days: float, spares: int) -> float:
+    """GPU-hours of spares during a run.
+
+    Formula:
+        24 x days x spare GPUs
+
+    Args:
+        days: wall time [d]
+        spares: spare GPUs [1]
+
+    Returns:
+        GPU-hours [h]
+
+    Source:
+        definition
+
+    >>> spare_gpu_hours(2.0, 8)
+    384.0
+    """
+    return 24 * days * spares
+
+
+def billed_gpu_hours(gpu_hours_used: float, spare_gpu_hours: float) -> float:
+    """GPU-hours that are paid for: those of the job and those of its spares.
+
+    Formula:
+        GPU-hours of the job + GPU-hours of the spares
+
+    Args:
+        gpu_hours_used: GPU-hours of the job [h]
+        spare_gpu_hours: GPU-hours of the spares [h]
+
+    Returns:
+        GPU-hours [h]
+
+    Source:
+        definition
+
+    >>> billed_gpu_hours(1000.0, 50.0)
+    1050.0
+    """
+    return gpu_hours_used + spare_gpu_hours
 
 
 def at_peak_gpu_hours(flop: int, peak_flop_per_s: float) -> float:

@@ -4,18 +4,15 @@ from dataclasses import fields
 from functools import partial
 
 from service.estimator.advice import assumptions_of, warnings_of, warnings_of_memory
-from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, StepPart, Totals
-from service.estimator.cost import at_peak_gpu_hours, cost_usd, energy_kwh, gpu_hours, run_days, steps_of
-from service.estimator.documents import trained_tokens
-from service.estimator.filled import filled
-from service.estimator.goodput import goodput_fraction
-from service.estimator.memory_answer import memory_of
-from service.estimator.memory_parts import Memory
+from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, StepPart
+from service.estimator.fullest import fullest_in, fullest_of, said_of_stages
+from service.estimator.memory_answer import filled_fraction
 from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers, trained_layers
 from service.estimator.resolve import Resolved, resolve
+from service.estimator.run import Run, loads_of, run_of
 from service.estimator.stage_answers import (
     LoadedStage,
     slowest_step,
@@ -25,7 +22,8 @@ from service.estimator.stage_answers import (
 )
 from service.estimator.step_residuals import step_interval
 from service.estimator.step_time import StepSeconds
-from service.estimator.throughput import falling, rising, tokens_per_s_per_gpu, utilisation_fraction
+from service.estimator.throughput import falling, tokens_per_s_per_gpu, utilisation_fraction
+from service.estimator.totals import totals_of
 from service.estimator.verdict import verdict_of
 from service.estimator.work import flop_of
 
@@ -45,20 +43,23 @@ def estimate(question: Question) -> Estimate:
     resolved = resolve(question)
     job, degrees, full = resolved.job, resolved.degrees, resolved.question
     stages = stages_of(job, degrees, full.layout)
+    loads = loads_of(resolved, stages)
+    fullest = fullest_of(resolved, stages, loads)
+    in_use = filled_fraction(fullest.memory)
+    run = run_of(resolved, loads, in_use)
     counts = parameter_counts(job.model, job.ledger)
     parameters = _parameters(resolved, stages, counts)
-    memory = memory_of(resolved, stages)
-    flop = _flop(resolved, stages, counts)
-    step = _step(resolved, stages, flop, memory)
+    flop = _flop(resolved, stages, counts, run)
+    step = _step(resolved, stages, flop, in_use)
     return Estimate(
         resolved=full,
-        verdict=verdict_of(memory.oom_probability_fraction),
+        verdict=verdict_of(fullest.memory.oom_probability_fraction),
         parameters=parameters,
-        memory=memory,
+        memory=fullest.memory,
         flop=flop,
         step=step,
-        totals=_totals(resolved, step, flop),
-        assumptions=assumptions_of(resolved),
+        totals=totals_of(resolved, step, flop, run),
+        assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, fullest)),
         warnings=warnings_of(resolved, parameters.active),
     )
 
@@ -76,13 +77,12 @@ def estimate_memory(question: Question) -> MemoryEstimate:
         Refused: the question breaks a rule
     """
     resolved = resolve(question)
-    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
-    memory = memory_of(resolved, stages)
+    fullest = fullest_in(resolved)
     return MemoryEstimate(
         resolved=resolved.question,
-        verdict=verdict_of(memory.oom_probability_fraction),
-        memory=memory,
-        assumptions=assumptions_of(resolved),
+        verdict=verdict_of(fullest.memory.oom_probability_fraction),
+        memory=fullest.memory,
+        assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, fullest)),
         warnings=warnings_of_memory(resolved),
     )
 
@@ -106,25 +106,18 @@ def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: Parameter
     )
 
 
-def _flop(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts) -> Flop:
+def _flop(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts, run: Run | None) -> Flop:
     job = resolved.job
     chunks = resolved.question.layout.virtual_pipeline
     layers = [trained_layers(job, one.stage.kind_counts) for one in stages]
     again = sum(float(recomputed_layers(job.recompute, count, chunks)) for count in layers)
     share = again / max(1.0, sum(map(float, layers))) if job.recompute.granularity == "full" else 1.0
-    return flop_of(job, counts, _steps(resolved), share)
+    steps, earlier_flop = (None, 0) if run is None else (run.last_steps, run.earlier_flop)
+    return flop_of(job, counts, steps, share, earlier_flop)
 
 
-def _steps(resolved: Resolved) -> int | None:
-    recipe = resolved.question.recipe
-    if recipe.training_tokens is None:
-        return None
-    return steps_of(recipe.training_tokens, filled(recipe.global_batch), trained_tokens(recipe))
-
-
-def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, memory: Memory) -> Step:
+def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, in_use: float) -> Step:
     job, gpus = resolved.job, resolved.question.cluster.gpus
-    in_use = memory.reserved_peak_bytes.value / memory.usable_bytes
     parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages, in_use)
     seconds = step_interval(job, total_seconds(parts))
     peak = highest_peak_flop_per_s(job.gpu, job.precision)
@@ -137,23 +130,4 @@ def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, memory: Mem
         parts=tuple(
             StepPart(kind=field.name, seconds=float(getattr(parts, field.name))) for field in fields(StepSeconds)
         ),
-    )
-
-
-def _totals(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
-    steps, gpus, price = _steps(resolved), resolved.question.cluster.gpus, resolved.question.price
-    if steps is None or flop.total_flop is None:
-        return None
-    goodput = goodput_fraction(gpus)
-    hours = rising(step.step_seconds, lambda seconds: gpu_hours(steps, seconds, gpus, goodput))
-    cost = None if price is None else rising(hours, partial(cost_usd, usd_per_gpu_hour=price.usd_per_gpu_hour))
-    return Totals(
-        steps=steps,
-        gpu_hours=hours,
-        days=rising(hours, partial(run_days, gpus=gpus)),
-        goodput_fraction=goodput,
-        at_peak_gpu_hours=at_peak_gpu_hours(flop.total_flop, step.peak_flop_per_s),
-        cost_usd=cost,
-        energy_kwh=rising(hours, partial(energy_kwh, board_watts=resolved.job.gpu.board_watts)),
-        carbon_kg_co2e=None,
     )

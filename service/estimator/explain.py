@@ -6,26 +6,16 @@ from typing import Any
 from service.estimator.answer import Estimate
 from service.estimator.collectives import transfer_seconds, wires_of
 from service.estimator.conventions import palm_flop, six_n_flop
-from service.estimator.cost import (
-    HOST_SHARE,
-    LOAD_FRACTION,
-    POWER_USAGE_EFFECTIVENESS,
-    at_peak_gpu_hours,
-    cost_usd,
-    energy_kwh,
-    gpu_hours,
-    run_days,
-    steps_of,
-)
 from service.estimator.documents import documents_of, padding_fraction, step_tokens, trained_tokens
 from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.explain_memory import memory_explanations
 from service.estimator.explain_parameters import parameter_explanations
+from service.estimator.explain_run import stage_explanations, total_flop_explanations
+from service.estimator.explain_totals import totals_explanations
 from service.estimator.explanation import Explanation, Inputs, applied, explained
 from service.estimator.exposed import offloaded_activation_seconds
 from service.estimator.filled import filled
-from service.estimator.goodput import goodput_fraction
-from service.estimator.gpu import Gpu
+from service.estimator.fullest import fullest_in
 from service.estimator.job import Job
 from service.estimator.kernels import attention_seconds, kernel_seconds
 from service.estimator.matrix_product import matrix_product_seconds
@@ -44,7 +34,6 @@ from service.estimator.work import (
     padding_flop,
     per_token_flop,
     recompute_flop,
-    run_flop,
     sequence_flop,
     step_flop,
 )
@@ -61,13 +50,14 @@ def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, .
         explanations, in the order of the answer
     """
     resolved = resolve(question)
-    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    stages, fullest = stages_of(resolved.job, resolved.degrees, resolved.question.layout), fullest_in(resolved)
     return (
         *parameter_explanations(resolved, stages, estimate.parameters),
-        *memory_explanations(resolved, stages, estimate.memory),
+        *memory_explanations(fullest.resolved, fullest.stages, estimate.memory),
         *_flop(resolved.job, estimate),
         *_step(resolved.job, estimate),
-        *_totals(estimate),
+        *totals_explanations(resolved, estimate),
+        *stage_explanations(resolved, estimate),
     )
 
 
@@ -106,9 +96,7 @@ def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
         applied("flop.conventions.six_n", six_n_flop, parameters=active),
     ]
     if estimate.totals is not None:
-        steps = estimate.totals.steps
-        said.append(applied("flop.total_flop", run_flop, one_step_flop=flop.per_step_flop, steps=steps))
-        said.append(explained("flop.total_pflop_days", flop.total_pflop_days or 0.0, run_flop, {"steps": steps}))
+        said += total_flop_explanations(flop, estimate.totals)
     return said
 
 
@@ -204,50 +192,3 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
             for index, part in enumerate(step.parts)
         ),
     ]
-
-
-def _totals(estimate: Estimate) -> list[Explanation]:
-    totals, full = estimate.totals, estimate.resolved
-    if totals is None:
-        return []
-    gpus, hours = full.cluster.gpus, totals.gpu_hours.value
-    price = None if full.price is None else full.price.usd_per_gpu_hour
-    said = [
-        applied(
-            "totals.steps",
-            steps_of,
-            training_tokens=full.recipe.training_tokens,
-            global_batch=full.recipe.global_batch,
-            tokens=trained_tokens(full.recipe),
-        ),
-        applied("totals.goodput_fraction", goodput_fraction, gpus=gpus),
-        applied(
-            "totals.gpu_hours.value",
-            gpu_hours,
-            steps=totals.steps,
-            step_seconds=estimate.step.step_seconds.value,
-            gpus=gpus,
-            goodput=totals.goodput_fraction,
-        ),
-        applied("totals.days.value", run_days, gpu_hours_used=hours, gpus=gpus),
-        applied(
-            "totals.at_peak_gpu_hours",
-            at_peak_gpu_hours,
-            flop=estimate.flop.total_flop,
-            peak_flop_per_s=estimate.step.peak_flop_per_s,
-        ),
-        explained("totals.energy_kwh.value", totals.energy_kwh.value, energy_kwh, _energy_inputs(full.gpu, hours)),
-    ]
-    if price is not None:
-        said.append(applied("totals.cost_usd.value", cost_usd, gpu_hours_used=hours, usd_per_gpu_hour=price))
-    return said
-
-
-def _energy_inputs(gpu: Gpu, hours: float) -> Inputs:
-    return {
-        "gpu_hours": hours,
-        "board_watts": gpu.board_watts,
-        "host_share": HOST_SHARE,
-        "load_fraction": LOAD_FRACTION,
-        "power_usage_effectiveness": POWER_USAGE_EFFECTIVENESS,
-    }

@@ -45,3 +45,27 @@ def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
         suggestions=(),
         stages=tuple(stage for stage, _ in answers),
     )
+
+
+def filled_fraction(memory: Memory) -> float:
+    """Share of the device's room that the allocator holds at the peak.
+
+    Formula:
+        reserved / usable
+
+    Args:
+        memory: the memory of an answer
+
+    Returns:
+        share [1]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> from service.estimator.stage_answers import stages_of
+    >>> found = sample_resolved()
+    >>> filled_fraction(memory_of(found, stages_of(found.job, found.degrees, found.question.layout))) > 1
+    True
+    """
+    return memory.reserved_peak_bytes.value / memory.usable_bytes

@@ -44,6 +44,7 @@ MatrixName = Literal[
 ]  # fmt: skip
 ZeroStage = Literal[0, 1, 2, 3]
 PriceModel = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
+IntervalRule = Literal["young", "daly"]
 ToolName = Literal[
     "nanotron-predict-memory", "megatron-theoretical", "accelerate", "zero3-estimator", "eleutherai-cookbook",
 ]  # fmt: skip

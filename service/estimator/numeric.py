@@ -5,6 +5,7 @@ arithmetic operators and these helpers, so the single path never touches NumPy: 
 only once a column is seen.
 """
 
+from collections.abc import Sequence
 from math import ceil, log2, sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,6 +23,17 @@ def _numpy() -> Any:
     import numpy
 
     return numpy
+
+
+def column(numbers: Sequence[float]) -> "NDArray[np.float64]":
+    """One float64 column of some numbers.
+
+    >>> column((2, 3)).tolist()
+    [2.0, 3.0]
+    """
+    numpy = _numpy()
+    made: NDArray[np.float64] = numpy.array(numbers, dtype=numpy.float64)
+    return made
 
 
 def maximum(a: Amount, b: Amount) -> Amount:

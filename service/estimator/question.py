@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Interval, Len, Lt
 
+from service.estimator.checkpointing import Checkpointing
+from service.estimator.cluster import Cluster
 from service.estimator.gpu import Gpu
 from service.estimator.model import Model
 from service.estimator.names import (
@@ -35,7 +37,14 @@ from service.estimator.names import (
     StackName,
     ZeroStage,
 )
-from service.estimator.noun import STRICT, Degree, Layers, Name, Sequences, Tokens
+from service.estimator.noun import STRICT, Degree, Layers, Sequences, Tokens
+from service.estimator.price import OwnedPrice, Price
+from service.estimator.run_stage import RunStage
+
+__all__ = [
+    "Checkpointing", "Cluster", "DocumentLength", "Layout", "Method", "OwnedPrice", "Price", "Question", "Recipe",
+    "Recompute", "Software", "Versions",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +172,8 @@ class Recipe:
     """How documents fill sequences: back to back, each attending to itself alone, or each padded to a sequence."""
     training_tokens: Annotated[float, Ge(1), Lt(1e18)] | None = None
     """Tokens of the whole run, D; without it there are no totals."""
+    stages: Annotated[tuple[RunStage, ...], Len(0, 64)] = ()
+    """First parts of the run with another batch or length; after the last one the recipe's own values hold."""
     precision: PrecisionName | None = None
     """Number formats of weights, compute and master copy; bf16-mixed where absent, fp16-mixed on a GPU without bf16."""
     gradient_dtype: GradientDtype | None = None
@@ -191,6 +202,8 @@ class Recipe:
     """An expert works on at most so many times its even share of the tokens, others dropped; no limit where absent."""
     expert_imbalance: Annotated[float, Ge(1), Lt(1024)] = 1.0
     """Tokens that reach the fullest rank's experts, over the mean of all ranks; at most layout.expert."""
+    checkpoint: Checkpointing | None = None
+    """How checkpoints are taken; asynchronously, as often as wastes least, where absent."""
     vocabulary_multiple: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
     """The vocabulary is padded to a multiple of this x tensor; the stack's own where absent."""
 
@@ -241,40 +254,6 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """What it runs on: how many of which GPU, and how they are wired."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    gpu: Name
-    """Catalogue name of the GPU."""
-    gpus: Degree
-    """GPUs in all."""
-    gpus_per_node: Annotated[int, Interval(ge=1, le=1024)] = 8
-    """GPUs in one node."""
-    scale_up_gpus: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
-    """GPUs that share the fast link (NVLink domain); the GPU's own where absent."""
-    power_limit_watts: Annotated[float, Ge(1), Lt(1e6)] | None = None
-    """Power that one GPU is limited to, below which it lowers its clock; its rated power where absent."""
-    inter_node_bytes_per_s: Annotated[float, Ge(1e3), Lt(1e15)] | None = None
-    """Network rate of one GPU, one direction; the GPU's usual adapter where absent."""
-    network_oversubscription: Annotated[float, Interval(ge=1, le=1024)] = 1.0
-    """What all adapters can send, over what the network carries between domains at once; 1 for a full fat tree."""
-    network_reduction: bool = False
-    """The switches between domains add (SHARP), so an all-reduce sends each byte out once, not twice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """What one GPU costs for one hour."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    usd_per_gpu_hour: Annotated[float, Ge(1e-4), Lt(1e6)]
-    """US dollars for one GPU for one hour."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Everything an estimate depends on, with the catalogue's names already turned into facts."""
 
@@ -288,5 +267,5 @@ class Question:
     """What it runs on."""
     gpu: Gpu
     """The facts of cluster.gpu."""
-    price: Price | None = None
-    """What an hour costs; without it there is no cost."""
+    price: Price | OwnedPrice | None = None
+    """What it costs, rented or owned; without it there is no cost."""

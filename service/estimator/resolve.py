@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.estimator import abilities, consistency, number_demands, software_demands, trainable
+from service.estimator import abilities, consistency, number_demands, run_demands, software_demands, trainable
 from service.estimator.batch import resolve_batch
 from service.estimator.build import mixers_of, recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
@@ -18,6 +18,8 @@ from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
 from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Question, Recipe, Software
 from service.estimator.rules import Rule, broken, divisors_of, unmet
+from service.estimator.run_defaults import priced, running_of
+from service.estimator.run_stages import filled_stages, placed, questions_of
 from service.estimator.software import software_of
 from service.estimator.stacks import STACKS, Stack, default_stack
 from service.estimator.state import default_gradient_dtype
@@ -37,6 +39,8 @@ class Resolved:
     """Its rows and ledger."""
     degrees: Degrees
     """Its degrees as plain numbers."""
+    run_stages: "tuple[tuple[Resolved, ...], ...]" = ()
+    """The first and, where the batch rises, the last configuration of each stage of the run before the last one."""
 
 
 def resolve(question: Question) -> Resolved:
@@ -60,16 +64,54 @@ def resolve(question: Question) -> Resolved:
         quantizes = method_of(asked).name == "qlora"
         asked = replace(asked, stack=default_stack(recurrences_of(question.model), quantizes=quantizes))
     layout = _fill_layout(question, asked, cluster)
-    recipe = _fill_recipe(resolve_batch(asked, filled(layout.data)), question.gpu, filled(layout.zero_stage))
-    full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
-    job, degrees = job_of(full), degrees_of(recipe, layout)
-    problems = (*unmet(_DEMANDS, job, layout), *broken(rules_of(layout), job, degrees))
+    batched = filled_stages(resolve_batch(asked, filled(layout.data)), layout)
+    recipe = _fill_recipe(batched, question.gpu, filled(layout.zero_stage))
+    full = replace(
+        question,
+        model=_fill_model(question.model),
+        recipe=recipe,
+        layout=layout,
+        cluster=cluster,
+        price=priced(question.price),
+    )
+    found = Resolved(question=full, job=job_of(full), degrees=degrees_of(recipe, layout))
+    problems = _problems_of(found)
     if problems:
         raise Refused(*problems)
-    return Resolved(question=full, job=job, degrees=degrees)
+    return replace(found, run_stages=_run_stages(found)) if recipe.stages else found
 
 
-_DEMANDS = (*software_demands.DEMANDS, *number_demands.DEMANDS, *abilities.DEMANDS, *trainable.DEMANDS)
+def _problems_of(found: Resolved) -> tuple[Problem, ...]:
+    """The demands and rules that a question with every field filled breaks."""
+    job, layout = found.job, found.question.layout
+    return (*unmet(_DEMANDS, job, layout), *broken(rules_of(layout), job, found.degrees))
+
+
+def _run_stages(own: Resolved) -> tuple[tuple[Resolved, ...], ...]:
+    """The configurations of each stage of the run; those of the recipe's own length share its ledger."""
+    stages, problems = [], []
+    for index in range(len(own.question.recipe.stages)):
+        first, *last = questions_of(own.question, index)
+        same = first.recipe.sequence_length == own.question.recipe.sequence_length
+        job = replace(own.job, recipe=first.recipe) if same else job_of(first)
+        found = [
+            Resolved(question=one, job=replace(job, recipe=one.recipe), degrees=degrees_of(one.recipe, one.layout))
+            for one in (first, *last)
+        ]
+        stages.append(tuple(found))
+        problems += placed(dict.fromkeys(problem for one in found for problem in _problems_of(one)), index)
+    if problems:
+        raise Refused(*problems)
+    return tuple(stages)
+
+
+_DEMANDS = (
+    *software_demands.DEMANDS,
+    *number_demands.DEMANDS,
+    *abilities.DEMANDS,
+    *trainable.DEMANDS,
+    *run_demands.DEMANDS,
+)
 """What a job has to meet, whatever its degrees."""
 
 
@@ -111,6 +153,7 @@ def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
         gpus_per_node=node,
         scale_up_gpus=cluster.scale_up_gpus or min(rack, cluster.gpus),
         inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
+        **running_of(cluster),
     )
 
 

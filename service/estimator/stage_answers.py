@@ -1,6 +1,8 @@
 """What does every stage hold and take? The answer's stages, and the slowest of them."""
 
 from dataclasses import dataclass, fields
+from functools import reduce
+from operator import add
 
 from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.answer import StageParameters
@@ -11,7 +13,7 @@ from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
 from service.estimator.memory import LIVE, stage_bytes
 from service.estimator.memory_parts import MemoryLine, StageMemory
-from service.estimator.numeric import Amount, where
+from service.estimator.numeric import Amount, maximum, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
 from service.estimator.step_time import StepSeconds, Waits, micro_batch_seconds, step_seconds
@@ -130,12 +132,52 @@ def slowest_step(
     Returns:
         the seconds by kind [s]
     """
+    return max(_steps(job, degrees, layout, stages, filled_fraction), key=total_seconds)
+
+
+def _steps(
+    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float
+) -> list[StepSeconds]:
+    """The step as each distinct stage lives it; all wait for the mean of the stages where the pipeline is empty."""
     distinct = {one.shape: one for one in stages}
     micro = {shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout) for shape, one in distinct.items()}
-    mean = sum(float(micro[one.shape].sent_seconds) for one in stages) / len(stages)
+    mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
     waits = Waits(stage_seconds=mean, filled_fraction=filled_fraction)
-    steps = [step_seconds(job, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]
-    return max(steps, key=total_seconds)
+    return [step_seconds(job, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]
+
+
+def slowest_seconds(
+    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
+) -> Amount:
+    """Seconds of one step on the slowest stage, for one batch or a column of them.
+
+    Formula:
+        max over the stages of the sum of their parts
+
+    Args:
+        job: the job
+        degrees: the layout's degrees; accumulation may be a column
+        layout: the layout
+        stages: the stages, whose loads no batch changes
+        filled_fraction: reserved memory of the fullest device over what it has [1]
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> first = sample_resolved()
+    >>> stages = stages_of(first.job, first.degrees, first.question.layout)
+    >>> step = slowest_step(first.job, first.degrees, first.question.layout, stages)
+    >>> slowest_seconds(first.job, first.degrees, first.question.layout, stages) == total_seconds(step)
+    True
+    """
+    steps = _steps(job, degrees, layout, stages, filled_fraction)
+    parts = ([getattr(step, field.name) for field in fields(StepSeconds)] for step in steps)
+    slowest: Amount = reduce(maximum, (reduce(add, seconds) for seconds in parts))
+    return slowest
 
 
 def total_seconds(step: StepSeconds) -> float:

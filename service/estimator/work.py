@@ -256,14 +256,15 @@ def recompute_flop(rerun_flop_of_sequence: int, global_batch: int, rerun_fractio
     return round(rerun_flop_of_sequence * rerun_fraction) * global_batch
 
 
-def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction: float) -> Flop:
+def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction: float, earlier_flop: int) -> Flop:
     """The FLOP part of the answer.
 
     Args:
         job: the job, its batch resolved
         counts: parameters of the model
-        steps: optimizer steps of the run, None where no tokens are given [1]
+        steps: optimizer steps of the batch and length, None where no tokens are given [1]
         rerun_fraction: share of the layers that recompute reaches [1]
+        earlier_flop: model FLOP of the run before them [FLOP]
 
     Returns:
         FLOP of a token, a step and the run
@@ -272,7 +273,7 @@ def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction
     batch, length = filled(job.recipe.global_batch), job.recipe.sequence_length
     model = step_flop(one.training, batch)
     rerun = recompute_flop(one.rerun, batch, rerun_fraction)
-    total = None if steps is None else run_flop(model, steps)
+    total = None if steps is None else earlier_flop + run_flop(model, steps)
     return Flop(
         per_token_flop=per_token_flop(one.training, tokens),
         per_step_tokens=step_tokens(tokens, batch),

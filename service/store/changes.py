@@ -12,7 +12,14 @@ from service.catalogue import Catalogue, Row, key_of
 from service.store.kept import KEPT, holding_at
 from service.store.tables import CHANGES
 
-KINDS = {"models": "model", "gpus": "gpu", "clusters": "cluster", "prices": "price", "rate_cards": "rate card"}
+KINDS = {
+    "models": "model",
+    "gpus": "gpu",
+    "clusters": "cluster",
+    "prices": "price",
+    "rate_cards": "rate card",
+    "regions": "region",
+}
 """What one row of a table is called in a summary."""
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from service.catalogue import SHIPPED, Catalogue, GpuRow, ModelRow, PriceRow, Row, key_of
-from service.catalogue.catalogue import gpus_of
-from service.catalogue.indexes import Key, Named, digest_of, names_of, revision_of
+from service.catalogue import SHIPPED, Catalogue, GpuRow, ModelRow, PriceRow, RegionRow, Row, key_of
+from service.catalogue.indexes import Key, Named, digest_of, gpus_of, names_of, revision_of
 from service.catalogue.names import forms_of
 from service.store.changes import KINDS, Rows, catalogue_at, newest_change, write_change
 from service.store.kept import KEPT
@@ -92,7 +91,7 @@ def _beside(fixed: list[Row], shipped: Catalogue) -> Iterator[Row]:
             log.warning("shipped %s %s is left out: a row that stays has its name", noun, key)
             left_out |= {key} if isinstance(row, GpuRow) and _key(row) not in keys else set()
         else:
-            free = row if isinstance(row, PriceRow) else _without(row, taken)
+            free = row if isinstance(row, PriceRow | RegionRow) else _without(row, taken)
             if free != row:
                 log.warning("shipped %s %s goes without some of its names: rows that stay have them", noun, key)
             yield free
@@ -119,8 +118,8 @@ def _key(row: Row) -> Key:
 
 
 def _forms(row: Row) -> tuple[str, ...]:
-    """Every name of a row, in the form in which names are compared; a price has none but its id."""
-    if isinstance(row, PriceRow):
+    """Every name of a row, in the form in which names are compared; a price has its id alone, a region its slug."""
+    if isinstance(row, PriceRow | RegionRow):
         return ()
     named = (name for names in names_of(row).values() for name in names)
     return forms_of(row.slug, *named, *getattr(row, "default_for", ()))

@@ -106,6 +106,7 @@ GPUS = Table(
     Column("inter_node_bytes_per_s", Double, nullable=False),
     Column("host_bytes_per_s", Double, nullable=False),
     Column("board_watts", Double, nullable=False),
+    Column("purchase", JSON_VALUE),
     *_provenance(),
     *_versions_of("gpus", "slug"),
 )
@@ -122,8 +123,18 @@ CLUSTERS = Table(
     Column("gpus_per_node", Integer, nullable=False),
     Column("scale_up_gpus", Integer),
     Column("inter_node_bytes_per_s", Double),
+    Column("power_limit_watts", Double),
     Column("network_oversubscription", Double, nullable=False),
     Column("network_reduction", Boolean, nullable=False),
+    Column("failures_per_gpu_hour", Double),
+    Column("restart_seconds", Double),
+    Column("spare_fraction", Double),
+    Column("grid_region", String),
+    Column("grid_kg_co2e_per_kwh", Double),
+    Column("pue", Double),
+    Column("busy_power_fraction", Double),
+    Column("idle_power_fraction", Double),
+    Column("host_power_fraction", Double),
     *_provenance(),
     *_versions_of("clusters", "slug"),
 )
@@ -154,6 +165,23 @@ RATE_CARDS = Table(
     Column("rates", JSON_VALUE, nullable=False),
     *_provenance(),
     *_versions_of("rate_cards", "slug"),
+)
+
+REGIONS = Table(
+    "regions",
+    METADATA,
+    *_held_by(),
+    Column("slug", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("country", String),
+    Column("aliases", JSON_VALUE, nullable=False),
+    Column("grid_kg_co2e_per_kwh", Double, nullable=False),
+    Column("carbon_free_fraction", Double),
+    Column("pue", Double),
+    Column("pue_source", String),
+    *_provenance(),
+    *_versions_of("regions", "slug"),
 )
 
 CHANGES = Table(

@@ -6,7 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
 from service.catalogue.names import normal
 from service.errors import NotFound, UnknownName
 from service.workflows.columns import Column, columns_of
@@ -103,6 +103,9 @@ LISTINGS: Mapping[str, Listing] = {
     "prices": Listing(PriceRow, _ID, lambda held: held.prices, _find_price),
     "rate-cards": Listing(
         RateCardRow, _SLUG, lambda held: held.rate_cards.values(), lambda held, name: held.find_rate_card(name).row
+    ),
+    "regions": Listing(
+        RegionRow, _SLUG, lambda held: held.regions.values(), lambda held, name: held.find_region(name).row
     ),
 }
 """The lists by the name that stands in their path."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from service.catalogue.rows import Provenance
+from service.catalogue.provenance import Provenance
 from service.workflows.expectation import Schema
 
 KEEP_THEIR_NAMES = ("model", "gpu", "cluster")

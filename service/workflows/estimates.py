@@ -13,6 +13,7 @@ from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
 from service.estimator.memory_parts import Memory, Verdict
 from service.estimator.question import Question
+from service.estimator.run_advice import NO_CARBON, NO_ELECTRICITY
 from service.workflows.questions import Asked
 from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_bytes
 
@@ -183,9 +184,12 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
     }
 
 
+RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_CARBON, NO_ELECTRICITY)
+
+
 def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:
     """Warnings without those that only an answer with totals needs."""
-    return tuple(warning for warning in warnings if warning not in (NO_TOTALS, NO_COST))
+    return tuple(warning for warning in warnings if warning not in RUN_WARNINGS)
 
 
 def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:

@@ -6,7 +6,7 @@ model or a cluster given beside them change the preset.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -68,6 +68,8 @@ class FlatField:
     """Takes several values: the key repeated, or semicolons between them."""
     members: tuple[str, ...] = ()
     """Fields of the small noun that one value spells, colons between them; empty where a value is no noun."""
+    required: int = 0
+    """How many of its first fields a value has to tell."""
 
 
 def body_of_flat(
@@ -168,8 +170,12 @@ def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatFie
     value = get_args(hint)[0] if is_list else hint
     if is_dataclass(value):
         members = tuple(member.name for member in fields(value))
-        said = f"{meaning} Spelled {':'.join(members)}."
-        return FlatField(name=name, path=path, meaning=said, form="integers", is_list=is_list, members=members)
+        required = sum(member.default is MISSING for member in fields(value))
+        others = f" All after {members[required - 1]} may be empty." if required < len(members) else ""
+        said = f"{meaning} Spelled {':'.join(members)}.{others}"
+        return FlatField(
+            name=name, path=path, meaning=said, form="integers", is_list=is_list, members=members, required=required
+        )
     choices = get_args(value) if get_origin(value) is Literal else ()
     form = FORMS[type(choices[0]) if choices else value]
     return FlatField(name=name, path=path, meaning=meaning, form=form, choices=choices, is_list=is_list)
@@ -202,7 +208,7 @@ def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:
 
 def _item(field: FlatField, text: str, mark: DecimalMark) -> Any:
     if field.members:
-        return read_members(field.name, field.members, text, mark)
+        return read_members(field.name, field.members, text, mark, required=field.required)
     return read_value(field.name, field.form, text, mark)
 
 

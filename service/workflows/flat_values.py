@@ -88,7 +88,7 @@ def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
     return value
 
 
-def read_members(name: str, members: tuple[str, ...], text: str, mark: DecimalMark) -> dict[str, int]:
+def read_members(name: str, members: tuple[str, ...], text: str, mark: DecimalMark, *, required: int) -> dict[str, int]:
     """The small noun that a text of the flat form spells: a whole number for each of its fields.
 
     Args:
@@ -96,6 +96,7 @@ def read_members(name: str, members: tuple[str, ...], text: str, mark: DecimalMa
         members: fields of the noun, in order
         text: what was given
         mark: what stands before the decimals of a number
+        required: how many of the first fields have to be told; others may be empty, or left out at the end
 
     Returns:
         the numbers by field
@@ -103,15 +104,20 @@ def read_members(name: str, members: tuple[str, ...], text: str, mark: DecimalMa
     Raises:
         Refused: the text spells something else
     """
-    found = {}
-    for member, part in zip(members, text.split(MEMBER_MARK), strict=False):
-        number = _number(name, "integer", part, mark)
-        if isinstance(number, int):
-            found[member] = number
-    if len(found) == len(members) == text.count(MEMBER_MARK) + 1:
-        return found
+    parts = text.split(MEMBER_MARK)
+    told = {
+        member: part
+        for index, (member, part) in enumerate(zip(members, parts, strict=False))
+        if part or index < required
+    }
+    found = {member: _number(name, "integer", part, mark) for member, part in told.items()}
+    numbers = {member: number for member, number in found.items() if isinstance(number, int)}
+    if required <= len(parts) <= len(members) and len(numbers) == len(told):
+        return numbers
     expected = EXPECTED["integers"]
-    message = f"a value of {name} is not {expected.words}, one for each of {', '.join(members)}"
+    each = f"one for each of {', '.join(members[:required])}"
+    others = f", and for {', '.join(members[required:])} where told" if members[required:] else ""
+    message = f"a value of {name} is not {expected.words}, {each}{others}"
     raise Refused(_problem(name, expected.code, message, f"give {MEMBER_MARK.join(members)}{expected.example}"))
 
 

@@ -25,6 +25,8 @@ NEEDED = {
     "total_flop": "training_tokens",
     "total_pflop_days": "training_tokens",
     "cost_usd": "usd_per_gpu_hour",
+    "cost": "usd_per_gpu_hour",
+    "carbon_kg_co2e": "grid_region",
 }
 """Field without which a part of the answer is null."""
 
@@ -110,7 +112,7 @@ def _with_steps(path: Path, steps: Path) -> Path:
 @cache
 def _paths() -> Sequence[Path]:
     """The path of every number of an answer, the less deep ones first."""
-    return sorted([(FITS,), *_leaves(Answer, ())], key=len)
+    return sorted(dict.fromkeys([(FITS,), *_leaves(Answer, ())]), key=len)
 
 
 def _leaves(hint: Any, path: Path) -> Iterator[Path]:
@@ -156,7 +158,11 @@ def _item(items: list[Any], step: str) -> Any:
 def _needs(path: Path, answer: Answer) -> list[Problem]:
     """What the question must say before the number at the path is known."""
     resolved = answer.resolved
-    absent = {"training_tokens": resolved.recipe.training_tokens is None, "usd_per_gpu_hour": resolved.price is None}
+    absent = {
+        "training_tokens": resolved.recipe.training_tokens is None,
+        "usd_per_gpu_hour": resolved.price is None,
+        "grid_region": resolved.cluster.grid_kg_co2e_per_kwh is None,
+    }
     wanted = [NEEDED[step] for step in path if step in NEEDED and absent[NEEDED[step]]]
     if not wanted:
         message = f"{'.'.join(path)} does not apply to this question: its answer is null"

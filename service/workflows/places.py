@@ -6,7 +6,7 @@ from typing import get_args, get_type_hints
 
 from service.catalogue import Row
 from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Price, Recipe
+from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
 from service.workflows.clusters import Nodes
 from service.workflows.columns import columns_of
 from service.workflows.limits import Limits
@@ -23,6 +23,7 @@ ASKED: Sequence[tuple[str, type]] = (
     ("price", Price),
     ("price", CataloguePrice),
     ("price", CardPrice),
+    ("price", OwnedPrice),
 )
 """Part of a question, and a noun that spells it."""
 

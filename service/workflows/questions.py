@@ -12,6 +12,7 @@ from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import Layout, Question, Recipe
 from service.workflows.clusters import read_cluster
 from service.workflows.findings import not_an_object, unknown_field
+from service.workflows.grids import placed
 from service.workflows.models import read_model
 from service.workflows.nouns import read_noun
 from service.workflows.places import PARTS
@@ -63,10 +64,12 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tupl
     machine = collected.read(lambda: read_cluster(_needed(body, "cluster"), catalogue))
     gpu = None if machine is None else machine.gpu.slug
     price = collected.read(lambda: read_price(body.get("price"), gpu, catalogue))
-    if model is None or recipe is None or layout is None or machine is None or collected.problems:
+    place = None if machine is None else machine.cluster
+    cluster = None if place is None else collected.read(lambda: placed(place, body.get("price"), catalogue))
+    if model is None or recipe is None or layout is None or machine is None or cluster is None or collected.problems:
         raise Refused(*collected.problems)
     return Asked(
-        Question(model=model, recipe=recipe, layout=layout, cluster=machine.cluster, gpu=machine.gpu, price=price),
+        Question(model=model, recipe=recipe, layout=layout, cluster=cluster, gpu=machine.gpu, price=price),
         tuple(collected.assumptions),
         tuple(collected.warnings),
     )

@@ -140,6 +140,10 @@ def _run(found: Answer) -> list[Row]:
     cost = Row("USD", "unknown", "give usd_per_gpu_hour") if priced is None else _predicted("USD", priced, readable)
     return [
         Row("steps", f"{totals.steps:,}"),
+        *(
+            Row(f"of them in stage {one.stage}", f"{one.steps:,}", f"{in_seconds(one.step_seconds.value)} each")
+            for one in totals.stages
+        ),
         _predicted("GPU-hours", totals.gpu_hours, readable),
         _predicted("days", totals.days, readable),
         Row("goodput", _percent(totals.goodput_fraction)),

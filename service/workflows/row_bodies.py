@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from service.catalogue import ModelRow, Row
-from service.catalogue.rows import is_date
+from service.catalogue.provenance import is_date
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.columns import columns_of
 from service.workflows.findings import unknown_field
@@ -106,6 +106,15 @@ def _column_at(kind: type, field: str) -> str:
     return ""
 
 
+DATES = ("as_of", "purchase_as_of")
+"""Columns that hold a date."""
+
+
+def _not_a_date(name: str) -> Problem:
+    message = f"{name} is no date, so nobody could tell which number is the newer one"
+    return Problem(field=name, code="not_a_date", message=message, fix="give 2025, 2025-03 or 2025-03-17")
+
+
 def _origin_problems(given: Flat) -> list[Problem]:
     """What is wrong with where the numbers come from, before a row refuses to be made of it."""
     problems: list[Problem] = []
@@ -113,12 +122,9 @@ def _origin_problems(given: Flat) -> list[Problem]:
     if isinstance(source, str) and not source.strip():
         message = "source is blank; a number without a source is none that others can rely on"
         problems.append(Problem(field="source", code="wrong_length", message=message, fix="say where it comes from"))
-    if isinstance(as_of, str) and not is_date(as_of):
-        message = "as_of is no date, so nobody could tell which row is the newest"
-        problems.append(
-            Problem(field="as_of", code="not_a_date", message=message, fix="give 2025, 2025-03 or 2025-03-17")
-        )
-    elif isinstance(as_of, str) and as_of > (today := datetime.now(UTC).date().isoformat())[: len(as_of)]:
+    problems += [_not_a_date(name) for name in DATES if isinstance(given.get(name), str) and not is_date(given[name])]
+    today = datetime.now(UTC).date().isoformat()
+    if isinstance(as_of, str) and is_date(as_of) and as_of > today[: len(as_of)]:
         message = "as_of lies in the future; the newest row counts, so what holds later would count already today"
         problems.append(Problem(field="as_of", code="out_of_range", message=message, fix=f"give {today} or earlier"))
     return problems

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
-from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow
+from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow
 from service.errors import Problem
 
 Record = dict[str, Any]
@@ -156,6 +156,11 @@ def _price(given: Record) -> Record:
     return whole if cost is None or count is None else {"usd_per_instance_hour": cost * count, **whole}
 
 
+def _region(given: Record) -> Record:
+    words = {"kind": "own", **({"pue_source": given["source"]} if "pue" in given else {})}
+    return {**words, **given}
+
+
 def _as_given(given: Record) -> Record:
     return given
 
@@ -166,6 +171,7 @@ FILLING: Mapping[type, Callable[[Record], Record]] = {
     ClusterRow: _as_given,
     PriceRow: _price,
     RateCardRow: _as_given,
+    RegionRow: _region,
 }
 """How the rows of each kind are filled."""
 

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row, key_of
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row, key_of
 from service.catalogue.indexes import Named, names_of
 from service.catalogue.names import NameIndex, forms_of
 from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
+from service.catalogue.regions import names_of_region
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
 from service.estimator.consistency import problems_of
 from service.estimator.matrix_rates import MATRIX_RATES
@@ -51,8 +52,9 @@ def sound(row: AnyRow, catalogue: Catalogue) -> AnyRow:
 
 def _resolved(row: Row, catalogue: Catalogue) -> Row:
     if isinstance(row, ClusterRow):
-        gpu = catalogue.find_gpu(row.cluster.gpu, "gpu").row.slug
-        return replace(row, cluster=replace(row.cluster, gpu=gpu))
+        gpu, place = catalogue.find_gpu(row.cluster.gpu, "gpu").row.slug, row.cluster.grid_region
+        region = None if place is None else catalogue.find_region(place, "grid_region").row.slug
+        return replace(row, cluster=replace(row.cluster, gpu=gpu, grid_region=region))
     if isinstance(row, PriceRow):
         return replace(row, gpu=catalogue.find_gpu(row.gpu, "gpu").row.slug)
     if isinstance(row, RateCardRow):
@@ -73,6 +75,9 @@ def refuse_taken(row: Row, catalogue: Catalogue) -> None:
     """
     if isinstance(row, PriceRow):
         return
+    if isinstance(row, RegionRow):
+        _refuse_taken_place(row, catalogue)
+        return
     index = _index_of(row, catalogue)
     problems = [
         _taken(field, other)
@@ -85,6 +90,15 @@ def refuse_taken(row: Row, catalogue: Catalogue) -> None:
     ]
     if problems:
         raise Conflict(*problems)
+
+
+def _refuse_taken_place(row: RegionRow, catalogue: Catalogue) -> None:
+    """Refuse a region that is told by a name of another one."""
+    held = {name: other.slug for other in catalogue.regions.values() for name in names_of_region(other)}
+    for field, names in (("slug", (row.slug,)), ("aliases", row.aliases), ("name", (row.name,))):
+        others = {held.get(name.casefold(), row.slug) for name in names} - {row.slug}
+        if others:
+            raise Conflict(_taken(field, min(others)))
 
 
 def _holder(names: tuple[str, ...], index: NameIndex[Any], own: str) -> str | None:

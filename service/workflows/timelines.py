@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from service.catalogue import Catalogue
 from service.estimator import estimate_memory
+from service.estimator.fullest import fullest_in
 from service.estimator.resolve import resolve
 from service.estimator.timeline import StageTimeline, timeline
 from service.workflows.estimates import SPOKEN, Grounds, grounds_of
@@ -44,7 +45,7 @@ def timeline_answer(asked: Asked, catalogue: Catalogue) -> TimelineAnswer:
     """
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)
-    stages = timeline(resolve(asked.question))
+    stages = timeline(fullest_in(resolve(asked.question)).resolved)
     fullest = max(stages, key=lambda stage: stage.peak.allocated_bytes)
     return TimelineAnswer(
         **grounds_of(found, asked, catalogue),

@@ -52,5 +52,6 @@ OWN = [
     Own("prices", {"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.5, "as_of": "2026"},
         {"usd_per_gpu_hour": 2.25}),
     Own("rate-cards", {"rates": [{"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 1.5}]}, {"note": "until June"}),
+    Own("regions", {"grid_kg_co2e_per_kwh": 0.31, "pue": 1.25}, {"grid_kg_co2e_per_kwh": 0.05}),
 ]  # fmt: skip
 IDS = [own.plural for own in OWN]

@@ -81,6 +81,7 @@ def test_catalogue_can_be_rebuilt_from_its_rows() -> None:
         gpus=shipped.gpus.values(),
         clusters=shipped.clusters.values(),
         prices=reversed(shipped.prices),
+        regions=reversed(tuple(shipped.regions.values())),
     )
     assert again.revision == shipped.revision
     assert again.prices == shipped.prices

@@ -13,6 +13,7 @@ from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.parallelism.pipeline import dealt_layers
 from service.estimator.precision import PRECISIONS as ROWS
 from service.estimator.question import DocumentLength, Method, Software
+from service.estimator.run_stage import RunStage
 from service.estimator.stacks import STACKS, Stack
 from tests.ask import question
 from tests.estimator.legal_software import implementation_in, kernels_of, software
@@ -145,17 +146,30 @@ def formats(draw: st.DrawFn, stack: Stack, run: Software, method: Method) -> dic
 
 
 @st.composite
+def run_stages(draw: st.DrawFn, batch: int) -> dict[str, Any]:
+    """Tokens of the run, and stages before its last one: of another length, or with a batch that rises."""
+    tokens = draw(st.sampled_from((None, 1e11, 1e13)))
+    stages = (
+        (),
+        (RunStage(until_tokens=1e9, sequence_length=2048),),
+        (RunStage(until_tokens=2e9, final_global_batch=3 * batch), RunStage(until_tokens=4e9, sequence_length=16384)),
+    )
+    return {"training_tokens": tokens, "stages": draw(st.sampled_from(stages)) if tokens else ()}
+
+
+@st.composite
 def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Recipe:
     """A batch that fills the pipeline in whole groups, and any choice of numbers, optimizer, recompute and method."""
     stack, lengths = STACKS[run.name], draw(st.sampled_from(HISTOGRAMS))
     micro_batch = draw(st.sampled_from((1, 2, 3)))
     group = max(layout.pipeline * (2 if layout.schedule == "dualpipe" else 1), layout.virtual_group or 1)
     method = draw(methods(model, stack, layout))
+    batch = micro_batch * (layout.data or 1) * group * draw(st.sampled_from((1, 2, 5)))
     return Recipe(
         sequence_length=draw(st.sampled_from((1024, 4096, 8192))),
         micro_batch=micro_batch,
-        global_batch=micro_batch * (layout.data or 1) * group * draw(st.sampled_from((1, 2, 5))),
-        training_tokens=draw(st.sampled_from((None, 1e11, 1e13))),
+        global_batch=batch,
+        **draw(run_stages(batch)),
         recompute=draw(st.sampled_from(("none", "selective", "full"))),
         attention=draw(st.sampled_from(kernels_of(run))),
         dropout_fraction=draw(st.sampled_from((0.0, 0.1))),

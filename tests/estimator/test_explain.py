@@ -10,7 +10,19 @@ import pytest
 from service.estimator.estimate import estimate
 from service.estimator.explain import explanations
 from service.estimator.explanation import Inputs
-from service.estimator.question import Cluster, DocumentLength, Layout, Method, Price, Question, Recipe
+from service.estimator.price import Egress, Storage
+from service.estimator.question import (
+    Checkpointing,
+    Cluster,
+    DocumentLength,
+    Layout,
+    Method,
+    OwnedPrice,
+    Price,
+    Question,
+    Recipe,
+)
+from service.estimator.run_stage import RunStage
 from service.estimator.samples import H100, LLAMA_3_8B
 
 PLAIN = Question(
@@ -35,6 +47,38 @@ QUESTIONS = {
     "padded": replace(
         PLAIN,
         recipe=replace(PLAIN.recipe, document_lengths=(DocumentLength(tokens=99, count=7),), batching="padded"),
+    ),
+    "in stages": replace(
+        PLAIN,
+        recipe=replace(
+            PLAIN.recipe,
+            stages=(
+                RunStage(until_tokens=1e12, global_batch=256, final_global_batch=1024),
+                RunStage(until_tokens=2e12, global_batch=512, sequence_length=16384),
+            ),
+        ),
+    ),
+    "spot": replace(
+        PLAIN,
+        recipe=replace(PLAIN.recipe, checkpoint=Checkpointing(write_bytes_per_s=1e10)),
+        cluster=replace(PLAIN.cluster, spare_fraction=0.05, grid_kg_co2e_per_kwh=0.4, pue=1.3),
+        price=Price(
+            usd_per_gpu_hour=2.3,
+            price_model="spot",
+            storage=Storage(usd_per_gb_month=0.02, data_bytes=1e15),
+            egress=Egress(bytes=1e12, usd_per_gb=0.09),
+        ),
+    ),
+    "owned": replace(
+        PLAIN,
+        recipe=replace(PLAIN.recipe, checkpoint=Checkpointing(rule="daly", asynchronous=False, write_bytes_per_s=1e10)),
+        price=OwnedPrice(
+            amortisation_years=4.0,
+            purchase_usd=35_000.0,
+            maintenance_fraction=0.05,
+            usd_per_kwh=0.083,
+            usd_per_kw_month=150.0,
+        ),
     ),
     "optimizer peak": replace(PLAIN, recipe=Recipe(sequence_length=64, precision="fp16-mixed"), layout=Layout()),
 }

@@ -14,8 +14,9 @@ import pytest
 import service.estimator
 from service.errors import Problem, Refused
 from service.estimator import Layout, Question, Recipe, Recompute, estimate
-from service.estimator.question import DocumentLength, Method, Software, Versions
+from service.estimator.question import Checkpointing, DocumentLength, Method, OwnedPrice, Software, Versions
 from service.estimator.rules import Demand, Rule
+from service.estimator.run_stage import RunStage
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 
@@ -50,9 +51,13 @@ def asked(row: dict[str, Any], *changes: dict[str, Any]) -> Question:
         recipe["stack"] = software(recipe["stack"])
     if isinstance(recipe.get("method"), dict):
         recipe["method"] = Method(**fields(recipe["method"]))
+    recipe["stages"] = tuple(RunStage(**stage) for stage in recipe.get("stages", ()))
+    if isinstance(recipe.get("checkpoint"), dict):
+        recipe["checkpoint"] = Checkpointing(**recipe["checkpoint"])
     recipe["document_lengths"] = tuple(DocumentLength(**bar) for bar in recipe.get("document_lengths", ()))
     model = replace(FAMILIES[row.get("model", "dense")], **fields(nouns["model"]))
-    return question(model, Recipe(**recipe), Layout(**fields(nouns["layout"])), gpus=nouns["gpus"])
+    asked = question(model, Recipe(**recipe), Layout(**fields(nouns["layout"])), gpus=nouns["gpus"])
+    return replace(asked, price=OwnedPrice(**nouns["price"])) if "price" in nouns else asked
 
 
 def problem_of(row: dict[str, Any]) -> Problem:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from service.estimator import Layout, Question, Recipe, estimate
+from service.estimator.fullest import fullest_in
 from service.estimator.question import Software
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100, LLAMA_3_8B
@@ -19,7 +20,7 @@ any_question = settings(deadline=None, max_examples=60)
 
 
 def stages(asked: Question) -> tuple[StageTimeline, ...]:
-    return timeline(resolve(asked))
+    return timeline(fullest_in(resolve(asked)).resolved)
 
 
 @any_question

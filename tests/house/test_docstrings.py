@@ -25,18 +25,26 @@ from tests.house.source import (
 
 SYMBOLS = {
     "1": "fraction",
+    "1/GPU-h": "per_gpu_hour",
+    "1/instance-h": "per_instance_hour",
     "FLOP": "flop",
     "FLOP/s": "flop_per_s",
     "PFLOP-day": "pflop_days",
     "USD": "usd",
+    "USD/GB": "usd_per_gb",
+    "USD/GB-month": "usd_per_gb_month",
     "USD/h": "usd_per_gpu_hour",
+    "USD/kW-month": "usd_per_kw_month",
+    "USD/kWh": "usd_per_kwh",
     "W": "watts",
+    "a": "years",
     "byte": "bytes",
     "byte/s": "bytes_per_s",
     "d": "days",
     "h": "gpu_hours",
     "kWh": "kwh",
     "kgCO2e": "kg_co2e",
+    "kgCO2e/kWh": "kg_co2e_per_kwh",
     "s": "seconds",
     "token": "tokens",
     "token/s": "tokens_per_s_per_gpu",
@@ -54,6 +62,10 @@ FORMULAS = [
     for function in public_functions(path)
     if is_number(function.returns)
 ]
+
+
+NOUNS = ("question", "cluster", "price", "checkpointing", "answer", "run_parts", "memory_parts")
+"""Modules of the nouns that go over the wire."""
 
 
 def _docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Docstring:
@@ -116,7 +128,7 @@ def test_args_are_the_arguments(path: Path) -> None:
             assert sorted(said) == sorted([*arguments_of(function), *extra]), f"{shown(path)}: {function.name}"
 
 
-@pytest.mark.parametrize("path", [SERVICE / "estimator" / f"{noun}.py" for noun in ("question", "answer")], ids=shown)
+@pytest.mark.parametrize("path", [SERVICE / "estimator" / f"{noun}.py" for noun in NOUNS], ids=shown)
 def test_every_field_of_the_nouns_is_documented(path: Path) -> None:
     for kind in public_classes(path):
         documented = {

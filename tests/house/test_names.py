@@ -47,11 +47,12 @@ COUNTS = frozenset({
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 
-MULTIPLES = frozenset({"expert_capacity_factor", "expert_imbalance", "expert_load", "network_oversubscription"})
-"""How many times an even share; the first by the name that users know."""
+MULTIPLES = frozenset({
+    "expert_capacity_factor", "expert_imbalance", "expert_load", "network_oversubscription", "pue",
+})  # fmt: skip
+"""How many times an even or usual share; names that users know."""
 
 UNIT_STANDS_BESIDE = {
-    "Comparison": "its quantity says it: bytes of memory, or seconds of a step",
     "Conventions": "FLOP of one trained token, keyed by the name of the convention",
     "Dimension": "scales between units",
     "Explanation": "`unit` says it",

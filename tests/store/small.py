@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, PublishedCounts
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, PublishedCounts, RegionRow
+from service.catalogue.rows import Purchase
 from service.estimator import Cluster, Model
 from service.estimator.samples import H100
 
@@ -45,6 +46,7 @@ GPU = GpuRow(
     default_for=("h100",),
     usable_basis="seen",
     link_name="NVLink 4",
+    purchase=Purchase(usd=30_000.5, as_of="2025-03", source="an offer"),
     source="made up",
     as_of="2026-11-21",
     verified="partly",
@@ -52,7 +54,7 @@ GPU = GpuRow(
 CLUSTER = ClusterRow(
     slug="box",
     name="Box",
-    cluster=Cluster(gpu=H100.slug, gpus=8),
+    cluster=Cluster(gpu=H100.slug, gpus=8, pue=1.2, grid_region="hall", failures_per_gpu_hour=1e-5),
     source="made up",
     as_of="2026",
     verified="yes",
@@ -71,4 +73,17 @@ PRICE = PriceRow(
     as_of="2026",
     verified="yes",
 )
-SMALL = Catalogue.of(models=[MODEL, NOT_ESTIMATED], gpus=[GPU], clusters=[CLUSTER], prices=[PRICE])
+REGION = RegionRow(
+    slug="hall",
+    name="Hall",
+    kind="own",
+    country="DEU",
+    aliases=("the hall",),
+    grid_kg_co2e_per_kwh=0.3,
+    pue=1.2,
+    pue_source="its meter",
+    source="made up",
+    as_of="2026",
+    verified="yes",
+)
+SMALL = Catalogue.of(models=[MODEL, NOT_ESTIMATED], gpus=[GPU], clusters=[CLUSTER], prices=[PRICE], regions=[REGION])

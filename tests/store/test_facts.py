@@ -14,14 +14,15 @@ from service.catalogue import (
     ModelRow,
     PriceRow,
     RateCardRow,
+    RegionRow,
     shipped_catalogue,
 )
 from service.estimator import Cluster, Gpu
 from service.store import load_catalogue
 from service.store.engine import reading, writing
-from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, RATE_CARDS, SEEDINGS
+from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, RATE_CARDS, REGIONS, SEEDINGS
 from tests.store.conftest import Prepare
-from tests.store.small import CLUSTER, GPU, MODEL, NOT_ESTIMATED, PRICE, SMALL
+from tests.store.small import CLUSTER, GPU, MODEL, NOT_ESTIMATED, PRICE, REGION, SMALL
 
 OWN_GPU = {"owner": "team-a", "slug": "own-gpu", "name": "Own GPU"}
 
@@ -38,8 +39,9 @@ def _names(*kinds: Any) -> set[str]:
         (CLUSTERS, _names(ClusterRow, Cluster) - {"cluster"}),
         (PRICES, _names(PriceRow)),
         (RATE_CARDS, _names(RateCardRow)),
+        (REGIONS, _names(RegionRow)),
     ],
-    ids=["models", "gpus", "clusters", "prices", "rate_cards"],
+    ids=["models", "gpus", "clusters", "prices", "rate_cards", "regions"],
 )
 def test_columns_are_the_fields_of_the_row(table: Table, names: set[str]) -> None:
     assert set(table.columns.keys()) == names | {"since_change", "until_change"}
@@ -51,6 +53,7 @@ def test_every_row_comes_back_equal(prepare: Prepare) -> None:
     assert loaded.gpus == {GPU.slug: GPU}
     assert loaded.clusters == {"box": CLUSTER}
     assert loaded.prices == (PRICE,)
+    assert loaded.regions == {"hall": REGION}
     assert loaded.revision == SMALL.revision
 
 
@@ -61,6 +64,7 @@ def test_the_shipped_catalogue_comes_back_equal(prepare: Prepare) -> None:
     assert loaded.gpus == shipped.gpus
     assert loaded.clusters == shipped.clusters
     assert set(loaded.prices) == set(shipped.prices)
+    assert loaded.regions == shipped.regions
     assert loaded.revision == shipped.revision
 
 

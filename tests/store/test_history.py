@@ -17,7 +17,7 @@ from service.store.engine import reading, writing
 from service.store.kept import KEPT, MOST_NAMED, Kept, OtherVersions
 from service.store.tables import CHANGES, GPUS
 from tests.store.conftest import Prepare
-from tests.store.small import CLUSTER, GPU, MODEL, PRICE, SMALL
+from tests.store.small import CLUSTER, GPU, MODEL, PRICE, REGION, SMALL
 
 OWN_GPU = replace(
     GPU, gpu=replace(GPU.gpu, slug="ours"), name="Ours", aliases=("our gpu",), default_for=(), owner="team"
@@ -58,7 +58,7 @@ def test_every_catalogue_that_there_was_is_read_again(prepare: Prepare, monkeypa
 def test_a_later_release_is_a_change_like_any_other(prepare: Prepare) -> None:
     first = load_catalogue(prepare())
     cheaper = replace(PRICE, usd_per_gpu_hour=0.05)
-    newer = Catalogue.from_rows([MODEL, GPU, CLUSTER, cheaper])
+    newer = Catalogue.from_rows([MODEL, GPU, CLUSTER, cheaper, REGION])
     engine = prepare(newer)
     history = opened(engine)
     assert history.current.revision == newer.revision
@@ -69,7 +69,9 @@ def test_a_later_release_is_a_change_like_any_other(prepare: Prepare) -> None:
     assert again.current.prices[0].revision == 3
     assert [change.owner for change in again.changes()] == ["catalogue"] * 3
     assert again.changes()[1].summary == "1 prices changed, 1 models deleted"
-    assert again.changes()[2].summary == "2 models created, 1 gpus created, 1 clusters created, 1 prices created"
+    assert again.changes()[2].summary == (
+        "2 models created, 1 gpus created, 1 clusters created, 1 prices created, 1 regions created"
+    )
 
 
 def test_a_start_that_ships_the_same_is_no_change(prepare: Prepare) -> None:

@@ -89,7 +89,7 @@ def test_a_number_that_is_not_known_names_every_field_it_needs(flat: Flat, catal
     assert refusal("cost_usd", flat, catalogue) == [("training_tokens", "not_known"), ("usd_per_gpu_hour", "not_known")]
     assert refusal("total_flop", flat, catalogue) == [("training_tokens", "not_known")]
     assert refusal("gpu_hours.high", flat, catalogue) == [("training_tokens", "not_known")]
-    assert refusal("carbon_kg_co2e", {**flat, "training_tokens": "1e12"}, catalogue) == [("metric", "not_known")]
+    assert refusal("carbon_kg_co2e", {**flat, "training_tokens": "1e12"}, catalogue) == [("grid_region", "not_known")]
 
 
 def test_what_does_not_fit_is_a_number_too(flat: Flat, catalogue: Catalogue) -> None:

@@ -14,11 +14,24 @@ import pytest
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Method, Price, Recipe, Recompute, Software, Versions
+from service.estimator.price import Egress, Storage
+from service.estimator.question import (
+    Checkpointing,
+    Cluster,
+    Layout,
+    Method,
+    OwnedPrice,
+    Price,
+    Recipe,
+    Recompute,
+    Software,
+    Versions,
+)
+from service.estimator.run_stage import RunStage
 from service.workflows.clusters import Nodes
 from service.workflows.estimates import answer
 from service.workflows.nouns import schema_of
-from service.workflows.prices import CataloguePrice
+from service.workflows.prices import QUERIED, CardPrice, CataloguePrice
 from service.workflows.questions import read_question
 from service.workflows.wire import to_bytes
 
@@ -62,6 +75,7 @@ DOCUMENTS = (
     [{"tokens": 512, "count": 3}, {"tokens": 8192, "count": 1}],
     [{"tokens": 512, "count": 3}, {"tokens": 8192, "count": 2}],
 )
+STAGES = ([{"until_tokens": 1e11, "global_batch": 64}], [{"until_tokens": 2e11, "global_batch": 64}])
 
 
 def question(model: Any, recipe: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
@@ -93,6 +107,15 @@ QUESTIONS = [
 ]
 QUESTIONS.append({**question(DENSE, {**RECIPE, "stack": {"name": "fsdp1"}}, {}), "cluster": OLDER})
 QUESTIONS.append({**question(DENSE, RECIPE, {"zero_stage": 0}), "cluster": {**CLUSTER, "gpus": 32}})
+STORED = {"usd_per_gb_month": 0.02, "data_bytes": 1e12}
+RENTED = {"usd_per_gpu_hour": 2.0, "storage": STORED, "egress": {"bytes": 1e12, "usd_per_gb": 0.02}}
+OWNED = {"amortisation_years": 4.0, "purchase_usd": 3e4, "maintenance_fraction": 0.05, "usd_per_kwh": 0.1}
+KEPT: dict[str, Any] = {**RECIPE, "checkpoint": {"write_bytes_per_s": 1e10}}
+PRICED = [
+    {**question(DENSE, KEPT, {}), "price": RENTED},
+    {**question(DENSE, {**RECIPE, "checkpoint": {}}, {}), "price": {**OWNED, "usd_per_kw_month": 100.0}},
+]
+QUESTIONS += PRICED
 
 WHOLE = (0, 1, 2, 3, 4, 8, 12, 16, 64, 128, 256, 1024, 4096, 1 << 18, 1 << 22)
 REAL = (0.0, 0.1, 0.5, 1.5, 1e9, 1e11, 1e13)
@@ -100,9 +123,19 @@ WRITTEN: dict[str, tuple[Any, ...]] = {
     "gpu": ("h100-sxm5-80gb", "a100-sxm4-80gb"),
     "preset": ("dgx-h100", "dgx-a100"),
     "document_lengths": DOCUMENTS,
+    "stages": STAGES,
+    "until_tokens": (1e11, 2e11),
     "stage_layers": ([4, 4], [3, 5], [2, 6]),
     "expert_imbalance": (1.0, 1.5),
     "network_oversubscription": (1.0, 7.0),
+    "checkpoint": ({"stall_seconds": 10.0}, {"stall_seconds": 60.0}),
+    "interval_seconds": (600.0, 6000.0),
+    "write_bytes_per_s": (1e5, 1e6),
+    "purchase_usd": (2e4, 3e4),
+    "grid_region": ("gcp:us-central1", "gcp:europe-north1"),
+    "pue": (1.1, 1.2),
+    "storage": ({"usd_per_gb_month": 0.02}, {"usd_per_gb_month": 0.03}),
+    "egress": ({"bytes": 1e12, "usd_per_gb": 0.02}, {"bytes": 1e12, "usd_per_gb": 0.03}),
     "versions": ({"torch": "1.10"}, {"torch": "2.9"}),
     "transformer_engine": ("2.1", "2.9", "2.11"),
     "megatron_core": ("0.11", "0.14"),
@@ -129,7 +162,11 @@ PLACES: tuple[tuple[type, tuple[str, ...]], ...] = (
     (Versions, ("recipe", "stack", "versions")),
     (Layout, ("layout",)),
     (Cluster, ("cluster",)),
+    (Checkpointing, ("recipe", "checkpoint")),
     (Price, ("price",)),
+    (OwnedPrice, ("price",)),
+    (Storage, ("price", "storage")),
+    (Egress, ("price", "egress")),
 )
 
 
@@ -211,6 +248,19 @@ def test_a_field_changes_a_number_or_is_descriptive(
     assert noticed != ("descriptive" in meaning), "noticed" if noticed else "accepted, and ignored by every answer"
 
 
+@pytest.mark.parametrize("name", [field.name for field in fields(RunStage)])
+def test_every_field_of_a_stage_of_a_run_changes_a_total(catalogue: Catalogue, name: str) -> None:
+    stage = {"until_tokens": 1e11, "global_batch": 32, "final_global_batch": 128, "batch_increment": 32}
+    values = {"until_tokens": 2e11, "global_batch": 64, "sequence_length": 8192, "final_global_batch": 96,
+              "batch_increment": 16}  # fmt: skip
+    answers = [
+        numbers_of({**QUESTIONS[0], "recipe": {**RECIPE, "stages": [one]}}, catalogue)
+        for one in (stage, {**stage, name: values[name]})
+    ]
+    assert None not in answers
+    assert answers[0] != answers[1]
+
+
 def test_every_question_is_answered(catalogue: Catalogue) -> None:
     assert all(numbers_of(body, catalogue) for body in QUESTIONS)
 
@@ -223,11 +273,10 @@ def test_nodes_and_presets_change_a_number(catalogue: Catalogue) -> None:
     assert len({numbers_of(b, catalogue) for b in (body, larger, other)} - {None}) == 3
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(CataloguePrice)])
+@pytest.mark.parametrize("name", QUERIED)
 def test_every_part_of_a_price_look_up_changes_the_cost(catalogue: Catalogue, name: str) -> None:
     """Of the rows of one GPU, some two differ in this column and in price, and in no other column that is asked for."""
-    asked = [field.name for field in fields(CataloguePrice)]
-    others = [column for column in asked if column != name]
+    others = [column for column in QUERIED if column != name]
     groups: dict[tuple[Any, ...], dict[Any, float]] = {}
     for row in catalogue.prices:
         if row.gpu == CLUSTER["gpu"]:
@@ -239,3 +288,10 @@ def test_every_part_of_a_price_look_up_changes_the_cost(catalogue: Catalogue, na
         if len(costs - {None}) > 1:
             return
     pytest.fail(f"{name} changes no cost")
+
+
+def test_what_is_paid_beside_a_price_of_the_catalogue_is_the_same_field_as_beside_a_stated_one() -> None:
+    for kind in (CataloguePrice, CardPrice):
+        names = [field.name for field in fields(kind) if field.name not in {*QUERIED, "rate_card"}]
+        assert names == ["discount_fraction", "preemptions_per_instance_hour", "storage", "egress"]
+        assert all(get_type_hints(kind)[name] == get_type_hints(Price)[name] for name in names)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import Refused
-from service.estimator.question import Method, Recompute, Software, Versions
+from service.estimator.price import Egress, Storage
+from service.estimator.question import Checkpointing, Method, Recompute, Software, Versions
 from service.workflows.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
 from service.workflows.flat_values import DecimalMark
 from service.workflows.places import ASKED
@@ -40,8 +41,10 @@ def test_every_field_of_every_noun_is_a_parameter() -> None:
     inner += [f"method_{field.name}" for field in fields(Method) if field.name != "name"]
     inner += [f"stack_{field.name}" for field in fields(Software) if field.name not in {"name", "versions"}]
     inner += [f"stack_versions_{field.name}" for field in fields(Versions)]
+    nouns = {"checkpoint": Checkpointing, "storage": Storage, "egress": Egress}
+    inner += [f"{name}_{field.name}" for name, noun in nouns.items() for field in fields(noun)]
     assert list(flat_fields()) == list(dict.fromkeys([*PRESETS, *flat_fields()]))
-    assert set(flat_fields()) == {*PRESETS, *FIELD_NAMES, *inner}
+    assert set(flat_fields()) == {*PRESETS, *FIELD_NAMES, *inner} - nouns.keys()
     assert all(field.meaning for field in flat_fields().values())
 
 
@@ -56,6 +59,8 @@ def test_every_parameter_lands_at_its_path(field: FlatField) -> None:
     place: Any = body_of_flat([(field.name, text), *beside])
     for step in field.path:
         place = place[step] if isinstance(place, dict) else place
+    if field.members:
+        value = dict(zip(field.members, value.values(), strict=False))
     assert place == ([value] if field.is_list else value)
     assert flat_name(".".join(field.path)) == field.name
 
@@ -94,6 +99,21 @@ def test_documents_and_methods() -> None:
 @pytest.mark.parametrize("text", ["512", "512:", ":300", "512:300:2", "a:b", "512:1.5", "1e50:1"])
 def test_a_document_length_is_two_whole_numbers(text: str) -> None:
     assert codes(("document_lengths", text)) == [("document_lengths", "not_whole_numbers")]
+
+
+def test_a_stage_of_a_run_tells_what_changes() -> None:
+    flat = [("seq", "4096"), ("stages", "252e6:1024;469e9::8192"), ("stages", "1e12:3072::15360")]
+    stages = [
+        {"until_tokens": 252_000_000, "global_batch": 1024},
+        {"until_tokens": 469_000_000_000, "sequence_length": 8192},
+        {"until_tokens": 10**12, "global_batch": 3072, "final_global_batch": 15360},
+    ]
+    assert body_of_flat(flat) == {"recipe": {"sequence_length": 4096, "stages": stages}}
+
+
+@pytest.mark.parametrize("text", ["", ":8", "1e9:1:2:3:4:5", "1e9:x", "1e9:1.5", "1e9::x"])
+def test_a_stage_of_a_run_begins_with_where_it_ends(text: str) -> None:
+    assert codes(("stages", text))[0] == ("stages", "not_whole_numbers")
 
 
 def test_a_name_alone_stays_a_name() -> None:

@@ -140,7 +140,7 @@ def test_a_price_is_looked_up_and_dated(catalogue: Catalogue) -> None:
     row = next(row for row in catalogue.prices if row.gpu == "h100-sxm5-80gb" and row.price_model == "on-demand")
     wanted = {"provider": row.provider, "region": row.region, "price_model": "on-demand"}
     asked = read(catalogue, price=wanted)
-    assert asked.question.price is not None
+    assert isinstance(asked.question.price, Price)
     assert any(
         f"{asked.question.price.usd_per_gpu_hour:g} USD" in said and "as of" in said for said in asked.assumptions
     )
@@ -201,7 +201,7 @@ def test_everything_to_be_mended_is_named_at_once(catalogue: Catalogue) -> None:
         ("recipe", {"sequence_length": 1, "globalbatch": 2}, "did you mean global_batch"),
         ("layout", {"Tensor": 2}, "did you mean tensor"),
         ("cluster", {"preset": "dgx-h100", "node": 2}, "did you mean nodes?"),
-        ("price", {"usd_per_gpu_hours": 2}, "did you mean usd_per_gpu_hour?"),
+        ("price", {"usd_per_gpu_hours": 2}, "did you mean usd_per_gpu_hour"),
         ("price", {"rate_crad": "ours"}, "did you mean rate_card?"),
         ("price", {"budget": 1}, "leave it out"),
         ("model", {"hf_config": {}, "num_hidden_layer": 2}, "the fields are hf_config"),

@@ -62,6 +62,15 @@ def test_what_is_not_known_says_what_to_give(catalogue: Catalogue, flat: dict[st
     assert row(told(), "whole run").endswith("give training_tokens")
 
 
+def test_it_says_how_long_each_stage_of_a_run_is(catalogue: Catalogue, flat: dict[str, str]) -> None:
+    changed = flat | {"stages": "1e9::2048"}
+    found = answer(read_question(body_of_flat(list(changed.items())), catalogue), catalogue)
+    assert found.totals is not None
+    assert [f"{one.steps:,}" for one in found.totals.stages] == [
+        row(report(found), f"of them in stage {stage}").split()[5] for stage in (0, 1)
+    ]
+
+
 def test_it_says_what_is_trained_and_what_is_padding(catalogue: Catalogue, flat: dict[str, str]) -> None:
     changed = flat | {"method": "lora", "document_lengths": "512:3", "batching": "padded"}
     text = report(answer(read_question(body_of_flat(list(changed.items())), catalogue), catalogue))

@@ -1,4 +1,4 @@
-"""GET /v1/models, /v1/gpus, /v1/clusters, /v1/prices, /v1/rate-cards: lists in every form, and single rows.
+"""GET /v1/models, /v1/gpus, /v1/prices and the other lists of the catalogue: in every form, and single rows.
 
 The catalogue is in memory, so these routes answer without the database; only an older version of a row is read there.
 """

@@ -135,6 +135,7 @@ COOKBOOK = Tool(
         limits.VIRTUAL_PIPELINE,
         limits.ALL_REPLICAS,
         limits.EVEN_LAYERS,
+        limits.ONE_LENGTH,
         limits.offloads("none"),
         *model_limits.plain(
             model_limits.EQUAL_EXPERTS, model_limits.EXPERTS_AS_TENSORS, model_limits.HEADS, model_limits.NO_DEPTHS

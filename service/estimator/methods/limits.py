@@ -96,6 +96,16 @@ ALL_REPLICAS = Limit(
     ),
 )
 
+ONE_LENGTH = Limit(
+    "method_reads_one_length",
+    "recipe.stages",
+    lambda resolved: not resolved.run_stages,
+    lambda tool, _: (
+        f"{tool} counts the activations of one batch and one length, and here they change during the run",
+        "leave stages out, and ask each of them as a recipe of its own",
+    ),
+)
+
 EVEN_LAYERS = Limit(
     "method_deals_layers_itself",
     "layout.stage_layers",

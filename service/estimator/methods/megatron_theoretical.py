@@ -121,6 +121,7 @@ MEGATRON = Tool(
         limits.ALL_REPLICAS,
         limits.schedules("1f1b", "interleaved-1f1b"),
         limits.EVEN_LAYERS,
+        limits.ONE_LENGTH,
         limits.offloads("none"),
         *model_limits.plain(model_limits.NORMS),
     ),

@@ -141,6 +141,7 @@ NANOTRON = Tool(
         limits.ALL_REPLICAS,
         limits.schedules("1f1b", "interleaved-1f1b"),
         limits.EVEN_LAYERS,
+        limits.ONE_LENGTH,
         limits.offloads("none"),
         *model_limits.plain(
             model_limits.DENSE, model_limits.HEADS, model_limits.GATED, model_limits.NO_DEPTHS
