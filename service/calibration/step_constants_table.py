@@ -33,9 +33,8 @@ class Fitted:
     def put(self, constants: StepConstants, value: float) -> StepConstants:
         """The constants with another number, held inside the bounds."""
         held = min(self.high, max(self.low, value))
-        if self.key is None:
-            return replace(constants, **{self.field: held})
-        return replace(constants, **{self.field: {**getattr(constants, self.field), self.key: held}})
+        changed: Any = held if self.key is None else {**getattr(constants, self.field), self.key: held}
+        return replace(constants, **{self.field: changed})
 
 
 _CLOCKS = "a benchmark of seconds runs at clocks that a step of minutes does not keep: 0.85-1 of it"

@@ -2,13 +2,13 @@
 
 Residuals are ln(predicted / measured). Each source weighs as the square root of its rows, so that a table of hundreds
 does not drown a paper's ten; residuals beyond LARGE weigh less, so that no odd row pulls; every constant is held to its
-prior and inside its bounds. A few damped steps of Gauss and Newton in the logarithms reach the optimum. Dense models give what all steps share; mixtures of experts then give what is theirs alone.
+prior and inside its bounds. A few damped steps of Gauss and Newton in the logarithms reach the optimum. Dense models
+give what all steps share; mixtures of experts then give what is theirs alone.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import log
 
 import numpy as np
@@ -33,7 +33,10 @@ LARGE = 0.12
 """Residuals beyond this weigh less (Huber 1964)."""
 
 ROUNDS = 4
-"""Steps of Gauss and Newton."""
+"""Steps of Gauss and Newton from the priors."""
+
+ROUNDS_AGAIN = 2
+"""Steps from the optimum of other rows, which lies near."""
 
 LONGEST_STEP = 0.5
 """No constant moves further in one step, in its logarithm."""
@@ -93,8 +96,11 @@ class FittedSteps:
         dense = [row for row in giving if not _is_sparse(row) and _is_fitted(row)]
         names = tuple(row.id for row in dense)
         if names not in self._fits:
-            self._fits[names] = self._fitted(dense, DENSE, STEP_CONSTANTS)
-        return self._fitted([row for row in giving if _is_sparse(row)], SPARSE, self._fits[names])
+            first = next(iter(self._fits.values()), None)
+            start, rounds = (at_priors(STEP_CONSTANTS, DENSE), ROUNDS) if first is None else (first, ROUNDS_AGAIN)
+            self._fits[names] = self._improved(dense, DENSE, start, rounds)
+        start = at_priors(self._fits[names], SPARSE)
+        return self._improved([row for row in giving if _is_sparse(row)], SPARSE, start, ROUNDS)
 
     def step_seconds(self, question: Question, fitted: object) -> float:
         """Seconds of a step by some constants.
@@ -110,14 +116,15 @@ class FittedSteps:
             raise TypeError("constants of a step are StepConstants")
         return asked(question).seconds(fitted)
 
-    def _fitted(self, rows: Sequence[StepRow], table: tuple[Fitted, ...], start: StepConstants) -> StepConstants:
-        constants = at_priors(start, table)
+    def _improved(
+        self, rows: Sequence[StepRow], table: tuple[Fitted, ...], constants: StepConstants, rounds: int
+    ) -> StepConstants:
         if not rows:
             return constants
         every = [self._work(row) for row in rows]
         measured = np.array([log(row.measured_seconds) for row in rows])
         weights = _weights(rows)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             constants = _improved(constants, table, every, measured, weights)
         return constants
 
@@ -170,13 +177,3 @@ def _is_sparse(row: StepRow) -> bool:
 
 def _is_fitted(row: StepRow) -> bool:
     return generation(row.question.gpu) in FITTED_GENERATIONS
-
-
-@lru_cache(maxsize=1)
-def fitted_steps() -> FittedSteps:
-    """One model that remembers what it has worked out.
-
-    Returns:
-        the model
-    """
-    return FittedSteps()

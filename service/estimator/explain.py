@@ -26,7 +26,13 @@ from service.estimator.question import Question, Recipe
 from service.estimator.rates import rates_of
 from service.estimator.resolve import resolve
 from service.estimator.stage_answers import stages_of, total_seconds
-from service.estimator.step_time import host_seconds, loss_seconds, other_seconds, straggler_seconds
+from service.estimator.step_time import (
+    host_seconds,
+    loss_seconds,
+    other_seconds,
+    stack_scale,
+    straggler_seconds,
+)
 from service.estimator.throughput import tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.update import accumulation_seconds, optimizer_seconds
 from service.estimator.work import (
@@ -155,7 +161,6 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
     seconds, peak = step.step_seconds.value, step.peak_flop_per_s
     parts: Inputs = {part.kind: part.seconds for part in step.parts}
     rates, wires = rates_of(job), wires_of(job.cluster, job.gpu, job.constants.network_scale)
-    stack = (job.software.name, filled(job.software.implementation))
     counted: Inputs = {
         "micro_batch": recipe.micro_batch,
         "global_batch": recipe.global_batch,
@@ -167,7 +172,7 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
         "network_bytes_per_s": wires.network_bytes_per_s,
         "link_curves": wires.link.source,
         "launch_seconds": LAUNCH_SECONDS,
-        "stack_scale": job.constants.stack_scales.get(stack, 1.0),
+        "stack_scale": stack_scale(job),
     }
     utilised = (
         ("step.mfu_fraction.value", estimate.flop.per_step_flop),

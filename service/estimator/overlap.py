@@ -41,7 +41,7 @@ OVERLAPS: dict[tuple[StackName, ImplementationName], Overlap] = {
     ),
     ("deepspeed", "eager"): Overlap(
         reduces_half=True,
-        hides_sends=False, splits_sends=False, source="deepspeedai/DeepSpeed@edaa722 overlap_comm, communication_data_type",
+        hides_sends=False, splits_sends=False, source="deepspeedai/DeepSpeed@edaa722 overlap_comm, reduce dtype",
     ),
     ("nanotron", "eager"): Overlap(
         hides_gradients=False, hides_sends=False,

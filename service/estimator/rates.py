@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from service.estimator.attention_rate import AttentionRate, attention_rate
+from service.estimator.attention_rate import AttentionRate, FusedName, attention_rate
 from service.estimator.cast import cast_bytes
 from service.estimator.clock import clock_fraction
 from service.estimator.filled import filled
@@ -12,9 +12,9 @@ from service.estimator.matrix_product import ProductRates
 from service.estimator.matrix_rates import format_rate, generation_rates, rates_under
 from service.estimator.names import AttentionName
 from service.estimator.precision import Format, peak_flop_per_s
-from service.estimator.step_constants import product_scale
+from service.estimator.step_constants import NEWEST_KERNEL, product_scale
 
-SCANNED: AttentionName = "flash-2"
+SCANNED: FusedName = "flash-2"
 """Kernel whose rate stands for that of the scans of recurrent layers, which nobody has measured."""
 
 
@@ -54,6 +54,23 @@ class Rates:
         return self.wide_products if op.keeps_precision else self.products
 
 
+def fused_kernel(kernel: AttentionName) -> FusedName:
+    """The fused kernel whose rates a job's scans and attention have.
+
+    Args:
+        kernel: the job's attention kernel
+
+    Returns:
+        the same, or SCANNED where attention is eager
+
+    >>> fused_kernel("cudnn"), fused_kernel("eager")
+    ('cudnn', 'flash-2')
+    """
+    if kernel == "eager":
+        return SCANNED
+    return SCANNED if kernel == "flash" else kernel
+
+
 def rates_of(job: Job) -> Rates:
     """The rates that a job's kernels reach on its GPU.
 
@@ -64,9 +81,9 @@ def rates_of(job: Job) -> Rates:
         the rates
     """
     constants, gpu, model = job.constants, job.gpu, job.model
-    wide = job.precision.attention_format
+    wide, scales = job.precision.attention_format, job.constants.attention_scales
     peak = filled(peak_flop_per_s(gpu, wide)) * _clock(job)
-    kernel = SCANNED if job.kernel in ("eager", "flash") else job.kernel
+    kernel = fused_kernel(job.kernel)
     widths = (model.head_width,) * 2 if model.kv_lora_rank is None else (model.query_width, model.value_width)
     aligned = job.kernel != "eager" or widths[0] % ALIGNED_HEAD == 0
     return Rates(
@@ -74,7 +91,7 @@ def rates_of(job: Job) -> Rates:
         wide_products=_products(job, wide),
         is_narrow=job.precision.matrix_format in ("fp8", "fp4"),
         attention=attention_rate(kernel, gpu, *widths),
-        attention_flop_per_s=peak * constants.attention_scales[kernel],
+        attention_flop_per_s=peak * scales.get(kernel, scales[NEWEST_KERNEL]),
         eager_flop_per_s=peak
         * constants.eager_attention_fraction
         * (1.0 if aligned else constants.misaligned_head_fraction),

@@ -6,7 +6,7 @@ from functools import lru_cache
 from service.estimator.cross_entropy import CROSS_ENTROPIES, CrossEntropy
 from service.estimator.filled import filled
 from service.estimator.implementations import IMPLEMENTATIONS, Implementation
-from service.estimator.names import CrossEntropyName, StackName
+from service.estimator.names import CrossEntropyName, ImplementationName, StackName
 from service.estimator.overlap import OVERLAPS, Overlap
 from service.estimator.question import Recipe, Software
 from service.estimator.stacks import STACKS
@@ -117,7 +117,7 @@ def overlap_of(software: Software) -> Overlap:
     Returns:
         the row; that of the stack's first implementation where the stack has none of that name
     """
-    named = filled(software.implementation)
+    named: ImplementationName = filled(software.implementation)
     return OVERLAPS.get((software.name, named)) or OVERLAPS[software.name, next(iter(IMPLEMENTATIONS[software.name]))]
 
 

@@ -19,7 +19,8 @@ class StepConstants:
     product_scales: Mapping[str, float]
     """Rate of matrix products inside a step over that of a short benchmark, by generation of GPUs."""
     attention_scales: Mapping[AttentionName, float]
-    """Rate of a fused attention kernel inside a step over that of a short benchmark, by kernel."""
+    """Rate of a fused attention kernel inside a step over that of a short benchmark, by kernel; where it is not fitted,
+    as NEWEST_KERNEL's."""
     eager_attention_fraction: float
     """Share of the dense peak that the two products of eager attention reach."""
     memory_fraction: float
@@ -51,25 +52,38 @@ class StepConstants:
 
 
 STEP_CONSTANTS = StepConstants(
-    product_scales={"Ampere": 1.0, "Hopper": 0.9},
-    attention_scales={"flash-1": 1.0, "flash-2": 0.9, "flash-3": 0.9, "cudnn": 0.9},
-    eager_attention_fraction=0.35,
-    memory_fraction=0.8,
-    fill_numbers=150.0,
-    misaligned_fraction=0.87,
-    misaligned_head_fraction=0.09,
-    grouped_fraction=0.7,
-    network_scale=0.8,
-    contention_fraction=0.42,
-    exposed_gradient_fraction=0.33,
-    straggler_fraction=0.007,
-    pressure_fraction=0.03,
-    layer_host_seconds=1.0e-3,
-    sparse_layer_host_seconds=6e-3,
-    stack_scales={},
+    product_scales={"Ampere": 0.9955, "Hopper": 0.9047},
+    attention_scales={"flash-1": 0.9566, "flash-2": 0.6809, "cudnn": 0.9627},
+    eager_attention_fraction=0.3419,
+    memory_fraction=0.8602,
+    fill_numbers=107.5,
+    misaligned_fraction=0.856,
+    misaligned_head_fraction=0.09179,
+    grouped_fraction=0.4538,
+    network_scale=0.63,
+    contention_fraction=0.3864,
+    exposed_gradient_fraction=0.2821,
+    straggler_fraction=0.00649,
+    pressure_fraction=0.01714,
+    layer_host_seconds=0.001,
+    sparse_layer_host_seconds=0.01632,
+    stack_scales={
+        ("megatron-core", "transformer-engine"): 0.9495,
+        ("megatron-core", "local"): 0.9799,
+        ("deepspeed", "local"): 1.087,
+        ("deepspeed", "eager"): 1.044,
+        ("fsdp1", "eager"): 0.947,
+        ("nanotron", "eager"): 0.9639,
+        ("torchtitan", "compiled"): 1.007,
+        ("torchtitan", "eager"): 1.054,
+    },
 )
 """The shipped values. Source: service.calibration.step_fit over published/throughput.csv, Ampere and Hopper alone."""
 
+
+NEWEST_KERNEL: AttentionName = "cudnn"
+"""Kernel whose scale stands for newer ones that no published step names.
+Source: an assumption: FlashAttention-3 and -4 share its design."""
 
 NEWEST_FITTED = "Hopper"
 """Generation whose scale stands for those that nothing is fitted on.

@@ -11,6 +11,7 @@ from service.estimator.kernels import ComputeSeconds, ops_compute
 from service.estimator.load import StageLoad
 from service.estimator.logits import rank_logits
 from service.estimator.memory import OFF_DEVICE
+from service.estimator.names import ImplementationName
 from service.estimator.numeric import Amount, ceil_div, doublings, maximum, where
 from service.estimator.parallelism import pipeline
 from service.estimator.pressure import pressure_fraction
@@ -124,6 +125,29 @@ def other_seconds(busy_seconds: Amount) -> Amount:
     return busy_seconds * OTHER_FRACTION / (1 - OTHER_FRACTION)
 
 
+def stack_scale(job: Job) -> float:
+    """Seconds of a step over what all else says, on a job's stack.
+
+    Formula:
+        that of its stack and implementation; 1 where no published step has them
+
+    Args:
+        job: the job
+
+    Returns:
+        the scale [1]
+
+    Source:
+        StepConstants.stack_scales
+
+    >>> from service.estimator.samples import sample_job
+    >>> 0.75 < stack_scale(sample_job()) < 1.35
+    True
+    """
+    implementation: ImplementationName = filled(job.software.implementation)
+    return job.constants.stack_scales.get((job.software.name, implementation), 1.0)
+
+
 def straggler_seconds(busy_seconds: Amount, job: Job, degrees: Degrees) -> Amount:
     """Seconds that a step waits for its slowest node.
 
@@ -164,6 +188,11 @@ def host_seconds(job: Job, stage: Stage) -> Amount:
 
     Source:
         StepConstants.layer_host_seconds, sparse_layer_host_seconds
+
+    >>> from service.estimator.samples import sample_job
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> host_seconds(sample_job(), stage) == 32 * sample_job().constants.layer_host_seconds
+    True
     """
     if job.software.cuda_graphs:
         return 0.0
@@ -268,7 +297,7 @@ def step_seconds(
         straggler=straggling,
         allocator=retries,
         other=other_seconds(busy + straggling + retries),
-    ).scaled(job.constants.stack_scales.get((job.software.name, filled(job.software.implementation)), 1.0))
+    ).scaled(stack_scale(job))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.calibration.columns import THROUGHPUT
-from service.calibration.held_out import DIGITS, digest_of, held_out_seconds, held_out_text, shipped_held_out
+from service.calibration.held_out import digest_of, held_out_text, shipped_held_out
 from service.calibration.measured_rows import trimmed_table
 from service.calibration.shipped import shipped_rows
 from service.calibration.step_spreads import held_out_steps, step_spreads
@@ -22,8 +22,6 @@ from service.workflows.wire import to_wire
 from tests.accuracy.rows import step_of
 
 CATALOGUE = shipped_catalogue()
-CHEAP = ("mtnlg", "korthikanti2022_t5")
-"""Sources whose held-out predictions are made again here; all others are as old as these."""
 
 
 def of_class(found: Accuracy, name: str) -> Group:
@@ -35,14 +33,6 @@ def test_shipped_predictions_are_of_these_formulas(steps: tuple[Judged, ...]) ->
     shipped = shipped_held_out()
     assert shipped.digest == digest_of(shipped_seconds(steps)), "run `traincost write-held-out`"
     assert shipped.predicted_seconds.keys() == {row.id for row in step_rows_of(steps)}
-
-
-def test_shipped_predictions_come_again(steps: tuple[Judged, ...]) -> None:
-    again = held_out_seconds(step_rows_of(steps), only=CHEAP)
-    shipped = shipped_held_out().predicted_seconds
-    assert {name.split("-")[1] for name in again} == {*CHEAP}
-    for name, seconds in again.items():
-        assert shipped[name] == pytest.approx(seconds, rel=10.0 ** (1 - DIGITS)), name
 
 
 def test_the_file_is_what_was_written(steps: tuple[Judged, ...]) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.calibration.baselines import Worked, constant_utilisation_seconds
-from service.calibration.held_out import Unfitted, digest_of, held_out_seconds
+from service.calibration.held_out import digest_of, held_out_seconds
 from service.calibration.own_measurements import calibrated_interval
 from service.calibration.step_rows import StepRow
-from service.estimator import Layout, Recipe, estimate
+from service.estimator import Layout, Recipe
 from service.estimator.question import Question
 from service.estimator.samples import H100
 from service.estimator.step_residuals import LEAST_RESIDUAL, Operations, step_class_of
@@ -48,13 +48,8 @@ class Remembering:
 
 def test_a_row_is_predicted_by_a_fit_without_its_source() -> None:
     rows = [row("a", "one"), row("b", "one"), row("c", "two"), row("d", "three", is_apart=True)]
-    assert held_out_seconds(rows, Remembering()) == {"a": 1.0, "b": 1.0, "c": 2.0, "d": 3.0}
-    assert held_out_seconds(rows, Remembering(), only=["two"]) == {"c": 2.0}
-
-
-def test_nothing_fitted_is_the_estimate() -> None:
-    expected = estimate(ASKED).step.step_seconds.value
-    assert held_out_seconds([row("a", "one"), row("b", "two")], Unfitted()) == {"a": expected, "b": expected}
+    assert held_out_seconds(rows, Remembering()) == {"a": 2.0, "b": 2.0, "c": 3.0, "d": 3.0}
+    assert held_out_seconds(rows, Remembering(), only=["two"]) == {"c": 3.0}
 
 
 def test_digests_tell_names_and_values_apart() -> None:

@@ -13,8 +13,8 @@ import pytest
 from service.errors import Refused
 from service.estimator import parallelism
 from service.estimator.degrees import Degrees, degrees_of
-from service.estimator.job import job_of
-from service.estimator.load import stage_load
+from service.estimator.job import Job, job_of
+from service.estimator.load import StageLoad, stage_load
 from service.estimator.memory import StageBytes, stage_bytes
 from service.estimator.model import Model
 from service.estimator.names import OffloadName
@@ -23,8 +23,8 @@ from service.estimator.question import Cluster, DocumentLength, Layout, Method, 
 from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.stacks import STACKS
-from service.estimator.stages import stage_at
-from service.estimator.step_time import StepSeconds, step_seconds
+from service.estimator.stages import Stage, stage_at
+from service.estimator.step_time import StepSeconds, Waits, micro_batch_seconds, step_seconds
 from tests.estimator.small_models import HYBRID
 
 SPARSE = Model(
@@ -170,6 +170,12 @@ def test_a_column_holds_layouts_with_chunks_and_without() -> None:
     assert groups == {1, 2}
 
 
+def step_of(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StepSeconds:
+    """The step of one stage of which the whole pipeline is made."""
+    micro = micro_batch_seconds(job, degrees, stage, load, layout)
+    return step_seconds(job, degrees, load, layout, micro, Waits(stage_seconds=micro.sent_seconds))
+
+
 def compare(questions: list[Question]) -> None:
     degrees = columns_of(questions)
     job = job_of(questions[0])
@@ -181,14 +187,14 @@ def compare(questions: list[Question]) -> None:
             stage = stage_at(job, degrees, index, None, chunks)
             load = stage_load(job, degrees, stage)
             held = stage_bytes(job, degrees, stage, load, layout)
-            step = step_seconds(job, degrees, stage, load, layout)
+            step = step_of(job, degrees, stage, load, layout)
             for row, question in enumerate(questions):
                 one = degrees_of(question.recipe, question.layout)
                 position = question.layout.pipeline - 1 if last else 0
                 single = stage_at(job, one, position, None, question.layout.virtual_pipeline)
                 carried = stage_load(job, one, single)
                 alone = stage_bytes(job, one, single, carried, layout)
-                took = step_seconds(job, one, single, carried, layout)
+                took = step_of(job, one, single, carried, layout)
                 for field in fields(StageBytes):
                     assert same(getattr(held, field.name), row, getattr(alone, field.name)), field.name
                 for field in fields(StepSeconds):

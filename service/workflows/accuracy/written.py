@@ -7,6 +7,7 @@ from service.calibration import held_out
 from service.calibration.columns import FORMS
 from service.calibration.measured_rows import read_measured_rows, trimmed_table
 from service.calibration.shipped import shipped_rows
+from service.calibration.step_fit import FittedSteps
 from service.calibration.step_spreads import step_spreads
 from service.catalogue import Catalogue
 from service.errors import StartupError
@@ -97,6 +98,8 @@ def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
     """
     judged = judge_all(shipped_rows("throughput"), catalogue)
     rows = step_rows_of(judged)
-    predicted = held_out.held_out_seconds(rows)
+    model = FittedSteps()
+    model.fit(rows)
+    predicted = held_out.held_out_seconds(rows, model)
     text = held_out.held_out_text(predicted, shipped_seconds(judged))
     return write_generated(HELD_OUT, text.encode()), step_spreads(rows, held_out.rounded(predicted))
