@@ -7,9 +7,8 @@ from service.estimator.price import OwnedPrice, Price
 from service.estimator.resolve import Resolved
 from service.estimator.totals import spares_of
 
-NO_CARBON = "carbon_kg_co2e is null: give cluster.grid_region or cluster.grid_kg_co2e_per_kwh"
 NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
-"""Warnings that only an answer with totals needs."""
+"""Warning that only an answer with totals needs."""
 
 
 def run_assumptions(resolved: Resolved) -> list[str]:
@@ -38,10 +37,8 @@ def run_warnings(resolved: Resolved) -> list[str]:
     full = resolved.question
     if full.recipe.training_tokens is None:
         return []
-    said = [NO_CARBON] if full.cluster.grid_kg_co2e_per_kwh is None else []
-    if isinstance(full.price, OwnedPrice) and full.price.usd_per_kwh is None:
-        said.append(NO_ELECTRICITY)
-    return said
+    is_without = isinstance(full.price, OwnedPrice) and full.price.usd_per_kwh is None
+    return [NO_ELECTRICITY] if is_without else []
 
 
 def _failures(resolved: Resolved) -> list[str]:
@@ -67,10 +64,13 @@ def _power(resolved: Resolved) -> list[str]:
     cluster = resolved.question.cluster
     busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
     host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
-    return [
+    said = [
         f"nodes at work draw {busy:.3g} and waiting ones {idle:.3g} of their rated power, hosts and network are rated "
         f"at {host:.3g} of the GPU boards, and pue is {pue:.3g}"
     ]
+    if cluster.grid_kg_co2e_per_kwh is None:
+        said.append("carbon is not estimated: neither cluster.grid_region nor cluster.grid_kg_co2e_per_kwh is given")
+    return said
 
 
 def _money(resolved: Resolved) -> list[str]:
