@@ -63,19 +63,13 @@ def run_steps(recipe: Recipe) -> int | None:
 def totals_of(resolved: Resolved, step: Step, flop: Flop) -> Totals | None:
     """The whole run, from its step; none without `training_tokens`.
 
-    Formula:
-        steps x seconds of a step x GPUs / goodput, and what that costs
-
     Args:
         resolved: the question, defaults filled
         step: seconds of one optimizer step
         flop: operations of one step and of the run
 
     Returns:
-        steps, GPU-hours [h], days [d], money [USD] and energy [kWh]
-
-    Source:
-        the formulas of cost.py and goodput.py
+        steps, hours, days, money, energy and carbon
     """
     steps, gpus = run_steps(resolved.question.recipe), resolved.question.cluster.gpus
     if steps is None or flop.total_flop is None:
