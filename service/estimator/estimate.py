@@ -11,6 +11,7 @@ from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers, trained_layers
 from service.estimator.resolve import Resolved, resolve
+from service.estimator.run_advice import lost_time_warnings
 from service.estimator.spread import step_interval
 from service.estimator.stage_answers import (
     LoadedStage,
@@ -46,6 +47,7 @@ def estimate(question: Question) -> Estimate:
     memory = memory_of(resolved, stages)
     flop = _flop(resolved, stages, counts)
     step = _step(resolved, stages, flop)
+    totals = totals_of(resolved, step, flop)
     return Estimate(
         resolved=full,
         verdict=verdict_of(memory.oom_probability_fraction),
@@ -53,9 +55,9 @@ def estimate(question: Question) -> Estimate:
         memory=memory,
         flop=flop,
         step=step,
-        totals=totals_of(resolved, step, flop),
+        totals=totals,
         assumptions=assumptions_of(resolved),
-        warnings=warnings_of(resolved, parameters.active),
+        warnings=(*warnings_of(resolved, parameters.active), *lost_time_warnings(resolved, totals)),
     )
 
 

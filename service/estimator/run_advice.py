@@ -1,11 +1,15 @@
 """What should the reader of a run's totals know: what was assumed of failures, power and money, and what is missing?"""
 
+from service.estimator.answer import Totals
 from service.estimator.filled import filled
 from service.estimator.goodput import CHECKPOINT_SECONDS
 from service.estimator.losses import checkpointing_of, interruption_inputs
 from service.estimator.price import OwnedPrice, Price
 from service.estimator.resolve import Resolved
 from service.estimator.totals import spares_of
+
+LEAST_GOODPUT_FRACTION = 0.5
+"""Goodput below which the waste is too large for formulas of first order. Source: an assumption; a round figure."""
 
 NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
 """Warning that only an answer with totals needs."""
@@ -39,6 +43,32 @@ def run_warnings(resolved: Resolved) -> list[str]:
         return []
     is_without = isinstance(full.price, OwnedPrice) and full.price.usd_per_kwh is None
     return [NO_ELECTRICITY] if is_without else []
+
+
+def lost_time_warnings(resolved: Resolved, totals: Totals | None) -> list[str]:
+    """What of the lost time the asker should look at.
+
+    Args:
+        resolved: the question, defaults filled
+        totals: the whole run; none without training_tokens
+
+    Returns:
+        one sentence each
+    """
+    if totals is None:
+        return []
+    told, kept, said = checkpointing_of(resolved.job).interval_seconds, totals.goodput, []
+    if told is not None and kept.checkpoint_interval_seconds > told:
+        said.append(
+            f"checkpoints are taken every {kept.checkpoint_interval_seconds:.3g} seconds, not every {told:g}: a step, "
+            "or writing the one before, takes that long"
+        )
+    if totals.goodput_fraction < LEAST_GOODPUT_FRACTION:
+        said.append(
+            f"interruptions and checkpoints take more time than training (goodput {totals.goodput_fraction:.2f}), and "
+            "more than these first-order formulas say: restart sooner, write checkpoints faster, or use fewer GPUs"
+        )
+    return said
 
 
 def _failures(resolved: Resolved) -> list[str]:
