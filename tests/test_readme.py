@@ -35,8 +35,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_five_questions() -> None:
-    assert len(CURLS) == 5
+def test_there_are_six_questions() -> None:
+    assert len(CURLS) == 6
 
 
 def test_estimate_of_a_preset(address: str) -> None:
@@ -46,6 +46,16 @@ def test_estimate_of_a_preset(address: str) -> None:
     assert answer["warnings"] == []
     assert answer["totals"]["steps"] == 47_684
     assert answer["totals"]["cost_usd"]["value"] == pytest.approx(2.5 * answer["totals"]["gpu_hours"]["value"])
+
+
+def test_cost_line_by_line_and_carbon(address: str) -> None:
+    answer = _answer("/v1/gpu-hours", address)
+    totals = answer["totals"]
+    assert answer["warnings"] == []
+    assert totals["spare_gpus"] == 8
+    assert [line["kind"] for line in totals["cost"]] == ["gpus", "spares", "storage"]
+    assert round(sum(line["usd"]["value"] for line in totals["cost"]), 2) == totals["cost_usd"]["value"]
+    assert totals["carbon_kg_co2e"]["value"] == pytest.approx(0.41272 * totals["energy_kwh"]["value"])
 
 
 def test_memory_of_a_pasted_config(address: str) -> None:

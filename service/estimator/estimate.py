@@ -13,6 +13,7 @@ from service.estimator.question import Question
 from service.estimator.recompute import recomputed_layers, trained_layers
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.run import Run, loads_of, run_of
+from service.estimator.run_advice import lost_time_warnings
 from service.estimator.stage_answers import (
     LoadedStage,
     slowest_step,
@@ -51,6 +52,7 @@ def estimate(question: Question) -> Estimate:
     parameters = _parameters(resolved, stages, counts)
     flop = _flop(resolved, stages, counts, run)
     step = _step(resolved, stages, flop, in_use)
+    totals = totals_of(resolved, step, flop, run)
     return Estimate(
         resolved=full,
         verdict=verdict_of(fullest.memory.oom_probability_fraction),
@@ -58,9 +60,9 @@ def estimate(question: Question) -> Estimate:
         memory=fullest.memory,
         flop=flop,
         step=step,
-        totals=totals_of(resolved, step, flop, run),
+        totals=totals,
         assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, fullest)),
-        warnings=warnings_of(resolved, parameters.active),
+        warnings=(*warnings_of(resolved, parameters.active), *lost_time_warnings(resolved, totals)),
     )
 
 

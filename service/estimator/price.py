@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge, Gt, Interval, Le, Len, Lt
+from annotated_types import Ge, Interval, Le, Len, Lt
 
 from service.estimator.names import PriceModel
 from service.estimator.noun import STRICT
 
-Bytes = Annotated[float, Ge(0), Lt(1e24)]
+Bytes = Annotated[float, Ge(0), Lt(1e18)]
 Share = Annotated[float, Ge(0), Lt(1)]
 SmallUsd = Annotated[float, Ge(0), Lt(1e6)]
 
@@ -68,7 +68,7 @@ class OwnedPrice:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    amortisation_years: Annotated[float, Gt(0), Le(50)]
+    amortisation_years: Annotated[float, Ge(0.01), Le(50)]
     """Years over which the purchase is written off."""
     purchase_usd: Annotated[float, Ge(1), Lt(1e9)] | None = None
     """Purchase price of one GPU with its share of server and network; the catalogue's where absent."""

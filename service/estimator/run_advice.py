@@ -1,5 +1,6 @@
 """What should the reader of a run's totals know: what was assumed of failures, power and money, and what is missing?"""
 
+from service.estimator.answer import Totals
 from service.estimator.filled import filled
 from service.estimator.goodput import CHECKPOINT_SECONDS
 from service.estimator.losses import checkpointing_of, interruption_inputs
@@ -7,9 +8,11 @@ from service.estimator.price import OwnedPrice, Price
 from service.estimator.resolve import Resolved
 from service.estimator.totals import spares_of
 
-NO_CARBON = "carbon_kg_co2e is null: give cluster.grid_region or cluster.grid_kg_co2e_per_kwh"
+LEAST_GOODPUT_FRACTION = 0.5
+"""Goodput below which the waste is too large for formulas of first order. Source: an assumption; a round figure."""
+
 NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
-"""Warnings that only an answer with totals needs."""
+"""Warning that only an answer with totals needs."""
 
 
 def run_assumptions(resolved: Resolved) -> list[str]:
@@ -38,9 +41,33 @@ def run_warnings(resolved: Resolved) -> list[str]:
     full = resolved.question
     if full.recipe.training_tokens is None:
         return []
-    said = [NO_CARBON] if full.cluster.grid_kg_co2e_per_kwh is None else []
-    if isinstance(full.price, OwnedPrice) and full.price.usd_per_kwh is None:
-        said.append(NO_ELECTRICITY)
+    is_without = isinstance(full.price, OwnedPrice) and full.price.usd_per_kwh is None
+    return [NO_ELECTRICITY] if is_without else []
+
+
+def lost_time_warnings(resolved: Resolved, totals: Totals | None) -> list[str]:
+    """What of the lost time the asker should look at.
+
+    Args:
+        resolved: the question, defaults filled
+        totals: the whole run; none without training_tokens
+
+    Returns:
+        one sentence each
+    """
+    if totals is None:
+        return []
+    told, kept, said = checkpointing_of(resolved.job).interval_seconds, totals.goodput, []
+    if told is not None and kept.checkpoint_interval_seconds > told:
+        said.append(
+            f"checkpoints are taken every {kept.checkpoint_interval_seconds:.3g} seconds, not every {told:g}: a step, "
+            "or writing the one before, takes that long"
+        )
+    if totals.goodput_fraction < LEAST_GOODPUT_FRACTION:
+        said.append(
+            f"interruptions and checkpoints take more time than training (goodput {totals.goodput_fraction:.2f}), and "
+            "more than these first-order formulas say: restart sooner, write checkpoints faster, or use fewer GPUs"
+        )
     return said
 
 
@@ -67,10 +94,13 @@ def _power(resolved: Resolved) -> list[str]:
     cluster = resolved.question.cluster
     busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
     host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
-    return [
+    said = [
         f"nodes at work draw {busy:.3g} and waiting ones {idle:.3g} of their rated power, hosts and network are rated "
         f"at {host:.3g} of the GPU boards, and pue is {pue:.3g}"
     ]
+    if cluster.grid_kg_co2e_per_kwh is None:
+        said.append("carbon is not estimated: neither cluster.grid_region nor cluster.grid_kg_co2e_per_kwh is given")
+    return said
 
 
 def _money(resolved: Resolved) -> list[str]:

@@ -50,10 +50,7 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> To
         run: its stages and steps
 
     Returns:
-        steps, GPU-hours [h], days [d], money [USD] and energy [kWh]
-
-    Source:
-        the formulas of cost.py and goodput.py
+        steps, hours, days, money, energy and carbon
     """
     gpus = resolved.question.cluster.gpus
     if run is None or flop.total_flop is None:

@@ -13,7 +13,7 @@ from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
 from service.estimator.memory_parts import Memory, Verdict
 from service.estimator.question import Question
-from service.estimator.run_advice import NO_CARBON, NO_ELECTRICITY
+from service.estimator.run_advice import NO_ELECTRICITY
 from service.workflows.questions import Asked
 from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_bytes
 
@@ -184,7 +184,7 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
     }
 
 
-RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_CARBON, NO_ELECTRICITY)
+RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_ELECTRICITY)
 
 
 def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:

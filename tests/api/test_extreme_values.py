@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Price, Recipe
+from service.estimator.price import Egress, Storage
+from service.estimator.question import Checkpointing, Cluster, Layout, OwnedPrice, Price, Recipe
 from service.workflows.nouns import schema_of
 from tests.api.asking import QUESTION, Ask
 
@@ -29,6 +30,9 @@ def ends_of(schema: dict[str, Any]) -> list[Any]:
     return found
 
 
+OWNED = {"amortisation_years": 4, "purchase_usd": 3e4, "usd_per_kwh": 0.1}
+"""A price of own hardware with what its extremes stand beside."""
+
 EXTREMES = [
     pytest.param(part, field.name, value, id=f"{part}.{field.name}={value:g}")
     for noun, part in PARTS.items()
@@ -44,6 +48,31 @@ def test_an_extreme_value_is_answered_or_refused(ask: Ask, part: str, name: str,
     assert answer.status_code in {200, 422}, answer.text[:500]
     if answer.status_code == 422:
         assert all(error["code"] not in {"not_a_number", "out_of_range"} for error in answer.json()["errors"])
+
+
+@pytest.mark.parametrize(
+    ("part", "noun", "beside"),
+    [
+        ("price", OwnedPrice, OWNED),
+        ("checkpoint", Checkpointing, {}),
+        ("storage", Storage, {"usd_per_gb_month": 1}),
+        ("egress", Egress, {"bytes": 1, "usd_per_gb": 1}),
+    ],
+)
+def test_an_extreme_value_of_money_and_checkpoints_is_answered_or_refused(
+    ask: Ask, part: str, noun: type, beside: dict[str, Any]
+) -> None:
+    for field in fields(noun):
+        for value in ends_of(schema_of(noun)["properties"][field.name]):
+            told = {**beside, field.name: value}
+            priced = {"usd_per_gpu_hour": 2, part: told} if part in {"storage", "egress"} else QUESTION["price"]
+            body = {**QUESTION, "model": INLINE, "price": told if part == "price" else priced}
+            if part == "checkpoint":
+                body["recipe"] = {**QUESTION["recipe"], "checkpoint": told}
+            answer = ask("POST", "/v1/estimates", params={"explain": "true"}, json=body)
+            assert answer.status_code in {200, 422}, f"{field.name} {value}: {answer.text[:500]}"
+            if answer.status_code == 422:
+                assert all(error["code"] not in {"not_a_number", "out_of_range"} for error in answer.json()["errors"])
 
 
 def test_extremes_are_found() -> None:

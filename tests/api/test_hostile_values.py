@@ -15,7 +15,8 @@ from service.api.contract import contract
 from service.api.problems import MOST_BYTES
 from service.errors import MOST_PROBLEMS
 from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Price, Recipe, Recompute
+from service.estimator.price import Egress, Storage
+from service.estimator.question import Checkpointing, Cluster, Layout, OwnedPrice, Price, Recipe, Recompute
 from service.workflows.clusters import Nodes
 from service.workflows.flat import flat_fields
 from service.workflows.places import ASKED
@@ -39,6 +40,10 @@ PARTS: dict[type, tuple[str, dict[str, Any]]] = {
     Price: ("price", {}),
     CataloguePrice: ("price", {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"}),
     CardPrice: ("price", {"rate_card": "ours"}),
+    OwnedPrice: ("price", {"amortisation_years": 4}),
+    Checkpointing: ("recipe.checkpoint", {}),
+    Storage: ("price.storage", {"usd_per_gb_month": 0.02}),
+    Egress: ("price.egress", {"bytes": 1, "usd_per_gb": 0.02}),
 }
 """Where each noun stands in a body, and what its object needs beside the field under test."""
 
@@ -74,8 +79,9 @@ def body_with(noun: type, field: str, text: str) -> bytes:
     """A request body whose one field holds a text that need not be JSON."""
     place, beside = PARTS[noun]
     part = {**beside, field: "@here@"}
-    body = {**QUESTION, "recipe": {"sequence_length": 2048}}
-    body |= {"recipe": {**body["recipe"], "recompute": part}} if place == "recipe.recompute" else {place: part}
+    outer, _, inner = place.partition(".")
+    body = {**QUESTION, "recipe": {"sequence_length": 2048}, "price": {"usd_per_gpu_hour": 2}}
+    body |= {outer: {**body[outer], inner: part} if inner else part}
     return json.dumps(body).replace('"@here@"', text).encode()
 
 
@@ -107,7 +113,7 @@ def paths(app: FastAPI) -> list[str]:
 
 
 def test_every_noun_of_a_question_is_tried() -> None:
-    assert {(place, noun) for noun, (place, _) in PARTS.items() if noun is not Recompute} == set(ASKED)
+    assert {(place, noun) for noun, (place, _) in PARTS.items() if "." not in place} == set(ASKED)
 
 
 def test_every_kind_of_field_is_found() -> None:

@@ -50,7 +50,8 @@ def test_the_rate_of_the_clusters_gpu_is_taken_and_said(
     own: Ask, card: str, gpu: str, terms: str | None, cost: float, said: str
 ) -> None:
     answer = ask(own, gpu, rate_card=card, **({"price_model": terms} if terms else {})).json()
-    assert answer["resolved"]["price"] == {"usd_per_gpu_hour": cost}
+    price = answer["resolved"]["price"]
+    assert (price["usd_per_gpu_hour"], price["as_of"]) == (cost, "2026-07")
     assumptions = [text for text in answer["assumptions"] if "rate card" in text]
     assert any(f"costs {cost:g} USD: rate card {card}" in text for text in assumptions)
     assert any(said in text for text in assumptions)
@@ -79,11 +80,12 @@ def test_a_card_without_the_rate_is_refused(
 
 
 def test_the_flat_form_and_cells_take_a_card(own: Ask, card: str) -> None:
-    flat = own("GET", "/v1/gpu-hours", params={**FLAT, "rate_card": card, "price_model": "spot"}).json()
-    hours, cost = flat["totals"]["gpu_hours"]["value"], flat["totals"]["cost_usd"]["value"]
-    assert cost == pytest.approx(hours * 1.0)
-    cell = own("GET", "/v1/cell/cost_usd", params={**FLAT, "rate_card": card, "num": "."})
-    assert float(cell.text) == pytest.approx(hours * 2.0)
+    for terms, rate in (({"price_model": "spot"}, 1.0), ({}, 2.0)):
+        priced = {**FLAT, "rate_card": card, **terms}
+        totals = own("GET", "/v1/gpu-hours", params=priced).json()["totals"]
+        assert totals["cost_usd"]["value"] == pytest.approx(totals["gpu_hours"]["value"] * rate, abs=0.01)
+        cell = own("GET", "/v1/cell/cost_usd", params={**priced, "num": "."})
+        assert float(cell.text) == totals["cost_usd"]["value"]
     refused = own("GET", "/v1/cell/cost_usd", params={**FLAT, "rate_card": "nobodys", "on_error": "text"})
     assert refused.text.startswith("#ERR unknown_rate_card: ")
 
@@ -95,8 +97,8 @@ def test_an_own_price_is_the_newest_where_it_is(own: Ask) -> None:
         own("POST", "/v1/prices", json={**body, "as_of": as_of, "usd_per_gpu_hour": cost}).json()["id"]
         for as_of, cost in (("2026-01", 0.5), ("2026-07", 0.75))
     ]
-    answer = ask(own, "h100", **price).json()
-    assert answer["resolved"]["price"] == {"usd_per_gpu_hour": 0.75}
+    found = ask(own, "h100", **price).json()["resolved"]["price"]
+    assert (found["usd_per_gpu_hour"], found["as_of"], found["price_model"]) == (0.75, "2026-07", "spot")
     for key in keys:
         assert own("DELETE", f"/v1/prices/{key}", headers={"If-Match": "*"}).status_code == 204
 

@@ -111,9 +111,24 @@ def test_a_file_is_written_before_the_next_checkpoint_begins() -> None:
     assert found.goodput.checkpoint_interval_seconds == pytest.approx(14 * 8_030_261_248 / 1e7)
 
 
+def hasty() -> Question:
+    """Steps of several seconds, and a checkpoint asked for every second."""
+    told = Checkpointing(interval_seconds=1.0)
+    return replace(PLAIN, recipe=replace(PLAIN.recipe, global_batch=40_960, checkpoint=told))
+
+
 def test_no_checkpoint_is_taken_within_a_step() -> None:
-    step = estimate(PLAIN).step.step_seconds.value
-    assert of_checkpoint(Checkpointing(interval_seconds=1.0)).goodput.checkpoint_interval_seconds == max(1.0, step)
+    found = estimate(hasty())
+    assert found.totals is not None
+    assert found.totals.goodput.checkpoint_interval_seconds == found.step.step_seconds.value > 1
+
+
+def test_an_interval_that_cannot_be_kept_and_a_run_that_mostly_restarts_are_said() -> None:
+    kept = replace(PLAIN, recipe=replace(PLAIN.recipe, checkpoint=Checkpointing(interval_seconds=3600.0)))
+    assert not [said for said in estimate(kept).warnings if "checkpoints" in said]
+    assert any("not every 1:" in said for said in estimate(hasty()).warnings)
+    failing = replace(PLAIN, cluster=replace(PLAIN.cluster, failures_per_gpu_hour=3e-3))
+    assert any("more time than training" in said for said in estimate(failing).warnings)
 
 
 def test_an_own_interval_is_kept() -> None:
