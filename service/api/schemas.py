@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
+from service.api.comparison_schemas import comparison_schemas
 from service.api.json_schema import Schema
 from service.api.request_schemas import request_schemas
 from service.estimator.methods.answer import Comparison
@@ -14,6 +15,7 @@ from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, Sized, VerdictCounts, Verdicts
 from service.workflows.checks import Check
+from service.workflows.comparison_row import ComparedRow
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
 from service.workflows.price_import import ImportReport
@@ -33,7 +35,7 @@ ANSWERED = (
 COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
-OTHERS = (Accuracy, Check, ImportReport, ParameterCounts)
+OTHERS = (Accuracy, Check, ComparedRow, ImportReport, ParameterCounts)
 """What other answers hold."""
 
 
@@ -81,6 +83,8 @@ def component_schemas() -> dict[str, Schema]:
     for heir, ancestor in INHERITING:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
+    versions = spelled["Check"]["properties"]["versions"]
+    requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
     del spelled["Nodes"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
 
