@@ -89,6 +89,47 @@ ESTIMATE.__signature__ = Signature([AS_JSON, *map(_option_of, flat_fields().valu
 app.command("estimate")(ESTIMATE)
 
 
+def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
+    """Where is this job cheapest? Repeat options of the cluster and of the price: all combinations are compared."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.comparison import compare
+    from service.workflows.comparison_flat import BESIDE, body_of_flat_comparison, told_flat
+    from service.workflows.comparison_table import comparison_csv, comparison_report, whole_comparison
+    from service.workflows.wire import to_bytes
+
+    try:
+        body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])
+        found = compare(body, shipped_catalogue())
+    except Refused as refused:
+        raise Refused(*(retold(told_flat(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)) from None
+    if as_json:
+        typer.echo(to_bytes(whole_comparison(found)))
+    else:
+        typer.echo(comparison_csv(found) if as_csv else comparison_report(found), nl=not as_csv)
+
+
+def _order_option(name: str, meaning: str) -> Parameter:
+    option = typer.Option(COMMAND_LINE.name(name), help=meaning, metavar="NAME", rich_help_panel="Rows")
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
+
+
+AS_CSV = Parameter(
+    "as_csv",
+    Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")],
+)
+ORDERS = (
+    _order_option("pair", "product: all combinations. zip: the first cluster at the first price, and so on."),
+    _order_option("sort_by", "Number to sort by; cost_usd, or else gpu_hours, or step_seconds where absent."),
+    _order_option("descending", "true for the largest first."),
+    _order_option("columns", "Number of each row, as cells name it; repeat it for more."),
+)
+COMPARE: Any = _compare
+COMPARE.__signature__ = Signature([AS_JSON, AS_CSV, *map(_option_of, flat_fields().values()), *ORDERS])
+app.command("compare")(COMPARE)
+
+
 @app.command(help="Answer over HTTP; the database is made, migrated and filled first.")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (TRAINCOST_HOST, 127.0.0.1).")] = None,

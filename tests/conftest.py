@@ -1,14 +1,37 @@
-"""Databases for tests, of both kinds, each new and empty.
+"""How tests run, and databases for them, of both kinds, each new and empty.
+
+Without arguments `pytest` runs everything, on every core; what is named runs in one process, without waiting for others
+to start. `-n` decides either way: `pytest -n 0`, `pytest -n 4 tests/api`. Processes share nothing: each makes its own
+databases, and a service takes any free port.
 
 PostgreSQL is TRAINCOST_TEST_DATABASE_URL (a server on which databases may be made), else one started from the
 test extra's own binaries. Without either its tests are skipped, or fail where TRAINCOST_REQUIRE_REAL=1 asks for it.
 """
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.databases import missing, serving
+
+MOST_PROCESSES = 8
+"""Each collects every test and starts a PostgreSQL server, so more of them gain little."""
+
+IN_A_PROCESS_OF_MANY = "PYTEST_XDIST_WORKER"
+"""Set in each of the processes, which start no others."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Run everything on every core, unless the command line says how many processes there are."""
+    options = config.option
+    if IN_A_PROCESS_OF_MANY in os.environ or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    if getattr(options, "numprocesses", 0) is None and not options.collectonly:
+        options.numprocesses = "auto"
+        options.maxprocesses = options.maxprocesses or MOST_PROCESSES
+        options.dist = "worksteal" if options.dist == "no" else options.dist
 
 
 @pytest.fixture(scope="session")

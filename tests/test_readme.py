@@ -85,6 +85,16 @@ def test_check_of_a_job_that_is_too_large(address: str) -> None:
     assert "\n" not in answer["reason"]
 
 
+def test_comparison_of_clusters_and_prices(address: str) -> None:
+    rows = _answer("/v1/compare", address)["rows"]
+    assert {row["cluster"] for row in rows} == {None, "fp8"}
+    assert len({row["provider"] for row in rows}) > 5
+    assert {row["price_model"] for row in rows} == {None, "on-demand"}
+    costs = [row["cost_usd"]["value"] for row in rows if row["verdict"] == "fits"]
+    assert len(costs) > 20
+    assert costs == sorted(costs)
+
+
 def test_memory_as_another_tool_says(address: str) -> None:
     answer = _answer("method=", address)
     assert round(answer["peak_bytes"] / 2**20) == 74_177

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
+from service.api.comparison_schemas import comparison_schemas
 from service.api.json_schema import Schema
 from service.api.request_schemas import request_schemas
 from service.estimator.methods.answer import Comparison
@@ -23,6 +24,7 @@ from service.workflows.accuracy.answers import (
 )
 from service.workflows.accuracy.totals import TotalsAccuracy
 from service.workflows.checks import Check
+from service.workflows.comparison_row import ComparedRow
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
 from service.workflows.price_import import ImportReport
@@ -42,7 +44,7 @@ ANSWERED = (
 COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
-OTHERS = (Accuracy, Check, ImportReport, ParameterCounts, TotalsAccuracy)
+OTHERS = (Accuracy, Check, ComparedRow, ImportReport, ParameterCounts, TotalsAccuracy)
 """What other answers hold."""
 
 
@@ -90,6 +92,8 @@ def component_schemas() -> dict[str, Schema]:
     for heir, ancestor in INHERITING:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
+    versions = spelled["Check"]["properties"]["versions"]
+    requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
     del spelled["Nodes"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
 

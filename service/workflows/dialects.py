@@ -5,7 +5,7 @@ Problems are worded for bodies; who asked in the flat form is answered in it.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,18 +56,19 @@ QUERY = Dialect(between="&", before="", assigns="=", word_mark="_")
 COMMAND_LINE = Dialect(between=" ", before="--", assigns=" ", word_mark="-")
 
 
-def retold(problem: Problem, dialect: Dialect) -> Problem:
+def retold(problem: Problem, dialect: Dialect, beside: Collection[str] = ()) -> Problem:
     """A problem as it is told to who did not ask in JSON.
 
     Args:
         problem: of a question that was asked in the flat form
         dialect: how that was written
+        beside: what the caller reads of the flat form itself
 
     Returns:
         the problem, field and fix in that dialect
     """
     field = flat_name(problem.field)
-    named = dialect.name(field) if field in flat_fields() else field
+    named = dialect.name(field) if field in flat_fields() or field in beside else field
     return replace(problem, field=named, fix=EXAMPLE.sub(lambda shown: _shown(shown[0], field, dialect), problem.fix))
 
 

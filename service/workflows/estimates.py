@@ -109,13 +109,14 @@ class Answer(Grounds):
 Part = TypeVar("Part", Answer, MemoryAnswer, FlopAnswer, GpuHoursAnswer)
 
 
-def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answer:
+def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
     """Everything about one configuration.
 
     Args:
         asked: the question and what reading it assumed
         catalogue: the facts that the question was read with
         explain: add the equation, the inputs and the source of each number
+        advise: try changes of a job that does not surely fit, which takes many times as long as the answer
 
     Returns:
         the answer
@@ -130,7 +131,7 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> Answ
         **grounds_of(found, asked, catalogue),
         verdict=found.verdict,
         parameters=found.parameters,
-        memory=advised(found.memory, asked.question),
+        memory=advised(found.memory, asked.question) if advise else found.memory,
         flop=found.flop,
         step=found.step,
         totals=found.totals,
@@ -174,7 +175,7 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
     Returns:
         the fields of Grounds
     """
-    versions = Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
+    versions = versions_of(catalogue)
     return {
         "id": f"est_{digest_of(to_bytes([found.resolved, versions]))}",
         "resolved": found.resolved,
@@ -185,6 +186,18 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
 
 
 RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_ELECTRICITY)
+
+
+def versions_of(catalogue: Catalogue) -> Versions:
+    """What answers rest on.
+
+    Args:
+        catalogue: the facts that questions are read with
+
+    Returns:
+        the versions
+    """
+    return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
 
 
 def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:

@@ -69,13 +69,48 @@ class Metric:
             UnknownMetric: the answer has no such item
             Refused: the number is null; the problems say which fields it needs
         """
-        value: Any = {**to_wire(answer), FITS: fits(answer.verdict)}
-        for step in self.path:
-            value = _item(value, step) if isinstance(value, list) else _field(value, step)
-            if value is None:
-                raise Refused(*_needs(self.path, answer))
+        value = self.found_in(whole_of(answer))
+        if value is None:
+            raise Refused(*_needs(self.path, answer))
         number: float = value["value"] if isinstance(value, dict) else value
         return int(number) if isinstance(number, bool) else number
+
+    def found_in(self, whole: Mapping[str, Any]) -> Any:
+        """What the JSON of an answer holds there.
+
+        Args:
+            whole: of `whole_of`
+
+        Returns:
+            a number, an interval as an object, a truth; None where it is not known
+
+        Raises:
+            UnknownMetric: the answer has no such item
+        """
+        value: Any = whole
+        for step in self.path:
+            if value is None:
+                break
+            value = _item(value, step) if isinstance(value, list) else _field(value, step)
+        return value
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether it is a prediction with a lower and an upper end."""
+        ends = (*self.path, "low")
+        return any(len(path) == len(ends) and _is_same(ends, path) for path in _paths())
+
+
+def whole_of(answer: Answer) -> dict[str, Any]:
+    """The JSON of an answer, with the number that is no leaf of it.
+
+    Args:
+        answer: any answer
+
+    Returns:
+        what every metric is found in
+    """
+    return {**to_wire(answer), FITS: fits(answer.verdict)}
 
 
 def metric_named(name: str) -> Metric:
@@ -135,7 +170,12 @@ def _is_tail(steps: Path, path: Path) -> bool:
     unsaid = len(path) - len(steps)
     if unsaid < 0 or ITEM in path[: unsaid + 1]:
         return False
-    return all(known in {step, ITEM} for step, known in zip(steps, path[unsaid:], strict=True))
+    return _is_same(steps, path[unsaid:])
+
+
+def _is_same(steps: Path, path: Path) -> bool:
+    """Whether the steps are those of the path, with an item named for each list."""
+    return all(known in {step, ITEM} for step, known in zip(steps, path, strict=True))
 
 
 def _field(value: Any, step: str) -> Any:

@@ -9,6 +9,7 @@ from service.estimator.model import Model
 from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
 from service.workflows.clusters import Nodes
 from service.workflows.columns import columns_of
+from service.workflows.comparison_label import COMPARED
 from service.workflows.limits import Limits
 from service.workflows.nouns import field_names
 from service.workflows.prices import CardPrice, CataloguePrice
@@ -49,6 +50,7 @@ FIELD_NAMES = frozenset(
         "preset",
         "hf_config",
         *FIELDS,
+        *COMPARED,
         *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
         *(column.name for row in get_args(Row) for column in columns_of(row)),
     )

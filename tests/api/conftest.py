@@ -1,4 +1,8 @@
-"""The application in process, on SQLite and on PostgreSQL: a database of its own, a client without a network."""
+"""The application in process: a database of its own, a client without a network.
+
+What only memory answers is asked on SQLite alone; what reads or writes a database, on SQLite and on PostgreSQL, and
+test_databases.py holds that the first is the same on both.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -40,20 +44,33 @@ def start(url: str) -> FastAPI:
     return create_app(settings, load_catalogue(engine), engine)
 
 
-@pytest.fixture(scope="session")
-def app(new_url: NewUrl) -> Iterator[FastAPI]:
-    """The application whose catalogue no test changes."""
-    started = start(new_url())
+@contextmanager
+def running(url: str) -> Iterator[FastAPI]:
+    """The application on a database, closed afterwards."""
+    started = start(url)
     yield started
     started.state.engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
+    """The application whose catalogue no test changes, on SQLite."""
+    with running(f"sqlite:///{tmp_path_factory.mktemp('memory') / 'traincost.db'}") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def kept_app(new_url: NewUrl) -> Iterator[FastAPI]:
+    """The application whose catalogue no test changes, on either database."""
+    with running(new_url()) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
 def own_app(new_url: NewUrl) -> Iterator[FastAPI]:
     """The application whose catalogue the tests of own rows change, each under slugs of its own."""
-    started = start(new_url())
-    yield started
-    started.state.engine.dispose()
+    with running(new_url()) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
@@ -88,6 +105,13 @@ def one_by_one(together: AskTogether) -> Ask:
 @pytest.fixture(scope="session")
 def ask(app: FastAPI) -> Iterator[Ask]:
     with asking(app) as together:
+        yield one_by_one(together)
+
+
+@pytest.fixture(scope="session")
+def kept(kept_app: FastAPI) -> Iterator[Ask]:
+    """Asks the application on either database whose catalogue no test changes."""
+    with asking(kept_app) as together:
         yield one_by_one(together)
 
 

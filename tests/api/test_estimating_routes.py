@@ -185,11 +185,6 @@ def test_choices_name_meaning_and_source(ask: Ask) -> None:
         assert all(choice["name"] and choice["meaning"] and choice["source"] for choice in names), field
 
 
-def test_health_needs_no_database_and_readiness_does(ask: Ask) -> None:
-    assert ask("GET", "/healthz").json() == {"status": "ok"}
-    assert ask("GET", "/readyz").json() == {"status": "ready"}
-
-
 def test_numbers_are_doubles(ask: Ask) -> None:
     text = ask("POST", "/v1/flops", json=QUESTION).text
     assert json.loads(text) == json.loads(text, parse_int=lambda digits: int(float(digits)))

@@ -10,6 +10,12 @@ from tests.api.asking import QUESTION, Ask
 CANARY = "c4n4ry"
 
 
+@pytest.fixture
+def ask(kept: Ask) -> Ask:
+    """Scenarios are kept in the database."""
+    return kept
+
+
 def _saved(ask: Ask, **said: Any) -> Any:
     return ask("POST", "/v1/scenarios", json={"name": "a", "question": QUESTION, **said})
 

@@ -21,9 +21,10 @@ def _sortable(value: object) -> Any:
 @pytest.mark.parametrize("plural", KEYS)
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_every_column_sorts_with_what_is_not_known_at_the_end(ask: Ask, plural: str, sign: str) -> None:
-    for column in items_of(ask, f"/v1/{plural}?limit=1")[0]:
+    whole = items_of(ask, f"/v1/{plural}?limit=1000")
+    for column in whole[0]:
         items = items_of(ask, f"/v1/{plural}?limit=1000&sort={sign}{column}")
-        assert len(items) == len(items_of(ask, f"/v1/{plural}?limit=1000"))
+        assert len(items) == len(whole)
         values = [_sortable(item[column]) for item in items]
         known = [value for value in values if value is not None]
         assert values == known + [None] * (len(values) - len(known)), column

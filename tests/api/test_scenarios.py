@@ -15,6 +15,12 @@ from tests.api.asking import QUESTION, Ask, AskTogether
 
 
 @pytest.fixture
+def ask(kept: Ask) -> Ask:
+    """Scenarios are kept in the database."""
+    return kept
+
+
+@pytest.fixture
 def saved(ask: Ask) -> Iterator[httpx.Response]:
     answer = ask("POST", "/v1/scenarios", json={"name": "8B on one node", "note": "first", "question": QUESTION})
     assert answer.status_code == 201, answer.text

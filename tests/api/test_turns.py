@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from service.api import turns
 from service.store.engine import alone, writing
-from tests.api.conftest import NewUrl, start
+from tests.api.conftest import NewUrl, running
 
 DELETION: dict[str, Any] = {"method": "DELETE", "url": "/v1/gpus/nothing", "headers": {"If-Match": "*"}}
 
@@ -19,9 +19,8 @@ DELETION: dict[str, Any] = {"method": "DELETE", "url": "/v1/gpus/nothing", "head
 @pytest.fixture(scope="module")
 def busy_app(new_url: NewUrl) -> Iterator[FastAPI]:
     """An application whose database somebody else writes to."""
-    started = start(new_url())
-    yield started
-    started.state.engine.dispose()
+    with running(new_url()) as started:
+        yield started
 
 
 @contextmanager

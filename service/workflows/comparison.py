@@ -1,0 +1,237 @@
+"""Where is the same job cheapest, fastest, smallest? One question on many clusters at many prices, as sorted rows.
+
+What is wrong with the request is refused as a whole. What one cluster or price cannot do is a row that says why, and
+not fitting is an answer like any other.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, Problem, Refused, UnknownMetric
+from service.workflows.comparison_body import Variant, Wanted, read_comparison
+from service.workflows.comparison_label import CLUSTERS, MOST_ROWS
+from service.workflows.comparison_prices import Terms, prices_meant, terms_of, terms_told
+from service.workflows.comparison_row import ANSWERED, FIRST, LAST, REFUSED, ComparedRow, mended
+from service.workflows.estimates import Answer, Versions, answer, versions_of
+from service.workflows.metrics import Metric, fits, metric_named, whole_of
+from service.workflows.nouns import field_names
+from service.workflows.one_line import one_line
+from service.workflows.prices import read_price
+from service.workflows.questions import Asked
+
+COLUMNS: Mapping[str, str] = {
+    "oom_probability_fraction": "memory.oom_probability_fraction",
+    "device_peak_bytes": "memory.device_peak_bytes",
+    "usable_bytes": "memory.usable_bytes",
+    "step_seconds": "step.step_seconds",
+    "tokens_per_s_per_gpu": "step.tokens_per_s_per_gpu",
+    "mfu_fraction": "step.mfu_fraction",
+    "gpu_hours": "totals.gpu_hours",
+    "days": "totals.days",
+    "cost_usd": "totals.cost_usd",
+    "energy_kwh": "totals.energy_kwh",
+    "carbon_kg_co2e": "totals.carbon_kg_co2e",
+}
+"""Numbers of a row where the caller names none, each with its path."""
+
+SORTED_BY = ("cost_usd", "gpu_hours", "step_seconds")
+"""Numbers to sort by where the caller names none; the first that a row knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The same job on many clusters, at many prices."""
+
+    metrics: Mapping[str, Metric]
+    """The numbers of each row, by the names that they have there."""
+    sort_by: str
+    """Number by which the rows stand."""
+    descending: bool
+    """Whether the largest comes first."""
+    rows: Sequence[ComparedRow]
+    """In order: those that fit, then those that do not, then those without an answer; of equals the one that was asked
+    for first comes first."""
+    versions: Versions
+    """What the answers rest on."""
+
+
+def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Compared:
+    """The same job on many clusters, at many prices.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Returns:
+        the rows, sorted
+
+    Raises:
+        Refused: the request is wrong, or asks for too many rows
+    """
+    steps = comparing(body, catalogue)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found: Compared = done.value
+            return found
+
+
+def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[None, None, Compared]:
+    """The same, answer by answer.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Yields:
+        nothing, between one answer and the next, so that others may be answered meanwhile
+
+    Returns:
+        the rows, sorted
+
+    Raises:
+        Refused: the request is wrong, or asks for too many rows
+    """
+    wanted = yield from read_comparison(body, catalogue)
+    metrics, given = _metrics(wanted), wanted.manner.sort_by
+    asked_order = _metric("sort_by", given or SORTED_BY[-1])
+    priced = [(variant, _priced(variant, catalogue)) for variant in wanted.variants]
+    count = sum(len(prices) for _, prices in priced)
+    if count > MOST_ROWS:
+        message = f"clusters and prices make {count} rows together, and one comparison takes {MOST_ROWS}"
+        fix = "give fewer clusters or prices, or ask for some of them at a time"
+        raise Refused(Problem(field=CLUSTERS, code="too_many_rows", message=message, fix=fix))
+    found: list[tuple[ComparedRow, Mapping[str, Any]]] = []
+    for variant, prices in priced:
+        for place, price in prices:
+            found.append(_row(variant, place, price, metrics, catalogue))
+            yield
+    name, order = _first_known([whole for _, whole in found]) if given is None else (given.lower(), asked_order)
+    descending = wanted.manner.descending
+    ordered = sorted(found, key=lambda one: _rank(one[0], one[1], order, descending=descending))
+    rows = tuple(row for row, _ in ordered)
+    return Compared(metrics, name, descending, rows, versions_of(catalogue))
+
+
+def _metric(field: str, name: str) -> Metric:
+    """The number that a name means; a field of the request, so what is wrong with it is refused."""
+    try:
+        return metric_named(COLUMNS.get(name.lower(), name))
+    except UnknownMetric as unknown:
+        fix = "use a name that GET /v1/cell/{metric} takes, such as cost_usd or parts.gemm.seconds"
+        raise Refused(Problem(field=field, code="unknown_metric", message=str(unknown), fix=fix)) from None
+    except Refused as refused:
+        raise Refused(*(replace(problem, field=field) for problem in refused.problems)) from None
+
+
+def _metrics(wanted: Wanted) -> Mapping[str, Metric]:
+    """The numbers of each row, by name."""
+    given = [name.lower() for name in wanted.manner.columns or COLUMNS]
+    repeated = [place for place, name in enumerate(given) if name in given[:place] or name in (*FIRST, *LAST)]
+    if repeated:
+        message = "the column stands in each row already, and nothing can stand there twice"
+        fix = "name each number once, and no column that every row has"
+        raise Refused(*(Problem(field=f"columns.{n}", code="repeated", message=message, fix=fix) for n in repeated))
+    return {name: _metric(f"columns.{place}", name) for place, name in enumerate(given)}
+
+
+def _priced(variant: Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:
+    """The prices of a cluster, those that * stands for one by one; what has none stays, to be refused in its row."""
+    found: list[tuple[str, Any]] = []
+    for place, value in variant.prices:
+        try:
+            meant = prices_meant(value, variant.asked.question.gpu.slug, catalogue)
+        except Refused:
+            meant = [value]
+        found += [(place, price) for price in meant]
+    return found
+
+
+def _row(
+    variant: Variant, place: str, price: Any, metrics: Mapping[str, Metric], catalogue: Catalogue
+) -> tuple[ComparedRow, Mapping[str, Any]]:
+    """The row of a cluster at a price, and the whole JSON of its answer, empty where it is refused."""
+    unpriced, gpu = variant.asked, variant.asked.question.gpu.slug
+    told = _told(variant, None, terms_told(price), catalogue)
+    try:
+        prices_meant(price, gpu, catalogue)
+        read = read_price(price, gpu, catalogue)
+        told = _told(variant, read.noun, terms_of(price, gpu, catalogue), catalogue)
+        asked = Asked(
+            replace(unpriced.question, price=read.noun),
+            (*unpriced.assumptions, *read.assumptions),
+            (*unpriced.warnings, *read.warnings),
+        )
+        found = answer(asked, catalogue, advise=False)
+    except Refused as refused:
+        return _refused(told, [variant.entry.placed(problem, place) for problem in refused.problems]), {}
+    whole = whole_of(found)
+    numbers = {name: _number(metric, whole) for name, metric in metrics.items()}
+    return _answered(told, found, numbers), whole
+
+
+def _told(variant: Variant, price: object, terms: Terms, catalogue: Catalogue) -> dict[str, Any]:
+    """What a row says before its answer."""
+    question = variant.asked.question
+    return {
+        "cluster": variant.entry.called(catalogue),
+        "gpu": question.gpu.slug,
+        "gpus": question.cluster.gpus,
+        "usd_per_gpu_hour": getattr(price, "usd_per_gpu_hour", None),
+        **{name: getattr(terms, name) for name in field_names(Terms)},
+    }
+
+
+def _answered(told: Mapping[str, Any], found: Answer, numbers: Mapping[str, Any]) -> ComparedRow:
+    return ComparedRow(
+        **told,
+        status=ANSWERED,
+        verdict=found.verdict,
+        numbers=numbers,
+        reason=None,
+        errors=(),
+        warnings=found.warnings,
+        assumptions=found.assumptions,
+        id=found.id,
+    )
+
+
+def _refused(told: Mapping[str, Any], problems: Sequence[Problem]) -> ComparedRow:
+    return ComparedRow(
+        **told,
+        status=REFUSED,
+        verdict=None,
+        reason=one_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)),
+        errors=tuple(map(mended, problems[:MOST_PROBLEMS])),
+        warnings=(),
+        assumptions=(),
+        id=None,
+    )
+
+
+def _number(metric: Metric, whole: Mapping[str, Any]) -> Any:
+    """A number of an answer, with its ends where it has any; None where this answer does not know it."""
+    try:
+        return metric.found_in(whole)
+    except UnknownMetric:
+        return None
+
+
+def _first_known(answers: Sequence[Mapping[str, Any]]) -> tuple[str, Metric]:
+    """The first number to sort by that an answer knows."""
+    numbers = [(name, metric_named(COLUMNS[name])) for name in SORTED_BY]
+    known = (one for one in numbers if any(_number(one[1], whole) is not None for whole in answers))
+    return next(known, numbers[-1])
+
+
+def _rank(
+    row: ComparedRow, whole: Mapping[str, Any], order: Metric, *, descending: bool
+) -> tuple[bool, bool, bool, float]:
+    """Where a row stands: what fits before what does not, what is known before what is not."""
+    found = _number(order, whole)
+    number = found["value"] if isinstance(found, Mapping) else found
+    is_out = row.verdict is None or not fits(row.verdict)
+    return (row.status != ANSWERED, is_out, number is None, (number or 0) * (-1 if descending else 1))

@@ -1,0 +1,98 @@
+"""How is a comparison shown: as the JSON that it has, as CSV, as a workbook, or as lines that a person reads?"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.units import readable
+from service.workflows.comparison import Compared
+from service.workflows.comparison_row import ANSWERED, cells_of, columns_of, record_of
+from service.workflows.listed import cell_text, typed_cell
+from service.workflows.workbook import workbook
+
+SHOWN = ("cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model", "verdict")
+"""What a person reads of a row before its numbers; columns that hold nothing are left out."""
+
+
+def whole_comparison(compared: Compared) -> dict[str, Any]:
+    """A comparison as it stands on the wire.
+
+    Args:
+        compared: the comparison
+
+    Returns:
+        the JSON object, its parts still as they are inside
+    """
+    return {
+        "rows": [record_of(row) for row in compared.rows],
+        "sort_by": compared.sort_by,
+        "descending": compared.descending,
+        "versions": compared.versions,
+    }
+
+
+def comparison_csv(compared: Compared) -> str:
+    """A comparison as CSV, no cell of which a spreadsheet runs as a formula.
+
+    Args:
+        compared: the comparison
+
+    Returns:
+        CSV of RFC 4180 with a header; an interval is three columns
+    """
+    intervals = _intervals(compared)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns_of(intervals))
+    writer.writerows([cell_text(cell) for cell in cells_of(row, intervals)] for row in compared.rows)
+    return text.getvalue()
+
+
+def comparison_workbook(compared: Compared) -> bytes:
+    """A comparison as a workbook of one sheet: the same rows as its CSV.
+
+    Args:
+        compared: the comparison
+
+    Returns:
+        an .xlsx file; the same comparison is the same bytes
+    """
+    intervals = _intervals(compared)
+    rows = [[typed_cell(cell) for cell in cells_of(row, intervals)] for row in compared.rows]
+    return workbook(columns_of(intervals), rows)
+
+
+def comparison_report(compared: Compared) -> str:
+    """A comparison as a person reads it in a terminal.
+
+    Args:
+        compared: the comparison
+
+    Returns:
+        aligned lines, then why rows are refused
+    """
+    records = [record_of(row) for row in compared.rows]
+    names = [name for name in (*SHOWN, *compared.metrics) if any(_text(record.get(name)) for record in records)]
+    table = [names, *([_text(record.get(name)) for name in names] for record in records)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(names))]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    reasons = [
+        f"row {place}: {row.reason}" for place, row in enumerate(compared.rows, start=1) if row.status != ANSWERED
+    ]
+    order = f"by {compared.sort_by}, the {'largest' if compared.descending else 'smallest'} first"
+    versions = f"formulas {compared.versions.formulas}, catalogue {compared.versions.catalogue}"
+    return "\n".join([*lines, *(["", *reasons] if reasons else []), "", f"{order}; {versions}"])
+
+
+def _intervals(compared: Compared) -> Mapping[str, bool]:
+    return {name: metric.is_interval for name, metric in compared.metrics.items()}
+
+
+def _text(value: Any) -> str:
+    """A value as one cell of the terminal's table: of an interval its value."""
+    if isinstance(value, Mapping):
+        value = value["value"]
+    if value is None or isinstance(value, str | bool | Sequence):
+        return "" if value is None else str(value)
+    return str(value) if isinstance(value, int) else readable(value)

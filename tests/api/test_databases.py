@@ -1,0 +1,38 @@
+"""Is what memory answers the same whichever database its facts came from, to the byte?"""
+
+import pytest
+
+from service.workflows.catalogue_lists import LISTINGS
+from tests.api.asking import QUESTION, Ask
+
+
+def test_health_needs_no_database_and_readiness_does(kept: Ask) -> None:
+    assert kept("GET", "/healthz").json() == {"status": "ok"}
+    assert kept("GET", "/readyz").json() == {"status": "ready"}
+
+
+@pytest.mark.parametrize("plural", LISTINGS)
+@pytest.mark.parametrize("form", [".csv", "?limit=1000", ".xlsx"])
+def test_a_list_is_the_same_on_either_database(ask: Ask, kept: Ask, plural: str, form: str) -> None:
+    here, there = (asked("GET", f"/v1/{plural}{form}") for asked in (ask, kept))
+    assert here.status_code == there.status_code == 200
+    assert here.content == there.content
+
+
+@pytest.mark.parametrize("path", ["estimates?explain=true", "memory", "flops", "gpu-hours", "check"])
+def test_an_answer_is_the_same_on_either_database(ask: Ask, kept: Ask, path: str) -> None:
+    here, there = (asked("POST", f"/v1/{path}", json=QUESTION) for asked in (ask, kept))
+    assert here.status_code == there.status_code == 200
+    assert here.content == there.content
+
+
+def test_a_catalogue_price_is_the_same_on_either_database(ask: Ask, kept: Ask) -> None:
+    price = {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"}
+    here, there = (asked("POST", "/v1/estimates", json={**QUESTION, "price": price}) for asked in (ask, kept))
+    assert here.json()["totals"]["cost_usd"] is not None
+    assert here.content == there.content
+
+
+@pytest.mark.parametrize("path", ["/v1/choices", "/openapi.json", "/v1/accuracy"])
+def test_a_document_is_the_same_on_either_database(ask: Ask, kept: Ask, path: str) -> None:
+    assert ask("GET", path).content == kept("GET", path).content
