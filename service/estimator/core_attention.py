@@ -79,7 +79,6 @@ def core_attention_ops(
     queries = element * tokens * heads * query_width
     keys_values = element * tokens * key_heads * (query_width + value_width)
     result = element * tokens * heads * value_width
-    streamed = _streamed_score_bytes(model, setting)
     op = Op(
         name="attention.core",
         kind="attention",
@@ -98,7 +97,7 @@ def core_attention_ops(
             *((Saved(result, Split.BATCHED),) if setting.copies_result and model.kv_lora_rank is None else ()),
         ),
         passing=_gradients(model, setting, query_width, value_width, key_heads),
-        moved_bytes=queries + keys_values + result + streamed,
+        moved_bytes=queries + keys_values + result + _streamed_score_bytes(model, setting),
         modules=("core_attn",),
         reads=_inputs(model),
         products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens),

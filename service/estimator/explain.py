@@ -26,15 +26,10 @@ from service.estimator.question import Question, Recipe
 from service.estimator.rates import rates_of
 from service.estimator.resolve import resolve
 from service.estimator.stage_answers import stages_of, total_seconds
-from service.estimator.step_time import (
-    host_seconds,
-    loss_seconds,
-    other_seconds,
-    stack_scale,
-    straggler_seconds,
-)
+from service.estimator.step_time import loss_seconds, stack_scale
 from service.estimator.throughput import tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.update import accumulation_seconds, optimizer_seconds
+from service.estimator.waiting import host_seconds, other_seconds, straggler_seconds
 from service.estimator.work import (
     forward_flop,
     padding_flop,
@@ -157,23 +152,10 @@ _PARTS: dict[str, Callable[..., Any]] = {
 
 
 def _step(job: Job, estimate: Estimate) -> list[Explanation]:
-    step, recipe, gpus = estimate.step, estimate.resolved.recipe, estimate.resolved.cluster.gpus
+    step, gpus = estimate.step, estimate.resolved.cluster.gpus
     seconds, peak = step.step_seconds.value, step.peak_flop_per_s
     parts: Inputs = {part.kind: part.seconds for part in step.parts}
-    rates, wires = rates_of(job), wires_of(job.cluster, job.gpu, job.constants.network_scale)
-    counted: Inputs = {
-        "micro_batch": recipe.micro_batch,
-        "global_batch": recipe.global_batch,
-        "gpus": gpus,
-        "product_flop_per_s": rates.products.plain.flop_per_s,
-        "attention_flop_per_s": rates.attention_flop_per_s * rates.attention.forward_fraction,
-        "memory_bytes_per_s": rates.bytes_per_s,
-        "link_bytes_per_s": wires.link_bytes_per_s,
-        "network_bytes_per_s": wires.network_bytes_per_s,
-        "link_curves": wires.link.source,
-        "launch_seconds": LAUNCH_SECONDS,
-        "stack_scale": stack_scale(job),
-    }
+    counted = _counted(job, estimate)
     utilised = (
         ("step.mfu_fraction.value", estimate.flop.per_step_flop),
         ("step.hfu_fraction.value", estimate.flop.hardware_per_step_flop),
@@ -197,3 +179,22 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
             for index, part in enumerate(step.parts)
         ),
     ]
+
+
+def _counted(job: Job, estimate: Estimate) -> Inputs:
+    """What the parts of a step are computed from."""
+    recipe, gpus = estimate.resolved.recipe, estimate.resolved.cluster.gpus
+    rates, wires = rates_of(job), wires_of(job.cluster, job.gpu, job.constants.network_scale)
+    return {
+        "micro_batch": recipe.micro_batch,
+        "global_batch": recipe.global_batch,
+        "gpus": gpus,
+        "product_flop_per_s": rates.products.plain.flop_per_s,
+        "attention_flop_per_s": rates.attention_flop_per_s * rates.attention.forward_fraction,
+        "memory_bytes_per_s": rates.bytes_per_s,
+        "link_bytes_per_s": wires.link_bytes_per_s,
+        "network_bytes_per_s": wires.network_bytes_per_s,
+        "link_curves": wires.link.source,
+        "launch_seconds": LAUNCH_SECONDS,
+        "stack_scale": stack_scale(job),
+    }

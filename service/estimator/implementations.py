@@ -100,11 +100,11 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
     "fsdp1": {
         "eager": Implementation(
             meaning="torch operations one by one",
-            fused_norm=False,
+            fused_norm=True,
             fused_activation=False,
             repeats_key_values=False,
             cross_entropies=("eager", "fused"),
-            source="mosaicml/llm-foundry@8c8dd48f models/mpt",
+            source="mosaicml/llm-foundry@8c8dd48f models/mpt, models/layers/norm.py (LPLayerNorm: one kernel)",
         ),
     },
     "deepspeed": {

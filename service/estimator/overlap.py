@@ -17,6 +17,8 @@ class Overlap:
     """Tensor ranks each send their share of the stream to the next stage; else each sends all of it."""
     overlaps_tensor: bool = False
     """Tensor ranks exchange in pieces beside their products, unless the recipe says otherwise."""
+    sharded_copy_bytes: float = 0.0
+    """Traffic of each gathered parameter for one micro-batch: copies from and to the buffers of collectives."""
     reduces_half: bool = False
     """Gradients travel in the compute format, whatever they accumulate in."""
     gathers_narrow: bool = False
@@ -48,12 +50,20 @@ OVERLAPS: dict[tuple[StackName, ImplementationName], Overlap] = {
         source="huggingface/nanotron@2411b02 parallel/pipeline_parallel/engine.py, optim/zero.py",
     ),
     ("torchtitan", "eager"): Overlap(
-        gathers_narrow=True, source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism)",
+        gathers_narrow=True,
+        sharded_copy_bytes=14.0, source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism); "
+        "torch fsdp/_fully_shard/_fsdp_collectives.py: two copies out of gathers (4 each), one into fp32 (6)",
     ),
     ("torchtitan", "compiled"): Overlap(
-        gathers_narrow=True, source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism)",
+        gathers_narrow=True,
+        sharded_copy_bytes=14.0, source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism); "
+        "torch fsdp/_fully_shard/_fsdp_collectives.py: two copies out of gathers (4 each), one into fp32 (6)",
     ),
-    ("fsdp1", "eager"): Overlap(source="Zhao et al. 2023, arXiv:2304.11277, section 3.3"),
+    ("fsdp1", "eager"): Overlap(
+        sharded_copy_bytes=4.0,
+        source="Zhao et al. 2023, arXiv:2304.11277, section 3.3; torch FlatParameter: weights are views of what is "
+        "gathered, gradients are copied into one flat tensor (read and written in two bytes)",
+    ),
     ("transformers", "eager"): Overlap(source="torch.nn.parallel.DistributedDataParallel; Zhao et al. 2023"),
 }  # fmt: skip
 """By stack and implementation; every one has its row."""

@@ -16,7 +16,8 @@ from service.estimator.memory_parts import MemoryLine, StageMemory
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
-from service.estimator.step_time import StepSeconds, Waits, micro_batch_seconds, step_seconds
+from service.estimator.step_time import StepSeconds, micro_batch_seconds, step_seconds
+from service.estimator.waiting import Waits
 
 
 @dataclass(slots=True)

@@ -37,11 +37,11 @@ FITTED_STACKS: tuple[Operations, ...] = (
 Source: the measurements that ship with service.calibration."""
 
 RESIDUALS: dict[StepClass, float] = {
-    "known stack": 0.181,
-    "other stack": 0.341,
-    "new GPU": 1.024,
-    "old GPU": 0.548,
-    "MoE": 0.658,
+    "known stack": 0.052,
+    "other stack": 0.145,
+    "new GPU": 0.143,
+    "old GPU": 0.173,
+    "MoE": 0.342,
 }
 """80 % of published steps lie within exp(-r) and exp(r) of a prediction by constants that never saw their source (for
 mixtures of experts their model), by class; each source counts as much as any other, and r is at least LEAST_RESIDUAL.

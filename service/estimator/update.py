@@ -2,9 +2,9 @@
 
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Amount
+from service.estimator.numeric import Amount, where
 from service.estimator.optimizers import moment_bytes
-from service.estimator.parallelism.data import OPTIMIZER_STATES
+from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.sharded import sharded_bytes
 from service.estimator.stages import RankParameters
 
@@ -79,15 +79,17 @@ def offloaded_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
     return once / (job.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
 
 
-def accumulation_seconds(job: Job, held: RankParameters) -> Amount:
+def accumulation_seconds(job: Job, degrees: Degrees, held: RankParameters) -> Amount:
     """Seconds that one rank takes to add a micro-batch's gradients to those before it.
 
     Formula:
         N (2 e + 2 g) / W: written and read in the compute format, read and written in the accumulated one; none where
-        the products of the weights' gradients add to them by themselves
+        the products of the weights' gradients add to them by themselves; where weights are sharded, the copies of
+        Overlap.sharded_copy_bytes instead
 
     Args:
         job: the job, with e bytes an activation and g an accumulated gradient
+        degrees: the layout
         held: parameters of the rank, N of them trained
 
     Returns:
@@ -96,12 +98,13 @@ def accumulation_seconds(job: Job, held: RankParameters) -> Amount:
     Source:
         torch AccumulateGrad; NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion
 
-    >>> from service.estimator.samples import sample_job, sample_load
-    >>> accumulation_seconds(sample_job(), sample_load().held)
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> accumulation_seconds(sample_job(), sample_degrees(), sample_load().held)
     0.0
     """
-    if job.software.gradient_fusion:
-        return 0.0
-    each = 2 * (job.precision.element_bytes + min(4.0, job.state.gradient_bytes))
+    whole = 2 * (job.precision.element_bytes + min(4.0, job.state.gradient_bytes))
+    each = where(
+        degrees.zero_stage == WEIGHTS, job.overlap.sharded_copy_bytes, 0.0 if job.software.gradient_fusion else whole
+    )
     trained = held.dense_trained + held.expert_trained
     return trained * each / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)

@@ -24,7 +24,8 @@ from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.stacks import STACKS
 from service.estimator.stages import Stage, stage_at
-from service.estimator.step_time import StepSeconds, Waits, micro_batch_seconds, step_seconds
+from service.estimator.step_time import StepSeconds, micro_batch_seconds, step_seconds
+from service.estimator.waiting import Waits
 from tests.estimator.small_models import HYBRID
 
 SPARSE = Model(

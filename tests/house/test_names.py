@@ -34,11 +34,14 @@ HUGGING_FACE = re.compile(
 )
 """Fields of config.json that users paste, the only names that may hold num_."""
 
-CLASSES_OF_COUNTS = frozenset({
+CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParameters", "ShardCounts", "Stage"})
+"""How many, or which: every field is a plain number."""
+
+COUNTS = frozenset({
     "bubble_micro_batches", "ceil_div", "columns", "copies", "count", "crossing_share", "dense", "divisors",
     "doublings", "embedding_table", "expert", "expert_data", "expert_shards", "fill_numbers", "floor_div",
     "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight", "inner", "largest_layer", "largest_table",
-    "largest_trained_end", "largest_trained_layer", "launches", "layer_branches", "layers", "local_ranks", "maximum",
+    "largest_trained_end", "largest_trained_layer", "layer_branches", "layers", "local_ranks", "maximum",
     "micro_batches_in_flight", "minimum", "network_scale", "padded_vocabulary", "product_scale", "rank_logits",
     "ranks", "recomputed_layers", "repeated_forwards", "rows", "shape", "shards", "square_root", "stack_scale",
     "stride", "take", "trained_layers", "undivided_share", "where",
@@ -56,6 +59,7 @@ UNIT_STANDS_BESIDE = {
     "Conventions": "FLOP of one trained token, keyed by the name of the convention",
     "Dimension": "scales between units",
     "Explanation": "`unit` says it",
+    "Fitted": "its field says it",
     "Interval": "its field carries the unit",
     "Judged": "its quantity says it: bytes of memory, or seconds of a step",
     "MeasuredRow": "its column carries the unit",
