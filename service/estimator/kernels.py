@@ -32,11 +32,13 @@ class ComputeSeconds:
     """Forward passes run a second time, whatever their kind."""
     forward: Amount = 0.0
     """The forward passes' share of the first three."""
+    host: Amount = 0.0
+    """The device waits for the host to launch its kernels; transfers do not."""
 
     @property
     def total_seconds(self) -> Amount:
         """All of it [s]."""
-        return self.gemm + self.attention + self.elementwise + self.cast + self.loss + self.recompute
+        return self.gemm + self.attention + self.elementwise + self.cast + self.loss + self.recompute + self.host
 
     def plus(self, other: "ComputeSeconds", count: Amount) -> "ComputeSeconds":
         """This and `count` times another."""
@@ -48,6 +50,7 @@ class ComputeSeconds:
             loss=self.loss + count * other.loss,
             recompute=self.recompute + count * other.recompute,
             forward=self.forward + count * other.forward,
+            host=self.host + count * other.host,
         )
 
 

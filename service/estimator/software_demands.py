@@ -168,13 +168,12 @@ DEMANDS: tuple[Demand[Job], ...] = (
         ),
     ),
     Demand(
-        "fused_gradients_need_transformer_engine",
+        "fused_gradients_need_megatron",
         "recipe.stack.gradient_fusion",
         lambda job, _: not _asked(job).gradient_fusion or job.software.name == "megatron-core",
         lambda job, _: (
-            f"{job.software.name} with {job.software.implementation} operations writes gradients of weights by "
-            "themselves: only Transformer Engine's products add them up",
-            "leave gradient_fusion out, or use megatron-core with transformer-engine",
+            f"{job.software.name} writes gradients of weights by themselves: only megatron-core's products add them up",
+            "leave gradient_fusion out, or use megatron-core",
         ),
     ),
     Demand(

@@ -60,15 +60,13 @@ class MicroBatchSeconds:
     """Its kernels."""
     accumulation: Amount
     """Gradients added to those of earlier micro-batches."""
-    host: Amount
-    """The device waits for the host to launch its kernels."""
     exposed: ExposedSeconds
     """Transfers that nothing hides."""
 
     @property
     def total_seconds(self) -> Amount:
         """All of it [s]."""
-        return self.compute.total_seconds + self.accumulation + self.host + self.exposed.total_seconds
+        return self.compute.total_seconds + self.accumulation + self.exposed.total_seconds
 
     @property
     def sent_seconds(self) -> Amount:
@@ -159,10 +157,10 @@ def micro_batch_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoa
         each part's own function
     """
     compute = _stage_compute(job, degrees, stage)
+    compute.host = maximum(0.0, host_seconds(job, stage) - compute.total_seconds)
     return MicroBatchSeconds(
         compute=compute,
         accumulation=accumulation_seconds(job, degrees, load.held),
-        host=maximum(0.0, host_seconds(job, stage) - compute.total_seconds),
         exposed=exposed_seconds(job, degrees, stage, load, layout, compute),
     )
 
@@ -207,7 +205,7 @@ def step_seconds(
         accumulation=m * micro.accumulation,
         recompute=m * compute.recompute,
         loss=m * compute.loss,
-        host=m * micro.host,
+        host=m * compute.host,
         exposed_tensor=m * exposed.tensor,
         exposed_context=m * exposed.context,
         exposed_expert=m * exposed.expert,

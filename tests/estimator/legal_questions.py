@@ -184,6 +184,18 @@ def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Rec
 
 
 @st.composite
+def overlaps(draw: st.DrawFn, run: Software, model: Model, layout: Layout) -> dict[str, bool | None]:
+    """What a software hides under its compute, where a layout sends it."""
+    engine = implementation_in(run).uses_transformer_engine
+    tensor = layout.tensor > 1 and (engine or run.name == "torchtitan")
+    experts = engine and bool(model.num_experts) and layout.expert > 1
+    return {
+        "tensor_overlap": draw(st.sampled_from((None, False, True) if tensor else (None, False))),
+        "expert_overlap": draw(st.sampled_from((False, True) if experts else (False,))),
+    }
+
+
+@st.composite
 def questions(draw: st.DrawFn) -> Question:
     """One question of any family."""
     model = draw(st.sampled_from(tuple(FAMILIES.values())))
@@ -191,6 +203,7 @@ def questions(draw: st.DrawFn) -> Question:
     layout = draw(layouts(model, STACKS[run.name]))
     if layout.tensor == 1 and run.cross_entropy == "loss-parallel":
         run = replace(run, cross_entropy=None)
+    run = replace(run, **draw(overlaps(run, model, layout)))
     gpus = (layout.data or 1) * layout.tensor * layout.context * layout.pipeline
     return question(model, draw(recipes(model, run, layout)), layout, gpus=gpus)
 

@@ -46,12 +46,15 @@ def software(draw: st.DrawFn, model: Model) -> Software:
     losses = [loss for loss in run.cross_entropies if not (lacks_loss and loss == "transformer-engine")]
     optional = (None, False, True)
     engine = optional if run.uses_transformer_engine else (None, False)
-    sends = (None, "alltoall", "allgather") if model.num_experts and name == "megatron-core" else (None,)
+    fuses = optional if name == "megatron-core" else (None, False)
+    launches = (False, True) if run.uses_transformer_engine or asked.implementation == "compiled" else (False,)
+    sends = (None, "alltoall", "allgather", "flex") if model.num_experts and name == "megatron-core" else (None,)
     return replace(
         asked,
         versions=versions,
         cross_entropy=draw(st.sampled_from((None, *losses))),
-        gradient_fusion=draw(st.sampled_from(engine)),
+        gradient_fusion=draw(st.sampled_from(fuses)),
+        cuda_graphs=draw(st.sampled_from(launches)),
         fused_update=draw(st.sampled_from(optional)),
         deterministic=draw(st.booleans()),
         grouped_experts=draw(st.sampled_from(engine if model.num_experts else (None, False))),
