@@ -22,6 +22,8 @@ class StepRow:
     """The stack that stands for its framework, and whose operations it runs."""
     measured_seconds: float
     """Seconds of its step."""
+    waiting_fraction: float
+    """Share of the predicted step in which a device waits."""
     is_apart: bool
     """It is counted apart: it gives no spread, and is judged beside the others."""
     gives_constants: bool = True

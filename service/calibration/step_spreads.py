@@ -1,8 +1,9 @@
 """How wide must the interval of a step be? Held-out residuals by class, each source counting as much as any other.
 
-A class holds what is predicted under like circumstances: a stack that other sources of the fit run too, a stack that
-none of them runs, a GPU on which nothing is fitted, a mixture of experts. Whatever a row is left out of the fit with is
-left out of the spread too when coverage is judged.
+A residual is taken over the scale of its step: the more of a step is waiting, for transfers, stages or the host, the
+less is known of it. A class holds what is predicted under like circumstances: a stack that other sources of the fit run
+too, a stack that none of them runs, a GPU on which nothing is fitted, a mixture of experts. Whatever a row is left out of
+the fit with is left out of the spread too when coverage is judged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from math import ceil, exp, log
 from service.calibration.residuals import spread_fraction
 from service.calibration.scores import Comparison
 from service.calibration.step_rows import StepRow
-from service.estimator.step_residuals import FITTED_GENERATIONS, LEAST_RESIDUAL, StepClass, step_class_of
+from service.estimator.step_residuals import FITTED_GENERATIONS, LEAST_RESIDUAL, StepClass, spread_scale, step_class_of
 from service.estimator.workspaces import generation
 
 DECIMALS = 1e3
@@ -61,7 +62,7 @@ def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, floa
                 row=row,
                 step_class=classes[row.id],
                 predicted_seconds=predicted_seconds[row.id],
-                spread_fraction=None if spread is None else max(LEAST_RESIDUAL, spread),
+                spread_fraction=None if spread is None else max(LEAST_RESIDUAL, spread * _scale(row)),
             )
         )
     return found
@@ -82,7 +83,7 @@ def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]
     found = {}
     for name, pool in _residuals(known, classes, predicted_seconds).items():
         if (spread := spread_fraction(pool)) is not None:
-            found[name] = max(LEAST_RESIDUAL, ceil(spread * DECIMALS) / DECIMALS)
+            found[name] = ceil(spread * DECIMALS) / DECIMALS
     return found
 
 
@@ -99,13 +100,17 @@ def _class_left_out(row: StepRow, rows: Sequence[StepRow]) -> StepClass:
     return step_class_of(row.stack, row.question.gpu, is_sparse=is_sparse, fitted_stacks=others)
 
 
+def _scale(row: StepRow) -> float:
+    return spread_scale(row.waiting_fraction)
+
+
 def _residuals(
     rows: Sequence[StepRow], classes: Mapping[str, StepClass], predicted_seconds: Mapping[str, float]
 ) -> dict[StepClass, dict[str, list[float]]]:
-    """ln(measured / predicted) of all rows that are not counted apart, by class and by what is left out together."""
+    """ln(measured / predicted) over each step's scale, by class and by what is left out together; none of those apart."""
     pools: dict[StepClass, dict[str, list[float]]] = {}
     for row in rows:
         if not row.is_apart:
             own = pools.setdefault(classes[row.id], {}).setdefault(row.left_out_with, [])
-            own.append(log(row.measured_seconds / predicted_seconds[row.id]))
+            own.append(log(row.measured_seconds / predicted_seconds[row.id]) / _scale(row))
     return pools

@@ -6,7 +6,6 @@ from functools import partial
 from service.estimator.advice import assumptions_of, warnings_of, warnings_of_memory
 from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, StepPart
 from service.estimator.fullest import fullest_in, fullest_of, said_of_stages
-from service.estimator.memory_answer import filled_fraction
 from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.question import Question
@@ -21,7 +20,7 @@ from service.estimator.stage_answers import (
     stages_of,
     total_seconds,
 )
-from service.estimator.step_residuals import step_interval
+from service.estimator.step_residuals import step_interval, waiting_fraction
 from service.estimator.step_time import StepSeconds
 from service.estimator.throughput import falling, tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.totals import totals_of
@@ -46,12 +45,11 @@ def estimate(question: Question) -> Estimate:
     stages = stages_of(job, degrees, full.layout)
     loads = loads_of(resolved, stages)
     fullest = fullest_of(resolved, stages, loads)
-    in_use = filled_fraction(fullest.memory)
-    run = run_of(resolved, loads, in_use)
+    run = run_of(resolved, loads, fullest.filled_fractions)
     counts = parameter_counts(job.model, job.ledger)
     parameters = _parameters(resolved, stages, counts)
     flop = _flop(resolved, stages, counts, run)
-    step = _step(resolved, stages, flop, in_use)
+    step = _step(resolved, stages, flop, fullest.filled_fractions[-1])
     totals = totals_of(resolved, step, flop, run)
     return Estimate(
         resolved=full,
@@ -121,7 +119,8 @@ def _flop(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts
 def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, in_use: float) -> Step:
     job, gpus = resolved.job, resolved.question.cluster.gpus
     parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages, in_use)
-    seconds = step_interval(job, total_seconds(parts))
+    kinds = {field.name: float(getattr(parts, field.name)) for field in fields(StepSeconds)}
+    seconds = step_interval(job, total_seconds(parts), waiting_fraction(kinds))
     peak = highest_peak_flop_per_s(job.gpu, job.precision)
     return Step(
         step_seconds=seconds,
@@ -129,7 +128,5 @@ def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, in_use: flo
         mfu_fraction=falling(seconds, partial(utilisation_fraction, flop.per_step_flop, gpus, peak)),
         hfu_fraction=falling(seconds, partial(utilisation_fraction, flop.hardware_per_step_flop, gpus, peak)),
         peak_flop_per_s=peak,
-        parts=tuple(
-            StepPart(kind=field.name, seconds=float(getattr(parts, field.name))) for field in fields(StepSeconds)
-        ),
+        parts=tuple(StepPart(kind=kind, seconds=spent) for kind, spent in kinds.items()),
     )

@@ -103,7 +103,7 @@ def offloaded_activation_seconds(job: Job, load: StageLoad) -> Amount:
 
     >>> from service.estimator.samples import sample_job, sample_load
     >>> round(offloaded_activation_seconds(sample_job(), sample_load()), 2)
-    1.43
+    1.32
     """
     kept: Amount = 0.0
     for one in load.kept_bytes:
@@ -157,7 +157,7 @@ def exposed_seconds(
 
     overlapped = TENSOR_OVERLAP_FRACTION if job.software.tensor_overlap else 0.0
     away = offloaded_activation_seconds(job, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
-    hidden_exchange = minimum(exchange, compute.attention) if method == "ring" else 0.0
+    hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
     free = compute.total_seconds - hidden_exchange
     hidden_experts = _hidden_experts(job, degrees, layout, minimum(experts, free))
     free = free - hidden_experts

@@ -1,8 +1,8 @@
 """When in a run is the fullest GPU fullest? The memory of the stage of the run that takes most."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from service.estimator.memory_answer import memory_of
+from service.estimator.memory_answer import filled_fraction, memory_of
 from service.estimator.memory_parts import Memory
 from service.estimator.resolve import Resolved
 from service.estimator.run import loads_of
@@ -21,6 +21,8 @@ class Fullest:
     """What they hold."""
     run_stage: int | None = None
     """Its place in recipe.stages; None for the recipe's own batch and length."""
+    filled_fractions: tuple[float, ...] = ()
+    """Share of the device that each stage of the run fills, the recipe's own batch and length last."""
 
 
 def fullest_of(resolved: Resolved, own: list[LoadedStage], loads: tuple[list[LoadedStage], ...]) -> Fullest:
@@ -35,12 +37,15 @@ def fullest_of(resolved: Resolved, own: list[LoadedStage], loads: tuple[list[Loa
         the configuration and its memory
     """
     found = Fullest(resolved, own, memory_of(resolved, own))
+    filled = []
+    last = filled_fraction(found.memory)
     for index, (configurations, loaded) in enumerate(zip(resolved.run_stages, loads, strict=True)):
-        for one in configurations:
-            memory = memory_of(one, loaded)
+        memories = [memory_of(one, loaded) for one in configurations]
+        filled.append(max(map(filled_fraction, memories)))
+        for one, memory in zip(configurations, memories, strict=True):
             if memory.device_peak_bytes.value > found.memory.device_peak_bytes.value:
                 found = Fullest(one, loaded, memory, index)
-    return found
+    return replace(found, filled_fractions=(*filled, last))
 
 
 def fullest_in(resolved: Resolved) -> Fullest:

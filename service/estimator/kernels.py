@@ -153,14 +153,22 @@ def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: R
         return OpSeconds(
             flop / rates.eager_flop_per_s + passing, gradients / rates.eager_flop_per_s + op.gradients * passing
         )
-    queries = job.model.num_attention_heads * job.recipe.sequence_length / divisor * scale
-    seen = op.flop / (2 * job.recipe.sequence_length * op.score_width) if op.is_core else 1e9
-    forward = rates.attention_flop_per_s * attention_fraction(rates.attention, seen, queries)
-    backward = rates.attention_flop_per_s * attention_fraction(rates.attention, seen, queries, backward=True)
+    forward, backward = (rates.attention_flop_per_s * share for share in _shares(op, job, divisor, scale, rates))
     there = kernel_seconds(flop, moved, forward, rates.bytes_per_s)
     return OpSeconds(
         there, kernel_seconds(gradients, op.gradients * moved, backward, rates.bytes_per_s) if op.gradients else 0.0
     )
+
+
+def _shares(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> tuple[Amount, Amount]:
+    """Shares of the peak of both passes: of attention by keys and queries, of a scan as over endless ones."""
+    if not op.is_core:
+        return rates.attention.forward_fraction, rates.attention.backward_fraction
+    tokens = job.recipe.sequence_length
+    queries = job.model.num_attention_heads * tokens / divisor * scale
+    seen = op.flop / (2 * tokens * op.score_width)
+    there, back = (attention_fraction(rates.attention, seen, queries, backward=way) for way in (False, True))
+    return there, back
 
 
 def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> OpSeconds:

@@ -67,13 +67,13 @@ def loads_of(resolved: Resolved, own: list[LoadedStage]) -> tuple[list[LoadedSta
     return tuple(known[first.question.recipe.sequence_length] for first, *_ in resolved.run_stages)
 
 
-def run_of(resolved: Resolved, loads: tuple[list[LoadedStage], ...], filled_fraction: float) -> Run | None:
+def run_of(resolved: Resolved, loads: tuple[list[LoadedStage], ...], filled: tuple[float, ...]) -> Run | None:
     """What a question's run consists of.
 
     Args:
         resolved: the question
         loads: pipeline stages of each stage of the run
-        filled_fraction: share of the fullest device that is in use [1]
+        filled: share of the fullest device that is in use, of each stage [1]
 
     Returns:
         the run; None without training_tokens
@@ -81,9 +81,9 @@ def run_of(resolved: Resolved, loads: tuple[list[LoadedStage], ...], filled_frac
     schedule = schedule_of(resolved.question.recipe)
     if schedule is None:
         return None
-    stages = zip(resolved.run_stages, schedule.stretches, loads, strict=True)
+    stages = zip(resolved.run_stages, schedule.stretches, loads, filled[:-1], strict=True)
     return Run(
-        stages=tuple(_stage_run(first, stretch, loaded, filled_fraction) for (first, *_), stretch, loaded in stages),
+        stages=tuple(_stage_run(first, stretch, loaded, in_use) for (first, *_), stretch, loaded, in_use in stages),
         last_steps=schedule.last_steps,
     )
 

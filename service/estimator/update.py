@@ -48,7 +48,7 @@ def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
 
     >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
     >>> round(optimizer_seconds(sample_job(), sample_degrees(), sample_load().updated), 4)
-    0.0827
+    0.09
     """
     both_ways, once = _updated_bytes(job, degrees, updated)
     return (2 * both_ways + once) / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)

@@ -69,7 +69,7 @@ def straggler_seconds(busy_seconds: Amount, job: Job, degrees: Degrees) -> Amoun
         the largest of n draws of a normal spread grows about as log n; j is fitted
 
     >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> straggler_seconds(100.0, sample_job(), sample_degrees(data=8))
+    >>> straggler_seconds(100.0, sample_job(), sample_degrees())
     0.0
     """
     nodes = ceil_div(degrees.gpus, job.cluster.gpus_per_node)

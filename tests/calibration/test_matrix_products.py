@@ -21,7 +21,7 @@ from service.calibration.matrix_products import (
 from service.calibration.measured_products import SOURCES, measured_products
 from service.catalogue import shipped_catalogue
 from service.estimator import matrix_product
-from service.estimator.matrix_rates import MATRIX_RATES, UNMEASURED_RATES, FormatRate
+from service.estimator.matrix_rates import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, FormatRate
 from service.estimator.precision import Format
 
 GPUS = {slug: row.gpu for slug, row in shipped_catalogue().gpus.items()}
@@ -56,6 +56,8 @@ PERCENT: dict[tuple[str, Format], tuple[float, float, float]] = {
 """Mean absolute error in percent by fit and format: of products of 1,024 rows and more, the same with each family of
 shapes left out of the fit, and of all products."""
 
+RATES = {**MATRIX_RATES, **SLUG_RATES}
+
 
 def _constants(rate: FormatRate) -> dict[str, float]:
     return {field.name: getattr(rate, field.name) for field in fields(FormatRate)}
@@ -77,7 +79,7 @@ def test_every_measurement_is_fitted_or_judged_once() -> None:
 
 @pytest.mark.parametrize("fit", FITS, ids=lambda fit: fit.name)
 def test_rates_of_the_estimator_are_the_best_fit(fit: Fit) -> None:
-    found, kept = fitted(COLUMNS[fit.name], fit.processors, fit.source_key), MATRIX_RATES[fit.name]
+    found, kept = fitted(COLUMNS[fit.name], fit.processors, fit.source_key), RATES[fit.name]
     assert (kept.processors, kept.formats.keys()) == (fit.processors, found.formats.keys())
     for number_format, rate in found.formats.items():
         for name, value in _constants(rate).items():
@@ -90,9 +92,9 @@ def test_generations_without_a_measurement_take_the_median() -> None:
     assert UNMEASURED_RATES.processors is None
     for number_format, rate in UNMEASURED_RATES.formats.items():
         measured = [
-            _constants(MATRIX_RATES[fit.name].formats[number_format])
+            _constants(RATES[fit.name].formats[number_format])
             for fit in FITS
-            if number_format in MATRIX_RATES[fit.name].formats
+            if number_format in RATES[fit.name].formats
         ]
         assert len(measured) >= 5
         for name, value in _constants(rate).items():

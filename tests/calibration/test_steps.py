@@ -29,6 +29,7 @@ def row(name: str, source: str, *, is_apart: bool = False) -> StepRow:
         question=ASKED,
         stack=("fsdp1", "eager"),
         measured_seconds=1.0,
+        waiting_fraction=0.0,
         is_apart=is_apart,
     )
 

@@ -184,15 +184,16 @@ def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Rec
 
 
 @st.composite
-def overlaps(draw: st.DrawFn, run: Software, model: Model, layout: Layout) -> dict[str, bool | None]:
-    """What a software hides under its compute, where a layout sends it."""
+def overlapping(draw: st.DrawFn, run: Software, model: Model, layout: Layout) -> Software:
+    """A software that hides under its compute what a layout sends, or does not."""
     engine = implementation_in(run).uses_transformer_engine
     tensor = layout.tensor > 1 and (engine or run.name == "torchtitan")
     experts = engine and bool(model.num_experts) and layout.expert > 1
-    return {
-        "tensor_overlap": draw(st.sampled_from((None, False, True) if tensor else (None, False))),
-        "expert_overlap": draw(st.sampled_from((False, True) if experts else (False,))),
-    }
+    return replace(
+        run,
+        tensor_overlap=draw(st.sampled_from((None, False, True) if tensor else (None, False))),
+        expert_overlap=draw(st.sampled_from((False, True) if experts else (False,))),
+    )
 
 
 @st.composite
@@ -203,7 +204,7 @@ def questions(draw: st.DrawFn) -> Question:
     layout = draw(layouts(model, STACKS[run.name]))
     if layout.tensor == 1 and run.cross_entropy == "loss-parallel":
         run = replace(run, cross_entropy=None)
-    run = replace(run, **draw(overlaps(run, model, layout)))
+    run = draw(overlapping(run, model, layout))
     gpus = (layout.data or 1) * layout.tensor * layout.context * layout.pipeline
     return question(model, draw(recipes(model, run, layout)), layout, gpus=gpus)
 
