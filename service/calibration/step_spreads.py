@@ -2,8 +2,8 @@
 
 A residual is taken over the scale of its step: the more of a step is waiting, for transfers, stages or the host, the
 less is known of it. A class holds what is predicted under like circumstances: a stack that other sources of the fit run
-too, a stack that none of them runs, a GPU on which nothing is fitted, a mixture of experts. Whatever a row is left out of
-the fit with is left out of the spread too when coverage is judged.
+too, a stack that none of them runs, a GPU on which nothing is fitted, a mixture of experts. Whatever a row is left out
+of the fit with is left out of the spread too when coverage is judged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,7 +107,7 @@ def _scale(row: StepRow) -> float:
 def _residuals(
     rows: Sequence[StepRow], classes: Mapping[str, StepClass], predicted_seconds: Mapping[str, float]
 ) -> dict[StepClass, dict[str, list[float]]]:
-    """ln(measured / predicted) over each step's scale, by class and by what is left out together; none of those apart."""
+    """ln(measured / predicted) over each step's scale, by class and by what is left out together, but those apart."""
     pools: dict[StepClass, dict[str, list[float]]] = {}
     for row in rows:
         if not row.is_apart:

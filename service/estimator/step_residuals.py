@@ -44,8 +44,8 @@ RESIDUALS: dict[StepClass, float] = {
     "MoE": 0.085,
 }
 """80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r (1 + 12 u)), of a prediction by
-constants that never saw their source (for mixtures of experts their model), by class, u the share of waiting; each source
-counts as much as any other.
+constants that never saw their source (for mixtures of experts their model), by class, u the share of waiting; each
+source counts as much as any other.
 Source: service.calibration, published/held_out.toml against published/throughput.csv."""
 
 LEAST_RESIDUAL = 0.030
