@@ -6,6 +6,7 @@ from functools import partial
 from service.estimator.answer import Flop, RunStageTotals, Step
 from service.estimator.interval import Interval
 from service.estimator.run import Run
+from service.estimator.run_residuals import run_interval
 from service.estimator.throughput import rising
 
 
@@ -50,7 +51,7 @@ def stage_totals(
             tokens=tokens,
             total_flop=stage_flop,
             step_seconds=seconds,
-            gpu_hours=rising(seconds, partial(hours_of, steps)),
+            gpu_hours=run_interval(rising(seconds, partial(hours_of, steps))),
         )
         for index, (steps, tokens, stage_flop, seconds) in enumerate(parts)
     )

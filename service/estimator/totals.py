@@ -22,6 +22,7 @@ from service.estimator.losses import Losses, goodput_parts, losses_of
 from service.estimator.money import sum_of
 from service.estimator.resolve import Resolved
 from service.estimator.run import Run
+from service.estimator.run_residuals import run_interval
 from service.estimator.run_totals import mean_step, stage_totals
 from service.estimator.spending import Used, charges_of
 from service.estimator.throughput import rising
@@ -41,7 +42,7 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> To
     """The whole run, from its steps; none without `training_tokens`.
 
     Formula:
-        steps x seconds of a step on average x GPUs / goodput, and what that costs
+        steps x seconds of a step on average x GPUs / goodput, as wide as run_interval, and what that costs
 
     Args:
         resolved: the question, defaults filled
@@ -58,7 +59,7 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> To
     seconds = mean_step(run, step)
     losses, power = losses_of(resolved, seconds.value), power_of(resolved)
     goodput = losses.goodput_fraction
-    hours = rising(seconds, lambda each: gpu_hours(run.steps, each, gpus, goodput))
+    hours = run_interval(rising(seconds, lambda each: gpu_hours(run.steps, each, gpus, goodput)))
     used = used_of(resolved, hours, losses, power)
     ideal = rising(used.days, lambda days: ideal_days(days, goodput))
     lines = tuple(charge.line() for charge in charges_of(resolved, used)) or None

@@ -2,18 +2,22 @@
 
 import json
 from dataclasses import replace
+from math import exp
 from typing import Any
 
 import pytest
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.run_spreads import run_spread, shipped_ends
 from service.calibration.totals_rows import COLUMNS, describes_main_run, shipped_totals
 from service.catalogue import shipped_catalogue
 from service.estimator import Model, estimate_memory
 from service.estimator.parameters import count_parameters
+from service.estimator.run_residuals import RUN_RESIDUALS
 from service.workflows.accuracy.totals import TotalsAccuracy, TotalsRow, totals_accuracy, totals_accuracy_of
 from service.workflows.accuracy.totals_asking import AskedRun, run_question
 from service.workflows.accuracy.totals_habits import HABITS
+from service.workflows.accuracy.totals_judging import judged_run, run_residuals
 from service.workflows.accuracy.totals_models import SHAPES
 from service.workflows.accuracy.totals_sizes import gpu_of, gpus_of, sequence_of, sequences_of
 from service.workflows.accuracy.totals_tables import totals_text
@@ -213,6 +217,9 @@ def test_figures_are_those_of_the_rows(found: TotalsAccuracy) -> None:
         inside = [row for row in scored if _is_inside(row)]
         assert (group.scored, group.inside) == (len(scored), len(inside))
         assert group.inside_fraction == len(inside) / len(scored)
+        held_out = [row for row in scored if row.is_inside_held_out]
+        assert group.held_out_inside == len(held_out)
+        assert group.held_out_inside_fraction == len(held_out) / len(scored)
         values = [(row.gpu_hours.value, row.published_gpu_hours) for row in scored if row.gpu_hours]
         errors = [abs(value / (published or 1) - 1) for value, published in values]
         assert group.mape_fraction == pytest.approx(sum(errors) / len(errors))
@@ -222,6 +229,31 @@ def _is_inside(row: TotalsRow) -> bool:
     assert row.gpu_hours is not None
     assert row.published_gpu_hours is not None
     return row.gpu_hours.low <= row.published_gpu_hours <= row.gpu_hours.high
+
+
+def test_shipped_residuals_are_those_of_the_main_runs() -> None:
+    ends = run_spread(run_residuals([judged_run(row, CATALOGUE) for row in ROWS]))
+    assert ends is not None
+    assert shipped_ends(ends) == RUN_RESIDUALS
+
+
+def test_most_main_runs_lie_inside_intervals_that_never_saw_their_source(found: TotalsAccuracy) -> None:
+    assert (found.main_runs.held_out_inside_fraction or 0) >= 0.7
+
+
+def test_a_source_alone_has_no_held_out_interval() -> None:
+    (one,) = totals_accuracy_of([row_like("S-036")], CATALOGUE).rows
+    assert one.gpu_hours is not None
+    assert (one.held_out_gpu_hours, one.is_inside_held_out) == (None, None)
+
+
+def test_an_interval_is_never_narrower_than_that_of_its_steps() -> None:
+    run = judged_run(row_like("S-017"), CATALOGUE)
+    assert run.gpu_hours is not None
+    assert run.by_steps is not None
+    assert run.gpu_hours.low == pytest.approx(run.by_steps.low)
+    assert run.by_steps.low < run.by_steps.value * exp(RUN_RESIDUALS[0])
+    assert run.gpu_hours.high >= run.by_steps.high
 
 
 def test_every_row_is_compared_or_says_why_not(found: TotalsAccuracy) -> None:

@@ -7,14 +7,12 @@ from functools import cache
 from statistics import fmean
 from typing import ClassVar
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.measured_rows import MeasuredRow
 from service.calibration.totals_rows import describes_main_run, shipped_totals
 from service.catalogue import Catalogue, shipped_catalogue
-from service.errors import Refused
-from service.estimator import estimate
 from service.estimator.interval import Interval
-from service.workflows.accuracy.asking import reason_of
-from service.workflows.accuracy.totals_asking import AskedRun, run_question
+from service.workflows.accuracy.totals_asking import AskedRun
+from service.workflows.accuracy.totals_judging import JudgedRun, held_out_interval, judged_run, run_residuals
 from service.workflows.estimates import SPOKEN
 
 
@@ -38,10 +36,14 @@ class TotalsRow:
     """GPU-hours as published; null where they are not told."""
     gpu_hours: Interval | None
     """GPU-hours as predicted, goodput counted; null where the row cannot be asked."""
+    held_out_gpu_hours: Interval | None
+    """The same prediction, as wide as all other sources ask for; null where there is no other."""
     error_fraction: float | None
     """Signed error, predicted / published - 1; null where there is nothing to compare."""
     is_inside: bool | None
     """Whether the published GPU-hours lie inside the predicted interval; null where there is nothing to compare."""
+    is_inside_held_out: bool | None
+    """Whether they lie inside the interval that never saw their source; null where there is nothing to compare."""
     assumed: tuple[str, ...]
     """Columns that the row leaves empty, which a rule filled."""
     layout: str
@@ -65,6 +67,10 @@ class TotalsGroup:
     inside: int
     """Rows whose published GPU-hours lie inside the predicted interval."""
     inside_fraction: float | None
+    """Their share of those compared; null where nothing was."""
+    held_out_inside: int
+    """Rows whose published GPU-hours lie inside the interval that never saw their source."""
+    held_out_inside_fraction: float | None
     """Their share of those compared; null where nothing was."""
     mape_fraction: float | None
     """Mean of the absolute errors; null where nothing was compared."""
@@ -98,7 +104,9 @@ def totals_accuracy_of(rows: Sequence[MeasuredRow], catalogue: Catalogue) -> Tot
     Returns:
         figures of main runs and of the others, and every row
     """
-    judged = [_judged(row, catalogue) for row in rows]
+    runs = [judged_run(row, catalogue) for row in rows]
+    residuals = run_residuals(runs)
+    judged = [_row(run, held_out_interval(run, residuals)) for run in runs]
     main = [one for one in judged if one.describes_main_run]
     others = [one for one in judged if not one.describes_main_run]
     return TotalsAccuracy(main_runs=_group("main runs", main), beside=_group("beside", others), rows=(*main, *others))
@@ -114,34 +122,28 @@ def totals_accuracy() -> TotalsAccuracy:
     return totals_accuracy_of(shipped_totals(), shipped_catalogue())
 
 
-def _judged(row: MeasuredRow, catalogue: Catalogue) -> TotalsRow:
-    asked: AskedRun | None = None
-    found: Interval | None = None
-    published, reason = None, ""
-    try:
-        published = row.number_of("gpu_hours")
-        asked = run_question(row, catalogue)
-        totals = estimate(asked.question).totals
-        found = None if totals is None else totals.gpu_hours
-    except NotExpressible as why:
-        reason = str(why)
-    except Refused as refused:
-        reason = reason_of(refused)
-    compared = published is not None and found is not None
+def _row(run: JudgedRun, held_out: Interval | None) -> TotalsRow:
+    published, found = run.published_gpu_hours, run.gpu_hours
     return TotalsRow(
-        id=row.text("id"),
-        model=row.text("model"),
-        source=row.text("source"),
-        describes_main_run=describes_main_run(row),
-        decided=row.text("reason"),
+        id=run.row.text("id"),
+        model=run.row.text("model"),
+        source=run.source,
+        describes_main_run=describes_main_run(run.row),
+        decided=run.row.text("reason"),
         published_gpu_hours=published,
         gpu_hours=found,
+        held_out_gpu_hours=held_out,
         error_fraction=found.value / published - 1 if found and published else None,
-        is_inside=found.low <= published <= found.high if found and published else None,
-        assumed=() if asked is None else asked.assumed,
-        layout="" if asked is None else _layout_said(asked),
-        reason="" if compared else reason,
+        is_inside=_is_inside(published, found),
+        is_inside_held_out=_is_inside(published, held_out),
+        assumed=() if run.asked is None else run.asked.assumed,
+        layout="" if run.asked is None else _layout_said(run.asked),
+        reason=run.reason,
     )
+
+
+def _is_inside(published: float | None, interval: Interval | None) -> bool | None:
+    return interval.low <= published <= interval.high if interval and published else None
 
 
 def _layout_said(asked: AskedRun) -> str:
@@ -157,12 +159,15 @@ def _layout_said(asked: AskedRun) -> str:
 def _group(name: str, rows: Sequence[TotalsRow]) -> TotalsGroup:
     errors = [one.error_fraction for one in rows if one.error_fraction is not None]
     inside = sum(one.is_inside is True for one in rows)
+    held_out = sum(one.is_inside_held_out is True for one in rows)
     return TotalsGroup(
         name=name,
         rows=len(rows),
         scored=len(errors),
         inside=inside,
         inside_fraction=inside / len(errors) if errors else None,
+        held_out_inside=held_out,
+        held_out_inside_fraction=held_out / len(errors) if errors else None,
         mape_fraction=fmean(map(abs, errors)) if errors else None,
         bias_fraction=fmean(errors) if errors else None,
         not_expressible=dict(sorted(Counter(one.reason for one in rows if one.reason).items())),

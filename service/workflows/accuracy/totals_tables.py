@@ -51,6 +51,7 @@ def _group_said(group: TotalsGroup) -> str:
         return f"  {group.name}: {group.rows} rows, none compared"
     return (
         f"  {group.name}: {group.inside} of {group.scored} compared inside the interval "
-        f"({100 * group.inside_fraction:.0f} %), {group.rows} rows in all, MAPE {100 * group.mape_fraction:.0f} %, "
+        f"({100 * group.inside_fraction:.0f} %; {group.held_out_inside} inside one that never saw their source), "
+        f"{group.rows} rows in all, MAPE {100 * group.mape_fraction:.0f} %, "
         f"bias {100 * group.bias_fraction:+.0f} %"
     )
