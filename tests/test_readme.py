@@ -35,8 +35,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_six_questions() -> None:
-    assert len(CURLS) == 6
+def test_there_are_seven_questions() -> None:
+    assert len(CURLS) == 7
 
 
 def test_estimate_of_a_preset(address: str) -> None:

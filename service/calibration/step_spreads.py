@@ -19,6 +19,9 @@ from service.estimator.workspaces import generation
 DECIMALS = 1e3
 """A shipped spread is rounded up to thousandths."""
 
+STAND_INS: dict[StepClass, StepClass] = {"new GPU": "old GPU", "old GPU": "new GPU"}
+"""Whose spread judges a source that is the only one of its class: nothing is fitted on either."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutStep:
@@ -31,7 +34,7 @@ class HeldOutStep:
     predicted_seconds: float
     """The prediction."""
     spread_fraction: float | None
-    """Spread of the class without its source; None where no other source is of the class."""
+    """Spread of the class without its source, or of its stand-in; None where no other source is of either."""
 
     @property
     def comparison(self) -> Comparison:
@@ -55,8 +58,7 @@ def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, floa
     pools = _residuals(known, classes, predicted_seconds)
     found = []
     for row in known:
-        pool = {name: own for name, own in pools.get(classes[row.id], {}).items() if name != row.left_out_with}
-        spread = spread_fraction(pool)
+        spread = _spread_without(row.left_out_with, classes[row.id], pools)
         found.append(
             HeldOutStep(
                 row=row,
@@ -66,6 +68,15 @@ def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, floa
             )
         )
     return found
+
+
+def _spread_without(name: str, own: StepClass, pools: Mapping[StepClass, Mapping[str, list[float]]]) -> float | None:
+    """The spread of a class without what is left out together, that of its stand-in where nothing else is of it."""
+    for one in (own, STAND_INS.get(own)):
+        others = {other: found for other, found in pools.get(one, {}).items() if other != name} if one else {}
+        if others:
+            return spread_fraction(others)
+    return None
 
 
 def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> dict[StepClass, float]:

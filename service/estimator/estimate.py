@@ -45,11 +45,11 @@ def estimate(question: Question) -> Estimate:
     stages = stages_of(job, degrees, full.layout)
     loads = loads_of(resolved, stages)
     fullest = fullest_of(resolved, stages, loads)
-    run = run_of(resolved, loads, fullest.filled_fractions)
+    run = run_of(resolved, loads, fullest.filled_fraction)
     counts = parameter_counts(job.model, job.ledger)
     parameters = _parameters(resolved, stages, counts)
     flop = _flop(resolved, stages, counts, run)
-    step = _step(resolved, stages, flop, fullest.filled_fractions[-1])
+    step = _step(resolved, stages, flop, fullest.filled_fraction[-1])
     totals = totals_of(resolved, step, flop, run)
     return Estimate(
         resolved=full,

@@ -60,7 +60,7 @@ class ExposedSeconds:
     hidden_pipeline: Amount
     """Sends between stages that hide under compute, except in the bubble."""
     free: Amount
-    """Compute under which nothing hides yet."""
+    """Compute, and waits for host memory, under which nothing hides yet."""
 
     @property
     def total_seconds(self) -> Amount:
@@ -129,7 +129,8 @@ def exposed_seconds(
 
     Compute hides each second of communication once. Tensor ranks wait but for the stack's overlapped share; a ring of
     context ranks hides under attention, their other exchanges do not; DualPipe hides the exchange of experts; sharded
-    weights and gradients travel beside compute and slow it; sends hide but for interleaved chunks.
+    weights and gradients travel beside compute and slow it; sends hide but for interleaved chunks. Activations go to
+    host memory and back beside all of that, on a wire of their own.
 
     Args:
         job: the job
@@ -162,16 +163,19 @@ def exposed_seconds(
     hidden_experts = _hidden_experts(job, degrees, layout, minimum(experts, free))
     free = free - hidden_experts
     hidden_sends = where(degrees.virtual_pipeline > 1, sends, 0.0) if job.overlap.hides_sends else 0.0
-    return ExposedSeconds(
+    found = ExposedSeconds(
         tensor=_tensor_seconds(job, degrees, stage, wires) * (1 - overlapped),
         context=exchange - hidden_exchange,
         expert=experts - hidden_experts,
         data=maximum(0.0, sharded - free) + job.constants.contention_fraction * minimum(sharded, free),
         pipeline=sends - hidden_sends,
-        offload=maximum(0.0, away - compute.total_seconds),
+        offload=0.0,
         hidden_pipeline=hidden_sends,
         free=maximum(0.0, free - sharded),
     )
+    found.offload = maximum(0.0, away - compute.total_seconds - found.total_seconds)
+    found.free = found.free + found.offload
+    return found
 
 
 def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backward_seconds: Amount) -> Amount:

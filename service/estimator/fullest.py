@@ -21,7 +21,7 @@ class Fullest:
     """What they hold."""
     run_stage: int | None = None
     """Its place in recipe.stages; None for the recipe's own batch and length."""
-    filled_fractions: tuple[float, ...] = ()
+    filled_fraction: tuple[float, ...] = ()
     """Share of the device that each stage of the run fills, the recipe's own batch and length last."""
 
 
@@ -45,7 +45,7 @@ def fullest_of(resolved: Resolved, own: list[LoadedStage], loads: tuple[list[Loa
         for one, memory in zip(configurations, memories, strict=True):
             if memory.device_peak_bytes.value > found.memory.device_peak_bytes.value:
                 found = Fullest(one, loaded, memory, index)
-    return replace(found, filled_fractions=(*filled, last))
+    return replace(found, filled_fraction=(*filled, last))
 
 
 def fullest_in(resolved: Resolved) -> Fullest:

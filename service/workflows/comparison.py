@@ -15,11 +15,13 @@ from service.workflows.comparison_label import CLUSTERS, MOST_ROWS
 from service.workflows.comparison_prices import Terms, prices_meant, terms_of, terms_told
 from service.workflows.comparison_row import ANSWERED, FIRST, LAST, REFUSED, ComparedRow, mended
 from service.workflows.estimates import Answer, Versions, answer, versions_of
+from service.workflows.grids import placed
 from service.workflows.metrics import Metric, fits, metric_named, whole_of
 from service.workflows.nouns import field_names
 from service.workflows.one_line import one_line
 from service.workflows.prices import read_price
 from service.workflows.questions import Asked
+from service.workflows.reading import Read
 
 COLUMNS: Mapping[str, str] = {
     "oom_probability_fraction": "memory.oom_probability_fraction",
@@ -160,10 +162,12 @@ def _row(
         prices_meant(price, gpu, catalogue)
         read = read_price(price, gpu, catalogue)
         told = _told(variant, read.noun, terms_of(price, gpu, catalogue), catalogue)
+        own = unpriced.question.cluster
+        located = Read(own) if own.grid_region is not None else placed(own, price, catalogue)
         asked = Asked(
-            replace(unpriced.question, price=read.noun),
-            (*unpriced.assumptions, *read.assumptions),
-            (*unpriced.warnings, *read.warnings),
+            replace(unpriced.question, price=read.noun, cluster=located.noun),
+            (*unpriced.assumptions, *read.assumptions, *located.assumptions),
+            (*unpriced.warnings, *read.warnings, *located.warnings),
         )
         found = answer(asked, catalogue, advise=False)
     except Refused as refused:

@@ -12,7 +12,7 @@ from service.calibration.measured_rows import trimmed_table
 from service.calibration.shipped import shipped_rows
 from service.calibration.step_spreads import held_out_steps, step_spreads
 from service.catalogue import shipped_catalogue
-from service.estimator.step_residuals import RESIDUALS, StepClass
+from service.estimator.step_residuals import LEAST_RESIDUAL, RESIDUALS, StepClass, spread_scale
 from service.workflows.accuracy.accuracy import accuracy_of
 from service.workflows.accuracy.answers import Accuracy, Group
 from service.workflows.accuracy.judged import Judged
@@ -63,7 +63,7 @@ def test_classes_hold_every_row_told_in_full(found: Accuracy) -> None:
     told = {group.memory_class: group.full_config.rows for group in found.steps}
     assert told["all"] == told["dense, fitted GPU"] + told["new GPU"] + told["old GPU"] + told["MoE"]
     assert told["all"] + told[APART] == 505
-    assert told[APART] == 9
+    assert told[APART] == 13
 
 
 def test_what_is_counted_apart_moves_no_other_figure(steps: tuple[Judged, ...]) -> None:
@@ -83,19 +83,29 @@ def test_scores_stand_beside_baselines(found: Accuracy) -> None:
             assert scores.constant_mfu.coverage80_fraction is None
 
 
-def test_a_class_of_one_source_has_no_coverage(found: Accuracy) -> None:
-    scores = of_class(found, "old GPU").step
-    assert scores is not None
-    assert (scores.held_out.coverage80_fraction, scores.half_width_fraction) == (None, None)
+def test_a_class_of_one_source_is_judged_by_the_other_unfitted_one(steps: tuple[Judged, ...]) -> None:
+    rows, shipped = step_rows_of(steps), shipped_held_out().predicted_seconds
+    volta = [row for row in rows if row.source_key == "dlperf"]
+    assert all(one.spread_fraction is None for one in held_out_steps(volta, shipped))
+    before, after = (
+        {one.row.id: one.spread_fraction for one in held_out_steps(rows, predicted)}
+        for predicted in (
+            shipped,
+            {name: seconds * (1.0 if "dlperf" in name else 2.0) for name, seconds in shipped.items()},
+        )
+    )
+    assert all((after[row.id] or 0.0) > (before[row.id] or 0.0) for row in volta)
 
 
-def test_width_is_that_of_the_spread(found: Accuracy) -> None:
+def test_width_is_that_of_the_spread(found: Accuracy, steps: tuple[Judged, ...]) -> None:
     spreads = {str(name): spread for name, spread in RESIDUALS.items()}
+    waiting = {row.id: row.waiting_fraction for row in step_rows_of(steps)}
     judged = [one for one in found.steps_worst if one.step_class != APART]
     assert judged
     for one in judged:
-        assert one.high_seconds / one.value_seconds == pytest.approx(exp(spreads[one.step_class]))
-        assert one.value_seconds / one.low_seconds == pytest.approx(exp(spreads[one.step_class]))
+        spread = max(LEAST_RESIDUAL, spreads[one.step_class] * spread_scale(waiting[one.id]))
+        assert one.high_seconds / one.value_seconds == pytest.approx(exp(spread))
+        assert one.value_seconds / one.low_seconds == pytest.approx(exp(spread))
 
 
 def test_a_changed_row_has_no_held_out_prediction() -> None:

@@ -250,10 +250,10 @@ def test_a_source_alone_has_no_held_out_interval() -> None:
 def test_an_interval_is_never_narrower_than_that_of_its_steps() -> None:
     run = judged_run(row_like("S-017"), CATALOGUE)
     assert run.gpu_hours is not None
-    assert run.by_steps is not None
-    assert run.gpu_hours.low == pytest.approx(run.by_steps.low)
-    assert run.by_steps.low < run.by_steps.value * exp(RUN_RESIDUALS[0])
-    assert run.gpu_hours.high >= run.by_steps.high
+    assert run.by_steps_gpu_hours is not None
+    assert run.gpu_hours.low == pytest.approx(run.by_steps_gpu_hours.low)
+    assert run.by_steps_gpu_hours.low < run.by_steps_gpu_hours.value * exp(RUN_RESIDUALS[0])
+    assert run.gpu_hours.high >= run.by_steps_gpu_hours.high
 
 
 def test_every_row_is_compared_or_says_why_not(found: TotalsAccuracy) -> None:

@@ -160,7 +160,8 @@ def test_more_recompute_never_keeps_more_nor_computes_less(asked: Question) -> N
     for less, more in pairwise(answers):
         assert more.flop.hardware_per_step_flop >= less.flop.hardware_per_step_flop
         assert more.flop.per_step_flop == less.flop.per_step_flop
-        if asked.layout.offload not in OFFLOADED_ACTIVATIONS:  # what is not kept need not travel to the host
+        crowded = any(part.kind == "allocator" and part.seconds for part in less.step.parts)
+        if asked.layout.offload not in OFFLOADED_ACTIVATIONS and not crowded:  # what is not kept frees wires and room
             assert more.step.step_seconds.value >= less.step.step_seconds.value * (1 - 1e-12)
     if asked.recipe.method == "full":
         assert answers[2].flop.hardware_per_step_flop > answers[0].flop.hardware_per_step_flop

@@ -106,6 +106,7 @@ QUESTIONS = [
     question(DENSE, {**RECIPE, "sequence_length": 64, "stack": {"name": "transformers"}}, {}),
 ]
 QUESTIONS.append({**question(DENSE, {**RECIPE, "stack": {"name": "fsdp1"}}, {}), "cluster": OLDER})
+QUESTIONS.append(question(DENSE, {**RECIPE, "stack": {"name": "megatron-core"}}, {"tensor": 4}))
 QUESTIONS.append({**question(DENSE, RECIPE, {"zero_stage": 0}), "cluster": {**CLUSTER, "gpus": 32}})
 STORED = {"usd_per_gb_month": 0.02, "data_bytes": 1e12}
 RENTED = {"usd_per_gpu_hour": 2.0, "storage": STORED, "egress": {"bytes": 1e12, "usd_per_gb": 0.02}}
@@ -122,6 +123,7 @@ REAL = (0.0, 0.1, 0.5, 1.5, 1e9, 1e11, 1e13)
 WRITTEN: dict[str, tuple[Any, ...]] = {
     "gpu": ("h100-sxm5-80gb", "a100-sxm4-80gb"),
     "preset": ("dgx-h100", "dgx-a100"),
+    "power_limit_watts": (350.0, 500.0),
     "document_lengths": DOCUMENTS,
     "stages": STAGES,
     "until_tokens": (1e11, 2e11),

@@ -111,7 +111,8 @@ def _moe_of(step_class: str) -> bool | None:
 
 def _group(judged: Sequence[Judged], key: Key, steps: StepJudge, left_out: float | None) -> Group:
     quantity, source_key, figure_class, moe = key
-    constants = sorted({name for one in judged for name in constants_read_off(one.row.text("source_key"), quantity)})
+    sources = {one.row.text("source_key") for one in judged if one.comparison is not None}
+    constants = sorted({name for source in sources for name in constants_read_off(source, quantity, figure_class)})
     return Group(
         **_sized(judged, quantity),
         quantity=quantity,

@@ -30,7 +30,7 @@ class JudgedRun:
     """The question; None where the row cannot be put as one."""
     gpu_hours: Interval | None = None
     """GPU-hours as predicted; None where the row cannot be asked."""
-    by_steps: Interval | None = None
+    by_steps_gpu_hours: Interval | None = None
     """The same, as wide as its steps alone."""
     reason: str = ""
     """Why there is no prediction; empty where there is one."""
@@ -66,7 +66,7 @@ def judged_run(row: MeasuredRow, catalogue: Catalogue) -> JudgedRun:
         published_gpu_hours=published,
         asked=asked,
         gpu_hours=hours,
-        by_steps=None if hours is None else scaled(step, hours.value / step.value),
+        by_steps_gpu_hours=None if hours is None else scaled(step, hours.value / step.value),
     )
 
 
@@ -97,4 +97,4 @@ def held_out_interval(run: JudgedRun, residuals: Residuals) -> Interval | None:
         the interval; None where nothing is predicted, or nobody else says anything
     """
     ends = run_spread({source: own for source, own in residuals.items() if source != run.source})
-    return None if run.by_steps is None or ends is None else run_interval(run.by_steps, ends)
+    return None if run.by_steps_gpu_hours is None or ends is None else run_interval(run.by_steps_gpu_hours, ends)
