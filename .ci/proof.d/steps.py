@@ -86,7 +86,8 @@ def promised(groups: Sequence[Group]) -> Iterator[str]:
     for one in PROMISES:
         value = figures_of(by_class[one.group]).get(one.figure, 1.0)
         yield from checked(
-            value <= one.most, f"{one.group}, {one.figure} {percent(value)}, at most {percent(one.most)}"
+            kept=value <= one.most,
+            said=f"{one.group}, {one.figure} {percent(value)}, at most {percent(one.most)}",
         )
     for name, group in by_class.items():
         if group.step is not None:
