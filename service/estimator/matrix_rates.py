@@ -214,20 +214,3 @@ def rates_under(
         quantise_bytes=rate.quantise_bytes,
         quantise_launch_seconds=rate.quantise_launch_seconds,
     )
-
-
-def product_rates(
-    gpu: Gpu, number_format: Format, sustained_fraction: float = 1.0, *, adds: bool = False
-) -> ProductRates:
-    """What a GPU reaches in products of one format.
-
-    Args:
-        gpu: the GPU; it has the format
-        number_format: format of the products
-        sustained_fraction: share of the clock of short bursts that a long run keeps [1]
-        adds: whether products add to an fp32 result, as gradients of weights do over micro-batches
-
-    Returns:
-        the rates
-    """
-    return rates_under(generation_rates(gpu), gpu, number_format, sustained_fraction, adds=adds)

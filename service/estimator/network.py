@@ -5,13 +5,9 @@ from service.estimator.numeric import Amount, doublings, minimum, where
 NETWORK_FRACTION = 0.96
 """Share of the adapter's rate that rings reach at large messages: 47.9 of 50 GB/s for each of 32 B200 (EFA), 192 of 200
 GB/s for a DGX A100 and 96 of 100 GB/s for 3 nodes of A100 (InfiniBand), 46 to 48 of 50 GB/s expected of NDR adapters.
-Source: stas00/ml-engineering@744d01e network README, fitted by service.calibration.link_fit; NVIDIA/nccl issue 812,
-NVIDIA/nccl-tests issues 119 and 290."""
-
-NETWORK_UNCERTAINTY_FRACTION = 0.3
-"""Half-width of what is known of a large transfer between domains, over its seconds. Other networks reach less: 4 nodes
-of 8 H100 over RoCE 320 of 400 GB/s (0.80), and more than a few racks are not measured here at all.
-Source: NVIDIA/nccl issue 1221; 0.96 / 0.80 - 1 = 0.20, and a half of it for networks that nobody published."""
+Other networks reach less: 4 nodes of 8 H100 over RoCE 320 of 400 GB/s; more than a few racks are not measured here at all.
+Source: stas00/ml-engineering@744d01e network README, fitted by service.calibration.link_fit; NVIDIA/nccl issues 812
+and 1221, NVIDIA/nccl-tests issues 119 and 290."""
 
 NETWORK_HOP_SECONDS = 14e-6
 """Latency of one hop between domains at large messages. 2 A100 over InfiniBand take 10 microseconds for small ones; EFA

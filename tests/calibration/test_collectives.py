@@ -18,7 +18,7 @@ from service.calibration.link_fit import OPERATIONS, fitted_link, fitted_network
 from service.catalogue import shipped_catalogue
 from service.estimator import links
 from service.estimator.links import LINKS, Curve, InSwitch, Link
-from service.estimator.network import NETWORK_FRACTION, NETWORK_UNCERTAINTY_FRACTION
+from service.estimator.network import NETWORK_FRACTION
 
 FITTED = ("NVLINK_3", "NVLINK_4", "NVLINK_5", "HOST_BUS", "CUBE_MESH")
 SWITCHED = ("NVLINK_3", "NVLINK_4", "NVLINK_5")
@@ -128,12 +128,16 @@ def test_a_mesh_of_mi300x() -> None:
     assert mape_fraction(rows, links.UNMEASURED_MESH) < 0.04
 
 
+OVER_A_NETWORK_FRACTION = 0.3
+"""How far transfers between domains may be off, small ones too."""
+
+
 def test_between_domains_large_messages_are_known_and_small_ones_are_not() -> None:
     rows = [row for row in collective_rows() if row.domains > 1]
     assert fitted_network_fraction(rows) == pytest.approx(NETWORK_FRACTION, abs=5e-4)
     large = [row for row in rows if row.message_bytes >= 1 << 29]
     assert mape_fraction(large, links.NVLINK_5) < 0.02
-    assert mape_fraction([row for row in rows if row.is_judged], links.NVLINK_5) < NETWORK_UNCERTAINTY_FRACTION
+    assert mape_fraction([row for row in rows if row.is_judged], links.NVLINK_5) < OVER_A_NETWORK_FRACTION
 
 
 def test_the_switch_lifts_an_all_reduce_above_the_link() -> None:

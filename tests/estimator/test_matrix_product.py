@@ -20,13 +20,20 @@ from service.estimator.matrix_rates import (
     FormatRate,
     format_rate,
     generation_rates,
-    product_rates,
+    rates_under,
 )
 from service.estimator.precision import Format, peak_flop_per_s
 from service.estimator.samples import H100
 
 GPUS = [row.gpu for row in shipped_catalogue().gpus.values()]
 FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+def product_rates(gpu: Gpu, number_format: Format, sustained: float = 1.0, *, adds: bool = False) -> ProductRates:
+    """What a GPU reaches in products of one format."""
+    return rates_under(generation_rates(gpu), gpu, number_format, sustained, adds=adds)
+
+
 RATES = product_rates(H100, "bf16")
 SIZES = (1, 100, 128, 160, 1000, 1024, 4096, 4100, 12288, 65536)
 SHAPES = list(product(SIZES, repeat=3))
