@@ -5,7 +5,7 @@ from service.estimator.numeric import Amount, doublings, minimum, where
 NETWORK_FRACTION = 0.96
 """Share of the adapter's rate that rings reach at large messages: 47.9 of 50 GB/s for each of 32 B200 (EFA), 192 of 200
 GB/s for a DGX A100 and 96 of 100 GB/s for 3 nodes of A100 (InfiniBand), 46 to 48 of 50 GB/s expected of NDR adapters.
-Other networks reach less: 4 nodes of 8 H100 over RoCE 320 of 400 GB/s; more than a few racks are not measured here at all.
+Other networks reach less: 4 nodes of 8 H100 over RoCE 320 of 400 GB/s; more than a few racks are not measured here.
 Source: stas00/ml-engineering@744d01e network README, fitted by service.calibration.link_fit; NVIDIA/nccl issues 812
 and 1221, NVIDIA/nccl-tests issues 119 and 290."""
 
