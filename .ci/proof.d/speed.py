@@ -10,7 +10,7 @@ from functools import lru_cache
 from statistics import median, quantiles
 
 from service.catalogue import Catalogue, shipped_catalogue
-from service.estimator import Cluster, Layout, Question, Recipe, estimate, estimate_memory
+from service.estimator import Cluster, Layout, Price, Question, Recipe, estimate, estimate_memory
 from service.estimator.changes import advised
 from service.estimator.resolve import resolve
 from service.estimator.timeline import timeline
@@ -34,6 +34,7 @@ def questions(catalogue: Catalogue) -> Iterator[Question]:
                 layout=Layout(),
                 cluster=Cluster(gpu=gpu.slug, gpus=gpus),
                 gpu=gpu,
+                price=Price(usd_per_gpu_hour=2.5),
             )
 
 
@@ -56,7 +57,7 @@ ANSWERS = (
         10e-3,
         25e-3,
     ),
-    Answer("full estimate", estimate, 2e-3, 4e-3),
+    Answer("full estimate, with intervals and cost", estimate, 1e-3, 2e-3),
 )
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from service.estimator.all_reduce import all_reduce_seconds
 from service.estimator.exchange import crossing_share, exchange_seconds, send_seconds
-from service.estimator.numeric import Amount, both, where
+from service.estimator.numeric import Amount, both, where_needed
 from service.estimator.rings import ring_seconds
 from service.estimator.wires import Wires, group_of, wires_of
 
@@ -52,16 +52,19 @@ def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
     >>> round(transfer_seconds(Transfer("all_reduce", 8e9, 1, 8, 1), w), 6)
     0.030183
     """
-    ranks, tensor_bytes = transfer.ranks, transfer.bytes
-    group = group_of(ranks, transfer.stride, wires)
+    is_sent = both(transfer.ranks > 1, transfer.bytes > 0)
+    return where_needed(is_sent, lambda: _once_seconds(transfer, wires), 0.0) * transfer.count
+
+
+def _once_seconds(transfer: Transfer, wires: Wires) -> Amount:
+    """Seconds of one occurrence in a group of several."""
+    tensor_bytes, group = transfer.bytes, group_of(transfer.ranks, transfer.stride, wires)
     if transfer.collective == "all_reduce":
-        one = all_reduce_seconds(tensor_bytes, group, wires)
-    elif transfer.collective == "all_gather":
-        one = ring_seconds(tensor_bytes, group, wires.link.all_gather, wires)
-    elif transfer.collective == "reduce_scatter":
-        one = ring_seconds(tensor_bytes, group, wires.link.reduce_scatter, wires)
-    elif transfer.collective == "all_to_all":
-        one = exchange_seconds(tensor_bytes, group, wires, crossing_share(transfer.copies, group.domains))
-    else:
-        one = send_seconds(tensor_bytes, group, wires)
-    return where(both(ranks > 1, tensor_bytes > 0), one, 0.0) * transfer.count
+        return all_reduce_seconds(tensor_bytes, group, wires)
+    if transfer.collective == "all_gather":
+        return ring_seconds(tensor_bytes, group, wires.link.all_gather, wires)
+    if transfer.collective == "reduce_scatter":
+        return ring_seconds(tensor_bytes, group, wires.link.reduce_scatter, wires)
+    if transfer.collective == "all_to_all":
+        return exchange_seconds(tensor_bytes, group, wires, crossing_share(transfer.copies, group.domains))
+    return send_seconds(tensor_bytes, group, wires)

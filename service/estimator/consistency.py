@@ -166,6 +166,11 @@ DEMANDS: tuple[Demand[Model], ...] = (
 )
 
 
+_EVERY = (*DEMANDS, *mixer_demands.DEMANDS)
+_ANY_LAYOUT = Layout()
+"""Demands on a model read no layout."""
+
+
 def problems_of(model: Model) -> tuple[Problem, ...]:
     """What is wrong with a model by itself.
 
@@ -175,4 +180,4 @@ def problems_of(model: Model) -> tuple[Problem, ...]:
     Returns:
         one problem for each demand that it does not meet
     """
-    return unmet((*DEMANDS, *mixer_demands.DEMANDS), model, Layout())
+    return unmet(_EVERY, model, _ANY_LAYOUT)

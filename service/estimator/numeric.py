@@ -5,7 +5,7 @@ arithmetic operators and these helpers, so the single path never touches NumPy: 
 only once a column is seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, log2, sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -70,6 +70,15 @@ def where(condition: Condition, yes: Amount, no: Amount) -> Amount:
         return yes if condition else no
     chosen: Amount = _numpy().where(condition, yes, no)
     return chosen
+
+
+def where_needed(condition: Condition, yes: Callable[[], Amount], no: Amount) -> Amount:
+    """`yes()` where the condition holds, else `no`; a single layout that does not need it is spared computing it.
+
+    >>> where_needed(1 > 2, lambda: 1 / 0, 20)
+    20
+    """
+    return no if condition is False else where(condition, yes(), no)
 
 
 def both(a: Condition, b: Condition) -> Condition:

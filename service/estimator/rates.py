@@ -86,9 +86,10 @@ def rates_of(job: Job) -> Rates:
     kernel = fused_kernel(job.kernel)
     widths = (model.head_width,) * 2 if model.kv_lora_rank is None else (model.query_width, model.value_width)
     aligned = job.kernel != "eager" or widths[0] % ALIGNED_HEAD == 0
+    wide_products, narrow = _products(job, wide), job.precision.matrix_format
     return Rates(
-        products=_products(job, job.precision.matrix_format),
-        wide_products=_products(job, wide),
+        products=wide_products if narrow == wide else _products(job, narrow),
+        wide_products=wide_products,
         is_narrow=job.precision.matrix_format in ("fp8", "fp4"),
         attention=attention_rate(kernel, gpu, *widths),
         attention_flop_per_s=peak * scales.get(kernel, scales[NEWEST_KERNEL]),

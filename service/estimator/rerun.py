@@ -17,7 +17,7 @@ def is_rerun(op: Op, rule: Recompute) -> bool:
         True under full recompute, and under selective recompute of one of its modules; False where no backward pass
         reaches its layer
     """
-    if not op.in_trained_layer:
+    if rule.granularity == "none" or not op.in_trained_layer:
         return False
     if by_operation(rule):
         return op.kind != "attention"

@@ -1,7 +1,7 @@
 """What does one rank of one pipeline stage hold: which layers, how many parameters?"""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
@@ -24,11 +24,11 @@ class Stage:
     """It holds the embedding."""
     is_last: Condition
     """It holds the head."""
+    kind_counts: tuple[Amount, ...] = field(init=False)
+    """Layers of each kind in all its chunks together."""
 
-    @property
-    def kind_counts(self) -> tuple[Amount, ...]:
-        """Layers of each kind in all its chunks together."""
-        return tuple(_total(counts) for counts in zip(*self.chunk_counts, strict=True))
+    def __post_init__(self) -> None:
+        self.kind_counts = tuple(_total(counts) for counts in zip(*self.chunk_counts, strict=True))
 
     @property
     def layers(self) -> Amount:

@@ -44,7 +44,7 @@ COUNTS = frozenset({
     "largest_trained_end", "largest_trained_layer", "layer_branches", "layers", "local_ranks", "maximum",
     "micro_batches_in_flight", "minimum", "network_scale", "padded_vocabulary", "product_scale", "rank_logits",
     "ranks", "recomputed_layers", "repeated_forwards", "rows", "shape", "shards", "spread_scale", "square_root",
-    "stack_scale", "stride", "take", "trained_layers", "undivided_share", "where",
+    "stack_scale", "stride", "take", "trained_layers", "undivided_share", "where", "where_needed",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 
