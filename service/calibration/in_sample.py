@@ -25,9 +25,14 @@ DeepSpeed's step gradients that live on (bloom); of the cross entropies the hole
 copies of the fused one (megatron_functional)."""
 
 
-STEPS_READ_OFF = ("step_constants.STEP_CONSTANTS", "step_residuals.RESIDUALS")
+STEPS_READ_OFF = ("step_constants.STEP_CONSTANTS", "step_residuals.RESIDUALS", "step_residuals.WAITING_WEIGHT")
 """Constants that the published steps of every source of FITTED_SOURCES gave a part of; what would be predicted without
 a source's own part, its held-out figures say."""
+
+STEPS_READ_OFF_ONE: Mapping[str, tuple[str, ...]] = {
+    "torchtitan": ("clock.CLOCK_EXPONENT", "exposed.TENSOR_OVERLAP_FRACTION"),
+}
+"""Constants of step time that one source gave by pairs of its rows; its held-out figures have seen these."""
 
 FITTED_SOURCES = (
     "bloom",
@@ -65,4 +70,4 @@ def constants_read_off(source_key: str, quantity: str = "peak", figure_class: st
     if quantity != "step":
         return READ_OFF.get(source_key, ())
     gave = source_key in FITTED_SOURCES and figure_class not in ONLY_JUDGED
-    return STEPS_READ_OFF if gave else ()
+    return (*STEPS_READ_OFF, *STEPS_READ_OFF_ONE.get(source_key, ())) if gave else ()

@@ -108,7 +108,7 @@ def _class_left_out(row: StepRow, rows: Sequence[StepRow]) -> StepClass:
         and generation(other.question.gpu) in FITTED_GENERATIONS
     }
     is_sparse = bool(row.question.model.num_experts)
-    return step_class_of(row.stack, row.question.gpu, is_sparse=is_sparse, fitted_stacks=others)
+    return step_class_of(row.stack, row.question.gpu, is_sparse=is_sparse, known_stacks=others)
 
 
 def _scale(row: StepRow) -> float:

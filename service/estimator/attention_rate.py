@@ -37,15 +37,6 @@ Source: calibration/published/attention.csv, fitted over all kernels."""
 MOST_FRACTION = 0.97
 """No width's share is extrapolated beyond this. Source: definition: no kernel is as fast as the peak."""
 
-EAGER_FORWARD_BYTES = 21.0
-"""Memory traffic of one score where torch's operations make, mask and normalise the scores one after another in two
-bytes: 20-21 forward with a causal mask, 10-11 without one, on H100 with heads of 64 and of 128.
-Source: Shah et al. 2024, arXiv:2407.08608, figure 5 (standard attention)."""
-
-EAGER_BACKWARD_BYTES = 22.0
-"""The same of the backward pass: 20-25 on A100 and H100.
-Source: Dao 2023, arXiv:2307.08691, figure 4; Shah et al. 2024, arXiv:2407.08608, figures 5 and 6 (standard)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelShares:
@@ -83,6 +74,17 @@ KERNEL_SHARES: dict[FusedName, dict[str, KernelShares]] = {
         "Hopper": KernelShares(
             forward_fraction=0.18, backward_fraction=0.20, source="as Ampere, in the proportion of flash-2; +-25 %"
         ),
+        "Ada": KernelShares(forward_fraction=0.36, backward_fraction=0.36, source=_RECALLED_AMPERE),
+        "Blackwell": KernelShares(
+            forward_fraction=0.09, backward_fraction=0.10, source="as Ampere, in the proportion of flash-2; +-25 %"
+        ),
+        "Blackwell Ultra": KernelShares(
+            forward_fraction=0.09, backward_fraction=0.10, source="as Blackwell; not measured, take it as +-25 %"
+        ),
+        "CDNA3": KernelShares(
+            forward_fraction=0.15, backward_fraction=0.15, source="as Ampere, in the proportion of flash-2; +-30 %"
+        ),
+        "CDNA4": KernelShares(forward_fraction=0.15, backward_fraction=0.15, source="as CDNA3; take it as +-30 %"),
     },
     "flash-2": {
         "Ampere": KernelShares(
@@ -222,26 +224,3 @@ def attention_fraction(rate: AttentionRate, seen_tokens: Amount, queries: Amount
     else:
         share, keys, tiles = rate.forward_fraction, FORWARD_KEYS, FORWARD_TILES
     return share * seen_tokens / (seen_tokens + keys) * queries / (queries + tiles * rate.wave_queries)
-
-
-def eager_attention_seconds(scores: Amount, bytes_per_s: float, *, backward: bool = False) -> Amount:
-    """Seconds of one pass of attention that makes every score, masked ones too, in operations of their own.
-
-    Formula:
-        B x / W, with B = EAGER_FORWARD_BYTES or EAGER_BACKWARD_BYTES
-
-    Args:
-        scores: scores of one launch: sequences x heads x queries x keys, x [1]
-        bytes_per_s: memory rate reached, W [byte/s]
-        backward: whether it is the backward pass
-
-    Returns:
-        seconds of its kernels [s]
-
-    Source:
-        Dao 2023, arXiv:2307.08691, figure 4; Shah et al. 2024, arXiv:2407.08608, figures 5 and 6
-
-    >>> eager_attention_seconds(1e9, 3e12), eager_attention_seconds(1e9, 2e12, backward=True)
-    (0.007, 0.011)
-    """
-    return (EAGER_BACKWARD_BYTES if backward else EAGER_FORWARD_BYTES) * scores / bytes_per_s

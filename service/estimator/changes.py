@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from service.errors import Refused
+from service.estimator.filled import filled
 from service.estimator.fullest import fullest_of
 from service.estimator.memory_parts import Change, Memory, Verdict
 from service.estimator.question import Question
@@ -50,10 +51,11 @@ class Tried:
         return verdict_of(self.memory.oom_probability_fraction)
 
     @property
-    def seconds(self) -> float:
-        """Seconds of one step."""
+    def token_seconds(self) -> float:
+        """Seconds of one step over its tokens: a batch that is left to its default follows the layout."""
         job, degrees, layout = self.resolved.job, self.resolved.degrees, self.resolved.question.layout
-        return total_seconds(slowest_step(job, degrees, layout, self.stages))
+        tokens = filled(job.recipe.global_batch) * job.recipe.sequence_length
+        return total_seconds(slowest_step(job, degrees, layout, self.stages)) / tokens
 
 
 @dataclass(slots=True)
@@ -114,7 +116,7 @@ def ranked_changes(asked: Question, biggest: str) -> tuple[Change, ...]:
         the changes with what each saves and costs
     """
     before = _tried(asked)
-    factor, seconds = before.device_bytes / before.memory.usable_bytes, before.seconds
+    factor, seconds = before.device_bytes / before.memory.usable_bytes, before.token_seconds
     climbs = _climbed(single_changes(asked, before.resolved, biggest, factor), MOST_TRIES)
     if not any(climb.is_enough for climb in climbs):
         climbs += _climbed(last_resorts(asked, factor), MOST_LAST_TRIES)
@@ -151,7 +153,7 @@ def _told(climb: Climb, before_bytes: float, before_seconds: float) -> Iterator[
         saves_bytes=before_bytes - tried.device_bytes,
         device_peak_bytes=tried.device_bytes,
         verdict=tried.verdict,
-        slower_fraction=tried.seconds / before_seconds - 1,
+        slower_fraction=tried.token_seconds / before_seconds - 1,
     )
 
 

@@ -15,14 +15,17 @@ POWER_USAGE_EFFECTIVENESS = 1.1
 """Data-centre overhead. Source: LLaMA, arXiv:2302.13971, table 15; Patterson et al. 2021, arXiv:2104.10350, table 4."""
 
 
-def gpu_watts(board_watts: float, host_power_fraction: float, power_fraction: float, pue: float) -> float:
+def gpu_watts(
+    board_watts: float, limit_watts: float, host_power_fraction: float, power_fraction: float, pue: float
+) -> float:
     """Power at the meter of one GPU with its share of host, network and building.
 
     Formula:
-        board power x (1 + host share) x load x PUE
+        (min(limit, load x board power) + load x host share x board power) x PUE
 
     Args:
         board_watts: rated power of one GPU board [W]
+        limit_watts: what the board may draw, its rated power where nothing limits it [W]
         host_power_fraction: rated power of hosts and network over that of the boards [1]
         power_fraction: power of the node over its rated power [1]
         pue: energy of the building over that of its machines [1]
@@ -33,10 +36,11 @@ def gpu_watts(board_watts: float, host_power_fraction: float, power_fraction: fl
     Source:
         Patterson et al. 2021, arXiv:2104.10350, section 2.5, rated power split into boards and hosts
 
-    >>> gpu_watts(500.0, 0.5, 0.8, 1.25)
-    750.0
+    >>> gpu_watts(500.0, 500.0, 0.5, 0.8, 1.25), gpu_watts(500.0, 300.0, 0.5, 0.8, 1.25)
+    (750.0, 625.0)
     """
-    return board_watts * (1 + host_power_fraction) * power_fraction * pue
+    load_watts = power_fraction * board_watts
+    return (min(limit_watts, load_watts) + load_watts * host_power_fraction) * pue
 
 
 def energy_kwh(busy_gpu_hours: float, busy_watts: float, idle_gpu_hours: float, idle_watts: float) -> float:

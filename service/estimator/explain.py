@@ -17,16 +17,15 @@ from service.estimator.exposed import offloaded_activation_seconds
 from service.estimator.filled import filled
 from service.estimator.fullest import fullest_in
 from service.estimator.job import Job
-from service.estimator.kernels import attention_seconds, kernel_seconds
-from service.estimator.matrix_product import matrix_product_seconds
+from service.estimator.kernels import attention_seconds, op_seconds, product_seconds
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.pressure import pressure_fraction
 from service.estimator.question import Question, Recipe
-from service.estimator.rates import rates_of
+from service.estimator.rates import rates_of, stack_scale
 from service.estimator.resolve import resolve
 from service.estimator.stage_answers import stages_of, total_seconds
-from service.estimator.step_time import loss_seconds, stack_scale
+from service.estimator.step_time import loss_seconds
 from service.estimator.throughput import tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.update import accumulation_seconds, optimizer_seconds
 from service.estimator.waiting import host_seconds, other_seconds, straggler_seconds
@@ -128,12 +127,12 @@ def _forward_parts(job: Job, batch: int) -> Inputs:
 
 
 _PARTS: dict[str, Callable[..., Any]] = {
-    "gemm": matrix_product_seconds,
+    "gemm": product_seconds,
     "attention": attention_seconds,
-    "elementwise": kernel_seconds,
-    "cast": kernel_seconds,
+    "elementwise": op_seconds,
+    "cast": product_seconds,
     "accumulation": accumulation_seconds,
-    "recompute": kernel_seconds,
+    "recompute": op_seconds,
     "loss": loss_seconds,
     "host": host_seconds,
     "exposed_tensor": transfer_seconds,

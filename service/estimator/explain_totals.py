@@ -147,11 +147,12 @@ def _cost(resolved: Resolved, totals: Totals, losses: Losses) -> list[Explanatio
 
 
 def _energy(resolved: Resolved, totals: Totals, losses: Losses) -> list[Explanation]:
-    cluster, board = resolved.question.cluster, limited_watts(resolved.job)
+    cluster = resolved.question.cluster
     waits = losses.restarts_fraction * losses.goodput_fraction
     hours, spare = totals.gpu_hours.value, spare_gpu_hours(totals.days.value, totals.spare_gpus)
     power: Inputs = {
-        "board_watts": board,
+        "board_watts": resolved.job.gpu.board_watts,
+        "limit_watts": limited_watts(resolved.job),
         "host_power_fraction": filled(cluster.host_power_fraction),
         "pue": filled(cluster.pue),
     }

@@ -111,6 +111,11 @@ def offloaded_activation_seconds(job: Job, load: StageLoad) -> Amount:
     return 2 * kept / (job.gpu.host_bytes_per_s * HOST_LINK_FRACTION)
 
 
+def _overlapped_fraction(job: Job, degrees: Degrees) -> Amount:
+    """Share of the tensor ranks' exchange that runs in pieces beside products, which need the sequence split."""
+    return where(degrees.sequence_parallel == 1, TENSOR_OVERLAP_FRACTION if job.software.tensor_overlap else 0.0, 0.0)
+
+
 def _tensor_seconds(job: Job, degrees: Degrees, stage: Stage, wires: Wires) -> Amount:
     """Seconds that tensor ranks exchange for one micro-batch, each kind of layer by its branches."""
     forwards, backwards = _passes(job, degrees, stage, ())
@@ -127,10 +132,10 @@ def exposed_seconds(
 ) -> ExposedSeconds:
     """Communication of one micro-batch that nothing hides.
 
-    Compute hides each second of communication once. Tensor ranks wait but for the stack's overlapped share; a ring of
-    context ranks hides under attention, their other exchanges do not; DualPipe hides the exchange of experts; sharded
-    weights and gradients travel beside compute and slow it; sends hide but for interleaved chunks. Activations go to
-    host memory and back beside all of that, on a wire of their own.
+    Compute hides each second of communication once, and never more than it lasts. A ring of context ranks hides under
+    attention, their other exchanges do not; tensor ranks that split the sequence hide the overlapped share; DualPipe
+    hides the exchange of experts; sends hide between interleaved chunks; sharded weights and gradients travel beside
+    compute and slow it. Activations go to host memory and back beside all of that, on a wire of their own.
 
     Args:
         job: the job
@@ -156,15 +161,19 @@ def exposed_seconds(
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
     sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held, attending[1]), wires)
 
-    overlapped = TENSOR_OVERLAP_FRACTION if job.software.tensor_overlap else 0.0
+    tensors = _tensor_seconds(job, degrees, stage, wires)
     away = offloaded_activation_seconds(job, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
     free = compute.total_seconds - hidden_exchange
+    hidden_tensors = minimum(_overlapped_fraction(job, degrees) * tensors, free)
+    free = free - hidden_tensors
     hidden_experts = _hidden_experts(job, degrees, layout, minimum(experts, free))
     free = free - hidden_experts
-    hidden_sends = where(degrees.virtual_pipeline > 1, sends, 0.0) if job.overlap.hides_sends else 0.0
+    hides_sends = where(degrees.virtual_pipeline > 1, 1.0, 0.0) if job.overlap.hides_sends else 0.0
+    hidden_sends = hides_sends * minimum(sends, free)
+    free = free - hidden_sends
     found = ExposedSeconds(
-        tensor=_tensor_seconds(job, degrees, stage, wires) * (1 - overlapped),
+        tensor=tensors - hidden_tensors,
         context=exchange - hidden_exchange,
         expert=experts - hidden_experts,
         data=maximum(0.0, sharded - free) + job.constants.contention_fraction * minimum(sharded, free),
@@ -182,7 +191,8 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
     """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
 
     Formula:
-        x T + max(0, (1 - x) T - t_backward),  x = EXPOSED_GRADIENT_SHARE
+        x T + max(0, (1 - x) T - t_backward), x = StepConstants.exposed_gradient_fraction; 1 where the stack sends
+        them after the last backward pass
 
     Args:
         job: the job
@@ -194,7 +204,7 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
         seconds of one step [s]
 
     Source:
-        EXPOSED_GRADIENT_SHARE
+        StepConstants.exposed_gradient_fraction
 
     >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
     >>> once_a_step_seconds(sample_job(), sample_degrees(), sample_load().held, 1.0)

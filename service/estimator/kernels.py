@@ -93,7 +93,8 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
 
     Formula:
         forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
-        over x where a side is no multiple of ALIGNED_SIDE, over g where experts share a kernel;
+        over x where a side is no multiple of ALIGNED_SIDE, over g where tokens are dealt to experts, whose products run
+        side by side, or one after another where they are not grouped;
         cast: c (m k + m n) / W, c = Rates.cast_bytes
 
     Args:
@@ -113,6 +114,8 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
     aligned = where(n % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
     aligned = aligned * where(k % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
     slowed = 1 / (aligned * (constants.grouped_fraction if op.holds_experts else 1.0))
+    if op.holds_experts and not job.software.grouped_experts:
+        slowed, copies = slowed * copies, 1.0
     launches = copies if op.holds_experts else 1
     forward = slowed * matrix_product_seconds(m, n, k, products.plain, copies, launches)
     backward: Amount = 0.0
@@ -123,7 +126,7 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
     if not rates.is_narrow or op.keeps_precision:
         return OpSeconds(forward, backward)
     numbers = m * k + (m * n if op.gradients else 0.0)
-    return OpSeconds(forward, backward, rates.cast_bytes * numbers * copies / rates.bytes_per_s)
+    return OpSeconds(forward, backward, rates.cast_bytes * numbers * shape.copies / rates.bytes_per_s)
 
 
 def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:

@@ -43,6 +43,7 @@ class ProductRates:
     wave_tiles: int
     """Blocks that the GPU computes at once; 1 where its processors are not known: no wave runs half empty."""
     fill_numbers: float = 0.0
+    """Numbers that a tile could have summed while its kernel fills and drains."""
     quantise_bytes: float = 0.0
     """Memory traffic of turning one number of an operand into the format; 0 where it has it already."""
     quantise_launch_seconds: float = 0.0
@@ -55,14 +56,14 @@ def matrix_product_seconds(
     """Seconds of one matrix product, or of several of one shape that run side by side, on one GPU.
 
     Formula:
-        max(2 k 128^2 (T + w (ceil(T/S) S - T)) / R + e c r m n / W, c (b k (m + n) + r m n) / W) + l t_launch, with
-        tiles T = c ceil(m/128) ceil(n/128), S of them a wave, w = WAVE_FRACTION, e = EXPOSED_STORE_FRACTION
+        max(2 (k + f) 128^2 (T + w (ceil(T/S) S - T)) / R + e c r m n / W, c (b k (m + n) + r m n) / W) + l t_launch,
+        with tiles T = c ceil(m/128) ceil(n/128), S of them a wave, w = WAVE_FRACTION, e = EXPOSED_STORE_FRACTION
 
     Args:
         rows: rows of the result, m [1]
         columns: columns of the result, n [1]
         inner: numbers that each of its numbers sums, k [1]
-        rates: what the GPU reaches, with R, W, S and the bytes of an operand's number, b, and a result's, r
+        rates: what the GPU reaches, with R, W, S, f = fill_numbers, bytes of an operand's number, b, and a result's, r
         copies: products of that shape, c [1]
         launches: kernels that they take, l: one where it is grouped, one each where a library calls them in turn [1]
 

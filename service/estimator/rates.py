@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from service.estimator.attention_rate import AttentionRate, FusedName, attention_rate
+from service.estimator.attention_rate import MOST_FRACTION, AttentionRate, FusedName, attention_rate
 from service.estimator.cast import cast_bytes
 from service.estimator.clock import clock_fraction
 from service.estimator.filled import filled
@@ -10,7 +10,7 @@ from service.estimator.job import Job
 from service.estimator.ledger import Op
 from service.estimator.matrix_product import ProductRates
 from service.estimator.matrix_rates import format_rate, generation_rates, rates_under
-from service.estimator.names import AttentionName
+from service.estimator.names import AttentionName, ImplementationName
 from service.estimator.precision import Format, peak_flop_per_s
 from service.estimator.step_constants import NEWEST_KERNEL, product_scale
 
@@ -71,6 +71,29 @@ def fused_kernel(kernel: AttentionName) -> FusedName:
     return SCANNED if kernel == "flash" else kernel
 
 
+def stack_scale(job: Job) -> float:
+    """Seconds of a step over what all else says, on a job's stack.
+
+    Formula:
+        that of its stack and implementation; 1 where no published step has them
+
+    Args:
+        job: the job
+
+    Returns:
+        the scale [1]
+
+    Source:
+        StepConstants.stack_scales
+
+    >>> from service.estimator.samples import sample_job
+    >>> 0.75 < stack_scale(sample_job()) < 1.35
+    True
+    """
+    implementation: ImplementationName = filled(job.software.implementation)
+    return job.constants.stack_scales.get((job.software.name, implementation), 1.0)
+
+
 def rates_of(job: Job) -> Rates:
     """The rates that a job's kernels reach on its GPU.
 
@@ -85,14 +108,16 @@ def rates_of(job: Job) -> Rates:
     peak = filled(peak_flop_per_s(gpu, wide)) * _clock(job)
     kernel = fused_kernel(job.kernel)
     widths = (model.head_width,) * 2 if model.kv_lora_rank is None else (model.query_width, model.value_width)
+    attention = attention_rate(kernel, gpu, *widths)
+    most = MOST_FRACTION * min(1.0, stack_scale(job)) / max(attention.forward_fraction, attention.backward_fraction)
     aligned = job.kernel != "eager" or widths[0] % ALIGNED_HEAD == 0
     wide_products, narrow = _products(job, wide), job.precision.matrix_format
     return Rates(
         products=wide_products if narrow == wide else _products(job, narrow),
         wide_products=wide_products,
         is_narrow=job.precision.matrix_format in ("fp8", "fp4"),
-        attention=attention_rate(kernel, gpu, *widths),
-        attention_flop_per_s=peak * scales.get(kernel, scales[NEWEST_KERNEL]),
+        attention=attention,
+        attention_flop_per_s=peak * min(scales.get(kernel, scales[NEWEST_KERNEL]), most),
         eager_flop_per_s=peak
         * constants.eager_attention_fraction
         * (1.0 if aligned else constants.misaligned_head_fraction),
@@ -109,7 +134,7 @@ Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (16 byt
 def _products(job: Job, number_format: Format) -> Products:
     """Rates in one format, never above its peak."""
     measured = generation_rates(job.gpu)
-    most = 1 / format_rate(measured, number_format).peak_fraction
+    most = min(1.0, stack_scale(job)) / format_rate(measured, number_format).peak_fraction
     scale = min(product_scale(job.constants, job.gpu), most) * _clock(job)
     plain, adding = (
         replace(

@@ -4,7 +4,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.estimator import abilities, consistency, number_demands, run_demands, software_demands, trainable
+from service.estimator import (
+    abilities,
+    attention_demands,
+    consistency,
+    number_demands,
+    power_demands,
+    run_demands,
+    software_demands,
+    trainable,
+)
 from service.estimator.batch import resolve_batch
 from service.estimator.build import mixers_of, recurrences_of
 from service.estimator.degrees import Degrees, degrees_of
@@ -107,10 +116,12 @@ def _run_stages(own: Resolved) -> tuple[tuple[Resolved, ...], ...]:
 
 _DEMANDS = (
     *software_demands.DEMANDS,
+    *attention_demands.DEMANDS,
     *number_demands.DEMANDS,
     *abilities.DEMANDS,
     *trainable.DEMANDS,
     *run_demands.DEMANDS,
+    *power_demands.DEMANDS,
 )
 """What a job has to meet, whatever its degrees."""
 

@@ -3,13 +3,11 @@
 from service.estimator.cross_entropy import CROSS_ENTROPIES
 from service.estimator.implementations import IMPLEMENTATIONS
 from service.estimator.job import Job
-from service.estimator.names import AttentionName
 from service.estimator.question import Layout, Software, Versions
 from service.estimator.rules import Demand
 from service.estimator.software import ENGINE_LOSS_SINCE, version_of
 from service.estimator.stacks import STACKS
 from service.estimator.versions import is_version, is_year_and_month
-from service.estimator.workspaces import generation
 
 _LIBRARIES = ("transformer_engine", "megatron_core", "torch", "torchtitan")
 """Fields of `Versions`."""
@@ -93,29 +91,6 @@ _PLAIN = {name: Software(name=name) for name in STACKS}
 def _asked(job: Job) -> Software:
     """The software as the recipe says it, nothing filled."""
     return job.recipe.stack if isinstance(job.recipe.stack, Software) else _PLAIN[job.software.name]
-
-
-_WRITTEN_FOR: dict[AttentionName, str] = {"flash-3": "Hopper", "flash-4": "Blackwell"}
-"""Generation that a kernel is written for, where it runs on no other."""
-
-
-def _lacks_no_kernel(job: Job) -> bool:
-    if job.recipe.attention in _WRITTEN_FOR:
-        return generation(job.gpu) == _WRITTEN_FOR[job.recipe.attention]
-    return job.recipe.attention != "cudnn" or _runs_cudnn(job)
-
-
-def _runs_cudnn(job: Job) -> bool:
-    return job.implementation.uses_transformer_engine or job.software.name == "torchtitan"
-
-
-def _missing_kernel(job: Job) -> tuple[str, str]:
-    if written := _WRITTEN_FOR.get(job.recipe.attention):
-        message = f"{job.recipe.attention} is written for {written}, and the GPU is {generation(job.gpu)}"
-    else:
-        run = job.software
-        message = f"{run.name} with {run.implementation} operations does not call cuDNN's attention"
-    return message, "use flash to take the kernel that runs there, or flash-2"
 
 
 def _op_stands_alone(job: Job) -> bool:
@@ -268,12 +243,6 @@ DEMANDS: tuple[Demand[Job], ...] = (
             "has none",
             "leave expert_capacity_factor out, or name a model with experts",
         ),
-    ),
-    Demand(
-        "kernel_runs_there",
-        "recipe.attention",
-        lambda job, _: not _has_implementation(job) or _lacks_no_kernel(job),
-        lambda job, _: _missing_kernel(job),
     ),
     Demand(
         "recompute_by_operation_stands_alone",

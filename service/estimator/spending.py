@@ -90,7 +90,8 @@ def _owned(resolved: Resolved, price: OwnedPrice, used: Used) -> Iterator[Charge
         upkeep = {"purchase_usd": bought, "maintenance_fraction": price.maintenance_fraction}
         yield Charge("maintenance", used.billed_gpu_hours, maintenance_usd, {**upkeep, "utilisation_fraction": works})
     if price.usd_per_kw_month is not None:
-        rated = gpu_watts(resolved.job.gpu.board_watts, filled(resolved.question.cluster.host_power_fraction), 1.0, 1.0)
+        board, host = resolved.job.gpu.board_watts, filled(resolved.question.cluster.host_power_fraction)
+        rated = gpu_watts(board, board, host, 1.0, 1.0)
         place = {"rated_watts": rated, "usd_per_kw_month": price.usd_per_kw_month, "utilisation_fraction": works}
         yield Charge("hosting", used.billed_gpu_hours, hosting_usd, place)
     if price.usd_per_kwh is not None:

@@ -11,11 +11,12 @@ from service.estimator.names import ImplementationName, StackName
 from service.estimator.workspaces import generation
 
 StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE"]
-"""What the error of a step depends on most: was the stack fitted, was the GPU's generation, are there experts?"""
+"""What the error of a step depends on most: do several sources run its stack, is its GPU's generation fitted, are
+there experts?"""
 
 FITTED_GENERATIONS = ("Ampere", "Hopper")
-"""Generations of GPUs whose published steps may give constants; all others are predicted from their data sheets and
-microbenchmarks alone."""
+"""Generations of GPUs whose published steps of dense models give constants; dense models on all others are predicted
+from data sheets and benchmarks of kernels alone."""
 
 OLD_GENERATIONS = ("Pascal", "Volta", "Turing")
 """Generations before those, which run the software of their time."""
@@ -23,17 +24,9 @@ OLD_GENERATIONS = ("Pascal", "Volta", "Turing")
 Operations = tuple[StackName, ImplementationName | None]
 """A stack and whose operations it runs."""
 
-FITTED_STACKS: tuple[Operations, ...] = (
-    ("megatron-core", "transformer-engine"),
-    ("megatron-core", "local"),
-    ("torchtitan", "eager"),
-    ("torchtitan", "compiled"),
-    ("fsdp1", "eager"),
-    ("deepspeed", "local"),
-    ("deepspeed", "eager"),
-    ("nanotron", "eager"),
-)
-"""Stacks and operations with published steps on fitted GPUs.
+KNOWN_STACKS: tuple[Operations, ...] = (("megatron-core", "transformer-engine"), ("megatron-core", "local"))
+"""Stacks and operations that two sources or more of published steps on fitted GPUs run: of all others no source could
+be judged by another one.
 Source: the measurements that ship with service.calibration."""
 
 RESIDUALS: dict[StepClass, float] = {
@@ -55,7 +48,7 @@ releases."""
 
 
 def step_class_of(
-    stack: Operations, gpu: Gpu, *, is_sparse: bool, fitted_stacks: Collection[Operations] = FITTED_STACKS
+    stack: Operations, gpu: Gpu, *, is_sparse: bool, known_stacks: Collection[Operations] = KNOWN_STACKS
 ) -> StepClass:
     """The class of a step.
 
@@ -63,7 +56,7 @@ def step_class_of(
         stack: the training stack, and whose operations it runs
         gpu: the GPU
         is_sparse: whether the model has routed experts
-        fitted_stacks: those whose published steps gave constants
+        known_stacks: those that other sources run too
 
     Returns:
         experts before all, then the GPU's generation, then the stack
@@ -79,7 +72,7 @@ def step_class_of(
     made = generation(gpu)
     if made not in FITTED_GENERATIONS:
         return "old GPU" if made in OLD_GENERATIONS else "new GPU"
-    return "known stack" if stack in fitted_stacks else "other stack"
+    return "known stack" if stack in known_stacks else "other stack"
 
 
 WAITING_WEIGHT = 12.0

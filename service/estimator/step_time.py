@@ -11,12 +11,11 @@ from service.estimator.kernels import ComputeSeconds, ops_compute
 from service.estimator.load import StageLoad
 from service.estimator.logits import rank_logits
 from service.estimator.memory import OFF_DEVICE
-from service.estimator.names import ImplementationName
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism import pipeline
 from service.estimator.pressure import pressure_fraction
 from service.estimator.question import Layout
-from service.estimator.rates import rates_of
+from service.estimator.rates import rates_of, stack_scale
 from service.estimator.recompute import repeated_forwards, trained_layers
 from service.estimator.stages import Stage
 from service.estimator.update import accumulation_seconds, offloaded_seconds, optimizer_seconds
@@ -99,29 +98,6 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     return 2 * losses * live / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
 
 
-def stack_scale(job: Job) -> float:
-    """Seconds of a step over what all else says, on a job's stack.
-
-    Formula:
-        that of its stack and implementation; 1 where no published step has them
-
-    Args:
-        job: the job
-
-    Returns:
-        the scale [1]
-
-    Source:
-        StepConstants.stack_scales
-
-    >>> from service.estimator.samples import sample_job
-    >>> 0.75 < stack_scale(sample_job()) < 1.35
-    True
-    """
-    implementation: ImplementationName = filled(job.software.implementation)
-    return job.constants.stack_scales.get((job.software.name, implementation), 1.0)
-
-
 def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
     """Seconds that one rank of a stage computes for one micro-batch."""
     rates = rates_of(job)
@@ -171,7 +147,7 @@ def step_seconds(
     """Seconds of one step as one stage lives it, were it the slowest.
 
     Formula:
-        x (m t + bubble + exposed gradients + optimizer) + what stragglers, a full device and all else add,
+        x (m t + bubble + exposed gradients + optimizer + casts of weights + stragglers + retries + all else),
         t one micro-batch, x the stack's scale
 
     Args:

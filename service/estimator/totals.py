@@ -153,7 +153,7 @@ def power_of(resolved: Resolved) -> Power:
     Returns:
         its power at work, and while it waits
     """
-    cluster, board = resolved.question.cluster, limited_watts(resolved.job)
+    cluster, board, most = resolved.question.cluster, resolved.job.gpu.board_watts, limited_watts(resolved.job)
     host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
     busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
-    return Power(gpu_watts(board, host, busy, pue), gpu_watts(board, host, idle, pue))
+    return Power(gpu_watts(board, most, host, busy, pue), gpu_watts(board, most, host, idle, pue))

@@ -40,8 +40,16 @@ class Group:
     """Domains, k."""
 
 
+SWITCHED_GPUS = 8
+"""GPUs that a link reaches only through a switch, or as a mesh of a whole node.
+Source: NVIDIA HGX; bridges join 2 or 4."""
+
+
 def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
-    """The rates that collectives reach on a cluster; a domain larger than the link reaches talks over the host's bus.
+    """The rates that collectives reach on a cluster.
+
+    A domain larger than a bridge between few GPUs reaches talks over the host's bus; the switch of a whole node is one
+    that larger domains have too.
 
     Args:
         cluster: the cluster, resolved
@@ -52,7 +60,7 @@ def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
         the wires of one GPU
     """
     domain = filled(cluster.scale_up_gpus)
-    linked = gpu.scale_up_gpus >= min(domain, cluster.gpus)
+    linked = gpu.scale_up_gpus >= min(domain, cluster.gpus, SWITCHED_GPUS)
     rate = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
     network = filled(cluster.inter_node_bytes_per_s)
     return Wires(
@@ -60,7 +68,7 @@ def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
         network_bytes_per_s=network * NETWORK_FRACTION * network_scale / cluster.network_oversubscription,
         domain=domain,
         link=link_of(gpu, reaches_all=linked),
-        linked=gpu.scale_up_gpus,
+        linked=max(gpu.scale_up_gpus, domain) if linked else gpu.scale_up_gpus,
         adds_in_network=cluster.network_reduction,
     )
 

@@ -20,14 +20,10 @@ from service.calibration.attention_kernels import (
 )
 from service.catalogue import shipped_catalogue
 from service.estimator.attention_rate import (
-    EAGER_BACKWARD_BYTES,
-    EAGER_FORWARD_BYTES,
     HEAD_WIDTHS,
     KERNEL_SHARES,
     FusedName,
-    eager_attention_seconds,
 )
-from service.estimator.efficiency import MEMORY_FRACTION
 
 GPUS = {slug: row.gpu for slug, row in shipped_catalogue().gpus.items()}
 ROWS = measured_attention()
@@ -126,28 +122,3 @@ def test_what_all_kernels_share_fits_better_than_other_values(
     for other in others:
         monkeypatch.setattr(attention_kernels, name, other)
         assert unexplained_fraction(FITTED, GPUS) > kept, other
-
-
-@pytest.mark.parametrize("direction", ["forward", "backward", "both"])
-def test_eager_attention_is_a_matter_of_memory(direction: str) -> None:
-    rows = [
-        row
-        for row in ROWS
-        if row.kernel == "eager" and row.direction == direction and row.sequence_tokens >= TRAINED
-        if row.causal or direction == "backward"
-    ]
-    assert len(rows) >= 6
-    for row in rows:
-        gpu = GPUS[row.gpu]
-        scores = row.heads * row.sequence_tokens**2
-        flop = 2 * sum(row.widths) * row.queries * row.seen_tokens
-        rate = gpu.memory_bytes_per_s * MEMORY_FRACTION
-        forward, backward = (eager_attention_seconds(scores, rate, backward=back) for back in (False, True))
-        seconds = {"forward": forward, "backward": backward, "both": forward + backward}[direction]
-        measured = {"forward": 1.0, "backward": 2.5, "both": 3.5}[direction] * flop / row.flop_per_s
-        assert seconds == pytest.approx(measured, rel=0.2)
-    assert EAGER_FORWARD_BYTES < EAGER_BACKWARD_BYTES < 1.5 * EAGER_FORWARD_BYTES
-
-
-TRAINED = 2048
-"""Shortest sequence that eager attention is judged by."""

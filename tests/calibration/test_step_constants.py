@@ -1,14 +1,20 @@
 """Does every fitted constant stay where physics and its source allow, and does no kernel beat its GPU with it?"""
 
+from dataclasses import fields, replace
+from itertools import product
+
 import pytest
 
-from service.calibration.step_constants_table import DENSE, SPARSE, Fitted
+from service.calibration.step_constants_table import ASSUMED, DENSE, SPARSE, Fitted
 from service.catalogue import shipped_catalogue
-from service.estimator.attention_rate import KERNEL_SHARES
+from service.estimator.filled import filled
 from service.estimator.matrix_rates import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, generation_rates
-from service.estimator.step_constants import NEWEST_KERNEL, STEP_CONSTANTS, product_scale
+from service.estimator.precision import peak_flop_per_s
+from service.estimator.rates import rates_of
+from service.estimator.samples import sample_job
+from service.estimator.step_constants import STEP_CONSTANTS, StepConstants, product_scale
 
-EVERY = [pytest.param(one, id=f"{one.field} {one.key or ''}".strip()) for one in (*DENSE, *SPARSE)]
+EVERY = [pytest.param(one, id=f"{one.field} {one.key or ''}".strip()) for one in (*DENSE, *SPARSE, *ASSUMED)]
 FASTEST_STACK = min(1.0, *STEP_CONSTANTS.stack_scales.values())
 """Least seconds of a step over what its kernels say."""
 
@@ -18,6 +24,15 @@ def test_a_constant_is_inside_its_bounds(one: Fitted) -> None:
     assert one.low <= one.prior <= one.high
     assert one.low <= one.of(STEP_CONSTANTS) <= one.high
     assert one.source
+
+
+@pytest.mark.parametrize("one", ASSUMED)
+def test_what_is_assumed_is_the_prior(one: Fitted) -> None:
+    assert one.of(STEP_CONSTANTS) == one.prior
+
+
+def test_every_constant_has_its_row() -> None:
+    assert {field.name for field in fields(StepConstants)} == {one.field for one in (*DENSE, *SPARSE, *ASSUMED)}
 
 
 @pytest.mark.parametrize("one", EVERY)
@@ -32,13 +47,17 @@ def test_products_stay_below_the_peak_of_every_gpu_on_the_fastest_stack() -> Non
             assert 0 < rate.peak_fraction * product_scale(STEP_CONSTANTS, gpu) / FASTEST_STACK < 1
 
 
-def test_attention_stays_below_the_peak_on_the_fastest_stack() -> None:
-    scales = STEP_CONSTANTS.attention_scales
-    for kernel, shares in KERNEL_SHARES.items():
-        for share in shares.values():
-            scale = scales.get(kernel, scales[NEWEST_KERNEL])
-            assert 0 < share.forward_fraction * scale / FASTEST_STACK < 1
-            assert 0 < share.backward_fraction * scale / FASTEST_STACK < 1
+def test_attention_stays_below_the_peak_on_the_fastest_stack_with_heads_of_any_width() -> None:
+    job = sample_job()
+    software = replace(job.software, name="megatron-core", implementation="transformer-engine")
+    for gpu, width in product((row.gpu for row in shipped_catalogue().gpus.values()), (64, 128, 192, 256)):
+        if gpu.bf16_flop_per_s is None:
+            continue
+        asked = replace(job, gpu=gpu, software=software, model=replace(job.model, head_dim=width))
+        rates = rates_of(asked)
+        peak = filled(peak_flop_per_s(gpu, asked.precision.attention_format))
+        for share in (rates.attention.forward_fraction, rates.attention.backward_fraction):
+            assert 0 < share * rates.attention_flop_per_s / peak / FASTEST_STACK < 1
 
 
 def test_every_measured_share_is_one_of_the_peak() -> None:

@@ -109,4 +109,4 @@ def test_a_stack_is_known_by_the_fit() -> None:
     stack: Operations = ("deepspeed", "local")
     others: list[Operations] = [("deepspeed", "eager")]
     assert step_class_of(stack, H100, is_sparse=False) == "known stack"
-    assert step_class_of(stack, H100, is_sparse=False, fitted_stacks=others) == "other stack"
+    assert step_class_of(stack, H100, is_sparse=False, known_stacks=others) == "other stack"

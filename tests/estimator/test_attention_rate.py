@@ -17,7 +17,6 @@ from service.estimator.attention_rate import (
     FusedName,
     attention_fraction,
     attention_rate,
-    eager_attention_seconds,
 )
 from service.estimator.samples import H100
 
@@ -106,14 +105,6 @@ def test_columns_give_the_numbers_of_plain_arguments() -> None:
     for backward in (False, True):
         plain = [attention_fraction(RATE, *each, backward=backward) for each in zip(keys, queries, strict=True)]
         assert np.array_equal(attention_fraction(RATE, keys, queries, backward=backward), np.array(plain))
-
-
-def test_eager_attention_is_slower_than_fused() -> None:
-    heads, tokens, width = 32, 4096, 128
-    scores, causal_flop = heads * tokens**2, 2 * 2 * width * heads * tokens**2 / 2
-    fused = attention_fraction(RATE, tokens / 2, heads * tokens)
-    assert H100.bf16_flop_per_s is not None
-    assert eager_attention_seconds(scores, H100.memory_bytes_per_s) > 5 * causal_flop / (H100.bf16_flop_per_s * fused)
 
 
 def test_an_endless_kernel_reaches_its_share() -> None:

@@ -57,6 +57,7 @@ def asked(row: dict[str, Any], *changes: dict[str, Any]) -> Question:
     recipe["document_lengths"] = tuple(DocumentLength(**bar) for bar in recipe.get("document_lengths", ()))
     model = replace(FAMILIES[row.get("model", "dense")], **fields(nouns["model"]))
     asked = question(model, Recipe(**recipe), Layout(**fields(nouns["layout"])), gpus=nouns["gpus"])
+    asked = replace(asked, cluster=replace(asked.cluster, **nouns.get("cluster", {})))
     return replace(asked, price=OwnedPrice(**nouns["price"])) if "price" in nouns else asked
 
 

@@ -61,7 +61,7 @@ FP32_GRADIENTS = Limit(
 FLASH = Limit(
     "method_keeps_no_scores",
     "recipe.attention",
-    lambda resolved: resolved.question.recipe.attention == "flash" or resolved.job.recompute.modules == ("core_attn",),
+    lambda resolved: resolved.question.recipe.attention != "eager" or resolved.job.recompute.modules == ("core_attn",),
     lambda tool, _: (
         f"{tool} has no term for attention scores, and eager attention keeps them",
         "use attention flash, or the selective recompute that drops them",

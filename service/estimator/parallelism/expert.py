@@ -104,7 +104,7 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amo
     Formula:
         2 (f + r) all-to-alls of k E / (E + Z) s b h_e / c elements, over t where sequence parallelism is on;
         expert-tensor ranks gather and reduce the same tokens f + r times; the flex dispatcher sends a token once to
-        each domain
+        each domain; the allgather dispatcher gathers the tokens of all E t_e ranks and reduces them back, f + r times
 
     Args:
         job: the job
@@ -123,6 +123,13 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amo
     narrowed = job.model.expert_input_width / job.model.hidden_size
     visits = over / max(1, under) * narrowed * stream_bytes(job, degrees) / shared
     split = where(is_grouped(degrees), degrees.expert_tensor, 1)
+    if job.software.dispatcher == "allgather":
+        ranks = degrees.expert * split
+        every = narrowed * stream_bytes(job, degrees) / shared * ranks
+        return (
+            Transfer("all_gather", every, forwards + backwards, ranks, 1),
+            Transfer("reduce_scatter", every, forwards + backwards, ranks, 1),
+        )
     copies = over / max(1, under) if job.software.dispatcher == "flex" else 1.0
     return (
         Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, degrees.expert_tensor, copies),

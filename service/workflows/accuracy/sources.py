@@ -83,7 +83,7 @@ COUNTED_APART: Mapping[str, tuple[str, bool, str]] = {
     "mtnlg": (
         "",
         True,
-        "the model of Narayanan et al. on the same cluster at two thirds of its rate: another stack, untold",
+        "one run at three sizes of its cluster: too few rows to judge the stack that they stand for",
     ),
     "megatron2021_t2": ("3", False, "DeepSpeed's ZeRO-3 of 2021 gathered every parameter alone: bound by latency"),
 }
