@@ -67,7 +67,7 @@ class Entry:
         if part == "price" and price_place:
             return replace(problem, field=_below(price_place, rest))
         own = self.changes.get(part, {})
-        is_own = rest.partition(".")[0] in own if rest else not own.keys() <= {*field_names(CHANGED.get(part, Called))}
+        is_own = rest.partition(".")[0] in own if rest else bool(own)
         return replace(problem, field=_below(self.place if is_own else QUESTION, problem.field))
 
     def called(self, catalogue: Catalogue) -> str | None:

@@ -12,7 +12,16 @@ from service.calibration.measured_rows import trimmed_table
 from service.calibration.shipped import shipped_rows
 from service.calibration.step_spreads import held_out_steps, step_spreads
 from service.catalogue import shipped_catalogue
-from service.estimator.step_residuals import LEAST_RESIDUAL, RESIDUALS, StepClass, spread_scale
+from service.estimator.step_residuals import (
+    FITTED_GENERATIONS,
+    KNOWN_STACKS,
+    LEAST_RESIDUAL,
+    RESIDUALS,
+    Operations,
+    StepClass,
+    spread_scale,
+)
+from service.estimator.workspaces import generation
 from service.workflows.accuracy.accuracy import accuracy_of
 from service.workflows.accuracy.answers import Accuracy, Group
 from service.workflows.accuracy.judged import Judged
@@ -127,3 +136,12 @@ def test_the_wire_names_quantities_and_classes(found: Accuracy) -> None:
     assert {"known stack", "new GPU", "MoE", "apart"} <= {group["class"] for group in steps}
     assert all(group["median_bytes"] is None and group["large_from_bytes"] is None for group in steps)
     assert {"mape_fraction", "p90_fraction", "coverage80_fraction"} <= steps[0]["step"]["held_out"].keys()
+
+
+def test_known_stacks_are_those_that_several_sources_run(steps: tuple[Judged, ...]) -> None:
+    sources: dict[Operations, set[str]] = {}
+    for row in step_rows_of(steps):
+        fitted = generation(row.question.gpu) in FITTED_GENERATIONS and not row.question.model.num_experts
+        if fitted and not row.is_apart:
+            sources.setdefault(row.stack, set()).add(row.source_key)
+    assert {stack for stack, names in sources.items() if len(names) > 1} == set(KNOWN_STACKS)

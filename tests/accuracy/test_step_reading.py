@@ -177,4 +177,5 @@ def test_mfu_alone_is_a_time_by_the_convention_of_its_source() -> None:
 def test_what_is_counted_apart_says_so() -> None:
     classes = {judge_step(step_of(name), CATALOGUE).figure_class for name in ("T-mtnlg-0001", "T-megatron2021_t2-0001")}
     assert classes == {APART}
-    assert judge_step(step_of(FOUNDRY), CATALOGUE).figure_class == "known stack"
+    assert judge_step(step_of(FOUNDRY), CATALOGUE).figure_class == "other stack"
+    assert judge_step(step_of("T-megatron2021_t1-0001"), CATALOGUE).figure_class == "known stack"

@@ -105,8 +105,9 @@ def test_many_equal_steps_leave_the_floor_and_scattered_ones_do_not() -> None:
     assert log(scattered.high / scattered.value) > 0.4
 
 
-def test_a_stack_is_known_by_the_fit() -> None:
-    stack: Operations = ("deepspeed", "local")
-    others: list[Operations] = [("deepspeed", "eager")]
-    assert step_class_of(stack, H100, is_sparse=False) == "known stack"
-    assert step_class_of(stack, H100, is_sparse=False, known_stacks=others) == "other stack"
+def test_a_stack_is_known_where_several_sources_run_it() -> None:
+    engine: Operations = ("megatron-core", "transformer-engine")
+    alone: Operations = ("deepspeed", "local")
+    assert step_class_of(engine, H100, is_sparse=False) == "known stack"
+    assert step_class_of(alone, H100, is_sparse=False) == "other stack"
+    assert step_class_of(engine, H100, is_sparse=False, known_stacks=[alone]) == "other stack"
