@@ -62,6 +62,8 @@ class OpSeconds:
     backward: Amount
     cast: Amount = 0.0
     """Operands turned into a narrow format, forward and backward."""
+    recast: Amount = 0.0
+    """What of that a repeated forward pass does again."""
 
 
 def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_per_s: float) -> Amount:
@@ -125,8 +127,9 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
         backward = slowed * (inputs + weights) / 2 * (op.backward_flop / op.flop)
     if not rates.is_narrow or op.keeps_precision:
         return OpSeconds(forward, backward)
-    numbers = m * k + (m * n if op.gradients else 0.0)
-    return OpSeconds(forward, backward, rates.cast_bytes * numbers * shape.copies / rates.bytes_per_s)
+    number_seconds = rates.cast_bytes * shape.copies / rates.bytes_per_s
+    inputs, gradients = m * k * number_seconds, (m * n * number_seconds if op.gradients else 0.0)
+    return OpSeconds(forward, backward, inputs + gradients, inputs)
 
 
 def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:
@@ -228,7 +231,7 @@ def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSe
         cast = cast + one.cast
         ahead = ahead + one.forward
         if is_rerun(op, job.recompute):
-            again = again + one.forward * (rerun_flop(op, job.recompute) / op.flop if op.flop else 1.0)
+            again = again + (one.forward + one.recast) * (rerun_flop(op, job.recompute) / op.flop if op.flop else 1.0)
     return ComputeSeconds(
         gemm=sums["gemm"],
         attention=sums["attention"],
