@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from math import exp, expm1, log
+from math import expm1, log
 from statistics import fmean, median
 from typing import Any
 
@@ -22,6 +22,7 @@ from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.judging import judge_all
 from service.workflows.accuracy.steps import APART, step_row_of, step_rows_of
 from service.workflows.accuracy.totals import totals_accuracy
+from tests.published.test_steps import MOST_WITHOUT_SCALAR, TABLES, mean_error
 
 DIGITS = 4
 """Significant digits of a shipped constant."""
@@ -36,7 +37,7 @@ WHY = {
     "nanotron": "two rows of its 20: ZeRO-1 sends over 512 replicas, and 80B on 32 GPUs, take twice what links carry",
     "torchtitan": "the fit without it has never seen its stack; what overlapped tensor ranks and a limit of power do "
     "was read off its own pairs of rows all the same; four rows of B200 held to an untold power are counted apart",
-    "mbridge_skills": "Moonlight on 2024's software; Mixtures of experts differ by 1.7 between releases of one stack",
+    "mbridge_skills": "Moonlight on 2024's software; mixtures of experts differ by 1.7 between releases of one stack",
     "dlperf": "V100 with the software of 2020; nothing is fitted on it, and its products are not in any benchmark",
 }
 """What is known of sources whose held-out error is beyond the bar of their class."""
@@ -58,9 +59,6 @@ PROMISES = (
     Promise("new GPU", "mape", 0.10),
     Promise("MoE", "mape", 0.20),
 )
-
-TABLES = {"megatron2021_t1": 0.034, "korthikanti2022_t5": 0.036}
-MOST_WITHOUT_SCALAR = 0.06
 
 
 def checked(*, kept: bool, said: str) -> Iterator[str]:
@@ -162,14 +160,11 @@ def _same(fitted: Any, shipped: Any) -> bool:
 
 def tables(rows: Sequence[StepRow]) -> Iterator[str]:
     """Two tables of one stack, with one scalar fitted on their other rows and without."""
-    predicted = shipped_held_out().predicted_seconds
     for name, bar in TABLES.items():
         own = [row for row in rows if row.source_key == name]
-        ratios = {row.id: log(row.measured_seconds / predicted[row.id]) for row in own}
-        scalars = {row.id: exp(fmean(ratios[one.id] for one in own if one is not row)) for row in own}
         for most, said, scaled in ((bar, "with one scalar", True), (MOST_WITHOUT_SCALAR, "without", False)):
-            errors = [abs((scalars[one] if scaled else 1.0) / exp(ratio) - 1) for one, ratio in ratios.items()]
-            yield from checked(kept=fmean(errors) <= most, said=f"{name}, {said}: MAPE {percent(fmean(errors))}")
+            error = mean_error(own, scaled=scaled)
+            yield from checked(kept=error <= most, said=f"{name}, {said}: MAPE {percent(error)}")
 
 
 def runs() -> Iterator[str]:

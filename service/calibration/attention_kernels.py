@@ -7,16 +7,14 @@ without masked corners short ones run faster. Rows that time both passes togethe
 part in it.
 """
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Literal, get_args
 
 import numpy as np
 
+from service.calibration.tables import shipped_table
 from service.estimator.attention_rate import (
     BACKWARD_KEYS,
     BACKWARD_TILES,
@@ -113,8 +111,7 @@ def measured_attention() -> tuple[MeasuredAttention, ...]:
     Returns:
         the rows, read once a process
     """
-    table = files("service.calibration").joinpath("published/attention.csv").read_text(encoding="utf-8")
-    return tuple(_measured(row) for row in csv.DictReader(io.StringIO(table)))
+    return tuple(map(_measured, shipped_table("attention")))
 
 
 def _measured(row: Mapping[str, str]) -> MeasuredAttention:

@@ -1,12 +1,10 @@
 """Which measured collectives come with the package, and how far are predictions from them?"""
 
-import csv
-import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
+from service.calibration.tables import shipped_table
 from service.estimator.collectives import CollectiveName, Transfer, Wires, transfer_seconds
 from service.estimator.links import Link
 from service.estimator.network import NETWORK_FRACTION
@@ -100,7 +98,6 @@ def collective_rows() -> tuple[CollectiveRow, ...]:
     Returns:
         the rows, read once a process
     """
-    text = files("service.calibration").joinpath("published/collectives.csv").read_text(encoding="utf-8")
     return tuple(
         CollectiveRow(
             gpu=row["gpu"],
@@ -113,7 +110,7 @@ def collective_rows() -> tuple[CollectiveRow, ...]:
             note=row["note"],
             source=row["source"],
         )
-        for row in csv.DictReader(io.StringIO(text))
+        for row in shipped_table("collectives")
     )
 
 

@@ -1,13 +1,11 @@
 """Which matrix products were measured on which GPU? The published table that comes with the package."""
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import get_args
 
+from service.calibration.tables import shipped_table
 from service.estimator.precision import Format
 
 SOURCES = {
@@ -52,8 +50,7 @@ def measured_products() -> tuple[MeasuredProduct, ...]:
     Returns:
         the rows, read once a process
     """
-    table = files("service.calibration").joinpath("published/matrix_products.csv").read_text(encoding="utf-8")
-    return tuple(_product(row) for row in csv.DictReader(io.StringIO(table)))
+    return tuple(map(_product, shipped_table("matrix_products")))
 
 
 def _product(row: Mapping[str, str]) -> MeasuredProduct:

@@ -1,11 +1,9 @@
 """Which whole runs does the package ship, and which of them are one main run? Decided before any was scored."""
 
-import csv
-import io
 from functools import cache
-from importlib.resources import files
 
 from service.calibration.measured_rows import MeasuredRow
+from service.calibration.tables import shipped_table
 
 COLUMNS = (
     "id", "model", "n_params_b", "tokens_t", "gpu", "n_gpus", "gpu_hours", "wall_days", "stage", "precision",
@@ -22,11 +20,9 @@ def shipped_totals() -> tuple[MeasuredRow, ...]:
     Returns:
         the rows, read once a process
     """
-    text = files("service.calibration").joinpath("published/totals.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(io.StringIO(text, newline=""))
     return tuple(
         MeasuredRow(number, {name: cell for name, cell in row.items() if cell})
-        for number, row in enumerate(rows, start=2)
+        for number, row in enumerate(shipped_table("totals"), start=2)
     )
 
 
