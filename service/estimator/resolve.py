@@ -1,6 +1,7 @@
 """Which defaults does a question take? Every field filled, every assumption said, every rule checked."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from service.errors import Problem, Refused
@@ -27,7 +28,7 @@ from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
 from service.estimator.precision import PRECISIONS, default_precision
 from service.estimator.question import Cluster, Layout, Question, Recipe, Software
 from service.estimator.rules import Rule, broken, divisors_of, unmet
-from service.estimator.run_defaults import priced, running_of
+from service.estimator.run_defaults import configuration_in, with_run
 from service.estimator.run_stages import filled_stages, placed, questions_of
 from service.estimator.software import software_of
 from service.estimator.stacks import STACKS, Stack, default_stack
@@ -37,10 +38,14 @@ from service.estimator.training import method_of
 LARGEST_NODE = 16
 """GPUs in the largest single node sold; a larger fast-link domain spans a rack. Source: NVIDIA HGX-2, 16 V100."""
 
+CONFIGURATIONS_KEPT = 256
+"""Configurations that are worked out once for all questions which differ in their run alone. Source: a choice; more
+than one sheet, or one comparison of prices, has."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
-    """A question that can be answered."""
+    """A question that can be answered. Each is itself alone, so what is worked out of one can be kept beside it."""
 
     question: Question
     """Every default filled."""
@@ -64,6 +69,49 @@ def resolve(question: Question) -> Resolved:
     Raises:
         Refused: one problem for each rule that it breaks
     """
+    return with_run_of(question, configuration_of(question))
+
+
+def configuration_of(question: Question) -> Resolved:
+    """What a question asks of a step, whatever its run; questions that differ in their run alone share one.
+
+    Args:
+        question: the question as asked, names already looked up
+
+    Returns:
+        its configuration, itself a question that can be answered
+
+    Raises:
+        Refused: one problem for each rule that the question breaks
+    """
+    problems = unmet(run_demands.DEMANDS, question, question.layout)
+    try:
+        found = _configuration(configuration_in(question))
+    except Refused as refused:
+        raise Refused(*refused.problems, *problems) from None
+    if problems:
+        raise Refused(*problems)
+    return found
+
+
+def with_run_of(question: Question, configuration: Resolved) -> Resolved:
+    """A configuration that can be answered with the run of a question.
+
+    Args:
+        question: the question as asked
+        configuration: its configuration
+
+    Returns:
+        the question that can be answered
+    """
+    full = with_run(configuration.question, question)
+    return replace(
+        configuration, question=full, job=replace(configuration.job, recipe=full.recipe, cluster=full.cluster)
+    )
+
+
+@lru_cache(maxsize=CONFIGURATIONS_KEPT)
+def _configuration(question: Question) -> Resolved:
     problems = (*consistency.problems_of(question.model), *_version_problems(question))
     if problems:
         raise Refused(*problems)
@@ -75,14 +123,7 @@ def resolve(question: Question) -> Resolved:
     layout = _fill_layout(question, asked, cluster)
     batched = filled_stages(resolve_batch(asked, filled(layout.data)), layout)
     recipe = _fill_recipe(batched, question.gpu, filled(layout.zero_stage))
-    full = replace(
-        question,
-        model=_fill_model(question.model),
-        recipe=recipe,
-        layout=layout,
-        cluster=cluster,
-        price=priced(question.price),
-    )
+    full = replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
     found = Resolved(question=full, job=job_of(full), degrees=degrees_of(recipe, layout))
     problems = _problems_of(found)
     if problems:
@@ -120,7 +161,6 @@ _DEMANDS = (
     *number_demands.DEMANDS,
     *abilities.DEMANDS,
     *trainable.DEMANDS,
-    *run_demands.DEMANDS,
     *power_demands.DEMANDS,
 )
 """What a job has to meet, whatever its degrees."""
@@ -164,7 +204,6 @@ def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
         gpus_per_node=node,
         scale_up_gpus=cluster.scale_up_gpus or min(rack, cluster.gpus),
         inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
-        **running_of(cluster),
     )
 
 

@@ -1,10 +1,8 @@
-"""Which failures, power and terms hold for a run where its question does not say so?"""
+"""What of a question belongs to its run alone, whatever configuration it runs, and which defaults hold there?"""
 
 from dataclasses import replace
 from typing import Any
 
-from service.errors import Problem, Refused
-from service.estimator.cluster import Cluster
 from service.estimator.energy import (
     BUSY_POWER_FRACTION,
     HOST_POWER_FRACTION,
@@ -13,55 +11,71 @@ from service.estimator.energy import (
 )
 from service.estimator.goodput import FAILURES_PER_GPU_HOUR, PREEMPTIONS_PER_INSTANCE_HOUR, RESTART_SECONDS
 from service.estimator.price import OwnedPrice, Price
+from service.estimator.question import Question
 
-_RUNNING: dict[str, float] = {
+_RUNNING: dict[str, Any] = {
     "failures_per_gpu_hour": FAILURES_PER_GPU_HOUR,
     "restart_seconds": RESTART_SECONDS,
     "spare_fraction": 0.0,
+    "grid_region": None,
+    "grid_kg_co2e_per_kwh": None,
     "pue": POWER_USAGE_EFFECTIVENESS,
     "busy_power_fraction": BUSY_POWER_FRACTION,
     "idle_power_fraction": IDLE_POWER_FRACTION,
     "host_power_fraction": HOST_POWER_FRACTION,
 }
-"""Fields of a cluster that have a default. Source: the constants of goodput.py and energy.py."""
+"""Fields of a cluster that no step depends on, with what holds where they are not told.
+Source: the constants of goodput.py and energy.py."""
+
+_UNTOLD: dict[str, Any] = dict.fromkeys(_RUNNING)
 
 
-def running_of(cluster: Cluster) -> dict[str, Any]:
-    """How a cluster runs: its own rates and shares, else the usual ones.
-
-    Args:
-        cluster: the cluster as asked
-
-    Returns:
-        values of the fields that have a default
-    """
-    told = {name: getattr(cluster, name) for name in _RUNNING}
-    return {name: _RUNNING[name] if value is None else value for name, value in told.items()}
-
-
-def priced(price: Price | OwnedPrice | None) -> Price | OwnedPrice | None:
-    """A price with its preemptions filled in.
+def configuration_in(question: Question) -> Question:
+    """The part of a question that memory, FLOP and step depend on; questions that differ in their run alone share it.
 
     Args:
-        price: the price as asked
+        question: the question as asked
 
     Returns:
-        the price
-
-    Raises:
-        Refused: own hardware without a purchase price
+        it without price, tokens, checkpoints, failures and power; stages of a run change its memory and keep its tokens
     """
-    if isinstance(price, OwnedPrice) and price.purchase_usd is None:
-        raise Refused(NO_PURCHASE)
+    recipe = question.recipe
+    tokens = recipe.training_tokens if recipe.stages else None
+    return replace(
+        question,
+        recipe=replace(recipe, training_tokens=tokens, checkpoint=None),
+        cluster=replace(question.cluster, **_UNTOLD),
+        price=None,
+    )
+
+
+def with_run(configuration: Question, asked: Question) -> Question:
+    """A configuration with the run of a question, every default filled.
+
+    Args:
+        configuration: the question's configuration, its own defaults filled
+        asked: the question
+
+    Returns:
+        the whole question
+    """
+    told = {name: getattr(asked.cluster, name) for name in _RUNNING}
+    return replace(
+        configuration,
+        recipe=replace(
+            configuration.recipe, training_tokens=asked.recipe.training_tokens, checkpoint=asked.recipe.checkpoint
+        ),
+        cluster=replace(
+            configuration.cluster,
+            **{name: _RUNNING[name] if value is None else value for name, value in told.items()},
+        ),
+        price=_priced(asked.price),
+    )
+
+
+def _priced(price: Price | OwnedPrice | None) -> Price | OwnedPrice | None:
+    """A price with its preemptions filled in."""
     if not isinstance(price, Price) or price.preemptions_per_instance_hour is not None:
         return price
     usual = PREEMPTIONS_PER_INSTANCE_HOUR if price.price_model == "spot" else 0.0
     return replace(price, preemptions_per_instance_hour=usual)
-
-
-NO_PURCHASE = Problem(
-    field="price.purchase_usd",
-    code="purchase_price_is_known",
-    message="own hardware is written off from its purchase price, and the price of this GPU is not known",
-    fix="give purchase_usd, what one GPU costs with its share of server and network",
-)

@@ -1,6 +1,7 @@
 """What does each stage of a run take, and how long is its step on average?"""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from service.estimator.answer import Flop, RunStageTotals, Step
@@ -8,6 +9,23 @@ from service.estimator.interval import Interval
 from service.estimator.run import Run
 from service.estimator.run_residuals import run_interval
 from service.estimator.throughput import rising
+from service.estimator.work import PFLOP_DAY_FLOP, run_flop
+
+
+def with_total(flop: Flop, run: Run | None) -> Flop:
+    """The FLOP part of the answer, with what the whole run takes.
+
+    Args:
+        flop: operations of one step of its last stage
+        run: the run; None without training_tokens
+
+    Returns:
+        the same, with the run's
+    """
+    if run is None:
+        return flop
+    total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
+    return replace(flop, total_flop=total, total_pflop_days=total / PFLOP_DAY_FLOP)
 
 
 def mean_step(run: Run, step: Step) -> Interval:

@@ -256,24 +256,21 @@ def recompute_flop(rerun_flop_of_sequence: int, global_batch: int, rerun_fractio
     return round(rerun_flop_of_sequence * rerun_fraction) * global_batch
 
 
-def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction: float, earlier_flop: int) -> Flop:
-    """The FLOP part of the answer.
+def flop_of(job: Job, counts: ParameterCounts, rerun_fraction: float) -> Flop:
+    """The FLOP part of the answer, without a run.
 
     Args:
         job: the job, its batch resolved
         counts: parameters of the model
-        steps: optimizer steps of the batch and length, None where no tokens are given [1]
         rerun_fraction: share of the layers that recompute reaches [1]
-        earlier_flop: model FLOP of the run before them [FLOP]
 
     Returns:
-        FLOP of a token, a step and the run
+        FLOP of a token and a step
     """
     one, tokens = sequence_flop(job.ledger, job.recompute), trained_tokens(job.recipe)
     batch, length = filled(job.recipe.global_batch), job.recipe.sequence_length
     model = step_flop(one.training, batch)
     rerun = recompute_flop(one.rerun, batch, rerun_fraction)
-    total = None if steps is None else earlier_flop + run_flop(model, steps)
     return Flop(
         per_token_flop=per_token_flop(one.training, tokens),
         per_step_tokens=step_tokens(tokens, batch),
@@ -284,8 +281,8 @@ def flop_of(job: Job, counts: ParameterCounts, steps: int | None, rerun_fraction
         hardware_per_step_flop=model + rerun,
         padding_per_step_flop=padding_flop(job.ledger, trained_share(job.recipe), batch),
         padding_fraction=padding_fraction(job.recipe),
-        total_flop=total,
-        total_pflop_days=None if total is None else total / PFLOP_DAY_FLOP,
+        total_flop=None,
+        total_pflop_days=None,
         recompute_fraction=one.rerun * rerun_fraction / one.training,
         recompute_full_fraction=one.full_rerun * rerun_fraction / one.full_training,
         recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, length)
