@@ -6,8 +6,7 @@ predicted x exp(r).
 
 from collections.abc import Mapping, Sequence
 
-INSIDE_FRACTION = 0.8
-"""Share of the residuals that a spread is to hold."""
+from service.estimator.interval import INSIDE_FRACTION
 
 Residuals = Mapping[str, Sequence[float]]
 """Residuals by source."""

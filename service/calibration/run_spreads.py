@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from math import ceil, floor
 
-from service.calibration.residuals import INSIDE_FRACTION, Residuals
+from service.calibration.residuals import Residuals
+from service.estimator.interval import INSIDE_FRACTION
 
 TAIL_FRACTION = (1 - INSIDE_FRACTION) / 2
 """Share of the residuals that may lie beyond either end."""

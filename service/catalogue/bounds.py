@@ -24,7 +24,7 @@ CODES: Mapping[type, str] = {
     str: "not_text",
     tuple: "not_a_list",
 }
-"""Code of the problem when a value is of another kind."""
+"""Code of the problem when a value is of another kind; all others are nouns, which objects spell."""
 
 MOST_DIGITS = 1e16
 """Bounds from here on are said as powers of ten."""
@@ -92,7 +92,7 @@ class Rule:
             float: f"a number{said}".replace("above 0 to below", "above 0 and below"),
             str: f"text of {length} characters",
             tuple: f"a list of {length} values",
-        }[self.kind]
+        }.get(self.kind, "an object")
 
     def fault(self, value: Any) -> Fault | None:
         """Why a value is not allowed.
@@ -109,7 +109,7 @@ class Rule:
             chosen = any(type(value) is type(choice) and value == choice for choice in self.choices)
             return None if chosen else Fault("not_a_choice", self.wanted)
         if not _is_of_kind(value, self.kind):
-            return Fault(CODES[self.kind], self.wanted)
+            return Fault(CODES.get(self.kind, "not_an_object"), self.wanted)
         items = enumerate(value) if self.items else ()
         faults = (fault._replace(item=i) for i, item in items if self.items and (fault := self.items.fault(item)))
         return next(faults, None) or self._fault_of_size(value)
@@ -152,7 +152,7 @@ def rule_for(annotation: Any) -> Rule:
     """What an annotation allows.
 
     Args:
-        annotation: bool, int, float, str, a Literal or a tuple of any length, with bounds, or None beside it
+        annotation: bool, int, float, str, a Literal, a noun or a tuple of any length, with bounds, or None beside it
 
     Returns:
         the rule

@@ -4,6 +4,7 @@ from service.estimator.documents import padding_fraction
 from service.estimator.filled import filled
 from service.estimator.matrix_rates import UNMEASURED_RATES, generation_rates
 from service.estimator.mixers import MIXERS
+from service.estimator.own_steps import own_scale
 from service.estimator.resolve import Resolved
 from service.estimator.run_advice import run_assumptions, run_warnings
 from service.estimator.training import trains_everything
@@ -55,9 +56,16 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
         said.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         said.append("each rank holds two copies of its stage's weights (DualPipe)")
-    said.extend((*_documents(resolved), *_method(resolved)))
+    said.extend((*_measured(resolved), *_documents(resolved), *_method(resolved)))
     said.extend(run_assumptions(resolved))
     return tuple(said)
+
+
+def _measured(resolved: Resolved) -> list[str]:
+    steps = resolved.question.cluster.measured_steps
+    if not steps:
+        return []
+    return [f"steps take {own_scale(steps):.3g} times as long as formulas say, by {len(steps)} measured step(s)"]
 
 
 def _documents(resolved: Resolved) -> list[str]:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge, Interval, Lt
+from annotated_types import Ge, Interval, Len, Lt
 
+from service.estimator.measured_step import MeasuredStep
 from service.estimator.noun import STRICT, Degree, Name
 
 Ratio = Annotated[float, Ge(0), Lt(10)]
@@ -31,6 +32,9 @@ class Cluster:
     """What all adapters can send, over what the network carries between domains at once; 1 for a full fat tree."""
     network_reduction: bool = False
     """The switches between domains add (SHARP), so an all-reduce sends each byte out once, not twice."""
+    measured_steps: Annotated[tuple[MeasuredStep, ...], Len(0, 1024)] = ()
+    """Own steps on such a cluster with the same software: what was predicted of each, and what it took. They move later
+    predictions and narrow their intervals as far as they warrant."""
     power_limit_watts: Annotated[float, Ge(1), Lt(1e6)] | None = None
     """Power that one GPU is limited to, below which it lowers its clock; its rated power where absent."""
     failures_per_gpu_hour: Annotated[float, Ge(1e-12), Lt(1)] | None = None

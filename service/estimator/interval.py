@@ -6,6 +6,10 @@ from typing import Literal
 Basis = Literal["exact", "analytic", "calibrated", "measured"]
 
 
+INSIDE_FRACTION = 0.8
+"""Share of all cases that an interval is meant to hold. Source: definition."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A predicted quantity: the value, the ends of its 80 % interval, and what it rests on."""

@@ -9,6 +9,7 @@ from service.estimator import (
     abilities,
     attention_demands,
     consistency,
+    measured_demands,
     number_demands,
     power_demands,
     run_demands,
@@ -162,6 +163,7 @@ _DEMANDS = (
     *abilities.DEMANDS,
     *trainable.DEMANDS,
     *power_demands.DEMANDS,
+    *measured_demands.DEMANDS,
 )
 """What a job has to meet, whatever its degrees."""
 

@@ -5,9 +5,10 @@ from math import exp
 from typing import Literal
 
 from service.estimator.gpu import Gpu
-from service.estimator.interval import Interval
+from service.estimator.interval import Basis, Interval
 from service.estimator.job import Job
 from service.estimator.names import ImplementationName, StackName
+from service.estimator.own_steps import own_spread_fraction
 from service.estimator.workspaces import generation
 
 StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE"]
@@ -129,10 +130,10 @@ def spread_scale(waiting: float) -> float:
 
 
 def step_interval(job: Job, step_seconds: float, waiting: float) -> Interval:
-    """The 80 % interval of one step around its predicted time, with the spread that published steps of its class show.
+    """The 80 % interval of one step, with the spread of published steps of its class and of the caller's own.
 
     Formula:
-        t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, r (1 + 12 u))
+        t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 12 u)))
 
     Args:
         job: the job
@@ -140,16 +141,18 @@ def step_interval(job: Job, step_seconds: float, waiting: float) -> Interval:
         waiting: share of the step in which a device waits, u [1]
 
     Returns:
-        the interval [s]
+        the interval [s]; basis calibrated where the caller measured steps, else analytic
 
     Source:
-        RESIDUALS
+        RESIDUALS; own_steps.own_spread_fraction
 
     >>> from service.estimator.samples import sample_job
     >>> step_interval(sample_job(), 10.0, 0.0).value
     10.0
     """
     stack = (job.software.name, job.software.implementation)
-    own = RESIDUALS[step_class_of(stack, job.gpu, is_sparse=bool(job.model.num_experts))]
-    spread = max(LEAST_RESIDUAL, own * spread_scale(waiting))
-    return Interval(step_seconds * exp(-spread), step_seconds, step_seconds * exp(spread), "analytic")
+    usual = RESIDUALS[step_class_of(stack, job.gpu, is_sparse=bool(job.model.num_experts))]
+    measured = job.cluster.measured_steps
+    spread = max(LEAST_RESIDUAL, own_spread_fraction(measured, usual * spread_scale(waiting)))
+    basis: Basis = "calibrated" if measured else "analytic"
+    return Interval(step_seconds * exp(-spread), step_seconds, step_seconds * exp(spread), basis)

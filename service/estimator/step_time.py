@@ -12,6 +12,7 @@ from service.estimator.load import StageLoad
 from service.estimator.logits import rank_logits
 from service.estimator.memory import OFF_DEVICE
 from service.estimator.numeric import Amount, maximum, where
+from service.estimator.own_steps import own_scale
 from service.estimator.parallelism import pipeline
 from service.estimator.pressure import pressure_fraction
 from service.estimator.question import Layout
@@ -148,7 +149,7 @@ def step_seconds(
 
     Formula:
         x (m t + bubble + exposed gradients + optimizer + casts of weights + stragglers + retries + all else),
-        t one micro-batch, x the stack's scale
+        t one micro-batch, x the scales of the stack and of the caller's own measured steps
 
     Args:
         job: the job
@@ -193,4 +194,4 @@ def step_seconds(
         straggler=straggling,
         allocator=retries,
         other=other_seconds(busy + straggling + retries),
-    ).scaled(stack_scale(job))
+    ).scaled(stack_scale(job) * own_scale(job.cluster.measured_steps))

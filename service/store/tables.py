@@ -123,6 +123,7 @@ CLUSTERS = Table(
     Column("gpus_per_node", Integer, nullable=False),
     Column("scale_up_gpus", Integer),
     Column("inter_node_bytes_per_s", Double),
+    Column("measured_steps", JSON_VALUE, nullable=False),
     Column("power_limit_watts", Double),
     Column("network_oversubscription", Double, nullable=False),
     Column("network_reduction", Boolean, nullable=False),

@@ -1,20 +1,16 @@
 """Do constants, baselines and intervals never see what they are judged by?"""
 
 from collections.abc import Sequence
-from math import exp, log
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from service.calibration.baselines import Worked, constant_utilisation_seconds
 from service.calibration.held_out import digest_of, held_out_seconds
-from service.calibration.own_measurements import calibrated_interval
 from service.calibration.step_rows import StepRow
 from service.estimator import Layout, Recipe
 from service.estimator.question import Question
 from service.estimator.samples import H100
-from service.estimator.step_residuals import LEAST_RESIDUAL, Operations, step_class_of
+from service.estimator.step_residuals import Operations, step_class_of
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 
@@ -77,32 +73,6 @@ def test_a_baseline_is_fitted_on_other_sources_of_the_same_gpu() -> None:
         worked("odd", "x", 64.0, is_apart=True),
     ]
     assert constant_utilisation_seconds(rows) == pytest.approx([4.0, 2.0, 2.0, 1 / 0.375])
-
-
-residuals = st.floats(-0.5, 0.5)
-
-
-@given(st.lists(residuals, max_size=30), st.floats(0.03, 1.0))
-def test_own_measurements_make_an_interval(own: list[float], spread: float) -> None:
-    found = calibrated_interval(10.0, spread, [(1.0, exp(residual)) for residual in own])
-    assert found.basis == ("calibrated" if own else "analytic")
-    assert found.low <= found.value <= found.high
-    assert log(found.high / found.value) >= LEAST_RESIDUAL - 1e-12
-    assert abs(log(found.value / 10.0)) <= max(map(abs, own), default=0.0) + 1e-12
-
-
-@given(residuals, st.integers(1, 40), st.floats(0.1, 1.0))
-def test_steps_that_agree_narrow_it_with_their_number(bias: float, count: int, spread: float) -> None:
-    few = calibrated_interval(1.0, spread, [(1.0, exp(bias))] * count)
-    more = calibrated_interval(1.0, spread, [(1.0, exp(bias))] * (count + 1))
-    assert abs(log(more.value) - bias) <= abs(log(few.value) - bias) + 1e-12
-
-
-def test_many_equal_steps_leave_the_floor_and_scattered_ones_do_not() -> None:
-    equal = calibrated_interval(1.0, 0.2, [(1.0, 1.1)] * 2000)
-    assert log(equal.high / equal.value) == pytest.approx(LEAST_RESIDUAL)
-    scattered = calibrated_interval(1.0, 0.2, [(1.0, exp(0.5)), (1.0, exp(-0.5))] * 100)
-    assert log(scattered.high / scattered.value) > 0.4
 
 
 def test_a_stack_is_known_where_several_sources_run_it() -> None:

@@ -14,6 +14,7 @@ import pytest
 import service.estimator
 from service.errors import Problem, Refused
 from service.estimator import Layout, Question, Recipe, Recompute, estimate
+from service.estimator.measured_step import MeasuredStep
 from service.estimator.question import Checkpointing, DocumentLength, Method, OwnedPrice, Software, Versions
 from service.estimator.rules import Demand, Rule
 from service.estimator.run_stage import RunStage
@@ -57,7 +58,9 @@ def asked(row: dict[str, Any], *changes: dict[str, Any]) -> Question:
     recipe["document_lengths"] = tuple(DocumentLength(**bar) for bar in recipe.get("document_lengths", ()))
     model = replace(FAMILIES[row.get("model", "dense")], **fields(nouns["model"]))
     asked = question(model, Recipe(**recipe), Layout(**fields(nouns["layout"])), gpus=nouns["gpus"])
-    asked = replace(asked, cluster=replace(asked.cluster, **nouns.get("cluster", {})))
+    cluster = {**nouns.get("cluster", {})}
+    cluster["measured_steps"] = tuple(MeasuredStep(**step) for step in cluster.get("measured_steps", ()))
+    asked = replace(asked, cluster=replace(asked.cluster, **cluster))
     return replace(asked, price=OwnedPrice(**nouns["price"])) if "price" in nouns else asked
 
 

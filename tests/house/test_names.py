@@ -42,9 +42,9 @@ COUNTS = frozenset({
     "doublings", "embedding_table", "expert", "expert_data", "expert_shards", "fill_numbers", "floor_div",
     "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight", "inner", "largest_layer", "largest_table",
     "largest_trained_end", "largest_trained_layer", "layer_branches", "layers", "local_ranks", "maximum",
-    "micro_batches_in_flight", "minimum", "network_scale", "padded_vocabulary", "product_scale", "rank_logits",
-    "ranks", "recomputed_layers", "repeated_forwards", "rows", "shape", "shards", "spread_scale", "square_root",
-    "stack_scale", "stride", "take", "trained_layers", "undivided_share", "where", "where_needed",
+    "micro_batches_in_flight", "minimum", "network_scale", "own_scale", "padded_vocabulary", "product_scale",
+    "rank_logits", "ranks", "recomputed_layers", "repeated_forwards", "rows", "shape", "shards", "spread_scale",
+    "square_root", "stack_scale", "stride", "take", "trained_layers", "undivided_share", "where", "where_needed",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 
