@@ -63,7 +63,14 @@ def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     typer.echo(to_bytes(found) if as_json else report(found))
 
 
-METAVARS = {"integer": "INT", "integers": "INT:INT", "number": "NUM", "truth": "BOOL", "text": "NAME"}
+METAVARS = {
+    "integer": "INT",
+    "integers": "INT:INT",
+    "number": "NUM",
+    "numbers": "NUM:NUM",
+    "truth": "BOOL",
+    "text": "NAME",
+}
 
 
 def _option_of(field: FlatField) -> Parameter:

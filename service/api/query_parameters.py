@@ -7,6 +7,7 @@ from service.workflows.flat import FlatField, flat_fields
 TYPES: dict[str, Schema] = {
     "integer": {"type": "integer"},
     "integers": {"type": "string"},
+    "numbers": {"type": "string"},
     "number": {"type": "number"},
     "truth": {"type": "boolean"},
     "text": {"type": "string"},

@@ -21,3 +21,7 @@ class MeasuredStep:
     """Seconds of its step by an estimate without measured_steps."""
     measured_seconds: StepSeconds
     """Seconds that its step took, median of many."""
+
+    def __str__(self) -> str:
+        """One cell of a table: `predicted:measured`, as the flat form takes it."""
+        return f"{self.predicted_seconds}:{self.measured_seconds}"

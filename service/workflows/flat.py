@@ -169,12 +169,13 @@ def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatFie
     is_list = get_origin(hint) is tuple
     value = get_args(hint)[0] if is_list else hint
     if is_dataclass(value):
-        members = tuple(member.name for member in fields(value))
+        members, hints = tuple(member.name for member in fields(value)), get_type_hints(value)
         required = sum(member.default is MISSING for member in fields(value))
         others = f" All after {members[required - 1]} may be empty." if required < len(members) else ""
+        form: Form = "numbers" if all(hints[member] is float for member in members) else "integers"
         said = f"{meaning} Spelled {':'.join(members)}.{others}"
         return FlatField(
-            name=name, path=path, meaning=said, form="integers", is_list=is_list, members=members, required=required
+            name=name, path=path, meaning=said, form=form, is_list=is_list, members=members, required=required
         )
     choices = get_args(value) if get_origin(value) is Literal else ()
     form = FORMS[type(choices[0]) if choices else value]
@@ -208,7 +209,7 @@ def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:
 
 def _item(field: FlatField, text: str, mark: DecimalMark) -> Any:
     if field.members:
-        return read_members(field.name, field.members, text, mark, required=field.required)
+        return read_members(field.name, field.form, field.members, text, mark, required=field.required)
     return read_value(field.name, field.form, text, mark)
 
 

@@ -13,12 +13,12 @@ from typing import Literal
 
 from service.errors import Problem, Refused
 
-Form = Literal["integer", "integers", "number", "truth", "text"]
+Form = Literal["integer", "integers", "number", "numbers", "truth", "text"]
 DecimalMark = Literal[".", ","]
 Value = int | float | bool | str
 
 MEMBER_MARK = ":"
-"""Stands between the whole numbers of a small noun, as in 512:300."""
+"""Stands between the numbers of a small noun, as in 512:300."""
 
 MOST_PARAMETERS = 4_096
 """Parameters of one query; a question has some hundred, and a list of 2,048 layers may be given as repeated keys."""
@@ -56,6 +56,7 @@ EXPECTED: Mapping[Form, Expected] = {
     "integer": Expected("a whole number", "not_a_whole_number", ", e.g. 8 or 2e6"),
     "integers": Expected("whole numbers with : between them", "not_whole_numbers", ", e.g. 512:300"),
     "number": Expected("a number", "not_a_number", ", e.g. 2.5 or 15e12"),
+    "numbers": Expected("numbers with : between them", "not_numbers", ", e.g. 9.8:10.3"),
     "truth": Expected("true or false", "not_true_or_false"),
     "text": Expected("a name", "not_text"),
 }
@@ -88,11 +89,14 @@ def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
     return value
 
 
-def read_members(name: str, members: tuple[str, ...], text: str, mark: DecimalMark, *, required: int) -> dict[str, int]:
-    """The small noun that a text of the flat form spells: a whole number for each of its fields.
+def read_members(
+    name: str, form: Form, members: tuple[str, ...], text: str, mark: DecimalMark, *, required: int
+) -> dict[str, int | float]:
+    """The small noun that a text of the flat form spells: a number for each of its fields.
 
     Args:
         name: parameter, for the problem
+        form: integers or numbers
         members: fields of the noun, in order
         text: what was given
         mark: what stands before the decimals of a number
@@ -110,11 +114,12 @@ def read_members(name: str, members: tuple[str, ...], text: str, mark: DecimalMa
         for index, (member, part) in enumerate(zip(members, parts, strict=False))
         if part or index < required
     }
-    found = {member: _number(name, "integer", part, mark) for member, part in told.items()}
-    numbers = {member: number for member, number in found.items() if isinstance(number, int)}
+    each_form: Form = "integer" if form == "integers" else "number"
+    found = {member: _number(name, each_form, part, mark) for member, part in told.items()}
+    numbers = {member: number for member, number in found.items() if number is not None}
     if required <= len(parts) <= len(members) and len(numbers) == len(told):
         return numbers
-    expected = EXPECTED["integers"]
+    expected = EXPECTED[form]
     each = f"one for each of {', '.join(members[:required])}"
     others = f", and for {', '.join(members[required:])} where told" if members[required:] else ""
     message = f"a value of {name} is not {expected.words}, {each}{others}"

@@ -91,6 +91,10 @@ def test_many_agreeing_steps_narrow_it_to_the_floor() -> None:
     assert found.high / found.value <= plain.high / plain.value
 
 
+def test_a_step_is_written_as_the_flat_form_takes_it() -> None:
+    assert str(MeasuredStep(predicted_seconds=9.8, measured_seconds=10.0)) == "9.8:10.0"
+
+
 def test_steps_in_another_unit_are_refused() -> None:
     with pytest.raises(Refused) as refused:
         asked(0.0, 3.0)

@@ -19,6 +19,7 @@ FIELD_NAMES = [name for _, name in PLACES]
 EXAMPLE: dict[str, tuple[str, Any]] = {
     "integer": ("8", 8),
     "integers": ("512:300", {"tokens": 512, "count": 300}),
+    "numbers": ("9.8:1e1", {"predicted_seconds": 9.8, "measured_seconds": 10.0}),
     "number": ("2.5", 2.5),
     "truth": ("true", True),
     "text": ("a-name", "a-name"),
@@ -99,6 +100,11 @@ def test_documents_and_methods() -> None:
 @pytest.mark.parametrize("text", ["512", "512:", ":300", "512:300:2", "a:b", "512:1.5", "1e50:1"])
 def test_a_document_length_is_two_whole_numbers(text: str) -> None:
     assert codes(("document_lengths", text)) == [("document_lengths", "not_whole_numbers")]
+
+
+@pytest.mark.parametrize("text", ["9.8", "9.8:", ":10.3", "9.8:10.3:2", "a:b", "nan:1"])
+def test_a_measured_step_is_two_numbers(text: str) -> None:
+    assert codes(("measured_steps", text)) == [("measured_steps", "not_numbers")]
 
 
 def test_a_stage_of_a_run_tells_what_changes() -> None:
