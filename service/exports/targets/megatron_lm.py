@@ -1,0 +1,310 @@
+"""How does Megatron-LM want a question written? As the arguments of pretrain_gpt.py.
+
+Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py and the configurations that its groups
+of options are made of: transformer_config.py, model_parallel_config.py, optimizer_config.py, training_config.py.
+"""
+
+from math import ceil
+from typing import Any
+
+from service.estimator.filled import filled
+from service.estimator.parallelism.pipeline import dealt_layers
+from service.estimator.question import Question
+from service.estimator.software import software_of
+from service.exports.common import COMMON, only_stack, usually
+from service.exports.emitted import command_text, words_of
+from service.exports.fields import values_of
+from service.exports.said import NOTHING, Rules, Said, both, chooses, lacking, said_of, takes_only, writes
+from service.exports.target import Job, Target, Version, Written
+from service.exports.targets.megatron_model import MODEL_RULES, chunk_layers
+
+_OWN = "choose a value that Megatron-LM has, or extend its training script"
+
+_PRECISIONS: dict[str, dict[str, Any]] = {
+    "fp32": {},
+    "bf16-mixed": {"--bf16": True},
+    "fp16-mixed": {"--fp16": True},
+    "fp8-tensorwise": {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "tensorwise"},
+    "fp8-blockwise": {"--bf16": True, "--fp8-format": "e4m3", "--fp8-recipe": "blockwise"},
+    "mxfp8": {"--bf16": True, "--fp8-format": "e4m3", "--fp8-recipe": "mxfp8"},
+    "nvfp4": {"--bf16": True, "--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"},
+}
+
+_ATTENTION: dict[str, dict[str, Any]] = {
+    "flash": {},
+    "eager": {"--attention-backend": "unfused"},
+    "cudnn": {"--attention-backend": "fused"},
+    **{
+        f"flash-{version}": {"--attention-backend": "flash", "--flash-attention-version": version}
+        for version in (2, 3, 4)
+    },
+}
+
+_STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+
+_OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
+
+_SEPARATED = "stages are written as a layout, and multi-token prediction has no place of its own in the question's list"
+
+
+def _samples(value: Any, question: Question) -> Said:
+    if value is None:
+        told = "the question names no training_tokens, so add --train-iters or --train-samples"
+        return Said(assumptions=(told,))
+    return Said((("--train-samples", ceil(value / question.recipe.sequence_length)),))
+
+
+def _gradients(value: Any, question: Question) -> Said:
+    if value == "bf16":
+        return Said((("--grad-reduce-in-bf16", True),))
+    if value == "fp16":
+        told = "gradients are in fp16 as --fp16 does without --accumulate-allreduce-grads-in-fp32"
+        return Said(assumptions=(told,))
+    return Said((("--accumulate-allreduce-grads-in-fp32", True),))
+
+
+def _recompute(value: Any, question: Question) -> Said:
+    if value.granularity == "none":
+        return NOTHING
+    if value.granularity == "selective":
+        if "op" in value.modules:
+            return lacking("recompute by operation is another stack's", "name modules, such as core_attn")
+        modules = (("--recompute-modules", value.modules),) if value.modules else ()
+        return Said((("--recompute-granularity", "selective"), *modules))
+    layers = value.layers or (1 if value.method == "uniform" else max(chunk_layers(question)))
+    settings = (
+        ("--recompute-granularity", "full"),
+        ("--recompute-method", value.method),
+        ("--recompute-num-layers", layers),
+    )
+    return Said(settings)
+
+
+def _implementation(value: Any, question: Question) -> Said:
+    if value == "transformer-engine":
+        return Said((("--transformer-impl", "transformer_engine"),))
+    if value == "local":
+        return Said((("--transformer-impl", "local"),))
+    return lacking("Megatron-LM runs Transformer Engine's layers or its own", _OWN)
+
+
+def _dispatcher(value: Any, question: Question) -> Any:
+    return (value or "alltoall") if question.model.num_experts else None
+
+
+def _moments(value: Any, question: Question) -> Said:
+    if value is None:
+        return NOTHING
+    formats = (("--exp-avg-dtype", value), ("--exp-avg-sq-dtype", value))
+    return Said((("--use-precision-aware-optimizer", True), *formats))
+
+
+def _master(value: Any, question: Question) -> Said:
+    if value is None:
+        return NOTHING
+    if value == "bf16":
+        return lacking("the master copy is in fp32 or fp16", "leave master_dtype out")
+    return Said((("--use-precision-aware-optimizer", True), ("--main-params-dtype", value)))
+
+
+def _virtual(value: Any, question: Question) -> Said:
+    if value == 1 or _is_listed(question):
+        return NOTHING
+    return Said((("--num-virtual-stages-per-pipeline-rank", value),))
+
+
+def _is_listed(question: Question) -> bool:
+    """Whether layers are dealt as no rule of Megatron-LM's own deals them."""
+    layout = question.layout
+    return layout.stage_layers is not None and dealt_layers(layout, question.model) != layout.stage_layers
+
+
+def _stages(value: Any, question: Question) -> Said:
+    """E, the layers of each chunk as t, L: the chunks parted by bars."""
+    if not _is_listed(question):
+        return NOTHING
+    if question.model.num_nextn_predict_layers:
+        return lacking(_SEPARATED, "add m to the last stage of --pipeline-model-parallel-layout by hand")
+    chunks = [f"t*{layers}" if layers else "" for layers in value]
+    chunks[0] = f"E,{chunks[0]}".rstrip(",")
+    chunks[-1] = f"{chunks[-1]},L".lstrip(",")
+    return Said((("--pipeline-model-parallel-layout", "|".join(chunks)),))
+
+
+def _zero(value: Any, question: Question) -> Said:
+    if value == 0:
+        return NOTHING
+    if value == 1:
+        return Said((("--use-distributed-optimizer", True),))
+    fsdp = (("--use-megatron-fsdp", True), ("--data-parallel-sharding-strategy", _STRATEGIES[value]))
+    return Said((*fsdp, ("--use-distributed-optimizer", True)))
+
+
+def _groups(value: Any, question: Question) -> Said:
+    layout = question.layout
+    replicas = filled(layout.data) * layout.context
+    if layout.zero_stage == 0 or value == replicas:
+        return NOTHING
+    return Said((("--num-distributed-optimizer-instances", replicas // value),))
+
+
+def _reshard(value: Any, question: Question) -> Said:
+    if question.layout.zero_stage != 3 or value:
+        return NOTHING
+    return lacking("Megatron-FSDP frees gathered weights after the forward pass", "leave reshard_after_forward out")
+
+
+def _offload(value: Any, question: Question) -> Said:
+    optimizer = Said((("--optimizer-cpu-offload", True), ("--use-precision-aware-optimizer", True)))
+    modules = ("--offload-modules", _OFFLOADED)
+    activations = Said((("--fine-grained-activation-offloading", True), modules))
+    found = {"none": NOTHING, "optimizer": optimizer, "activations": activations}
+    if value == "optimizer-and-activations":
+        return both(optimizer, activations)
+    return found.get(value) or lacking("weights stay on the GPU, sharded or not", "offload the optimizer alone")
+
+
+def _split(option: str) -> Any:
+    return writes(option, lambda value, q: True if value and not _is_listed(q) else None)
+
+
+def _context_method(value: Any, question: Question) -> Said:
+    names = {"ring": "p2p", "all-gather": "allgather", "ulysses": "a2a"}
+    return NOTHING if question.layout.context == 1 else Said((("--cp-comm-type", names[value]),))
+
+
+def _world(value: Any, question: Question) -> Said:
+    told = f"start it as {question.cluster.gpus} processes: the data degree {value} follows from their number"
+    return Said(assumptions=(told,))
+
+
+def _dropout(value: Any, question: Question) -> Said:
+    return Said((("--attention-dropout", value), ("--hidden-dropout", value)))
+
+
+def _tensor_overlap(value: Any, question: Question) -> Any:
+    return True if value and question.layout.tensor > 1 else None
+
+
+def _kernel(value: Any, question: Question) -> Said:
+    if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
+        return Said((("--use-flash-attn", True),))
+    return chooses(_ATTENTION, "Megatron-LM cannot be told to run the kernel {value}", _OWN)(value, question)
+
+
+def _is_on(value: Any, question: Question) -> Any:
+    return True if value else None
+
+
+SOFTWARE_RULES: Rules = {
+    "recipe.stack.name": only_stack("Megatron-LM", "megatron-core"),
+    "recipe.stack.implementation": _implementation,
+    "recipe.stack.cross_entropy": chooses(
+        {
+            "vocab-parallel": {},
+            "fused": {"--cross-entropy-loss-fusion": True},
+            "transformer-engine": {"--cross-entropy-loss-fusion": True, "--cross-entropy-fusion-impl": "te"},
+        },
+        "Megatron-LM has no loss of the kind {value}",
+        _OWN,
+    ),
+    "recipe.stack.gradient_fusion": writes(
+        "--no-gradient-accumulation-fusion", lambda value, _: None if value else True
+    ),
+    "recipe.stack.fused_update": usually("fused_update", "the optimizer's kernel cannot be chosen", _OWN),
+    "recipe.stack.deterministic": writes("--deterministic-mode", _is_on),
+    "recipe.stack.grouped_experts": writes(
+        "--moe-grouped-gemm", lambda value, q: True if value and q.model.num_experts else None
+    ),
+    "recipe.stack.tensor_overlap": writes("--tp-comm-overlap", _tensor_overlap),
+    "recipe.stack.cuda_graphs": writes("--cuda-graph-impl", lambda value, _: "full_iteration" if value else None),
+    "recipe.stack.expert_overlap": writes("--overlap-moe-expert-parallel-comm", _is_on),
+    "recipe.stack.dispatcher": writes("--moe-token-dispatcher-type", _dispatcher),
+    "recipe.stack.attention_mask": writes(
+        "--no-create-attention-mask-in-dataloader", lambda value, _: None if value else True
+    ),
+}
+"""How each choice of the software is written."""
+
+RECIPE_RULES: Rules = {
+    "recipe.sequence_length": writes("--seq-length"),
+    "recipe.micro_batch": writes("--micro-batch-size"),
+    "recipe.global_batch": writes("--global-batch-size"),
+    "recipe.training_tokens": _samples,
+    "recipe.precision": chooses(_PRECISIONS, "Megatron-LM does not train in {value}", _OWN),
+    "recipe.gradient_dtype": _gradients,
+    "recipe.optimizer": chooses(
+        {
+            "adamw": {"--optimizer": "adam"},
+            "sgd-momentum": {"--optimizer": "sgd"},
+            "muon": {"--optimizer": "muon"},
+            "lion": {"--optimizer": "lion"},
+        },
+        "Megatron-LM has no optimizer {value}",
+        _OWN,
+    ),
+    "recipe.recompute": _recompute,
+    "recipe.attention": _kernel,
+    "recipe.dropout_fraction": _dropout,
+    "recipe.moment_dtype": _moments,
+    "recipe.master_dtype": _master,
+    "recipe.fp8_weights": writes("--fp8-param-gather", _is_on),
+    "recipe.expert_capacity_factor": writes("--moe-expert-capacity-factor"),
+    "recipe.vocabulary_multiple": writes("--make-vocab-size-divisible-by"),
+}
+"""How each other field of the recipe is written."""
+
+LAYOUT_RULES: Rules = {
+    "layout.data": _world,
+    "layout.tensor": writes("--tensor-model-parallel-size"),
+    "layout.context": writes("--context-parallel-size"),
+    "layout.pipeline": writes("--pipeline-model-parallel-size"),
+    "layout.virtual_pipeline": _virtual,
+    "layout.expert": writes("--expert-model-parallel-size"),
+    "layout.expert_tensor": writes(
+        "--expert-tensor-parallel-size", lambda value, q: value if q.model.num_experts else None
+    ),
+    "layout.zero_stage": _zero,
+    "layout.shard_group": _groups,
+    "layout.reshard_after_forward": _reshard,
+    "layout.sequence_parallel": writes("--sequence-parallel", _is_on),
+    "layout.context_method": _context_method,
+    "layout.virtual_group": writes(
+        "--microbatch-group-size-per-virtual-pipeline-stage",
+        lambda value, q: None if value == q.layout.pipeline else value,
+    ),
+    "layout.schedule": takes_only(
+        ("1f1b", "interleaved-1f1b"), "Megatron-LM runs 1f1b, interleaved or not, and not {value}", _OWN
+    ),
+    "layout.stage_layers": _stages,
+    "layout.embedding_in_split": _split("--account-for-embedding-in-pipeline-split"),
+    "layout.loss_in_split": _split("--account-for-loss-in-pipeline-split"),
+    "layout.offload": _offload,
+}
+"""How each field of the layout is written."""
+
+RULES: Rules = {**MODEL_RULES, **COMMON, **RECIPE_RULES, **SOFTWARE_RULES, **LAYOUT_RULES}
+
+
+def _write(job: Job) -> Written:
+    said, unsaid = said_of(RULES, values_of(job.question), job.question)
+    content = command_text(words_of(said.settings)) + "\n"
+    told = "paths of data, tokenizer and checkpoints, and the learning rate, are yours to add"
+    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, told))
+
+
+MEGATRON_LM = Target(
+    name="megatron-lm",
+    tool="Megatron-LM",
+    kind="training",
+    versions={
+        "core-0.20": Version(
+            covers="main at d98e8a64, Megatron-Core 0.20.0: arguments of pretrain_gpt.py",
+            file_name="megatron.args",
+            rules=RULES,
+        )
+    },
+    write=_write,
+    source="NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py",
+)
+"""Arguments of pretrain_gpt.py."""
