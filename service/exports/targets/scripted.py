@@ -1,4 +1,4 @@
-"""What does a file leave to the training script: model, lengths, tokens, kernels? The rules of DeepSpeed and accelerate.
+"""What does a file leave to the training script? The rules that DeepSpeed and accelerate share.
 
 Such a file says how a script's model is spread and kept, and nothing of what the script trains.
 """
