@@ -22,7 +22,7 @@ from service.catalogue import Catalogue
 from service.settings import Settings
 from service.store import History
 
-EXPOSED_HEADERS = ("ETag", "Location", "Retry-After", "X-Request-Id", "X-Unit", "X-Verdict")
+EXPOSED_HEADERS = ("ETag", "Location", "Retry-After", "X-Not-Expressible", "X-Request-Id", "X-Unit", "X-Verdict")
 """Headers that a page of another origin may read."""
 
 ROUTERS = tuple(import_module(f"{routes.__name__}.{found.name}").router for found in iter_modules(routes.__path__))

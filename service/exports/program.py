@@ -15,11 +15,11 @@ from service.estimator.software import software_of
 from service.exports.emitted import command_text
 from service.exports.said import Unsaid
 from service.exports.target import Job, Target
-from service.exports.targets.accelerate import ACCELERATE
-from service.exports.targets.deepspeed import DEEPSPEED
-from service.exports.targets.megatron_lm import MEGATRON_LM
-from service.exports.targets.nanotron import NANOTRON
-from service.exports.targets.torchtitan import TORCHTITAN
+from service.exports.training.accelerate import ACCELERATE
+from service.exports.training.deepspeed import DEEPSPEED
+from service.exports.training.megatron_lm import MEGATRON_LM
+from service.exports.training.nanotron import NANOTRON
+from service.exports.training.torchtitan import TORCHTITAN
 
 PORT = 29500
 """Where ranks meet, unless somebody else listens there."""

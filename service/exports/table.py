@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping
 
+from service.exports.launchers.dstack import DSTACK
+from service.exports.launchers.jobset import JOBSET
+from service.exports.launchers.pytorchjob import PYTORCHJOB
+from service.exports.launchers.ray_train import RAY_TRAIN
+from service.exports.launchers.sbatch import SBATCH
+from service.exports.launchers.skypilot import SKYPILOT
+from service.exports.launchers.torchrun import TORCHRUN
+from service.exports.launchers.trainjob import TRAINJOB
+from service.exports.launchers.volcano import VOLCANO
 from service.exports.target import Target
-from service.exports.targets.accelerate import ACCELERATE
-from service.exports.targets.deepspeed import DEEPSPEED
-from service.exports.targets.dstack import DSTACK
-from service.exports.targets.jobset import JOBSET
-from service.exports.targets.megatron_bridge import MEGATRON_BRIDGE
-from service.exports.targets.megatron_lm import MEGATRON_LM
-from service.exports.targets.nanotron import NANOTRON
-from service.exports.targets.pytorchjob import PYTORCHJOB
-from service.exports.targets.ray_train import RAY_TRAIN
-from service.exports.targets.sbatch import SBATCH
-from service.exports.targets.skypilot import SKYPILOT
-from service.exports.targets.torchrun import TORCHRUN
-from service.exports.targets.torchtitan import TORCHTITAN
-from service.exports.targets.trainjob import TRAINJOB
-from service.exports.targets.volcano import VOLCANO
+from service.exports.training.accelerate import ACCELERATE
+from service.exports.training.deepspeed import DEEPSPEED
+from service.exports.training.megatron_bridge import MEGATRON_BRIDGE
+from service.exports.training.megatron_lm import MEGATRON_LM
+from service.exports.training.nanotron import NANOTRON
+from service.exports.training.torchtitan import TORCHTITAN
 
 _ROWS = (
     MEGATRON_LM,

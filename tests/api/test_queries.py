@@ -20,6 +20,7 @@ NAMES = {
     "/v1/estimates/{estimate_id}": "any",
     "/v1/rate-cards/{name:path}": "any",
     "/v1/cell/{metric}": "gpu_hours",
+    "/v1/exports/{target}": "sbatch",
     "/web/{name}": "docs.js",
 }
 """A name for each path that takes one."""

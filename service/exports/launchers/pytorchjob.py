@@ -4,9 +4,9 @@ Source: kubeflow-training 1.9.4 (kubeflow.org/v1).
 """
 
 from service.exports.emitted import yaml_text
+from service.exports.launchers.launched import NAME, YOUR_IMAGE, pod, written_as
 from service.exports.program import Meeting, Nodes, Program, script_of
 from service.exports.target import Job, Target, Version
-from service.exports.targets.launched import NAME, YOUR_IMAGE, pod, written_as
 
 MEETING = Meeting(rank='"$PET_NODE_RANK"', address='"$MASTER_ADDR"')
 

@@ -6,9 +6,9 @@ Source: torch 2.13.0 torch/distributed/run.py.
 from shlex import quote
 
 from service.exports.emitted import command_text
+from service.exports.launchers.launched import written_as
 from service.exports.program import Meeting, Nodes, Program, launch_words
 from service.exports.target import Job, Target, Version
-from service.exports.targets.launched import written_as
 
 MEETING = Meeting(rank='"$NODE_RANK"', address='"$MASTER_ADDR"')
 

@@ -3,9 +3,9 @@
 Source: Slurm 22.05 and 26.11, sbatch(1), srun(1); torch 2.13.0 torch/distributed/run.py.
 """
 
+from service.exports.launchers.launched import NAME, written_as
 from service.exports.program import Meeting, Nodes, Program, script_of
 from service.exports.target import Job, Target, Version
-from service.exports.targets.launched import NAME, written_as
 
 MEETING = Meeting(rank='"$SLURM_NODEID"', address='"$MASTER_ADDR"')
 

@@ -14,7 +14,7 @@ from service.exports.emitted import nested, yaml_text
 from service.exports.fields import values_of
 from service.exports.said import NOTHING, Rules, Said, both, chooses, lacking, said_of, takes_only
 from service.exports.target import Job, Target, Version, Written
-from service.exports.targets.scripted import LEFT, SCRIPT
+from service.exports.training.scripted import LEFT, SCRIPT
 
 _WRAP = (("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),)
 

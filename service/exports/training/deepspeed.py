@@ -13,7 +13,7 @@ from service.exports.emitted import json_text, nested
 from service.exports.fields import values_of
 from service.exports.said import NOTHING, Rules, Said, both, chooses, lacking, said_of, takes_only, writes
 from service.exports.target import Job, Target, Version, Written
-from service.exports.targets.scripted import LEFT, SCRIPT
+from service.exports.training.scripted import LEFT, SCRIPT
 
 _OWN = "choose a value that DeepSpeed has"
 

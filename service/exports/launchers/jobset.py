@@ -4,9 +4,9 @@ Source: kubeflow-trainer-api 2.3.0, its models of jobset.x-k8s.io/v1alpha2; batc
 """
 
 from service.exports.emitted import yaml_text
+from service.exports.launchers.launched import NAME, YOUR_IMAGE, pod, written_as
 from service.exports.program import Meeting, Nodes, Program, script_of
 from service.exports.target import Job, Target, Version
-from service.exports.targets.launched import NAME, YOUR_IMAGE, pod, written_as
 
 _JOB = "node"
 

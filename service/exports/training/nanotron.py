@@ -13,7 +13,7 @@ from service.exports.emitted import nested, yaml_text
 from service.exports.fields import values_of
 from service.exports.said import NOTHING, Rules, Said, Silent, chooses, lacking, said_of, takes_only, writes
 from service.exports.target import Job, Target, Version, Written
-from service.exports.targets.nanotron_model import AT, MODEL_RULES
+from service.exports.training.nanotron_model import AT, MODEL_RULES
 
 _OWN = "choose a value that nanotron has, or change its code"
 

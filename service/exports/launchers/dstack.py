@@ -4,10 +4,10 @@ Source: dstack 0.22.5 _internal/core/models/configurations.py, and its documenta
 """
 
 from service.exports.emitted import yaml_text
+from service.exports.launchers.gpu_names import family_of, memory_of
+from service.exports.launchers.launched import NAME, written_as
 from service.exports.program import Meeting, Nodes, Program, script_of
 from service.exports.target import Job, Target, Version
-from service.exports.targets.gpu_names import family_of, memory_of
-from service.exports.targets.launched import NAME, written_as
 
 MEETING = Meeting(rank='"$DSTACK_NODE_RANK"', address='"$DSTACK_MASTER_NODE_IP"')
 

@@ -13,7 +13,7 @@ from typing import Any
 from service.exports.fields import values_of
 from service.exports.said import Rules, Settings, chooses, said_of, takes_only, writes
 from service.exports.target import Job, Target, Version, Written
-from service.exports.targets.megatron_lm import RULES as MEGATRON_RULES
+from service.exports.training.megatron_lm import RULES as MEGATRON_RULES
 
 _DTYPES = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
 

@@ -4,9 +4,9 @@ Source: kubeflow-trainer-api 2.3.0 (trainer.kubeflow.org/v1alpha1); kubeflow/tra
 """
 
 from service.exports.emitted import yaml_text
+from service.exports.launchers.launched import IMAGE, NAME, YOUR_IMAGE, resource_of, written_as
 from service.exports.program import Meeting, Nodes, Program, script_of
 from service.exports.target import Job, Target, Version
-from service.exports.targets.launched import IMAGE, NAME, YOUR_IMAGE, resource_of, written_as
 
 MEETING = Meeting(rank='"$PET_NODE_RANK"', address='"$PET_MASTER_ADDR"')
 

@@ -5,9 +5,9 @@ Source: ray-project/ray@a4217c86 python/ray/air/config.py, python/ray/train/torc
 
 import json
 
+from service.exports.launchers.launched import written_as
 from service.exports.program import Meeting, Nodes, Program, script_of
 from service.exports.target import Job, Target, Version
-from service.exports.targets.launched import written_as
 
 MEETING = Meeting(rank='"$NODE_RANK"', address='"$MASTER_ADDR"')
 

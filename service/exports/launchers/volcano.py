@@ -4,9 +4,9 @@ Source: volcano-sh/apis@536f121 pkg/apis/batch/v1alpha1/job.go; volcano.sh docum
 """
 
 from service.exports.emitted import yaml_text
+from service.exports.launchers.launched import NAME, YOUR_IMAGE, pod, written_as
 from service.exports.program import Meeting, Nodes, Program, script_of
 from service.exports.target import Job, Target, Version
-from service.exports.targets.launched import NAME, YOUR_IMAGE, pod, written_as
 
 MEETING = Meeting(rank='"$VC_TASK_INDEX"', address='"${VC_NODE_HOSTS%%,*}"')
 

@@ -4,10 +4,10 @@ Source: SkyPilot 0.14.1 sky/utils/schemas.py, and its documentation of the varia
 """
 
 from service.exports.emitted import yaml_text
+from service.exports.launchers.gpu_names import sized_name_of
+from service.exports.launchers.launched import NAME, written_as
 from service.exports.program import Meeting, Nodes, Program, script_of
 from service.exports.target import Job, Target, Version
-from service.exports.targets.gpu_names import sized_name_of
-from service.exports.targets.launched import NAME, written_as
 
 MEETING = Meeting(rank='"$SKYPILOT_NODE_RANK"', address='"$MASTER_ADDR"')
 

@@ -1,1 +1,0 @@
-"""One file for each tool that a question can be written for; `service/exports/table.py` lists them."""
