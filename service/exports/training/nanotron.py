@@ -71,13 +71,19 @@ def _recompute(value: Any, question: Question) -> Said:
 
 
 def _precision(value: Any, question: Question) -> Said:
+    """A master copy and gradients in fp32 come together, and make bf16 mixed."""
     if value not in _DTYPES:
         return lacking(f"nanotron does not train in {value}", _OWN)
-    return Said((("model.dtype", _DTYPES[value]),))
+    mixed = ("optimizer.accumulate_grad_in_fp32", value == "bf16-mixed")
+    return Said((("model.dtype", _DTYPES[value]), mixed))
 
 
 def _gradients(value: Any, question: Question) -> Said:
-    return Said((("optimizer.accumulate_grad_in_fp32", value == "fp32"),))
+    precision = question.recipe.precision or ""
+    own = "fp32" if precision.endswith("mixed") or precision not in _DTYPES else precision
+    if value == own:
+        return NOTHING
+    return lacking(f"gradients are in {own} under {precision}, and not in {value}", "leave gradient_dtype out")
 
 
 def _norms(value: Any, question: Question) -> Said:
@@ -188,7 +194,13 @@ RULES: Rules = {
 """How each field is written."""
 
 
-_NEEDED = {**dict(_SETUP), "optimizer.zero_stage": 0, "parallelism.pp_engine": "1f1b", **_ADAMW}
+_NEEDED = {
+    **dict(_SETUP),
+    "optimizer.accumulate_grad_in_fp32": True,
+    "optimizer.zero_stage": 0,
+    "parallelism.pp_engine": "1f1b",
+    **_ADAMW,
+}
 """What the file needs too: fields without a default that a value which cannot be said would leave open."""
 
 

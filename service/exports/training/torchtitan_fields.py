@@ -61,6 +61,16 @@ def _groups(value: Any, question: Question) -> Said:
     )
 
 
+def _stage(value: Any, question: Question) -> Said:
+    if value == 0 and question.layout.context > 1:
+        return lacking("context ranks shard weights whatever is said", "use zero_stage 3")
+    if value in (0, 3):
+        return NOTHING
+    return lacking(
+        "weights are sharded with the optimizer or not at all; the file shards them", "use zero_stage 3 or 0"
+    )
+
+
 def _reshard(value: Any, question: Question) -> Said:
     if question.layout.zero_stage != 3:
         return NOTHING
@@ -153,8 +163,19 @@ def _graphs(value: Any, question: Question) -> Said:
     return NOTHING if value else Said((("training.disable_cuda_graphs", True),))
 
 
+def _compiled(value: Any, question: Question) -> Said:
+    """Layers and loss are compiled each for itself."""
+    software = software_of(question.recipe)
+    parts = {"model": software.implementation == "compiled", "loss": software.cross_entropy == "compiled"}
+    components = [name for name, is_compiled in parts.items() if is_compiled]
+    named = (("compile.enable", True), ("compile.components", components)) if components else ()
+    if value in ("eager", "compiled"):
+        return Said(named)
+    return both(Said(named), lacking(f"operations are torch's, not {value}", OWN))
+
+
 def _loss(value: Any, question: Question) -> Said:
-    if value == software_of(question.recipe).cross_entropy and value in ("loss-parallel", "eager", "compiled"):
+    if value in ("eager", "compiled", "loss-parallel"):
         return NOTHING
     return lacking(f"the loss of the kind {value} is chosen in code", OWN)
 
@@ -163,7 +184,12 @@ def _tensor_overlap(name: str) -> Rule:
     def rule(value: Any, question: Question) -> Said:
         if not value or question.layout.tensor == 1:
             return NOTHING
-        return Said((("compile.enable", True), (name, True)))
+        compiled = Said((("compile.enable", True), (name, True)))
+        if software_of(question.recipe).implementation == "compiled":
+            return compiled
+        return both(
+            compiled, lacking("exchanges in pieces come with compiled layers alone", "name that implementation")
+        )
 
     return rule
 
@@ -222,9 +248,7 @@ SHARED: Rules = {
     "recipe.expert_capacity_factor": takes_only((None,), "no token is dropped by an expert", "leave it out"),
     "recipe.vocabulary_multiple": takes_only((1,), "the vocabulary is not padded", "set it to 1"),
     "recipe.stack.name": only_stack("torchtitan", "torchtitan"),
-    "recipe.stack.implementation": chooses(
-        {"compiled": {"compile.enable": True}, "eager": {}}, "operations are torch's, not {value}", OWN
-    ),
+    "recipe.stack.implementation": _compiled,
     "recipe.stack.cross_entropy": _loss,
     "recipe.stack.gradient_fusion": usually("gradient_fusion", "products do not add to gradients themselves", OWN),
     "recipe.stack.deterministic": writes("debug.deterministic", lambda value, _: value or None),
@@ -238,9 +262,7 @@ SHARED: Rules = {
     "layout.pipeline": writes("parallelism.pipeline_parallel_degree"),
     "layout.virtual_pipeline": _virtual,
     "layout.expert": writes("parallelism.expert_parallel_degree"),
-    "layout.zero_stage": takes_only(
-        (0, 3), "weights are sharded with the optimizer or not at all; the file shards them", "use zero_stage 3 or 0"
-    ),
+    "layout.zero_stage": _stage,
     "layout.shard_group": _groups,
     "layout.reshard_after_forward": _reshard,
     "layout.virtual_group": lambda value, q: (
