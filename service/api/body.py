@@ -20,7 +20,12 @@ from service.workflows.places import FIELD_NAMES
 JSON_BODY = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 CSV_BODY = "text/csv"
-PARAMETERS = {JSON_BODY: {"", "charset=utf-8"}, CSV_BODY: {"", "charset=utf-8", "header=present"}}
+TEXT_BODY = "text/plain"
+PARAMETERS = {
+    JSON_BODY: {"", "charset=utf-8"},
+    CSV_BODY: {"", "charset=utf-8", "header=present"},
+    TEXT_BODY: {"", "charset=utf-8"},
+}
 """Parameters that a media type may have."""
 
 MAXIMUM_DEPTH = 32
@@ -51,6 +56,7 @@ DUPLICATE_KEY = Refusable("duplicate_key", "an object names one field twice, so 
 NOT_TEXT = Refusable(
     "not_text", "the text holds a NUL or half of a surrogate pair, which cannot be stored", "remove that character"
 )
+NOT_UTF_8 = "the body is no text in UTF-8, or holds a NUL"
 TOO_DEEP = Refusable("too_deep", f"lists and objects nest deeper than {MAXIMUM_DEPTH}", "flatten the body")
 TOO_LONG = Refusable("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
 
@@ -107,6 +113,29 @@ async def read_table_text(request: Request) -> bytes:
     """
     refuse_media_type(request, (CSV_BODY,))
     return await request.body()
+
+
+async def read_plain_text(request: Request) -> str:
+    """The text in a request's body.
+
+    Args:
+        request: the request; its body is already bounded
+
+    Returns:
+        the text
+
+    Raises:
+        ApiError: the media type is not plain text
+        Refused: the body is no text in UTF-8, or holds a character that cannot be stored
+    """
+    refuse_media_type(request, (TEXT_BODY,))
+    try:
+        text = (await request.body()).decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    if not _is_text(text):
+        raise Refused(Problem(field="", code=NOT_TEXT.code, message=NOT_UTF_8, fix="send the file as it is, in UTF-8"))
+    return text
 
 
 def refuse_media_type(request: Request, media_types: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ from service.workflows.accuracy.totals import TotalsAccuracy
 from service.workflows.checks import Check
 from service.workflows.comparison_row import ComparedRow
 from service.workflows.exports import Export, ExportTarget
+from service.workflows.imports import Imported
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
 from service.workflows.price_import import ImportReport
@@ -45,7 +46,17 @@ ANSWERED = (
 COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
-OTHERS = (Accuracy, Check, ComparedRow, Export, ExportTarget, ImportReport, ParameterCounts, TotalsAccuracy)
+OTHERS = (
+    Accuracy,
+    Check,
+    ComparedRow,
+    Export,
+    ExportTarget,
+    Imported,
+    ImportReport,
+    ParameterCounts,
+    TotalsAccuracy,
+)
 """What other answers hold."""
 
 

@@ -48,6 +48,7 @@ def _names_in(noun: type) -> Iterator[str]:
 FIELD_NAMES = frozenset(
     (
         "preset",
+        "content",
         "hf_config",
         *FIELDS,
         *COMPARED,

@@ -7,10 +7,11 @@ import pytest
 from service.calibration.measured_rows import NotExpressible
 from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
+from service.exports.back.pipeline_layout import layers_of_layout, layers_with_ends
 from service.workflows.accuracy.asking import draft_of, question_of
 from service.workflows.accuracy.frameworks import FRAMEWORKS, framework_of
 from service.workflows.accuracy.gpus import gpu_slug
-from service.workflows.accuracy.pipelines import layers_by_cost, layers_of_layout, layers_with_ends
+from service.workflows.accuracy.pipelines import layers_by_cost
 from service.workflows.accuracy.recipes import offload_of
 from service.workflows.accuracy.sources import (
     UNSAID,

@@ -17,7 +17,10 @@ from tests.api.asking import Ask
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 
-PLACES = {"/v1/exports/{target}": "/v1/exports/torchtitan"}
+PLACES = {
+    "/v1/exports/{target}": "/v1/exports/torchtitan",
+    "/v1/imports/{format}": "/v1/imports/megatron-lm",
+}
 """A path that an example is sent to, for each that takes a name."""
 
 

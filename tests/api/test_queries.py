@@ -21,6 +21,7 @@ NAMES = {
     "/v1/rate-cards/{name:path}": "any",
     "/v1/cell/{metric}": "gpu_hours",
     "/v1/exports/{target}": "sbatch",
+    "/v1/imports/{format}": "deepspeed",
     "/web/{name}": "docs.js",
 }
 """A name for each path that takes one."""

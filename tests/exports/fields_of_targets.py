@@ -56,7 +56,7 @@ GIVEN: dict[str, tuple[Any, ...]] = {
     "layout.shard_group": (8, 4),
     "layout.virtual_group": (2, 4),
     "layout.stage_layers": (None, (6, 2)),
-    "layout.virtual_pipeline": (1, 2),
+    "layout.virtual_pipeline": (1, 4),
 }
 """Values of fields whose type does not say them."""
 

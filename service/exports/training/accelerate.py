@@ -35,11 +35,14 @@ def _is_plain(question: Question) -> bool:
 def _distributed(value: Any, question: Question) -> Said:
     """Replicas, and the ranks that each is sharded over."""
     layout = question.layout
+    fewer = NOTHING
+    if layout.pipeline > 1:
+        fewer = lacking("without a pipeline every process is part of a replica", "set pipeline to 1")
     if _is_plain(question):
-        return Said((("distributed_type", "MULTI_GPU"),))
+        return both(Said((("distributed_type", "MULTI_GPU"),)), fewer)
     kind = ("distributed_type", "FSDP")
     if _is_old(question):
-        return Said((kind, ("fsdp_config.fsdp_version", 1), *_WRAP))
+        return both(Said((kind, ("fsdp_config.fsdp_version", 1), *_WRAP)), fewer)
     shards = 1 if layout.zero_stage == 0 else filled(layout.shard_group) // layout.context
     whole = bool(shards) and value % shards == 0 and filled(layout.shard_group) % layout.context == 0
     shards = shards if whole else value
@@ -51,6 +54,8 @@ def _distributed(value: Any, question: Question) -> Said:
 
 
 def _stage(value: Any, question: Question) -> Said:
+    if value == 0 and question.layout.context > 1:
+        return lacking("context ranks shard weights whatever is said", "use zero_stage 3")
     if value in (0, 3):
         return NOTHING
     return lacking(f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0")

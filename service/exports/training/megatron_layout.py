@@ -14,8 +14,6 @@ _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 
 _OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
 
-_SEPARATED = "stages are written as a layout, and multi-token prediction has no place of its own in the question's list"
-
 
 def _virtual(value: Any, question: Question) -> Said:
     if value == 1 or _is_listed(question):
@@ -30,14 +28,13 @@ def _is_listed(question: Question) -> bool:
 
 
 def _stages(value: Any, question: Question) -> Said:
-    """E, the layers of each chunk as t, L: the chunks parted by bars."""
+    """E, the layers of each chunk as t, further depths as m, L: the chunks parted by bars."""
     if not _is_listed(question):
         return NOTHING
-    if question.model.num_nextn_predict_layers:
-        return lacking(_SEPARATED, "add m to the last stage of --pipeline-model-parallel-layout by hand")
     chunks = [f"t*{layers}" if layers else "" for layers in value]
     chunks[0] = f"E,{chunks[0]}".rstrip(",")
-    chunks[-1] = f"{chunks[-1]},L".lstrip(",")
+    depths = question.model.num_nextn_predict_layers
+    chunks[-1] = f"{chunks[-1]},{f'm*{depths},' if depths else ''}L".lstrip(",")
     return Said((("--pipeline-model-parallel-layout", "|".join(chunks)),))
 
 

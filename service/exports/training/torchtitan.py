@@ -11,8 +11,9 @@ from service.exports.emitted import command_text, nested, toml_text, words_of
 from service.exports.fields import values_of
 from service.exports.said import NOTHING, Rules, Said, Settings, both, chooses, lacking, said_of, writes
 from service.exports.target import Job, Target, Version, Written
-from service.exports.training.torchtitan_fields import NEW, OLD, OWN, SHARED, is_listed, listed_modules
+from service.exports.training.torchtitan_fields import NEW, OLD, OWN, SHARED
 from service.exports.training.torchtitan_models import registered
+from service.exports.training.torchtitan_stages import is_listed, listed_modules
 
 _UNKNOWN_MODEL = "torchtitan takes its model from a registry, and none there has these sizes"
 _REGISTER = "register the model in torchtitan, and name it in the file"

@@ -1,29 +1,19 @@
 """Which settings of torchtitan say a recipe and a layout? The rules that its versions share, and where they part.
 
-Source: torchtitan 0.2.2 config/job_config.py; torchtitan 0.3.0 and pytorch/torchtitan@b5bcd76 config/configs.py,
-distributed/activation_checkpoint.py, distributed/pipeline_parallel.py.
+Source: torchtitan 0.2.2 config/job_config.py; torchtitan 0.3.0 and pytorch/torchtitan@b5bcd76 config/configs.py.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from service.estimator.filled import filled
-from service.estimator.parallelism.pipeline import dealt_layers
 from service.estimator.question import Question
 from service.estimator.software import software_of
 from service.exports.common import COMMON, only_stack, steps_of, usually
 from service.exports.said import NOTHING, Rule, Rules, Said, both, chooses, lacking, takes_only, writes
+from service.exports.training.torchtitan_stages import chunks, end, listed_modules, schedule
 
 OWN = "choose a value that torchtitan has, or change its code"
-
-SCHEDULES = {
-    "1f1b": "1F1B",
-    "interleaved-1f1b": "Interleaved1F1B",
-    "gpipe": "GPipe",
-    "zero-bubble": "ZBVZeroBubble",
-    "dualpipe": "DualPipeV",
-}
-"""Names of pipeline schedules in torch.distributed.pipelining."""
 
 
 def replica_degrees(question: Question) -> tuple[int, int] | None:
@@ -77,72 +67,12 @@ def _reshard(value: Any, question: Question) -> Said:
     return Said((("parallelism.fsdp_reshard_after_forward", "always" if value else "never"),))
 
 
-def _schedule(value: Any, question: Question) -> Said:
-    if question.layout.pipeline == 1:
-        return NOTHING
-    told = f"torch's {SCHEDULES[value]} runs two chunks on each rank, the question one"
-    own = value in ("zero-bubble", "dualpipe")
-    return Said((("parallelism.pipeline_parallel_schedule", SCHEDULES[value]),), assumptions=(told,) if own else ())
-
-
-def _virtual(value: Any, question: Question) -> Said:
-    if value == 1 or is_listed(question):
-        return NOTHING
-    layout = question.layout
-    ends = layout.embedding_in_split + layout.loss_in_split
-    layers = (question.model.num_hidden_layers + ends) // (layout.pipeline * value)
-    return Said((("parallelism.pipeline_parallel_layers_per_stage", layers),))
-
-
-def is_listed(question: Question) -> bool:
-    """Whether layers are dealt as neither even stages nor ends that count as layers give them.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        True where every chunk has to be spelled
-    """
-    layout = question.layout
-    return layout.stage_layers is not None and dealt_layers(layout, question.model) != layout.stage_layers
-
-
-def _end(name: str) -> Rule:
-    def rule(value: Any, question: Question) -> Said:
-        if question.layout.pipeline == 1 or is_listed(question):
-            return NOTHING
-        return Said(((f"parallelism.pipeline_parallel_{name}_stage_less_layers", int(value)),))
-
-    return rule
-
-
-def listed_modules(head: str) -> Rule:
-    """The rule of layers that are dealt by a list.
-
-    Args:
-        head: what the version calls the head
-
-    Returns:
-        the rule
-    """
-
-    def rule(value: Any, question: Question) -> Said:
-        if not is_listed(question):
-            return NOTHING
-        names = iter(range(question.model.num_hidden_layers))
-        chunks = [[f"layers.{next(names)}" for _ in range(layers)] for layers in value]
-        chunks[0].insert(0, "tok_embeddings")
-        chunks[-1] += ["norm", head]
-        return Said((("parallelism.module_fqns_per_model_part", chunks),))
-
-    return rule
-
-
 def _precision(value: Any, question: Question) -> Said:
+    mixed = "training.mixed_precision_param"
     plain = {
-        "bf16-mixed": (("training.mixed_precision_param", "bfloat16"),),
-        "fp32": (("training.mixed_precision_param", "float32"),),
-        "bf16": (("training.dtype", "bfloat16"), ("training.mixed_precision_param", "bfloat16")),
+        "bf16-mixed": ((mixed, "bfloat16"),),
+        "fp32": ((mixed, "float32"),),
+        "bf16": (("training.dtype", "bfloat16"), (mixed, "bfloat16")),
     }
     if value in plain:
         return Said(plain[value])
@@ -260,7 +190,7 @@ SHARED: Rules = {
     "layout.tensor": writes("parallelism.tensor_parallel_degree"),
     "layout.context": writes("parallelism.context_parallel_degree"),
     "layout.pipeline": writes("parallelism.pipeline_parallel_degree"),
-    "layout.virtual_pipeline": _virtual,
+    "layout.virtual_pipeline": chunks,
     "layout.expert": writes("parallelism.expert_parallel_degree"),
     "layout.zero_stage": _stage,
     "layout.shard_group": _groups,
@@ -270,9 +200,9 @@ SHARED: Rules = {
         if value == q.layout.pipeline
         else lacking("the schedule has groups of one pipeline", "leave virtual_group out")
     ),
-    "layout.schedule": _schedule,
-    "layout.embedding_in_split": _end("first"),
-    "layout.loss_in_split": _end("last"),
+    "layout.schedule": schedule,
+    "layout.embedding_in_split": end("first"),
+    "layout.loss_in_split": end("last"),
     "layout.offload": chooses(
         {"none": {}, "model": {"training.enable_cpu_offload": True}},
         "torchtitan offloads weights, gradients and states together, and not {value} alone",

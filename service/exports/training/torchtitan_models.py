@@ -18,6 +18,8 @@ class Registered:
     """Its size: model.flavor up to 0.2."""
     config: str
     """Its configuration: --config from 0.3 on; empty where there is none."""
+    slug: str
+    """Its name in the catalogue."""
     sizes: tuple[int, ...]
     """Layers, width, query heads, key and value heads, width of the MLP, rows of the embedding, experts."""
 
@@ -25,14 +27,14 @@ class Registered:
 _LLAMA, _QWEN = 128_256, 151_936
 
 REGISTERED = (
-    Registered("llama3", "8B", "llama3_8b", (32, 4096, 32, 8, 14336, _LLAMA, 0)),
-    Registered("llama3", "70B", "llama3_70b", (80, 8192, 64, 8, 28672, _LLAMA, 0)),
-    Registered("llama3", "405B", "llama3_405b", (126, 16384, 128, 8, 53248, _LLAMA, 0)),
-    Registered("qwen3", "0.6B", "qwen3_0_6b", (28, 1024, 16, 8, 3072, _QWEN, 0)),
-    Registered("qwen3", "1.7B", "qwen3_1_7b", (28, 2048, 16, 8, 6144, _QWEN, 0)),
-    Registered("qwen3", "14B", "qwen3_14b", (40, 5120, 40, 8, 17408, _QWEN, 0)),
-    Registered("qwen3", "32B", "qwen3_32b", (64, 5120, 64, 8, 25600, _QWEN, 0)),
-    Registered("qwen3", "30B-A3B", "qwen3_30b_a3b", (48, 2048, 32, 4, 6144, _QWEN, 128)),
+    Registered("llama3", "8B", "llama3_8b", "llama-3.1-8b", (32, 4096, 32, 8, 14336, _LLAMA, 0)),
+    Registered("llama3", "70B", "llama3_70b", "llama-3.1-70b", (80, 8192, 64, 8, 28672, _LLAMA, 0)),
+    Registered("llama3", "405B", "llama3_405b", "llama-3.1-405b", (126, 16384, 128, 8, 53248, _LLAMA, 0)),
+    Registered("qwen3", "0.6B", "qwen3_0_6b", "qwen3-0.6b", (28, 1024, 16, 8, 3072, _QWEN, 0)),
+    Registered("qwen3", "1.7B", "qwen3_1_7b", "qwen3-1.7b", (28, 2048, 16, 8, 6144, _QWEN, 0)),
+    Registered("qwen3", "14B", "qwen3_14b", "qwen3-14b", (40, 5120, 40, 8, 17408, _QWEN, 0)),
+    Registered("qwen3", "32B", "qwen3_32b", "qwen3-32b", (64, 5120, 64, 8, 25600, _QWEN, 0)),
+    Registered("qwen3", "30B-A3B", "qwen3_30b_a3b", "qwen3-30b-a3b", (48, 2048, 32, 4, 6144, _QWEN, 128)),
 )
 """The models that are looked for."""
 
@@ -60,15 +62,14 @@ def registered(model: Model) -> Registered | None:
     return next((row for row in REGISTERED if plain and (row.module, row.sizes) == (family, sizes)), None)
 
 
-def sizes_of(module: str, flavor: str) -> tuple[int, ...] | None:
-    """The sizes of a registered model.
+def registered_as(module: str, flavor: str) -> Registered | None:
+    """The registered model of a name.
 
     Args:
         module: its family
         flavor: its size
 
     Returns:
-        as `Registered.sizes`; None where it is not in the table
+        its row; None where it is not in the table
     """
-    found = (row.sizes for row in REGISTERED if (row.module, row.flavor) == (module, flavor))
-    return next(found, None)
+    return next((row for row in REGISTERED if (row.module, row.flavor) == (module, flavor)), None)

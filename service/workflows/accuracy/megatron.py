@@ -5,13 +5,13 @@ import re
 from typing import Any
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.exports.back.pipeline_layout import even_chunks, layers_of_layout, layers_with_ends
 from service.workflows.accuracy.architecture import put_latent
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import GPT_2
 from service.workflows.accuracy.hybrid import hybrid_fields
 from service.workflows.accuracy.megatron_flags import FLAGS, flag_of
 from service.workflows.accuracy.options import DESCRIBES, whole_of
-from service.workflows.accuracy.pipelines import even_chunks, layers_of_layout, layers_with_ends
 
 Flags = dict[str, Any]
 

@@ -1,0 +1,87 @@
+"""POST /v1/imports/{format}: the file of a training framework as the recipe and the layout that it says.
+
+The body is the file as text, or a JSON object that holds it.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.api.answers import json_answer
+from service.api.body import JSON_BODY, read_body, read_plain_text
+from service.api.json_schema import Schema, json_response, ref
+from service.api.queries import takes_only
+from service.errors import Problem, Refused
+from service.exports.back.entries import FIELD, LONGEST_FILE_BYTES
+from service.exports.back.formats import FORMATS
+from service.workflows.imports import format_named, import_file
+
+router = APIRouter(tags=["exports"])
+
+TEXT = "text/plain"
+
+FILE: Schema = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": [FIELD],
+    "properties": {FIELD: {"type": "string", "maxLength": LONGEST_FILE_BYTES, "description": "The file."}},
+}
+
+EXAMPLES: Schema = {
+    "arguments": {
+        "summary": "Arguments of Megatron-LM, for /v1/imports/megatron-lm",
+        "value": {
+            FIELD: "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention "
+            "--num-query-groups 8 --ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm "
+            "--disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights --bf16 "
+            "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 2 "
+            "--sequence-parallel --use-distributed-optimizer"
+        },
+    }
+}
+
+OPERATION: dict[str, Any] = {
+    "description": "What the file says, field by field, ready to be asked with a cluster beside it. A wrong value is "
+    "refused with its line and column; settings that are not understood are listed.",
+    "parameters": [
+        {
+            "name": "format",
+            "in": "path",
+            "required": True,
+            "description": "; ".join(f"{kind.name}: {kind.meaning}" for kind in FORMATS.values()),
+            "schema": {"type": "string", "enum": list(FORMATS)},
+        }
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {
+            TEXT: {"schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES}},
+            JSON_BODY: {"schema": FILE, "examples": EXAMPLES},
+        },
+    },
+    "responses": json_response(ref("Imported"), "Model, recipe and layout, as far as the file says them."),
+}
+
+
+@router.post(
+    "/v1/imports/{format}",
+    operation_id="createImport",
+    summary="A framework's own file as a recipe and a layout",
+    dependencies=[takes_only()],
+    openapi_extra=OPERATION,
+)
+async def read_file(request: Request, format: str) -> Response:
+    """The way back from a file to a question."""
+    kind = format_named(format)
+    if request.headers.get("content-type", "").startswith(JSON_BODY):
+        return json_answer(import_file(kind, _held_in(await read_body(request))))
+    return json_answer(import_file(kind, await read_plain_text(request)))
+
+
+def _held_in(body: Any) -> str:
+    text = body.get(FIELD)
+    if isinstance(text, str) and len(body) == 1:
+        return text
+    message = f"the object has not the one field {FIELD}, a text"
+    raise Refused(Problem(field=FIELD, code="not_text", message=message, fix="send the file as that field, or alone"))
