@@ -24,6 +24,7 @@ def _manifest(job: Job, program: Program, nodes: Nodes) -> str:
             "kind": "PyTorchJob",
             "metadata": {"name": NAME},
             "spec": {
+                "runPolicy": {"backoffLimit": 0},
                 "nprocPerNode": str(nodes.gpus_each),
                 "pytorchReplicaSpecs": {"Master": replicas(1), **others},
             },

@@ -43,6 +43,9 @@ def _recompute(value: Any, question: Question) -> Said:
 
 
 def _precision(value: Any, question: Question) -> Said:
+    if value == "bf16" and question.layout.zero_stage == 0:
+        plain = Said((("bf16.enabled", True),))
+        return both(plain, lacking("without ZeRO the master copy is in fp32", "use zero_stage 1, or bf16-mixed"))
     if value == "bf16":
         names = ("bf16.enabled", "bf16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states")
         return Said(tuple((name, True) for name in names))
@@ -52,7 +55,8 @@ def _precision(value: Any, question: Question) -> Said:
 def _moments(value: Any, question: Question) -> Said:
     if value is None or (value == "fp32" and question.recipe.precision != "bf16"):
         return NOTHING
-    if value == "bf16" and question.recipe.master_dtype == "bf16":
+    has_master = question.recipe.master_dtype == "bf16" and question.layout.zero_stage != 0
+    if value == "bf16" and has_master and (question.recipe.precision or "").startswith("bf16"):
         return Said((("bf16.bf16_optimizer_states", True),))
     return lacking(f"moments in {value} come with a master copy in bf16 alone", "set master_dtype to bf16 too")
 
@@ -62,6 +66,8 @@ def _master(value: Any, question: Question) -> Said:
         return NOTHING
     if not (question.recipe.precision or "").startswith(value):
         return lacking(f"a master copy in {value} comes with weights in {value}", "leave master_dtype out")
+    if question.layout.zero_stage == 0:
+        return lacking(f"without ZeRO the master copy is in fp32, not in {value}", "use zero_stage 1")
     return Said(((f"{value}.{value}_master_weights_and_grads", True),))
 
 

@@ -1,0 +1,142 @@
+"""Does every launcher start what the training software's own file says, on as many processes as the cluster has?"""
+
+import ast
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.estimator import Question
+from service.estimator.software import software_of
+from service.exports.program import nodes_of
+from service.exports.table import TARGETS
+from service.exports.target import Job, Written
+from tests.exports.shells import started
+from tests.exports.tools import COUNT, asked, written
+
+FILES = {"torchtitan": "train.toml", "nanotron": "nanotron.yaml", "deepspeed": "deepspeed.json"}
+FILES |= {"fsdp1": "accelerate.yaml", "transformers": "accelerate.yaml"}
+"""What each stack's program reads."""
+
+TARGET_OF = {"fsdp1": "accelerate", "transformers": "accelerate", "megatron-core": "megatron-lm"}
+
+
+def in_pods(content: str) -> str:
+    """The script of the one container of a manifest, wherever it stands."""
+
+    def scripts(part: Any) -> list[str]:
+        if isinstance(part, dict):
+            own = [part["args"][0]] if part.get("command") == ["bash", "-c"] else []
+            return own + [one for inner in part.values() for one in scripts(inner)]
+        return [one for inner in part for one in scripts(inner)] if isinstance(part, list) else []
+
+    (script,) = {*scripts(yaml.safe_load(content))}
+    return script
+
+
+def in_python(content: str) -> str:
+    (value,) = [
+        node.value
+        for node in ast.parse(content).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "SCRIPT"
+    ]
+    return str(ast.literal_eval(value))
+
+
+SCRIPTS: dict[str, Callable[[str], str]] = {
+    "torchrun": str,
+    "sbatch": str,
+    "trainjob": in_pods,
+    "pytorchjob": in_pods,
+    "jobset": in_pods,
+    "volcano": in_pods,
+    "skypilot": lambda content: str(yaml.safe_load(content)["run"]),
+    "dstack": lambda content: "\n".join(yaml.safe_load(content)["commands"]),
+    "ray-train": in_python,
+}
+"""The script in the file of each launcher."""
+
+
+def test_every_launcher_is_tried() -> None:
+    assert {name for name, target in TARGETS.items() if target.kind == "launcher"} == SCRIPTS.keys()
+
+
+def judge(question: Question, file: Written, words: list[str], files: dict[str, str], *, makes_files: bool) -> None:
+    """Hold what is started against what the training software's target writes."""
+    stack, nodes = software_of(question.recipe).name, nodes_of(question)
+    target = TARGETS[TARGET_OF.get(stack, stack)]
+    own = target.write(Job(question=question, version=next(iter(target.versions))))
+    if stack == "megatron-core":
+        assert words[words.index("pretrain_gpt.py") + 1 :] == shlex.split(own.content.replace("\\\n", ""))
+    elif makes_files:
+        assert files[FILES[stack]] == own.content
+    if words[0] == "torchrun":
+        assert words[words.index("--nnodes") + 1] == str(nodes.count)
+        assert words[words.index("--nproc-per-node") + 1] == str(nodes.gpus_each)
+    if nodes.count > 1:
+        assert {"first", "train-node-0-0.train"} & {*words}
+    missed = {one.field for one in own.not_expressible} - {one.field for one in file.not_expressible}
+    assert missed <= {"recipe.stack.expandable_segments"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_launcher_starts_what_the_software_is_told(name: str, tmp_path: Path) -> None:
+    for question, file in written(name)[: max(20, COUNT // 5)]:
+        words, files = started(SCRIPTS[name](file.content), tmp_path)
+        judge(question, file, words, files, makes_files=name != "torchrun")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_command_of_ones_own_is_started_as_it_is(name: str, tmp_path: Path) -> None:
+    target, own = TARGETS[name], "own.py --text \"a 'b' $c\" --last"
+    for question in asked()[:5]:
+        job = Job(question=question, version=next(iter(target.versions)), command=own)
+        file = target.write(job)
+        words, _ = started(SCRIPTS[name](file.content), tmp_path)
+        assert words[words.index("own.py") :] == shlex.split(own)
+        assert {"recipe", "layout"} <= {one.field for one in file.not_expressible}
+
+
+VOLCANO: dict[str, set[str]] = {
+    "spec": {
+        "schedulerName", "minAvailable", "volumes", "tasks", "policies", "plugins", "runningEstimate", "queue",
+        "maxRetry", "ttlSecondsAfterFinished", "priorityClassName", "minSuccess", "networkTopology",
+    },
+    "tasks": {
+        "name", "replicas", "minAvailable", "template", "policies", "topologyPolicy", "maxRetry", "dependsOn",
+        "partitionPolicy",
+    },
+}  # fmt: skip
+"""Fields of a Job of Volcano. Source: volcano-sh/apis@536f121 pkg/apis/batch/v1alpha1/job.go."""
+
+
+def test_volcano_knows_every_field() -> None:
+    for question, file in written("volcano"):
+        spec = yaml.safe_load(file.content)["spec"]
+        assert spec.keys() <= VOLCANO["spec"]
+        assert all(task.keys() <= VOLCANO["tasks"] for task in spec["tasks"])
+        assert spec["minAvailable"] == nodes_of(question).count
+
+
+RAY = {"trainer_resources", "num_workers", "use_gpu", "resources_per_worker", "placement_strategy", "accelerator_type"}
+"""Fields of ScalingConfig. Source: ray-project/ray@a4217c86 python/ray/air/config.py."""
+
+
+def test_ray_knows_every_field() -> None:
+    for question, file in written("ray-train"):
+        calls = [node for node in ast.walk(ast.parse(file.content)) if isinstance(node, ast.Call)]
+        (scaling,) = [one for one in calls if isinstance(one.func, ast.Name) and one.func.id == "ScalingConfig"]
+        said = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in scaling.keywords}
+        assert said.keys() <= RAY
+        nodes = nodes_of(question)
+        assert (said["num_workers"], said["resources_per_worker"]) == (nodes.count, {"GPU": nodes.gpus_each})
+
+
+def test_a_file_is_the_same_whenever_it_is_written() -> None:
+    for name in TARGETS:
+        first, again = ([file.content for _, file in written(name)[:3]] for _ in range(2))
+        assert json.dumps(first) == json.dumps(again)

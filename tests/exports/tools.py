@@ -1,0 +1,81 @@
+"""Where are the tools that read exported files? In a folder that .ci/tools makes, each in an environment of its own."""
+
+import json
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from service.estimator import Question
+from service.estimator.resolve import resolve
+from service.exports.table import TARGETS
+from service.exports.target import Job, Written
+from tests.databases import missing
+from tests.estimator.legal_questions import questions
+
+FOLDER = "TRAINCOST_TOOLS"
+"""Variable that names the folder."""
+
+READERS = Path(__file__).parent / "readers"
+
+COUNT = int(os.environ.get("TRAINCOST_EXPORTS", "50"))
+"""Random questions that are written for each tool."""
+
+
+def tools() -> Path:
+    """The folder of the tools; skips the test where there is none, or fails it where nothing may be skipped."""
+    folder = os.environ.get(FOLDER)
+    if not folder:
+        missing(f"{FOLDER} names no folder that .ci/tools made")
+    return Path(folder)
+
+
+@cache
+def asked() -> tuple[Question, ...]:
+    """Random questions of every stack, the same each time, resolved."""
+    found: list[Question] = []
+
+    @settings(
+        max_examples=COUNT,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(questions())
+    def collect(one: Question) -> None:
+        found.append(resolve(one).question)
+
+    collect()
+    return tuple(found)
+
+
+def written(name: str, version: str | None = None) -> list[tuple[Question, Written]]:
+    """Every question as the file of a tool."""
+    target = TARGETS[name]
+    form = version or next(iter(target.versions))
+    return [(one, target.write(Job(question=one, version=form))) for one in asked()]
+
+
+def read_by(environment: str, reader: str, items: list[Any], *arguments: str) -> list[Any]:
+    """What a tool reads, asked of it in its own environment."""
+    python = tools() / environment / "bin" / "python"
+    command = [str(python), "-P", str(READERS / f"{reader}.py"), *arguments]
+    clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
+    done = subprocess.run(
+        command, input=json.dumps(items), capture_output=True, text=True, check=False, env=clean, timeout=1200
+    )
+    if done.returncode:
+        pytest.fail(f"{reader}: {done.stderr[-4000:]}")
+    found: list[Any] = json.loads(done.stdout)
+    return found
+
+
+def is_listed(file: Written, field: str) -> bool:
+    """Whether a file says of a field that it does not hold it."""
+    return field in {one.field for one in file.not_expressible}
