@@ -35,8 +35,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_seven_questions() -> None:
-    assert len(CURLS) == 7
+def test_there_are_eight_questions() -> None:
+    assert len(CURLS) == 8
 
 
 def test_estimate_of_a_preset(address: str) -> None:
@@ -93,6 +93,13 @@ def test_comparison_of_clusters_and_prices(address: str) -> None:
     costs = [row["cost_usd"]["value"] for row in rows if row["verdict"] == "fits"]
     assert len(costs) > 20
     assert costs == sorted(costs)
+
+
+def test_export_to_a_scheduler(address: str) -> None:
+    answer = _answer("/v1/exports/sbatch", address)
+    assert "#SBATCH --nodes=8" in answer["content"]
+    assert "--recompute-granularity full" in answer["content"]
+    assert answer["not_expressible"] == []
 
 
 def test_memory_as_another_tool_says(address: str) -> None:

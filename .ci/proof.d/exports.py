@@ -81,9 +81,7 @@ def nanotron(folder: str) -> int:
 
 def main() -> None:
     failed = pytest.main(["-q", "-p", "no:cacheprovider", str(ROOT / "tests" / "exports")])
-    print(
-        f"{COUNT} random questions for each tool of tests/exports/test_real_tools.py: {'failed' if failed else 'passed'}"
-    )
+    print(f"{COUNT} random questions for each tool: {'failed' if failed else 'passed'}")
     wrong = 0
     for name, measure in (("MEGATRON_LM", megatron), ("NANOTRON", nanotron)):
         if folder := os.environ.get(name):
