@@ -13,7 +13,7 @@ def main() -> None:
                  "flash_attn.modules", "flash_attn.modules.mha", "flash_attn.bert_padding", "grouped_gemm",
                  "grouped_gemm.ops", "functorch", "functorch.dim", "ring_flash_attn", "ring_flash_attn.adapters",
                  "ring_flash_attn.adapters.hf_adapter", "ring_flash_attn.llama3_flash_attn_varlen"):  # fmt: skip
-        sys.modules[name] = MagicMock()
+        sys.modules[name] = MagicMock(__version__="2.7.4", __spec__=None)
     from nanotron.config import get_config_from_file
 
     found = []
