@@ -134,7 +134,8 @@ def test_torchrun_reads_what_a_launcher_starts(name: str, tmp_path: Path) -> Non
 def test_models_and_schemas_of_kubernetes_know_every_field(name: str) -> None:
     pairs = written(name)
     for found in read_by("kubernetes", "kubernetes", [file.content for _, file in pairs]):
-        assert in_text(found["given_back"]) == in_text(found["manifest"])
+        same = found["given_back"] == found["manifest"]
+        assert same or in_text(found["given_back"]) == in_text(found["manifest"])
 
 
 def in_text(part: Any) -> Any:
