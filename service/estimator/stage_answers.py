@@ -86,8 +86,8 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=reserved_bytes(
-                peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job)
+            reserved_peak_bytes=float(
+                reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job))
             ),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
             idle_bytes=float(held.at("idle")),

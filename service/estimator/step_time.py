@@ -166,19 +166,12 @@ def step_seconds(
         Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
-    once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, exposed.free - compute.forward))
-    bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
-    away = bool(OFF_DEVICE[layout.offload])
-    update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
-    recast = weight_cast_seconds(job, load.held)
-    busy = m * micro.total_seconds + bubble + once + update + recast
-    straggling = straggler_seconds(busy, job, degrees)
-    retries = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction) * busy
+    found = _lasting(job, degrees, load, layout, micro, waits)
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
         elementwise=m * compute.elementwise,
-        cast=m * compute.cast + recast,
+        cast=m * compute.cast + found.recast,
         accumulation=m * micro.accumulation,
         recompute=m * compute.recompute,
         loss=m * compute.loss,
@@ -186,12 +179,86 @@ def step_seconds(
         exposed_tensor=m * exposed.tensor,
         exposed_context=m * exposed.context,
         exposed_expert=m * exposed.expert,
-        exposed_data=m * exposed.data + once,
+        exposed_data=m * exposed.data + found.once,
         exposed_pipeline=m * exposed.pipeline,
         exposed_offload=m * exposed.offload,
+        bubble=found.bubble,
+        optimizer=found.update,
+        straggler=found.straggling,
+        allocator=found.retries,
+        other=other_seconds(found.total_seconds),
+    ).scaled(_scale(job))
+
+
+def whole_step_seconds(
+    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+) -> Amount:
+    """Seconds of one step as one stage lives it, its parts left unsaid.
+
+    Formula:
+        the sum of the parts of step_seconds
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        load: the stage's load
+        layout: the layout's choices: schedule, offload
+        micro: what the stage does for one micro-batch
+        waits: what it waits for
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        step_seconds
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
+    >>> from service.estimator.stages import stage_at
+    >>> job, degrees, layout = sample_job(), sample_degrees(), sample_resolved().question.layout
+    >>> micro = micro_batch_seconds(job, degrees, stage_at(job, degrees, 0, None, 1), sample_load(), layout)
+    >>> parts = step_seconds(job, degrees, sample_load(), layout, micro, Waits(stage_seconds=0.0))
+    >>> whole = whole_step_seconds(job, degrees, sample_load(), layout, micro, Waits(stage_seconds=0.0))
+    >>> abs(whole / sum(getattr(parts, field.name) for field in fields(StepSeconds)) - 1) < 1e-12
+    True
+    """
+    lasting = _lasting(job, degrees, load, layout, micro, waits).total_seconds
+    return _scale(job) * (lasting + other_seconds(lasting))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Lasting:
+    """What of a step is not spent in micro-batches, and how long both last together."""
+
+    once: Amount
+    recast: Amount
+    bubble: Amount
+    update: Amount
+    straggling: Amount
+    retries: Amount
+    total_seconds: Amount
+
+
+def _lasting(
+    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+) -> _Lasting:
+    once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
+    bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
+    away = bool(OFF_DEVICE[layout.offload])
+    update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
+    recast = weight_cast_seconds(job, load.held)
+    busy = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
+    straggling = straggler_seconds(busy, job, degrees)
+    retries = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction) * busy
+    return _Lasting(
+        once=once,
+        recast=recast,
         bubble=bubble,
-        optimizer=update,
-        straggler=straggling,
-        allocator=retries,
-        other=other_seconds(busy + straggling + retries),
-    ).scaled(stack_scale(job) * own_scale(job.cluster.measured_steps))
+        update=update,
+        straggling=straggling,
+        retries=retries,
+        total_seconds=busy + straggling + retries,
+    )
+
+
+def _scale(job: Job) -> float:
+    return stack_scale(job) * own_scale(job.cluster.measured_steps)
