@@ -3,52 +3,63 @@
 from collections.abc import Iterator
 
 from service.estimator.degrees import Degrees
-from service.estimator.numeric import Amount, both, ceil_div, floor_div, maximum, minimum, where
+from service.estimator.numeric import Amount, both, ceil_div, equal_everywhere, floor_div, maximum, minimum, where
 
 
-def steady_flights(degrees: Degrees, stage: Amount, chunks: int) -> Iterator[tuple[Amount, ...]]:
-    """Micro-batches of each chunk that a stage holds at the moments when their mix changes, after its warm-up.
+def steady_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount, ...]) -> Amount:
+    """Activations of a stage once it is warm, at the fullest of the moments when the mix of its chunks changes.
 
-    Their sum stays the same, but the first chunk gains what the last one frees: where chunks are of different size,
-    the fullest moment is one of these. Forward passes run group by group through the chunks from the first to the
-    last, backward passes from the last to the first; a group's end of either is a moment.
+    The micro-batches in flight stay as many, but the first chunk gains what the last one frees: where chunks are of
+    different size, the fullest moment is one of these. Forward passes run group by group through the chunks from the
+    first to the last, backward passes from the last to the first; a group's end of either is a moment.
 
     Formula:
-        forward passes done of chunk j - backward passes done of it, at F = w + 1 + B passes forward and B backward,
-        w = 2 (p - i - 1) + (v - 1) g;  none where the step has fewer than F
+        max over the moments of (w + 1) k + sum over chunks of n_j (k_j - k),  k any one chunk's bytes,
+        n_j = forward passes done of chunk j - backward passes done of it, at F = w + 1 + B passes forward and B
+        backward,  w = 2 (p - i - 1) + (v - 1) g;  0 where the step has fewer than F, or one chunk
 
     Args:
         degrees: the layout: p stages, v chunks, m micro-batches, groups of g
         stage: stage, i, from 0 [1]
-        chunks: the largest number of chunks of a stage in the column (of the one layout) [1]
+        kept_bytes: activations that one micro-batch keeps in each chunk, k_j; as many as the largest number of chunks
+            of a stage in the column (of the one layout) [byte]
 
-    Yields:
-        micro-batches of each chunk [1]
+    Returns:
+        bytes of one rank [byte]
 
     Source:
         NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py (forward_backward_pipelining_with_interleaving)
 
     >>> from service.estimator.samples import sample_degrees
     >>> two = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
-    >>> max(steady_flights(two, 0, 2))
-    (8, 3)
+    >>> steady_bytes(two, 0, (1.0, 0.0)), steady_bytes(two, 0, (1.0, 1.0))
+    (8.0, 11.0)
     """
     rounds, group = degrees.virtual_pipeline, degrees.virtual_group
+    usual = kept_bytes[len(kept_bytes) // 2]
+    unusual = [chunk for chunk, kept in enumerate(kept_bytes) if not equal_everywhere(kept, usual)]
     warm_up = 2 * (degrees.pipeline - stage - 1) + (rounds - 1) * group
-    period = group * rounds
+    same = (warm_up + 1) * usual
+    fullest: Amount = 0.0
+    for forward, backward in _moments(degrees, warm_up, len(kept_bytes) if unusual else 1):
+        total = same
+        for chunk in unusual:
+            done = _done(forward, chunk, group, group * rounds)
+            undone = done - _done(backward, rounds - 1 - chunk, group, group * rounds)
+            total = total + where(rounds > chunk, undone, 0) * (kept_bytes[chunk] - usual)
+        happens = both(rounds > 1, forward <= degrees.accumulation * rounds)
+        fullest = maximum(fullest, where(happens, total, 0.0))
+    return fullest
+
+
+def _moments(degrees: Degrees, warm_up: Amount, chunks: int) -> Iterator[tuple[Amount, Amount]]:
+    """Forward and backward passes done at each moment when a group's forward or backward passes end."""
+    group = degrees.virtual_group
+    period = group * degrees.virtual_pipeline
     first_end = ceil_div(warm_up + 1, period) * period
     for place in range(chunks):
         for backward in (first_end + place * group - warm_up - 1, place * group):
-            forward = warm_up + 1 + backward
-            happens = both(rounds > 1, forward <= degrees.accumulation * rounds)
-            yield tuple(
-                where(
-                    both(happens, rounds > chunk),
-                    _done(forward, chunk, group, period) - _done(backward, rounds - 1 - chunk, group, period),
-                    0,
-                )
-                for chunk in range(chunks)
-            )
+            yield warm_up + 1 + backward, backward
 
 
 def _done(passes: Amount, place: Amount, group: Amount, period: Amount) -> Amount:

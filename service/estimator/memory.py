@@ -8,7 +8,7 @@ from service.estimator.filled import filled
 from service.estimator.gathered import Gathered, gathered_weights
 from service.estimator.gradients import bucket_bytes, step_gradient_lines, table_gradient_bytes
 from service.estimator.held import held_bytes
-from service.estimator.interleaving import steady_flights
+from service.estimator.interleaving import steady_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.memory_parts import Phase
@@ -187,8 +187,9 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     if "master_weights" in OFF_DEVICE[layout.offload]:
         host = host + _host_gradient_bytes(degrees, load)
     mean_flying = _mean_flying(flying, degrees)
-    later = steady_flights(degrees, stage.index, len(flying)) if schedule == "interleaved-1f1b" else ()
-    activations = reduce(maximum, [_flying_bytes(counts, load.kept_bytes) for counts in (flying, *later)])
+    activations = _flying_bytes(flying, load.kept_bytes)
+    if schedule == "interleaved-1f1b":
+        activations = maximum(activations, steady_bytes(degrees, stage.index, load.kept_bytes))
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident

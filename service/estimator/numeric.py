@@ -118,6 +118,17 @@ def either(a: Condition, b: Condition) -> Condition:
     return held
 
 
+def equal_everywhere(a: Amount, b: Amount) -> bool:
+    """Whether two amounts are the same number in every layout.
+
+    >>> equal_everywhere(2, 2.0), equal_everywhere(2, 3)
+    (True, False)
+    """
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+        return a == b
+    return bool((a == b).all())  # type: ignore[union-attr]  # one of them is a column
+
+
 def ceil_div(a: Amount, b: Amount) -> Amount:
     """a / b rounded up; exact for integers, and for columns below 2^53.
 

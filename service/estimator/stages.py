@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
@@ -128,7 +129,7 @@ def _chunk_counts(
 ) -> tuple[Amount, ...]:
     """Layers of each kind in the chunk at a place of the model; nonsense beyond the last place, and left out there."""
     if stage_layers is not None:
-        first = take(tuple(sum(stage_layers[:i]) for i in range(len(stage_layers))), place)
+        first = take(tuple(accumulate(stage_layers[:-1], initial=0)), place)
         return _counts_between(job, first, first + take(stage_layers, place))
     size = job.model.num_hidden_layers / (degrees.pipeline * degrees.virtual_pipeline)
     first = where(place < degrees.pipeline * degrees.virtual_pipeline, place * size, 0)

@@ -1,8 +1,9 @@
-"""In which pieces is a space of layouts searched? Grids whose layouts share a job, a schedule and a kind of pipeline."""
+"""In which pieces is a space searched? Grids whose layouts share a job, a schedule and a kind of pipeline."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from service.estimator.filled import filled
 from service.estimator.job import Job
@@ -10,7 +11,11 @@ from service.estimator.names import ScheduleName, ZeroStage
 from service.estimator.question import Layout, Recompute
 from service.planner.freedom import WITHIN_DOMAIN, Axes
 from service.planner.grid import Grid, Splits, Spreads
-from service.planner.stages import Distinct, distinct_stages
+from service.planner.pipelines import Pipeline
+from service.planner.stages import Distinct
+
+Member = tuple[Spreads, tuple[Distinct, ...]]
+"""One way to spread layers and numbers, and the distinct stages of its pipeline."""
 
 CELLS = 1 << 16
 """Layouts that are worked out at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
@@ -23,6 +28,8 @@ class Variant:
     job: Job
     recompute: str | Recompute
     zero_stages: tuple[ZeroStage, ...]
+    most_reserved_bytes: float
+    """What the allocator may hold on the fullest GPU of a layout that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +44,11 @@ class Block:
     """Schedule, context method and offload, the other fields unsaid."""
     mirrors: bool
     """Each rank serves a stage from either end (DualPipe)."""
+    data: tuple[int, ...]
+    """Numbers of replicas that the caller leaves; any where empty."""
 
 
-def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Layout, ...]) -> tuple[list[Block], Counter[str]]:
+def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> tuple[list[Block], Counter[str]]:
     """The blocks of one variant.
 
     Args:
@@ -53,10 +62,11 @@ def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Layout, ...]) -> tu
     job = variant.job
     splits = tuple(_splits(job, axes))
     refused: Counter[str] = Counter()
-    groups: dict[tuple[int, int, bool], list[tuple[Spreads, tuple[Distinct, ...]]]] = defaultdict(list)
+    groups: dict[tuple[int, int, bool], list[Member]] = defaultdict(list)
     schedules: dict[tuple[int, int, bool], tuple[ScheduleName, ...]] = {}
     each = len(splits) * len(axes.micro_batch)
-    for pipeline in pipelines:
+    for one in pipelines:
+        pipeline = one.layout
         runs = tuple(name for name in axes.schedule if (name == "interleaved-1f1b") == (pipeline.virtual_pipeline > 1))
         if pipeline.pipeline == 1:
             runs = runs[:1]
@@ -66,16 +76,17 @@ def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Layout, ...]) -> tu
         for mirrors in (False, True):
             mine = tuple(name for name in runs if (name == "dualpipe" and pipeline.pipeline > 1) == mirrors)
             if mine:
-                kinds = distinct_stages(job, pipeline, mirrors=mirrors)
+                kinds = one.mirrored if mirrors else one.alone
                 key = (pipeline.virtual_pipeline, len(kinds), mirrors)
                 schedules[key] = mine
                 groups[key].extend((spread, kinds) for spread in spreads)
     found = []
     for key, members in groups.items():
         choices = _choices(axes, schedules[key])
-        for part in _cut(splits, len(members) * len(axes.micro_batch)):
-            grid = Grid(part, tuple(spread for spread, _ in members), axes.micro_batch)
-            found.append(Block(variant, grid, tuple(kinds for _, kinds in members), choices, key[2]))
+        for own in _apart(members, len(splits) * len(axes.micro_batch)):
+            for part in _cut(splits, len(own) * len(axes.micro_batch)):
+                grid = Grid(part, tuple(spread for spread, _ in own), axes.micro_batch)
+                found.append(Block(variant, grid, tuple(kinds for _, kinds in own), choices, key[2], axes.data))
     return found, refused
 
 
@@ -121,11 +132,27 @@ def _choices(axes: Axes, schedules: tuple[ScheduleName, ...]) -> tuple[Layout, .
     )
 
 
+def _apart(members: list[Member], each: int) -> Iterator[list[Member]]:
+    """Spreads by their pipeline degree where they are too many for one grid: the same replicas suit them all."""
+    if len(members) * each <= CELLS:
+        yield members
+        return
+    by_stages: dict[int, list[Member]] = {}
+    for member in members:
+        by_stages.setdefault(member[0].pipeline.pipeline, []).append(member)
+    yield from by_stages.values()
+
+
 def _cut(splits: tuple[Splits, ...], each: int) -> Iterator[tuple[Splits, ...]]:
-    """Splits in pieces whose grids have about CELLS layouts."""
-    size = max(1, CELLS // max(1, each))
-    for start in range(0, len(splits), size):
-        yield splits[start : start + size]
+    """Splits in pieces whose grids have about CELLS layouts, those for equally many GPUs together."""
+    part: list[Splits] = []
+    for _, alike in groupby(splits, key=lambda split: split.tensor * split.context):
+        same = list(alike)
+        if part and (len(part) + len(same)) * each > CELLS:
+            yield tuple(part)
+            part = []
+        part += same
+    yield tuple(part)
 
 
 def with_choices(layout: Layout, choices: Layout) -> Layout:

@@ -12,13 +12,16 @@ from service.estimator.question import Recompute
 ONE_WAY = 1
 """The degree of an axis that is not used."""
 
+MOST_VIRTUAL_STAGES = 16
+"""Model chunks of one stage, where nothing is said of them. Source: a choice; twice what Llama 3 405B used."""
+
 RECOMPUTES: tuple[str, ...] = ("none", "selective", "full")
 """What recompute may be where nothing is said of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Freedom:
-    """What the caller leaves open: the values that each field may take, by its name; fields that are absent are free."""
+    """What the caller leaves open: the values that each field may take, by its name; absent fields are free."""
 
     allowed: Mapping[str, tuple[Any, ...]]
 
@@ -89,9 +92,9 @@ WITHIN_DOMAIN = 0
 def axes_of(job: Job, freedom: Freedom) -> Axes:
     """The values that the axes of a search take.
 
-    Degrees divide the number of GPUs; what the stack cannot do is left out; the shard group is either everybody or one
-    fast-link domain, recompute one of the three granularities, nothing is offloaded and the stack's first way to
-    exchange keys and values taken, unless the caller says otherwise.
+    Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, the shard
+    group is everybody or one fast-link domain, virtual stages are few, recompute is one of three granularities, nothing
+    is offloaded, and keys and values travel the stack's first way.
 
     Args:
         job: the job, its cluster filled
@@ -106,6 +109,7 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
     def if_split(axis: str, values: tuple[int, ...]) -> tuple[int, ...]:
         return values if axis in stack.axes else (ONE_WAY,)
 
+    splits_experts = bool(model.num_experts) and "expert_tensor" in stack.axes
     splits = (True, False) if stack.splits_norms else (False,)
     plain_ends = ((False, False),)
     may_count = ((False, False), (True, True), (True, False), (False, True))
@@ -122,10 +126,10 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
         context=freedom.of("context", if_split("context", _at_most(degrees, job.recipe.sequence_length))),
         pipeline=freedom.of("pipeline", if_split("pipeline", _at_most(degrees, model.num_hidden_layers))),
         virtual_pipeline=freedom.of(
-            "virtual_pipeline", if_split("virtual_pipeline", tuple(range(1, model.num_hidden_layers + 1)))
+            "virtual_pipeline", if_split("virtual_pipeline", tuple(range(1, MOST_VIRTUAL_STAGES + 1)))
         ),
         expert=freedom.of("expert", if_split("expert", divisors_of(model.num_experts) if model.num_experts else (1,))),
-        expert_tensor=freedom.of("expert_tensor", (None, 1) if "expert_tensor" in stack.axes else (None,)),
+        expert_tensor=freedom.of("expert_tensor", (None, 1) if splits_experts else (None,)),
         zero_stage=freedom.of("zero_stage", stack.zero_stages),
         shard_group=freedom.of("shard_group", (None, WITHIN_DOMAIN)),
         reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),

@@ -106,10 +106,8 @@ def degrees_in(grid: Grid, job: Job) -> tuple[Degrees, dict[str, Mask]]:
     pipeline = along([one.pipeline.pipeline for one in grid.spreads], 1)
     micro_batch = along(grid.micro_batches, 2)
     replica = tensor * context * pipeline
-    divides_cluster = gpus % replica == 0
-    data = np.where(divides_cluster, gpus / replica, 1.0)
-    at_once = micro_batch * data
-    divides_batch = batch % at_once == 0
+    data, divides_cluster = _whole(gpus / replica)
+    accumulation, divides_batch = _whole(batch / (micro_batch * data))
     degrees = Degrees(
         data=data,
         tensor=tensor,
@@ -124,10 +122,16 @@ def degrees_in(grid: Grid, job: Job) -> tuple[Degrees, dict[str, Mask]]:
         reshard_after_forward=along([one.reshard_after_forward for one in grid.spreads], 1),
         sequence_parallel=along([one.sequence_parallel for one in grid.splits], 0),
         micro_batch=micro_batch,
-        accumulation=np.where(divides_batch, batch / at_once, 1.0),
+        accumulation=accumulation,
     )
     whole = {"replica_divides_cluster": divides_cluster, "accumulation_is_whole": divides_batch}
     return degrees, whole
+
+
+def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
+    """Quotients that are whole, 1 in place of the others; and which are."""
+    is_whole: Mask = np.floor(quotient) == quotient
+    return np.where(is_whole, quotient, 1.0), is_whole
 
 
 def _shard_groups(grid: Grid, job: Job, everybody: Numbers, tensor: Numbers) -> Numbers:
@@ -176,7 +180,8 @@ def _differs(grid: Grid, degrees: Degrees) -> Mask:
     """Whether a shard group inside one domain is another than all replicas, which the grid has anyway."""
     within = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
     same: Mask = np.asarray(degrees.shard_group == degrees.data * degrees.context)
-    return np.logical_not(np.logical_and(within, same))
+    differs: Mask = np.logical_not(np.logical_and(within, same))
+    return differs
 
 
 def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Layout:

@@ -8,15 +8,27 @@ from service.estimator.job import Job
 from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
 from service.estimator.question import Layout
 from service.planner.freedom import Axes
-from service.planner.stages import balanced_layers
+from service.planner.stages import Distinct, balanced_layers, distinct_stages
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One way to deal the layers of a model out."""
+
+    layout: Layout
+    """Stages, virtual stages, layers of each; the other fields unsaid."""
+    alone: tuple[Distinct, ...]
+    """Its stages that differ."""
+    mirrored: tuple[Distinct, ...]
+    """The same where each rank serves a stage from either end (DualPipe)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipelines:
     """The pipelines of a search."""
 
-    layouts: tuple[Layout, ...]
-    """Layouts that say of a pipeline what it is: stages, virtual stages, layers of each."""
+    every: tuple[Pipeline, ...]
+    """All that the layers of the model fill."""
     refused: Counter[str]
     """How many pairs of stages and virtual stages were left out, by rule."""
 
@@ -34,7 +46,7 @@ def pipelines_of(job: Job, axes: Axes) -> Pipelines:
     Returns:
         the pipelines, and the rules that others broke
     """
-    found: list[Layout] = []
+    found: list[Pipeline] = []
     refused: Counter[str] = Counter()
     for stages in axes.pipeline:
         for virtual in axes.virtual_pipeline:
@@ -42,10 +54,16 @@ def pipelines_of(job: Job, axes: Axes) -> Pipelines:
             if virtual > 1 and stages == 1:
                 refused["virtual_pipeline_needs_pipeline"] += 1
             elif dealt:
-                found.extend(dealt)
+                found.extend(_pipeline(job, layout) for layout in dealt)
             else:
                 refused["stage_layers_cover_the_model" if axes.stage_layers else "pipeline_divides_layers"] += 1
     return Pipelines(tuple(found), refused)
+
+
+def _pipeline(job: Job, layout: Layout) -> Pipeline:
+    alone = distinct_stages(job, layout, mirrors=False)
+    mirrors = layout.virtual_pipeline == 1 and layout.pipeline > 1
+    return Pipeline(layout, alone, distinct_stages(job, layout, mirrors=True) if mirrors else ())
 
 
 def _dealt(job: Job, axes: Axes, stages: int, virtual: int) -> Iterator[Layout]:

@@ -42,7 +42,9 @@ class Scores:
     """What the allocator holds on the fullest GPU."""
 
 
-def carried_by(job: Job, degrees: Degrees, pipelines: Sequence[tuple[Distinct, ...]], *, mirrors: bool) -> list[Carried]:
+def carried_by(
+    job: Job, degrees: Degrees, pipelines: Sequence[tuple[Distinct, ...]], *, mirrors: bool
+) -> list[Carried]:
     """The stages of many pipelines that have equally many kinds of stages, kind by kind.
 
     Args:
@@ -68,7 +70,9 @@ def _columns(stages: Sequence[Stage]) -> Stage:
     """Stages of many pipelines as one; they are all at the same end, or all at none."""
     first = stages[0]
     chunks, kinds = range(len(first.chunk_counts)), range(len(first.kind_counts))
-    counts = tuple(tuple(_column([one.chunk_counts[chunk][kind] for one in stages]) for kind in kinds) for chunk in chunks)
+    counts = tuple(
+        tuple(_column([one.chunk_counts[chunk][kind] for one in stages]) for kind in kinds) for chunk in chunks
+    )
     return Stage(
         index=_column([one.index for one in stages]),
         chunk_counts=counts,
@@ -121,9 +125,7 @@ def scores_of(
         reserved.append(reserved_bytes(held.peak, held.held, share, room))
     fullest = reduce(maximum, reserved)
     sent = [one.count * each.sent_seconds for one, each in zip(carried, micro, strict=True)]
-    waits = Waits(
-        stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=fullest / usable_bytes(job.gpu)
-    )
+    waits = Waits(stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=fullest / usable_bytes(job.gpu))
     steps = [
         whole_step_seconds(job, degrees, one.load, layout, each, waits)
         for one, each in zip(carried, micro, strict=True)

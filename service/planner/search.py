@@ -1,4 +1,4 @@
-"""Which layouts fit and are fastest? Every legal one is worked out; the best, and the best for their memory, are kept."""
+"""Which layouts fit and are fastest? Every legal one is worked out, and the best are kept."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import Problem, Refused
+from service.estimator.degrees import Degrees
 from service.estimator.fill import filled_in
 from service.estimator.filled import filled
 from service.estimator.job import Job, job_of
@@ -17,7 +18,7 @@ from service.estimator.resolve import demands_unmet, rules_of
 from service.planner.blocks import Block, Variant, blocks_of, with_choices
 from service.planner.fitting import most_reserved_bytes
 from service.planner.freedom import Axes, Freedom, axes_of
-from service.planner.grid import Grid, degrees_in, layout_at, legal_layouts
+from service.planner.grid import Grid, Mask, Numbers, degrees_in, layout_at, legal_layouts
 from service.planner.pipelines import pipelines_of
 from service.planner.scoring import Scores, carried_by, micro_batches_of, scores_of
 
@@ -61,7 +62,9 @@ Watch = Callable[[Found], None]
 """What is told after each block how far a search is; it may stop the search by raising."""
 
 
-def search(question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0, watch: Watch | None = None) -> Found:
+def search(
+    question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0, watch: Watch | None = None
+) -> Found:
     """Work out every legal layout of a question and keep the best.
 
     Args:
@@ -78,27 +81,32 @@ def search(question: Question, freedom: Freedom, top: int, headroom_fraction: fl
         Refused: the question cannot be answered under any layout
     """
     found = Found()
-    for block in _blocks(question, freedom, found):
-        _search_block(block, found, top, most_reserved_bytes(block.variant.job, headroom_fraction))
+    for block in _blocks(question, freedom, found, headroom_fraction):
+        for choices in _groups(block):
+            _search_grid(block, choices, found, top)
         if watch is not None:
             watch(found)
     return found
 
 
-def _blocks(question: Question, freedom: Freedom, found: Found) -> Iterator[Block]:
-    for variant, axes in _variants(question, freedom, found):
-        pipelines = pipelines_of(variant.job, axes)
-        blocks, refused = blocks_of(variant, axes, pipelines.layouts)
-        left_out = refused + pipelines.refused
-        found.refused.update(left_out)
-        found.generated += left_out.total()
+def _blocks(question: Question, freedom: Freedom, found: Found, headroom_fraction: float) -> Iterator[Block]:
+    base = _job(question, "none", None)
+    axes = axes_of(base, freedom)
+    pipelines = pipelines_of(base, axes)
+    _leave_out(found, pipelines.refused)
+    for variant in _variants(question, axes, found, headroom_fraction):
+        blocks, refused = blocks_of(variant, axes, pipelines.every)
+        _leave_out(found, refused)
         yield from blocks
 
 
-def _variants(question: Question, freedom: Freedom, found: Found) -> Iterator[tuple[Variant, Axes]]:
+def _leave_out(found: Found, refused: Counter[str]) -> None:
+    found.refused.update(refused)
+    found.generated += refused.total()
+
+
+def _variants(question: Question, axes: Axes, found: Found, headroom_fraction: float) -> Iterator[Variant]:
     """The jobs of a question: one for each recompute rule, and for each kind of numbers that ZeRO stages keep."""
-    base = _job(question, "none", None)
-    axes = axes_of(base, freedom)
     refused: list[Problem] = []
     usable = 0
     for recompute in axes.recompute:
@@ -108,13 +116,12 @@ def _variants(question: Question, freedom: Freedom, found: Found) -> Iterator[tu
             problems = demands_unmet(job, _plainest(job, zero))
             if problems:
                 refused.extend(problems)
-                found.refused.update({problems[0].code: 1})
-                found.generated += 1
+                _leave_out(found, Counter({problems[0].code: 1}))
                 continue
             by_kind.setdefault((job.state, job.recipe.gradient_dtype), (job, []))[1].append(zero)
         for job, zeros in by_kind.values():
             usable += 1
-            yield Variant(job, recompute, tuple(zeros)), axes
+            yield Variant(job, recompute, tuple(zeros), most_reserved_bytes(job, headroom_fraction))
     if not usable:
         raise Refused(*dict.fromkeys(refused))
 
@@ -139,11 +146,6 @@ def _plainest(job: Job, zero: ZeroStage) -> Layout:
     )
 
 
-def _search_block(block: Block, found: Found, top: int, most: float) -> None:
-    for choices in _groups(block):
-        _search_grid(block, choices, found, top, most)
-
-
 def _groups(block: Block) -> Iterator[tuple[Layout, ...]]:
     """Choices under which a micro-batch takes the same time: those that differ in their schedule alone."""
     by_rest: dict[tuple[object, object], list[Layout]] = {}
@@ -152,12 +154,12 @@ def _groups(block: Block) -> Iterator[tuple[Layout, ...]]:
     yield from map(tuple, by_rest.values())
 
 
-def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: int, most: float) -> None:
+def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: int) -> None:
     job, schedules = block.variant.job, len(choices)
     degrees, whole = degrees_in(block.grid, job)
     representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
     rules = rules_of(representative)
-    legal, refused = legal_layouts(block.grid, job, rules, degrees, whole, ())
+    legal, refused = legal_layouts(block.grid, job, rules, degrees, whole, block.data)
     found.generated += block.grid.cells * schedules
     found.refused.update({name: count * schedules for name, count in refused.items()})
     if not legal.any():
@@ -170,28 +172,41 @@ def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: i
     micro = micro_batches_of(job, degrees, carried, choices[0])
     for layout in choices:
         scores = scores_of(job, degrees, carried, micro, layout)
-        _keep(block, grid, layout, legal, scores, found, top, most)
+        _keep(_Scored(block.variant, grid, degrees, layout, legal, scores), found, top)
 
 
-def _keep(
-    block: Block, grid: Grid, choices: Layout, legal: NDArray[np.bool_], scores: Scores, found: Found, top: int, most: float
-) -> None:
-    places = np.flatnonzero(legal)
-    step = np.broadcast_to(scores.step_seconds, grid.shape).ravel()[places]
-    reserved = np.broadcast_to(scores.reserved_bytes, grid.shape).ravel()[places]
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A grid that was worked out under one schedule."""
+
+    variant: Variant
+    grid: Grid
+    degrees: Degrees
+    choices: Layout
+    legal: Mask
+    scores: Scores
+
+
+def _keep(one: _Scored, found: Found, top: int) -> None:
+    places = np.flatnonzero(one.legal)
+    step, reserved = (
+        np.broadcast_to(score, one.grid.shape).ravel()[places]
+        for score in (one.scores.step_seconds, one.scores.reserved_bytes)
+    )
     offset, found.scored = found.scored, found.scored + len(places)
-    fits = np.flatnonzero(reserved <= most)
+    fits = np.flatnonzero(reserved <= one.variant.most_reserved_bytes)
     found.fitting += len(fits)
-    job = block.variant.job
 
     def candidate(index: int) -> Candidate:
-        place = np.unravel_index(int(places[index]), grid.shape)
-        degrees, _ = degrees_in(grid, job)
-        layout = with_choices(layout_at(grid, degrees, (int(place[0]), int(place[1]), int(place[2]))), choices)
+        split, spread, size = (int(place) for place in np.unravel_index(int(places[index]), one.grid.shape))
         return Candidate(
-            float(step[index]), float(reserved[index]), offset + index, layout,
-            grid.micro_batches[int(place[2])], block.variant.recompute,
-        )  # fmt: skip
+            step_seconds=float(step[index]),
+            reserved_bytes=float(reserved[index]),
+            place=offset + index,
+            layout=with_choices(layout_at(one.grid, one.degrees, (split, spread, size)), one.choices),
+            micro_batch=one.grid.micro_batches[size],
+            recompute=one.variant.recompute,
+        )
 
     least = int(np.argmin(reserved))
     if found.smallest is None or reserved[least] < found.smallest.reserved_bytes:
@@ -201,9 +216,7 @@ def _keep(
         found.front = _front([*found.front, *map(candidate, _undominated(step, reserved, fits, found.front))])
 
 
-def _fastest(
-    step: NDArray[np.float64], reserved: NDArray[np.float64], fits: NDArray[np.intp], best: list[Candidate], top: int
-) -> list[int]:
+def _fastest(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], best: list[Candidate], top: int) -> list[int]:
     """The fastest of those that fit, as far as they may be among the best of all."""
     limit = best[-1].step_seconds if len(best) == top else np.inf
     if len(fits) > top:
@@ -213,9 +226,7 @@ def _fastest(
     return [int(index) for index in near[order[:top]]]
 
 
-def _undominated(
-    step: NDArray[np.float64], reserved: NDArray[np.float64], fits: NDArray[np.intp], front: list[Candidate]
-) -> list[int]:
+def _undominated(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], front: list[Candidate]) -> list[int]:
     """Those that fit of which none, and none of the front, is both as fast and as small."""
     own = fits
     for known in front:

@@ -1,0 +1,178 @@
+"""Which plans are best under limits? The best layouts of each machine, answered in full and ranked."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from service.estimator.answer import Estimate
+from service.estimator.estimate import estimate
+from service.estimator.question import Question
+from service.planner.freedom import Freedom
+from service.planner.search import Candidate, Found, Watch, question_of, search
+
+Objective = Literal["time", "cost", "gpus", "energy"]
+"""What the best plan has least of: days (seconds of a step without training_tokens), dollars, GPUs, kilowatt-hours."""
+
+MOST_FRONT = 24
+"""Points of the front of one machine that are answered in full. Source: a choice; more than a chart shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a plan has to keep to."""
+
+    days: float | None = None
+    cost_usd: float | None = None
+    headroom_fraction: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One layout that fits and keeps to the limits, answered in full."""
+
+    question: Question
+    """It, as an estimate would be asked."""
+    answer: Estimate
+    """What it takes."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one step [s]."""
+        return self.answer.step.step_seconds.value
+
+    @property
+    def headroom_bytes(self) -> float:
+        """Memory left on the fullest GPU [byte]."""
+        return self.answer.memory.headroom_bytes
+
+    @property
+    def spent(self) -> float:
+        """What it costs: dollars of the run, else seconds of a step on all its GPUs, which dollars go by."""
+        totals = self.answer.totals
+        known = None if totals is None else totals.cost_usd
+        return self.seconds * self.question.cluster.gpus if known is None else known.value
+
+    @property
+    def duration(self) -> float:
+        """How long it takes: days of the run, else seconds of a step."""
+        return self.seconds if self.answer.totals is None else self.answer.totals.days.value
+
+
+@dataclass(slots=True, kw_only=True)
+class Plans:
+    """What was found on all machines."""
+
+    best: tuple[Plan, ...] = ()
+    """The best that keep to all limits, best first."""
+    front: tuple[Plan, ...] = ()
+    """Those of which none is faster, cheaper and smaller at once, fastest first."""
+    generated: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    scored: int = 0
+    fitting: int = 0
+    smallest: Candidate | None = None
+    """The layout that takes least memory of all, where none fits."""
+
+
+def plans_of(
+    machines: Sequence[Question],
+    freedom: Freedom,
+    objective: Objective,
+    bounds: Bounds,
+    top: int,
+    watch: Callable[[int, Found], None] | None = None,
+) -> Plans:
+    """The best plans of a question on some machines.
+
+    Each machine's layouts are ranked by their step, which everything else of a run on it goes by; the best of each are
+    answered in full, so no plan says anything that an estimate would not.
+
+    Args:
+        machines: the question, once for each cluster and number of GPUs
+        freedom: what of layout, micro-batch and recompute is open
+        objective: what to have least of
+        bounds: what to keep to
+        top: how many plans to name [1]
+        watch: what to tell of progress: which machine, and what was found on it so far
+
+    Returns:
+        the plans, the front, and counts over all machines
+
+    Raises:
+        Refused: the question cannot be answered under any layout
+    """
+    told = Plans()
+    every: list[Plan] = []
+    front: list[Plan] = []
+    for index, question in enumerate(machines):
+        found = search(question, freedom, top, bounds.headroom_fraction, _watching(watch, index))
+        _count(told, found)
+        answered: dict[Candidate, Plan] = {}
+        for candidate in (*found.best, *found.front[:: max(1, -(-len(found.front) // MOST_FRONT))]):
+            if candidate not in answered:
+                asked = question_of(question, candidate)
+                answered[candidate] = Plan(question=asked, answer=estimate(asked))
+        every.extend(answered[candidate] for candidate in found.best)
+        front.extend(answered.values())
+    kept = [plan for plan in every if _keeps_to(plan, bounds)]
+    told.best = tuple(sorted(kept, key=lambda plan: _rank(plan, objective))[:top])
+    told.front = _front([plan for plan in front if _keeps_to(plan, bounds)])
+    return told
+
+
+def _watching(watch: Callable[[int, Found], None] | None, index: int) -> Watch | None:
+    return None if watch is None else lambda found: watch(index, found)
+
+
+def _count(told: Plans, found: Found) -> None:
+    told.generated += found.generated
+    told.refused.update(found.refused)
+    told.scored += found.scored
+    told.fitting += found.fitting
+    if found.smallest is not None and (
+        told.smallest is None or found.smallest.reserved_bytes < told.smallest.reserved_bytes
+    ):
+        told.smallest = found.smallest
+
+
+def _keeps_to(plan: Plan, bounds: Bounds) -> bool:
+    in_time = bounds.days is None or plan.duration <= bounds.days
+    return in_time and (bounds.cost_usd is None or plan.spent <= bounds.cost_usd)
+
+
+def _rank(plan: Plan, objective: Objective) -> tuple[float, ...]:
+    totals, gpus = plan.answer.totals, plan.question.cluster.gpus
+    energy = plan.seconds * gpus if totals is None else totals.energy_kwh.value
+    first = {"time": plan.duration, "cost": plan.spent, "gpus": float(gpus), "energy": energy}[objective]
+    return (first, plan.duration, plan.spent, -plan.headroom_bytes)
+
+
+def _front(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """Plans of which no other is as fast, as cheap and as small; equal ones once."""
+    found: list[Plan] = []
+    for plan in sorted(plans, key=lambda one: (one.duration, one.spent, -one.headroom_bytes)):
+        if not any(one.spent <= plan.spent and one.headroom_bytes >= plan.headroom_bytes for one in found):
+            found.append(plan)
+    return tuple(found)
+
+
+def slower_because(plan: Plan, best: Plan) -> str | None:
+    """Why a plan's step takes longer than that of the best one.
+
+    Args:
+        plan: the plan
+        best: the best one
+
+    Returns:
+        the part of the step that grew most; None where its step is no longer
+    """
+    later = plan.seconds - best.seconds
+    if later <= 0:
+        return None
+    before = {part.kind: part.seconds for part in best.answer.step.parts}
+    grown = {part.kind: part.seconds - before.get(part.kind, 0.0) for part in plan.answer.step.parts}
+    kind = max(grown, key=lambda name: grown[name])
+    return (
+        f"a step takes {later:.3g} s ({later / best.seconds:.1%}) longer, most of it in {kind} ({grown[kind]:+.3g} s)"
+    )
