@@ -3,20 +3,21 @@
 from collections.abc import Iterator
 
 from service.estimator.degrees import Degrees
-from service.estimator.numeric import Amount, both, ceil_div, equal_everywhere, floor_div, maximum, minimum, where
+from service.estimator.numeric import Amount, ceil_div, equal_everywhere, floor_div, maximum, minimum, where
+from service.estimator.parallelism.pipeline import warm_flights, warm_passes
 
 
-def steady_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount, ...]) -> Amount:
-    """Activations of a stage once it is warm, at the fullest of the moments when the mix of its chunks changes.
+def interleaved_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount, ...]) -> Amount:
+    """Activations of a stage of an interleaved pipeline at its fullest: when it is warm, or when the mix changes later.
 
     The micro-batches in flight stay as many, but the first chunk gains what the last one frees: where chunks are of
     different size, the fullest moment is one of these. Forward passes run group by group through the chunks from the
     first to the last, backward passes from the last to the first; a group's end of either is a moment.
 
     Formula:
-        max over the moments of (w + 1) k + sum over chunks of n_j (k_j - k),  k any one chunk's bytes,
-        n_j = forward passes done of chunk j - backward passes done of it, at F = w + 1 + B passes forward and B
-        backward,  w = 2 (p - i - 1) + (v - 1) g;  0 where the step has fewer than F, or one chunk
+        max over the moments of n k + sum over chunks of n_j (k_j - k),  k any one chunk's bytes; warm: warm_passes;
+        later: n = w + 1, n_j = forward passes done of chunk j - backward passes done of it, at F = w + 1 + B passes
+        forward and B backward,  w = 2 (p - i - 1) + (v - 1) g;  none where the step has fewer than F
 
     Args:
         degrees: the layout: p stages, v chunks, m micro-batches, groups of g
@@ -32,23 +33,23 @@ def steady_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount, ...]
 
     >>> from service.estimator.samples import sample_degrees
     >>> two = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
-    >>> steady_bytes(two, 0, (1.0, 0.0)), steady_bytes(two, 0, (1.0, 1.0))
+    >>> interleaved_bytes(two, 0, (1.0, 0.0)), interleaved_bytes(two, 0, (1.0, 1.0))
     (8.0, 11.0)
     """
     rounds, group = degrees.virtual_pipeline, degrees.virtual_group
     usual = kept_bytes[len(kept_bytes) // 2]
     unusual = [chunk for chunk, kept in enumerate(kept_bytes) if not equal_everywhere(kept, usual)]
-    warm_up = 2 * (degrees.pipeline - stage - 1) + (rounds - 1) * group
-    same = (warm_up + 1) * usual
-    fullest: Amount = 0.0
-    for forward, backward in _moments(degrees, warm_up, len(kept_bytes) if unusual else 1):
-        total = same
+    warm, warm_up = warm_passes(degrees, stage), 2 * (degrees.pipeline - stage - 1) + (rounds - 1) * group
+    fullest = warm * usual
+    for chunk in unusual:
+        fullest = fullest + warm_flights(degrees, warm, chunk) * (kept_bytes[chunk] - usual)
+    for forward, backward in _moments(degrees, warm_up, len(kept_bytes)) if unusual else ():
+        total = (warm_up + 1) * usual
         for chunk in unusual:
             done = _done(forward, chunk, group, group * rounds)
             undone = done - _done(backward, rounds - 1 - chunk, group, group * rounds)
             total = total + where(rounds > chunk, undone, 0) * (kept_bytes[chunk] - usual)
-        happens = both(rounds > 1, forward <= degrees.accumulation * rounds)
-        fullest = maximum(fullest, where(happens, total, 0.0))
+        fullest = maximum(fullest, where(forward <= degrees.accumulation * rounds, total, 0.0))
     return fullest
 
 

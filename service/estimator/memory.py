@@ -8,7 +8,7 @@ from service.estimator.filled import filled
 from service.estimator.gathered import Gathered, gathered_weights
 from service.estimator.gradients import bucket_bytes, step_gradient_lines, table_gradient_bytes
 from service.estimator.held import held_bytes
-from service.estimator.interleaving import steady_bytes
+from service.estimator.interleaving import interleaved_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.memory_parts import Phase
@@ -17,7 +17,7 @@ from service.estimator.numeric import Amount, both, either, maximum, minimum, wh
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
-from service.estimator.parallelism.pipeline import in_flight
+from service.estimator.parallelism.pipeline import in_flight, warm_passes
 from service.estimator.pipeline_buffers import left_bytes, received_bytes
 from service.estimator.question import Layout
 from service.estimator.sharded import WHOLE_MOMENTS, sharded_bytes, sharded_lines, undivided_share
@@ -181,15 +181,11 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         each kind's own function
     """
     schedule: ScheduleName = filled(layout.schedule)
-    flying = in_flight(schedule, degrees, stage.index, len(stage.chunk_counts))
-    losses = flying[0] if schedule == "gpipe" else 1
+    flying, activations = _flying(schedule, degrees, stage, load)
+    losses = flying if schedule == "gpipe" else 1
     spread, host = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
     if "master_weights" in OFF_DEVICE[layout.offload]:
         host = host + _host_gradient_bytes(degrees, load)
-    mean_flying = _mean_flying(flying, degrees)
-    activations = _flying_bytes(flying, load.kept_bytes)
-    if schedule == "interleaved-1f1b":
-        activations = maximum(activations, steady_bytes(degrees, stage.index, load.kept_bytes))
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
@@ -211,15 +207,45 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         pipeline_buffers=received_bytes(job, degrees, stage),
         left_streams=left_bytes(job, degrees),
         activations=activations,
-        other_activations=activations * maximum(mean_flying - 1, 0) / mean_flying,
+        other_activations=activations * maximum(flying - 1, 0) / flying,
         recomputed_activations=load.recomputed_bytes,
         layer_buffers=load.layer_buffer_bytes,
         logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
         workspace=standing_bytes(job, degrees, has_head=load.logits_bytes > 0),
-        in_flight=mean_flying,
+        in_flight=flying,
         host=host,
     )
+
+
+def resident_bytes(job: Job, degrees: Degrees, load: StageLoad, layout: Layout) -> Amount:
+    """Bytes of weights and optimizer of one rank, which live through the whole of a step whatever its micro-batches.
+
+    Formula:
+        sum of the lines of `STANDING` that the data group may shard and that stay on the device
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        load: the stage's load
+        layout: the layout's choices: offload
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        stage_bytes
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
+    >>> layout = sample_resolved().question.layout
+    >>> resident_bytes(sample_job(), sample_degrees(), sample_load(), layout) == 14 * 8_030_261_248
+    True
+    """
+    spread, _ = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
+    total: Amount = 0.0
+    for kind in STANDING:
+        total = total + spread.get(kind, 0.0)
+    return total
 
 
 def _spread_bytes(job: Job, degrees: Degrees, load: StageLoad) -> dict[str, Amount]:
@@ -256,16 +282,14 @@ def _moved(spread: dict[str, Amount], away: tuple[str, ...]) -> tuple[dict[str, 
     return spread | dict.fromkeys((*away, *_IN_STEP) if away else (), 0.0), host
 
 
-def _flying_bytes(flying: tuple[Amount, ...], kept: tuple[Amount, ...]) -> Amount:
-    total: Amount = 0.0
-    for count, one in zip(flying, kept, strict=True):
-        total = total + count * one
-    return total
-
-
-def _mean_flying(flying: tuple[Amount, ...], degrees: Degrees) -> Amount:
-    """Whole micro-batches in flight: those of each chunk, over the chunks."""
-    total: Amount = 0.0
-    for count in flying:
-        total = total + count
-    return total / degrees.virtual_pipeline
+def _flying(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: StageLoad) -> tuple[Amount, Amount]:
+    """Whole micro-batches in flight, those of chunks over the chunks; and the bytes of their activations."""
+    is_interleaved, first = schedule == "interleaved-1f1b", load.kept_bytes[0]
+    plain, *_ = in_flight("1f1b" if is_interleaved else schedule, degrees, stage.index)
+    if not is_interleaved:
+        return plain, plain * first
+    several, rounds = degrees.virtual_pipeline > 1, degrees.virtual_pipeline
+    return (
+        where(several, warm_passes(degrees, stage.index) / rounds, plain),
+        where(several, interleaved_bytes(degrees, stage.index, load.kept_bytes), plain * first),
+    )

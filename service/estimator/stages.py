@@ -1,6 +1,6 @@
 """What does one rank of one pipeline stage hold: which layers, how many parameters?"""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
@@ -35,6 +35,12 @@ class Stage:
     def layers(self) -> Amount:
         """Layers of the stage, those of depths counted [1]."""
         return _total(self.kind_counts)
+
+    def each_chunk(self, amount_of: Callable[[tuple[Amount, ...]], Amount]) -> tuple[Amount, ...]:
+        """An amount that goes by the layers of a chunk, of each chunk; chunks that share their counts share it."""
+        alike = {id(counts): counts for counts in self.chunk_counts}
+        amounts = {key: amount_of(counts) for key, counts in alike.items()}
+        return tuple(amounts[id(counts)] for counts in self.chunk_counts)
 
 
 def _total(counts: Iterable[Amount]) -> Amount:

@@ -16,6 +16,7 @@ from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.names import ZeroStage
+from service.estimator.numeric import Amount
 from service.estimator.question import Layout
 from service.estimator.rules import Rule
 from service.planner.freedom import WITHIN_DOMAIN
@@ -91,6 +92,19 @@ def along(numbers: Sequence[float], axis: int) -> Numbers:
     return np.array(numbers, dtype=np.float64).reshape(shape)
 
 
+def along_or_same(numbers: Sequence[float], axis: int) -> Amount:
+    """Numbers of one axis of a grid, or the one number that they all are.
+
+    Args:
+        numbers: one for each of its values
+        axis: 0 splits, 1 spreads, 2 micro-batches
+
+    Returns:
+        a column that broadcasts over the other two, or a plain number
+    """
+    return float(numbers[0]) if len(set(numbers)) == 1 else along(numbers, axis)
+
+
 def degrees_in(grid: Grid, job: Job) -> tuple[Degrees, dict[str, Mask]]:
     """The degrees of every layout of a grid, and where they are whole.
 
@@ -113,14 +127,14 @@ def degrees_in(grid: Grid, job: Job) -> tuple[Degrees, dict[str, Mask]]:
         tensor=tensor,
         context=context,
         pipeline=pipeline,
-        virtual_pipeline=along([one.pipeline.virtual_pipeline for one in grid.spreads], 1),
-        virtual_group=along([filled(one.pipeline.virtual_group) for one in grid.spreads], 1),
-        expert=along([one.expert for one in grid.splits], 0),
-        expert_tensor=along([one.expert_tensor for one in grid.splits], 0),
-        zero_stage=along([one.zero_stage for one in grid.spreads], 1),
+        virtual_pipeline=along_or_same([one.pipeline.virtual_pipeline for one in grid.spreads], 1),
+        virtual_group=along_or_same([filled(one.pipeline.virtual_group) for one in grid.spreads], 1),
+        expert=along_or_same([one.expert for one in grid.splits], 0),
+        expert_tensor=along_or_same([one.expert_tensor for one in grid.splits], 0),
+        zero_stage=along_or_same([one.zero_stage for one in grid.spreads], 1),
         shard_group=_shard_groups(grid, job, data * context, tensor),
-        reshard_after_forward=along([one.reshard_after_forward for one in grid.spreads], 1),
-        sequence_parallel=along([one.sequence_parallel for one in grid.splits], 0),
+        reshard_after_forward=along_or_same([one.reshard_after_forward for one in grid.spreads], 1),
+        sequence_parallel=along_or_same([one.sequence_parallel for one in grid.splits], 0),
         micro_batch=micro_batch,
         accumulation=accumulation,
     )

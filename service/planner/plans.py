@@ -1,7 +1,7 @@
 """Which plans are best under limits? The best layouts of each machine, answered in full and ranked."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,7 +9,7 @@ from service.estimator.answer import Estimate
 from service.estimator.estimate import estimate
 from service.estimator.question import Question
 from service.planner.freedom import Freedom
-from service.planner.search import Candidate, Found, Watch, question_of, search
+from service.planner.search import Candidate, Found, question_of, search
 
 Objective = Literal["time", "cost", "gpus", "energy"]
 """What the best plan has least of: days (seconds of a step without training_tokens), dollars, GPUs, kilowatt-hours."""
@@ -69,6 +69,7 @@ class Plans:
     """Those of which none is faster, cheaper and smaller at once, fastest first."""
     generated: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    pruned: int = 0
     scored: int = 0
     fitting: int = 0
     smallest: Candidate | None = None
@@ -81,8 +82,7 @@ def plans_of(
     objective: Objective,
     bounds: Bounds,
     top: int,
-    watch: Callable[[int, Found], None] | None = None,
-) -> Plans:
+) -> Iterator[Plans]:
     """The best plans of a question on some machines.
 
     Each machine's layouts are ranked by their step, which everything else of a run on it goes by; the best of each are
@@ -94,10 +94,9 @@ def plans_of(
         objective: what to have least of
         bounds: what to keep to
         top: how many plans to name [1]
-        watch: what to tell of progress: which machine, and what was found on it so far
 
-    Returns:
-        the plans, the front, and counts over all machines
+    Yields:
+        counts over all machines so far; the last one has the plans and the front too
 
     Raises:
         Refused: the question cannot be answered under any layout
@@ -105,9 +104,11 @@ def plans_of(
     told = Plans()
     every: list[Plan] = []
     front: list[Plan] = []
-    for index, question in enumerate(machines):
-        found = search(question, freedom, top, bounds.headroom_fraction, _watching(watch, index))
-        _count(told, found)
+    for question in machines:
+        found = Found()
+        for found in search(question, freedom, top, bounds.headroom_fraction):
+            yield _with_counts(told, found)
+        told = _with_counts(told, found)
         answered: dict[Candidate, Plan] = {}
         for candidate in (*found.best, *found.front[:: max(1, -(-len(found.front) // MOST_FRONT))]):
             if candidate not in answered:
@@ -118,22 +119,20 @@ def plans_of(
     kept = [plan for plan in every if _keeps_to(plan, bounds)]
     told.best = tuple(sorted(kept, key=lambda plan: _rank(plan, objective))[:top])
     told.front = _front([plan for plan in front if _keeps_to(plan, bounds)])
-    return told
+    yield told
 
 
-def _watching(watch: Callable[[int, Found], None] | None, index: int) -> Watch | None:
-    return None if watch is None else lambda found: watch(index, found)
-
-
-def _count(told: Plans, found: Found) -> None:
-    told.generated += found.generated
-    told.refused.update(found.refused)
-    told.scored += found.scored
-    told.fitting += found.fitting
-    if found.smallest is not None and (
-        told.smallest is None or found.smallest.reserved_bytes < told.smallest.reserved_bytes
-    ):
-        told.smallest = found.smallest
+def _with_counts(told: Plans, found: Found) -> Plans:
+    """What is told of earlier machines with what is found on one more."""
+    sizes = [one for one in (told.smallest, found.smallest) if one is not None]
+    return Plans(
+        generated=told.generated + found.generated,
+        refused=told.refused + found.refused,
+        pruned=told.pruned + found.pruned,
+        scored=told.scored + found.scored,
+        fitting=told.fitting + found.fitting,
+        smallest=min(sizes, key=lambda one: one.reserved_bytes, default=None),
+    )
 
 
 def _keeps_to(plan: Plan, bounds: Bounds) -> bool:

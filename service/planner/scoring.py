@@ -12,13 +12,13 @@ from service.estimator.degrees import Degrees
 from service.estimator.device import allocator_room_bytes, usable_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
-from service.estimator.memory import stage_bytes
+from service.estimator.memory import resident_bytes, stage_bytes
 from service.estimator.numeric import Amount, maximum
 from service.estimator.question import Layout
 from service.estimator.stages import Stage
 from service.estimator.step_time import MicroBatchSeconds, micro_batch_seconds, whole_step_seconds
 from service.estimator.waiting import Waits
-from service.planner.grid import Numbers, along
+from service.planner.grid import Numbers, along_or_same
 from service.planner.stages import Distinct
 
 
@@ -28,7 +28,7 @@ class Carried:
 
     stage: Stage
     load: StageLoad
-    count: Numbers
+    count: Amount
     """Stages of this kind."""
 
 
@@ -62,7 +62,7 @@ def carried_by(
         load = stage_load(job, degrees, stage)
         if mirrors:
             load = mirrored(load, stage_load(job, degrees, _columns([one.far for one in kind])), degrees)
-        found.append(Carried(stage, load, along([one.count for one in kind], 1)))
+        found.append(Carried(stage, load, along_or_same([one.count for one in kind], 1)))
     return found
 
 
@@ -70,22 +70,20 @@ def _columns(stages: Sequence[Stage]) -> Stage:
     """Stages of many pipelines as one; they are all at the same end, or all at none."""
     first = stages[0]
     chunks, kinds = range(len(first.chunk_counts)), range(len(first.kind_counts))
-    counts = tuple(
-        tuple(_column([one.chunk_counts[chunk][kind] for one in stages]) for kind in kinds) for chunk in chunks
-    )
+    alike: dict[tuple[tuple[Amount, ...], ...], tuple[Amount, ...]] = {}
+    counts = []
+    for chunk in chunks:
+        own = tuple(one.chunk_counts[chunk] for one in stages)
+        if own not in alike:
+            alike[own] = tuple(along_or_same([float(each[kind]) for each in own], 1) for kind in kinds)
+        counts.append(alike[own])
     return Stage(
-        index=_column([one.index for one in stages]),
-        chunk_counts=counts,
-        depths=_column([one.depths for one in stages]),
+        index=along_or_same([float(one.index) for one in stages], 1),
+        chunk_counts=tuple(counts),
+        depths=along_or_same([float(one.depths) for one in stages], 1),
         is_first=first.is_first,
         is_last=first.is_last,
     )
-
-
-def _column(numbers: Sequence[Amount]) -> Amount:
-    """One number for each pipeline, or the number itself where all have the same."""
-    plain = [float(number) for number in numbers]
-    return plain[0] if len(set(plain)) == 1 else along(plain, 1)
 
 
 def micro_batches_of(job: Job, degrees: Degrees, carried: Sequence[Carried], layout: Layout) -> list[MicroBatchSeconds]:
@@ -101,6 +99,29 @@ def micro_batches_of(job: Job, degrees: Degrees, carried: Sequence[Carried], lay
         the seconds of each kind of stage [s]
     """
     return [micro_batch_seconds(job, degrees, one.stage, one.load, layout) for one in carried]
+
+
+def least_reserved_bytes(job: Job, degrees: Degrees, carried: Sequence[Carried], layout: Layout) -> Numbers:
+    """What the allocator of the fullest GPU holds at least, by weights and optimizer alone.
+
+    Formula:
+        max over the stages of resident bytes x share
+
+    Args:
+        job: the job
+        degrees: the degrees of the grid
+        carried: its stages
+        layout: offload
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        allocator.reserved_bytes; memory.resident_bytes
+    """
+    share = reserved_shares(job)[1]
+    resident = [resident_bytes(job, degrees, one.load, layout) for one in carried]
+    return np.asarray(reduce(maximum, resident)) * share
 
 
 def scores_of(

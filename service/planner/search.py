@@ -1,7 +1,7 @@
 """Which layouts fit and are fastest? Every legal one is worked out, and the best are kept."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from service.planner.fitting import most_reserved_bytes
 from service.planner.freedom import Axes, Freedom, axes_of
 from service.planner.grid import Grid, Mask, Numbers, degrees_in, layout_at, legal_layouts
 from service.planner.pipelines import pipelines_of
-from service.planner.scoring import Scores, carried_by, micro_batches_of, scores_of
+from service.planner.scoring import Carried, Scores, carried_by, least_reserved_bytes, micro_batches_of, scores_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,6 +46,8 @@ class Found:
     """Layouts of the space, legal or not."""
     refused: Counter[str] = field(default_factory=Counter)
     """Layouts left out, by the first rule that they break."""
+    pruned: int = 0
+    """Legal layouts whose weights and optimizer alone leave no room, so that nothing else of them is worked out."""
     scored: int = 0
     """Legal layouts, whose memory and step were worked out."""
     fitting: int = 0
@@ -58,13 +60,9 @@ class Found:
     """The one that takes least memory, whether it fits or not."""
 
 
-Watch = Callable[[Found], None]
-"""What is told after each block how far a search is; it may stop the search by raising."""
-
-
 def search(
-    question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0, watch: Watch | None = None
-) -> Found:
+    question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0, *, prunes: bool = True
+) -> Iterator[Found]:
     """Work out every legal layout of a question and keep the best.
 
     Args:
@@ -72,10 +70,10 @@ def search(
         freedom: what the caller leaves open of them
         top: how many of the best to keep [1]
         headroom_fraction: share of the usable memory that has to stay free [1]
-        watch: what to tell of progress
+        prunes: leave layouts out that cannot fit by their weights and optimizer alone
 
-    Returns:
-        counts, the fastest that fit, and the front of time and memory
+    Yields:
+        what is found so far, after every grid; the last one is the whole
 
     Raises:
         Refused: the question cannot be answered under any layout
@@ -83,10 +81,10 @@ def search(
     found = Found()
     for block in _blocks(question, freedom, found, headroom_fraction):
         for choices in _groups(block):
-            _search_grid(block, choices, found, top)
-        if watch is not None:
-            watch(found)
-    return found
+            with np.errstate(all="ignore"):  # what is not legal is worked out too, and left out
+                _search_grid(block, choices, found, top, prunes=prunes)
+            yield found
+    yield found
 
 
 def _blocks(question: Question, freedom: Freedom, found: Found, headroom_fraction: float) -> Iterator[Block]:
@@ -154,7 +152,7 @@ def _groups(block: Block) -> Iterator[tuple[Layout, ...]]:
     yield from map(tuple, by_rest.values())
 
 
-def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: int) -> None:
+def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: int, *, prunes: bool) -> None:
     job, schedules = block.variant.job, len(choices)
     degrees, whole = degrees_in(block.grid, job)
     representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
@@ -162,17 +160,53 @@ def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: i
     legal, refused = legal_layouts(block.grid, job, rules, degrees, whole, block.data)
     found.generated += block.grid.cells * schedules
     found.refused.update({name: count * schedules for name, count in refused.items()})
-    if not legal.any():
+    part = _part(block, block.grid, legal)
+    if part is not None and prunes:
+        part = _with_room(block, part, choices[0], found, schedules)
+    if part is None:
         return
-    grid, legal = block.grid.part(legal)
-    kept = {id(spread): kinds for spread, kinds in zip(block.grid.spreads, block.stages, strict=True)}
-    degrees, _ = degrees_in(grid, job)
-    stages = [kept[id(spread)] for spread in grid.spreads]
-    carried = carried_by(job, degrees, stages, mirrors=block.mirrors)
-    micro = micro_batches_of(job, degrees, carried, choices[0])
+    micro = micro_batches_of(job, part.degrees, part.carried, choices[0])
     for layout in choices:
-        scores = scores_of(job, degrees, carried, micro, layout)
-        _keep(_Scored(block.variant, grid, degrees, layout, legal, scores), found, top)
+        scores = scores_of(job, part.degrees, part.carried, micro, layout)
+        _keep(_Scored(block.variant, part, layout, scores), found, top)
+
+
+WORTH_CUTTING = 0.7
+"""Share of a grid above which what is left of it is worked out within the whole. Source: measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The part of a grid that is worked out."""
+
+    grid: Grid
+    legal: Mask
+    degrees: Degrees
+    carried: list[Carried]
+
+
+def _part(block: Block, grid: Grid, legal: Mask) -> _Part | None:
+    """The part of a grid that holds all its legal layouts; None where there are none."""
+    if not legal.any():
+        return None
+    grid, legal = grid.part(legal)
+    kept = {id(spread): kinds for spread, kinds in zip(block.grid.spreads, block.stages, strict=True)}
+    job = block.variant.job
+    degrees, _ = degrees_in(grid, job)
+    carried = carried_by(job, degrees, [kept[id(spread)] for spread in grid.spreads], mirrors=block.mirrors)
+    return _Part(grid, legal, degrees, carried)
+
+
+def _with_room(block: Block, part: _Part, choices: Layout, found: Found, schedules: int) -> _Part | None:
+    """The part in which weights and optimizer leave room for anything else."""
+    least = least_reserved_bytes(block.variant.job, part.degrees, part.carried, choices)
+    legal = part.legal & (least <= block.variant.most_reserved_bytes)
+    pruned = int(np.count_nonzero(part.legal)) - int(np.count_nonzero(legal))
+    found.pruned += pruned * schedules
+    left, _ = part.grid.part(legal)
+    if left.cells > WORTH_CUTTING * part.grid.cells:
+        return replace(part, legal=legal)
+    return _part(block, part.grid, legal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +214,16 @@ class _Scored:
     """A grid that was worked out under one schedule."""
 
     variant: Variant
-    grid: Grid
-    degrees: Degrees
+    part: _Part
     choices: Layout
-    legal: Mask
     scores: Scores
 
 
 def _keep(one: _Scored, found: Found, top: int) -> None:
-    places = np.flatnonzero(one.legal)
+    grid = one.part.grid
+    places = np.flatnonzero(one.part.legal)
     step, reserved = (
-        np.broadcast_to(score, one.grid.shape).ravel()[places]
+        np.broadcast_to(score, grid.shape).ravel()[places]
         for score in (one.scores.step_seconds, one.scores.reserved_bytes)
     )
     offset, found.scored = found.scored, found.scored + len(places)
@@ -198,13 +231,13 @@ def _keep(one: _Scored, found: Found, top: int) -> None:
     found.fitting += len(fits)
 
     def candidate(index: int) -> Candidate:
-        split, spread, size = (int(place) for place in np.unravel_index(int(places[index]), one.grid.shape))
+        split, spread, size = (int(place) for place in np.unravel_index(int(places[index]), grid.shape))
         return Candidate(
             step_seconds=float(step[index]),
             reserved_bytes=float(reserved[index]),
             place=offset + index,
-            layout=with_choices(layout_at(one.grid, one.degrees, (split, spread, size)), one.choices),
-            micro_batch=one.grid.micro_batches[size],
+            layout=with_choices(layout_at(grid, one.part.degrees, (split, spread, size)), one.choices),
+            micro_batch=grid.micro_batches[size],
             recompute=one.variant.recompute,
         )
 

@@ -77,7 +77,7 @@ def balanced_layers(model: Model, chunks: int) -> tuple[int, ...] | None:
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> balanced_layers(LLAMA_3_8B, 5)
-    (6, 7, 7, 7, 5)
+    (5, 7, 7, 7, 6)
     """
     if chunks < 2:
         return None

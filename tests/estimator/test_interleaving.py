@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.estimator.interleaving import steady_bytes
+from service.estimator.interleaving import interleaved_bytes
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.samples import sample_degrees
 
@@ -34,7 +34,7 @@ def test_fullest_moment_is_found(stages: int, chunks: int, groups: int, data: st
     degrees = sample_degrees(pipeline=stages, virtual_pipeline=chunks, virtual_group=stages, accumulation=batches)
     warming = in_flight("interleaved-1f1b", degrees, stage, chunks)
     warm = sum(count * size for count, size in zip(warming, sizes, strict=True))
-    assert max(warm, steady_bytes(degrees, stage, tuple(sizes))) == played_through(
+    assert max(warm, interleaved_bytes(degrees, stage, tuple(sizes))) == played_through(
         stages, chunks, batches, stage, sizes
     )
 
@@ -42,4 +42,4 @@ def test_fullest_moment_is_found(stages: int, chunks: int, groups: int, data: st
 def test_equal_chunks_hold_the_same_at_every_moment() -> None:
     degrees = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
     warm = sum(in_flight("interleaved-1f1b", degrees, 1, 2))
-    assert steady_bytes(degrees, 1, (3.0, 3.0)) == 3 * warm
+    assert interleaved_bytes(degrees, 1, (3.0, 3.0)) == 3 * warm
