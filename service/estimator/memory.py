@@ -218,36 +218,6 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     )
 
 
-def resident_bytes(job: Job, degrees: Degrees, load: StageLoad, layout: Layout) -> Amount:
-    """Bytes of weights and optimizer of one rank, which live through the whole of a step whatever its micro-batches.
-
-    Formula:
-        sum of the lines of `STANDING` that the data group may shard and that stay on the device
-
-    Args:
-        job: the job
-        degrees: the layout's degrees
-        load: the stage's load
-        layout: the layout's choices: offload
-
-    Returns:
-        bytes of one rank [byte]
-
-    Source:
-        stage_bytes
-
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
-    >>> layout = sample_resolved().question.layout
-    >>> resident_bytes(sample_job(), sample_degrees(), sample_load(), layout) == 14 * 8_030_261_248
-    True
-    """
-    spread, _ = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
-    total: Amount = 0.0
-    for kind in STANDING:
-        total = total + spread.get(kind, 0.0)
-    return total
-
-
 def _spread_bytes(job: Job, degrees: Degrees, load: StageLoad) -> dict[str, Amount]:
     """Bytes of the lines that the data group may shard, with what the fullest rank has of whole matrices."""
     spread = {

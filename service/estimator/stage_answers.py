@@ -16,7 +16,7 @@ from service.estimator.memory_parts import MemoryLine, StageMemory
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
-from service.estimator.step_time import StepSeconds, micro_batch_seconds, step_seconds
+from service.estimator.step_time import StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
 from service.estimator.waiting import Waits
 
 
@@ -141,7 +141,10 @@ def _steps(
 ) -> list[StepSeconds]:
     """The step as each distinct stage lives it; all wait for the mean of the stages where the pipeline is empty."""
     distinct = {one.shape: one for one in stages}
-    micro = {shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout) for shape, one in distinct.items()}
+    each = ledger_seconds(job, degrees)
+    micro = {
+        shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout, each) for shape, one in distinct.items()
+    }
     mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
     waits = Waits(stage_seconds=mean, filled_fraction=filled_fraction)
     return [step_seconds(job, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]

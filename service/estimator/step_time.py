@@ -99,25 +99,52 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     return 2 * losses * live / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
 
 
-def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
+@dataclass(frozen=True, slots=True)
+class LedgerSeconds:
+    """What one rank computes of each part of the ledger for one micro-batch, whatever stage it is on."""
+
+    kinds: tuple[ComputeSeconds, ...]
+    """One layer of each kind."""
+    embedding: ComputeSeconds
+    head: ComputeSeconds
+    depth: ComputeSeconds
+
+
+def ledger_seconds(job: Job, degrees: Degrees) -> LedgerSeconds:
+    """What one rank computes of each part of the ledger for one micro-batch; its stages only count how often.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+
+    Returns:
+        the seconds [s]
+    """
+    rates, ledger = rates_of(job), job.ledger
+    kinds = tuple(ops_compute(ops, job, degrees, rates) for ops in ledger.kinds)
+    ends = [ops_compute(ops, job, degrees, rates) for ops in (ledger.embedding, ledger.head, ledger.depth)]
+    for end in ends:
+        end.recompute = 0.0
+    embedding, head, depth = ends
+    head.loss = loss_seconds(job, degrees)
+    return LedgerSeconds(kinds, embedding, head, depth)
+
+
+def _stage_compute(job: Job, degrees: Degrees, stage: Stage, each: LedgerSeconds) -> ComputeSeconds:
     """Seconds that one rank of a stage computes for one micro-batch."""
-    rates = rates_of(job)
     total = ComputeSeconds()
-    for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True):
-        total = total.plus(ops_compute(ops, job, degrees, rates), count)
+    for count, layer in zip(stage.kind_counts, each.kinds, strict=True):
+        total = total.plus(layer, count)
     if job.recompute.granularity == "full":
         layers = trained_layers(job, stage.kind_counts)
         total.recompute = total.recompute * repeated_forwards(job.recompute, layers, degrees.virtual_pipeline)
-    first = ops_compute(job.ledger.embedding, job, degrees, rates)
-    last = ops_compute(job.ledger.head, job, degrees, rates)
-    depth = ops_compute(job.ledger.depth, job, degrees, rates)
-    first.recompute = last.recompute = depth.recompute = 0.0
-    last.loss = loss_seconds(job, degrees)
-    total = total.plus(first, where(stage.is_first, 1, 0)).plus(last, where(stage.is_last, 1, 0))
-    return total.plus(depth, stage.depths)
+    total = total.plus(each.embedding, where(stage.is_first, 1, 0)).plus(each.head, where(stage.is_last, 1, 0))
+    return total.plus(each.depth, stage.depths)
 
 
-def micro_batch_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> MicroBatchSeconds:
+def micro_batch_seconds(
+    job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout, each: LedgerSeconds
+) -> MicroBatchSeconds:
     """What one rank of a stage does for one micro-batch.
 
     Args:
@@ -126,6 +153,7 @@ def micro_batch_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoa
         stage: the stage
         load: its load
         layout: the layout's choices: context method, offload
+        each: what each part of the ledger takes
 
     Returns:
         the seconds [s]
@@ -133,7 +161,7 @@ def micro_batch_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoa
     Source:
         each part's own function
     """
-    compute = _stage_compute(job, degrees, stage)
+    compute = _stage_compute(job, degrees, stage, each)
     compute.host = maximum(0.0, host_seconds(job, stage) - compute.total_seconds)
     return MicroBatchSeconds(
         compute=compute,
@@ -215,7 +243,8 @@ def whole_step_seconds(
     >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
     >>> from service.estimator.stages import stage_at
     >>> job, degrees, layout = sample_job(), sample_degrees(), sample_resolved().question.layout
-    >>> micro = micro_batch_seconds(job, degrees, stage_at(job, degrees, 0, None, 1), sample_load(), layout)
+    >>> stage, each = stage_at(job, degrees, 0, None, 1), ledger_seconds(job, degrees)
+    >>> micro = micro_batch_seconds(job, degrees, stage, sample_load(), layout, each)
     >>> parts = step_seconds(job, degrees, sample_load(), layout, micro, Waits(stage_seconds=0.0))
     >>> whole = whole_step_seconds(job, degrees, sample_load(), layout, micro, Waits(stage_seconds=0.0))
     >>> abs(whole / sum(getattr(parts, field.name) for field in fields(StepSeconds)) - 1) < 1e-12

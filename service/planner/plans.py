@@ -69,7 +69,6 @@ class Plans:
     """Those of which none is faster, cheaper and smaller at once, fastest first."""
     generated: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    pruned: int = 0
     scored: int = 0
     fitting: int = 0
     smallest: Candidate | None = None
@@ -128,7 +127,6 @@ def _with_counts(told: Plans, found: Found) -> Plans:
     return Plans(
         generated=told.generated + found.generated,
         refused=told.refused + found.refused,
-        pruned=told.pruned + found.pruned,
         scored=told.scored + found.scored,
         fitting=told.fitting + found.fitting,
         smallest=min(sizes, key=lambda one: one.reserved_bytes, default=None),

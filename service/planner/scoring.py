@@ -12,11 +12,11 @@ from service.estimator.degrees import Degrees
 from service.estimator.device import allocator_room_bytes, usable_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad, mirrored, stage_load
-from service.estimator.memory import resident_bytes, stage_bytes
+from service.estimator.memory import stage_bytes
 from service.estimator.numeric import Amount, maximum
 from service.estimator.question import Layout
 from service.estimator.stages import Stage
-from service.estimator.step_time import MicroBatchSeconds, micro_batch_seconds, whole_step_seconds
+from service.estimator.step_time import MicroBatchSeconds, ledger_seconds, micro_batch_seconds, whole_step_seconds
 from service.estimator.waiting import Waits
 from service.planner.grid import Numbers, along_or_same
 from service.planner.stages import Distinct
@@ -98,30 +98,8 @@ def micro_batches_of(job: Job, degrees: Degrees, carried: Sequence[Carried], lay
     Returns:
         the seconds of each kind of stage [s]
     """
-    return [micro_batch_seconds(job, degrees, one.stage, one.load, layout) for one in carried]
-
-
-def least_reserved_bytes(job: Job, degrees: Degrees, carried: Sequence[Carried], layout: Layout) -> Numbers:
-    """What the allocator of the fullest GPU holds at least, by weights and optimizer alone.
-
-    Formula:
-        max over the stages of resident bytes x share
-
-    Args:
-        job: the job
-        degrees: the degrees of the grid
-        carried: its stages
-        layout: offload
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        allocator.reserved_bytes; memory.resident_bytes
-    """
-    share = reserved_shares(job)[1]
-    resident = [resident_bytes(job, degrees, one.load, layout) for one in carried]
-    return np.asarray(reduce(maximum, resident)) * share
+    each = ledger_seconds(job, degrees)
+    return [micro_batch_seconds(job, degrees, one.stage, one.load, layout, each) for one in carried]
 
 
 def scores_of(

@@ -20,7 +20,7 @@ from service.planner.fitting import most_reserved_bytes
 from service.planner.freedom import Axes, Freedom, axes_of
 from service.planner.grid import Grid, Mask, Numbers, degrees_in, layout_at, legal_layouts
 from service.planner.pipelines import pipelines_of
-from service.planner.scoring import Carried, Scores, carried_by, least_reserved_bytes, micro_batches_of, scores_of
+from service.planner.scoring import Carried, Scores, carried_by, micro_batches_of, scores_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,8 +46,6 @@ class Found:
     """Layouts of the space, legal or not."""
     refused: Counter[str] = field(default_factory=Counter)
     """Layouts left out, by the first rule that they break."""
-    pruned: int = 0
-    """Legal layouts whose weights and optimizer alone leave no room, so that nothing else of them is worked out."""
     scored: int = 0
     """Legal layouts, whose memory and step were worked out."""
     fitting: int = 0
@@ -60,9 +58,7 @@ class Found:
     """The one that takes least memory, whether it fits or not."""
 
 
-def search(
-    question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0, *, prunes: bool = True
-) -> Iterator[Found]:
+def search(question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0) -> Iterator[Found]:
     """Work out every legal layout of a question and keep the best.
 
     Args:
@@ -70,7 +66,6 @@ def search(
         freedom: what the caller leaves open of them
         top: how many of the best to keep [1]
         headroom_fraction: share of the usable memory that has to stay free [1]
-        prunes: leave layouts out that cannot fit by their weights and optimizer alone
 
     Yields:
         what is found so far, after every grid; the last one is the whole
@@ -82,7 +77,7 @@ def search(
     for block in _blocks(question, freedom, found, headroom_fraction):
         for choices in _groups(block):
             with np.errstate(all="ignore"):  # what is not legal is worked out too, and left out
-                _search_grid(block, choices, found, top, prunes=prunes)
+                _search_grid(block, choices, found, top)
             yield found
     yield found
 
@@ -152,7 +147,7 @@ def _groups(block: Block) -> Iterator[tuple[Layout, ...]]:
     yield from map(tuple, by_rest.values())
 
 
-def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: int, *, prunes: bool) -> None:
+def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: int) -> None:
     job, schedules = block.variant.job, len(choices)
     degrees, whole = degrees_in(block.grid, job)
     representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
@@ -161,18 +156,12 @@ def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: i
     found.generated += block.grid.cells * schedules
     found.refused.update({name: count * schedules for name, count in refused.items()})
     part = _part(block, block.grid, legal)
-    if part is not None and prunes:
-        part = _with_room(block, part, choices[0], found, schedules)
     if part is None:
         return
     micro = micro_batches_of(job, part.degrees, part.carried, choices[0])
     for layout in choices:
         scores = scores_of(job, part.degrees, part.carried, micro, layout)
         _keep(_Scored(block.variant, part, layout, scores), found, top)
-
-
-WORTH_CUTTING = 0.7
-"""Share of a grid above which what is left of it is worked out within the whole. Source: measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +184,6 @@ def _part(block: Block, grid: Grid, legal: Mask) -> _Part | None:
     degrees, _ = degrees_in(grid, job)
     carried = carried_by(job, degrees, [kept[id(spread)] for spread in grid.spreads], mirrors=block.mirrors)
     return _Part(grid, legal, degrees, carried)
-
-
-def _with_room(block: Block, part: _Part, choices: Layout, found: Found, schedules: int) -> _Part | None:
-    """The part in which weights and optimizer leave room for anything else."""
-    least = least_reserved_bytes(block.variant.job, part.degrees, part.carried, choices)
-    legal = part.legal & (least <= block.variant.most_reserved_bytes)
-    pruned = int(np.count_nonzero(part.legal)) - int(np.count_nonzero(legal))
-    found.pruned += pruned * schedules
-    left, _ = part.grid.part(legal)
-    if left.cells > WORTH_CUTTING * part.grid.cells:
-        return replace(part, legal=legal)
-    return _part(block, part.grid, legal)
 
 
 @dataclass(frozen=True, slots=True)
