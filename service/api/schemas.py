@@ -9,6 +9,7 @@ from pydantic_core import core_schema
 
 from service.api.comparison_schemas import comparison_schemas
 from service.api.json_schema import Schema
+from service.api.plan_schemas import plan_schemas
 from service.api.request_schemas import request_schemas
 from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts
@@ -27,6 +28,7 @@ from service.workflows.checks import Check
 from service.workflows.comparison_row import ComparedRow
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
+from service.workflows.plans import PlanAnswer
 from service.workflows.price_import import ImportReport
 from service.workflows.timelines import TimelineAnswer
 from service.workflows.wire import WIRE_NAMES
@@ -44,7 +46,7 @@ ANSWERED = (
 COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
-OTHERS = (Accuracy, Check, ComparedRow, ImportReport, ParameterCounts, TotalsAccuracy)
+OTHERS = (Accuracy, Check, ComparedRow, ImportReport, ParameterCounts, PlanAnswer, TotalsAccuracy)
 """What other answers hold."""
 
 
@@ -93,6 +95,7 @@ def component_schemas() -> dict[str, Schema]:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
     versions = spelled["Check"]["properties"]["versions"]
+    requests |= plan_schemas(spelled, requests["QuestionRequest"])
     requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
     del spelled["Nodes"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}

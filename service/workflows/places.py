@@ -12,6 +12,7 @@ from service.workflows.columns import columns_of
 from service.workflows.comparison_label import COMPARED
 from service.workflows.limits import Limits
 from service.workflows.nouns import field_names
+from service.workflows.plan_label import CLUSTERS, WHY_NOT, PlanLimits, PlanManner
 from service.workflows.prices import CardPrice, CataloguePrice
 from service.workflows.scenario_label import FIELDS
 
@@ -31,7 +32,7 @@ ASKED: Sequence[tuple[str, type]] = (
 PARTS = tuple(dict.fromkeys(part for part, _ in ASKED))
 """The parts of a question."""
 
-PLACES = (*ASKED, ("limits", Limits))
+PLACES = (*ASKED, ("limits", Limits), ("limits", PlanLimits), ("plan", PlanManner))
 """Part of any request body, and a noun that spells it."""
 
 
@@ -50,6 +51,7 @@ FIELD_NAMES = frozenset(
         "preset",
         "hf_config",
         *FIELDS,
+        *(CLUSTERS, WHY_NOT),
         *COMPARED,
         *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
         *(column.name for row in get_args(Row) for column in columns_of(row)),
