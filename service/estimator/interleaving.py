@@ -4,7 +4,61 @@ from collections.abc import Iterator
 
 from service.estimator.degrees import Degrees
 from service.estimator.numeric import Amount, ceil_div, equal_everywhere, floor_div, maximum, minimum, where
-from service.estimator.parallelism.pipeline import warm_flights, warm_passes
+
+
+def warm_passes(degrees: Degrees, stage: Amount) -> Amount:
+    """Forward passes of chunks that a stage of an interleaved pipeline has run, none of them backward, once it is warm.
+
+    Formula:
+        n = min(m v, 2 (p - i - 1) + (v - 1) g + 1)
+
+    Args:
+        degrees: the layout: p stages, v chunks, m micro-batches, groups of g
+        stage: stage, i, from 0 [1]
+
+    Returns:
+        passes of chunks [1]
+
+    Source:
+        Megatron-LM schedules.py (warm-up count)
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> warm_passes(sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16), 3)
+    5
+    """
+    rounds, group = degrees.virtual_pipeline, degrees.virtual_group
+    return minimum(degrees.accumulation * rounds, 2 * (degrees.pipeline - stage - 1) + (rounds - 1) * group + 1)
+
+
+def warm_flights(degrees: Degrees, warm: Amount, chunk: int) -> Amount:
+    """Those of the passes that are of one chunk: groups of micro-batches go through the chunks in turn.
+
+    Formula:
+        min(g, n - j g) + min(g, n - (v + j) g), each at least 0; 0 beyond the last chunk
+
+    Args:
+        degrees: the layout: v chunks, groups of g
+        warm: passes of all chunks, n [1]
+        chunk: the chunk, j, from 0 [1]
+
+    Returns:
+        micro-batches of the chunk [1]
+
+    Source:
+        Megatron-LM schedules.py (groups)
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> two = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
+    >>> warm_flights(two, 5, 0), warm_flights(two, 5, 1)
+    (4, 1)
+    """
+    rounds, group = degrees.virtual_pipeline, degrees.virtual_group
+    dealt = _within(warm - chunk * group, group) + _within(warm - (rounds + chunk) * group, group)
+    return where(rounds > chunk, dealt, 0)
+
+
+def _within(count: Amount, most: Amount) -> Amount:
+    return minimum(maximum(count, 0), most)
 
 
 def interleaved_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount, ...]) -> Amount:

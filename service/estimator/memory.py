@@ -8,7 +8,7 @@ from service.estimator.filled import filled
 from service.estimator.gathered import Gathered, gathered_weights
 from service.estimator.gradients import bucket_bytes, step_gradient_lines, table_gradient_bytes
 from service.estimator.held import held_bytes
-from service.estimator.interleaving import interleaved_bytes
+from service.estimator.interleaving import interleaved_bytes, warm_passes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.memory_parts import Phase
@@ -17,7 +17,7 @@ from service.estimator.numeric import Amount, both, either, maximum, minimum, wh
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
-from service.estimator.parallelism.pipeline import in_flight, warm_passes
+from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.pipeline_buffers import left_bytes, received_bytes
 from service.estimator.question import Layout
 from service.estimator.sharded import WHOLE_MOMENTS, sharded_bytes, sharded_lines, undivided_share

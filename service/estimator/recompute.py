@@ -258,7 +258,7 @@ def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount
     sequence = divisors(degrees, job.model, job.vocabulary_multiple)[Split.SEQUENCE]
     stream = stream_bytes(job, degrees) / sequence
 
-    def kept_in(counts: tuple[Amount, ...]) -> Amount:
+    def chunk_bytes(counts: tuple[Amount, ...]) -> Amount:
         layers = trained_layers(job, counts)
         again = recomputed_layers(job.recompute, layers, 1)
         mean = _weighted(counts, whole) / maximum(layers, 1)
@@ -268,4 +268,4 @@ def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount
     live = minimum(group, layers) * largest_kind_bytes(stage, whole) - stream
     keeps_all = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline) < layers
     largest = where(keeps_all, largest_kind_bytes(stage, whole), stream)
-    return Activations(stage.each_chunk(kept_in), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))
+    return Activations(stage.each_chunk(chunk_bytes), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))

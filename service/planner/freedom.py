@@ -111,15 +111,6 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
 
     splits_experts = bool(model.num_experts) and "expert_tensor" in stack.axes
     splits = (True, False) if stack.splits_norms else (False,)
-    plain_ends = ((False, False),)
-    may_count = ((False, False), (True, True), (True, False), (False, True))
-    counted = plain_ends if stack.deals_by_cost else may_count
-    told = freedom.allowed.keys() & {"embedding_in_split", "loss_in_split"}
-    ends = tuple(
-        (embedding, loss)
-        for embedding in freedom.of("embedding_in_split", (False, True))
-        for loss in freedom.of("loss_in_split", (False, True))
-    )
     layers = freedom.of("stage_layers", (None,))[0]
     return Axes(
         tensor=freedom.of("tensor", if_split("tensor", _at_most(degrees, model.num_attention_heads))),
@@ -138,11 +129,21 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
         schedule=freedom.of("schedule", stack.schedules),
         context_method=freedom.of("context_method", stack.context_methods[:1]),
         offload=freedom.of("offload", ("none",)),
-        ends_in_split=ends if told else (plain_ends if layers else counted),
+        ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.deals_by_cost)),
         recompute=freedom.of("recompute", RECOMPUTES),
         data=freedom.of("data", ()),
         stage_layers=layers,
         virtual_group=freedom.of("virtual_group", (None,))[0],
+    )
+
+
+def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
+    """Whether embedding and head may count as layers."""
+    free = (False, True) if counts else (False,)
+    return tuple(
+        (embedding, loss)
+        for embedding in freedom.of("embedding_in_split", free)
+        for loss in freedom.of("loss_in_split", free)
     )
 
 

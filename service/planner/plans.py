@@ -46,18 +46,6 @@ class Plan:
         """Memory left on the fullest GPU [byte]."""
         return self.answer.memory.headroom_bytes
 
-    @property
-    def spent(self) -> float:
-        """What it costs: dollars of the run, else seconds of a step on all its GPUs, which dollars go by."""
-        totals = self.answer.totals
-        known = None if totals is None else totals.cost_usd
-        return self.seconds * self.question.cluster.gpus if known is None else known.value
-
-    @property
-    def duration(self) -> float:
-        """How long it takes: days of the run, else seconds of a step."""
-        return self.seconds if self.answer.totals is None else self.answer.totals.days.value
-
 
 @dataclass(slots=True, kw_only=True)
 class Plans:
@@ -134,22 +122,34 @@ def _with_counts(told: Plans, found: Found) -> Plans:
 
 
 def _keeps_to(plan: Plan, bounds: Bounds) -> bool:
-    in_time = bounds.days is None or plan.duration <= bounds.days
-    return in_time and (bounds.cost_usd is None or plan.spent <= bounds.cost_usd)
+    in_time = bounds.days is None or _duration(plan) <= bounds.days
+    return in_time and (bounds.cost_usd is None or _spent(plan) <= bounds.cost_usd)
+
+
+def _duration(plan: Plan) -> float:
+    """Days of the run, else seconds of a step."""
+    return plan.seconds if plan.answer.totals is None else plan.answer.totals.days.value
+
+
+def _spent(plan: Plan) -> float:
+    """Dollars of the run, else seconds of a step on all its GPUs, which dollars go by."""
+    totals = plan.answer.totals
+    known = None if totals is None else totals.cost_usd
+    return plan.seconds * plan.question.cluster.gpus if known is None else known.value
 
 
 def _rank(plan: Plan, objective: Objective) -> tuple[float, ...]:
     totals, gpus = plan.answer.totals, plan.question.cluster.gpus
     energy = plan.seconds * gpus if totals is None else totals.energy_kwh.value
-    first = {"time": plan.duration, "cost": plan.spent, "gpus": float(gpus), "energy": energy}[objective]
-    return (first, plan.duration, plan.spent, -plan.headroom_bytes)
+    first = {"time": _duration(plan), "cost": _spent(plan), "gpus": float(gpus), "energy": energy}[objective]
+    return (first, _duration(plan), _spent(plan), -plan.headroom_bytes)
 
 
 def _front(plans: Sequence[Plan]) -> tuple[Plan, ...]:
     """Plans of which no other is as fast, as cheap and as small; equal ones once."""
     found: list[Plan] = []
-    for plan in sorted(plans, key=lambda one: (one.duration, one.spent, -one.headroom_bytes)):
-        if not any(one.spent <= plan.spent and one.headroom_bytes >= plan.headroom_bytes for one in found):
+    for plan in sorted(plans, key=lambda one: (_duration(one), _spent(one), -one.headroom_bytes)):
+        if not any(_spent(one) <= _spent(plan) and one.headroom_bytes >= plan.headroom_bytes for one in found):
             found.append(plan)
     return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
+from service.estimator.interleaving import warm_flights, warm_passes
 from service.estimator.job import Job
 from service.estimator.model import Model
 from service.estimator.names import ScheduleName
@@ -198,61 +199,6 @@ def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount, chunks: i
     return tuple(
         where(several, warm_flights(degrees, warm, chunk), plain if chunk == 0 else 0) for chunk in range(chunks)
     )
-
-
-def warm_passes(degrees: Degrees, stage: Amount) -> Amount:
-    """Forward passes of chunks that a stage of an interleaved pipeline has run, none of them backward, once it is warm.
-
-    Formula:
-        n = min(m v, 2 (p - i - 1) + (v - 1) g + 1)
-
-    Args:
-        degrees: the layout: p stages, v chunks, m micro-batches, groups of g
-        stage: stage, i, from 0 [1]
-
-    Returns:
-        passes of chunks [1]
-
-    Source:
-        Megatron-LM schedules.py (warm-up count)
-
-    >>> from service.estimator.samples import sample_degrees
-    >>> warm_passes(sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16), 3)
-    5
-    """
-    rounds, group = degrees.virtual_pipeline, degrees.virtual_group
-    return minimum(degrees.accumulation * rounds, 2 * (degrees.pipeline - stage - 1) + (rounds - 1) * group + 1)
-
-
-def warm_flights(degrees: Degrees, warm: Amount, chunk: int) -> Amount:
-    """Those of the passes that are of one chunk: groups of micro-batches go through the chunks in turn.
-
-    Formula:
-        min(g, n - j g) + min(g, n - (v + j) g), each at least 0; 0 beyond the last chunk
-
-    Args:
-        degrees: the layout: v chunks, groups of g
-        warm: passes of all chunks, n [1]
-        chunk: the chunk, j, from 0 [1]
-
-    Returns:
-        micro-batches of the chunk [1]
-
-    Source:
-        Megatron-LM schedules.py (groups)
-
-    >>> from service.estimator.samples import sample_degrees
-    >>> two = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
-    >>> warm_flights(two, 5, 0), warm_flights(two, 5, 1)
-    (4, 1)
-    """
-    rounds, group = degrees.virtual_pipeline, degrees.virtual_group
-    dealt = _within(warm - chunk * group, group) + _within(warm - (rounds + chunk) * group, group)
-    return where(rounds > chunk, dealt, 0)
-
-
-def _within(count: Amount, most: Amount) -> Amount:
-    return minimum(maximum(count, 0), most)
 
 
 def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:
