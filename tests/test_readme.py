@@ -35,8 +35,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_seven_questions() -> None:
-    assert len(CURLS) == 7
+def test_there_are_eight_questions() -> None:
+    assert len(CURLS) == 8
 
 
 def test_estimate_of_a_preset(address: str) -> None:
@@ -83,6 +83,14 @@ def test_check_of_a_job_that_is_too_large(address: str) -> None:
     answer = _answer("/v1/check", address)
     assert answer["verdict"] == "deny"
     assert "\n" not in answer["reason"]
+
+
+def test_plans_and_why_not_another(address: str) -> None:
+    answer = _answer("/v1/plans", address)
+    assert len(answer["plans"]) == 3
+    assert {row["layout"]["zero_stage"] for row in answer["plans"]} <= {1, 3}
+    assert {row["cluster"]["gpus"] for row in answer["plans"]} <= {128, 256}
+    assert answer["why_not"]["reason"]
 
 
 def test_comparison_of_clusters_and_prices(address: str) -> None:

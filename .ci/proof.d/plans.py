@@ -9,6 +9,7 @@ from typing import Any
 
 from service.catalogue import shipped_catalogue
 from service.estimator import Cluster, Layout, Question, Recipe, estimate
+from service.estimator.filled import filled
 from service.planner.freedom import Freedom
 from service.planner.search import Found, question_of, search
 
@@ -34,10 +35,9 @@ class Space:
 
     def question(self) -> Question:
         catalogue = shipped_catalogue()
-        row, model = catalogue.find_gpu(self.gpu).row, catalogue.find_model(self.model).row.model
-        assert model is not None
+        row = catalogue.find_gpu(self.gpu).row
         return Question(
-            model=model,
+            model=filled(catalogue.find_model(self.model).row.model),
             recipe=Recipe(sequence_length=self.sequence_length, global_batch=self.global_batch),
             layout=Layout(),
             cluster=Cluster(gpu=row.slug, gpus=self.gpus),

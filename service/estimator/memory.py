@@ -91,15 +91,29 @@ class StageBytes:
 
     def at(self, phase: Phase) -> Amount:
         """Live bytes in one phase of a later step [byte]."""
-        total: Amount = 0.0
-        for kind in LIVE[phase]:
-            total = total + getattr(self, kind)
-        return total
+        return self._with(0.0, LIVE[phase])
+
+    @property
+    def phases(self) -> dict[Phase, Amount]:
+        """Live bytes in each phase of a later step [byte]."""
+        standing = self._with(0.0, STANDING)
+        computing = self._with(standing, _COMPUTING[len(STANDING) :])
+        return {
+            phase: self._with(computing, kinds[len(_COMPUTING) :])
+            if kinds[: len(_COMPUTING)] == _COMPUTING
+            else self._with(standing, kinds[len(STANDING) :])
+            for phase, kinds in LIVE.items()
+        }
 
     @property
     def peak(self) -> Amount:
         """Bytes at the peak [byte]."""
-        return reduce(maximum, [self.at(phase) for phase in LIVE])
+        return reduce(maximum, self.phases.values())
+
+    def _with(self, total: Amount, kinds: tuple[str, ...]) -> Amount:
+        for kind in kinds:
+            total = total + getattr(self, kind)
+        return total
 
 
 STANDING = (

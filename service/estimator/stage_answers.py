@@ -76,7 +76,8 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
     """
     stage = loaded.stage
     held = stage_bytes(job, degrees, stage, loaded.load, layout)
-    phase = max(LIVE, key=lambda name: float(held.at(name)))
+    phases = held.phases
+    phase = max(LIVE, key=lambda name: float(phases[name]))
     lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(held, LIVE[phase], ()).items())
     peak = sum(line.bytes for line in lines)
     return (
@@ -90,7 +91,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
                 reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job))
             ),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
-            idle_bytes=float(held.at("idle")),
+            idle_bytes=float(phases["idle"]),
             lines=lines,
         ),
         float(held.host),

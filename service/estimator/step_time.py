@@ -1,6 +1,6 @@
 """How long does one optimizer step take, and what is the time spent on?"""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from service.estimator.cast import weight_cast_seconds
 from service.estimator.degrees import Degrees
@@ -62,11 +62,11 @@ class MicroBatchSeconds:
     """Gradients added to those of earlier micro-batches."""
     exposed: ExposedSeconds
     """Transfers that nothing hides."""
+    total_seconds: Amount = field(init=False)
+    """All of it."""
 
-    @property
-    def total_seconds(self) -> Amount:
-        """All of it [s]."""
-        return self.compute.total_seconds + self.accumulation + self.exposed.total_seconds
+    def __post_init__(self) -> None:
+        self.total_seconds = self.compute.total_seconds + self.accumulation + self.exposed.total_seconds
 
     @property
     def sent_seconds(self) -> Amount:
