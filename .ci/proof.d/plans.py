@@ -48,7 +48,10 @@ class Space:
 SPACES = (
     Space(
         model="gpt3-175b", gpu="a100-sxm4-80gb", gpus=1024, sequence_length=2048, global_batch=1536, least_per_s=1e6,
-        restricted={"shard_group": (None, 0, 2, 4, 8, 16, 32, 64, 128)},
+        restricted={
+            "shard_group": (None, 0, 2, 4, 8, 16, 32, 64, 128),
+            "schedule": ("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
+        },
     ),
     Space(model="deepseek-v3", gpu="h100", gpus=2048, sequence_length=4096, global_batch=15360, least_per_s=3e5),
     Space(model="llama-3.1-405b", gpu="h100", gpus=16384, sequence_length=8192, global_batch=2048, least_per_s=2e5),

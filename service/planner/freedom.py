@@ -92,9 +92,10 @@ WITHIN_DOMAIN = 0
 def axes_of(job: Job, freedom: Freedom) -> Axes:
     """The values that the axes of a search take.
 
-    Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, the shard
-    group is everybody or one fast-link domain, virtual stages are few, recompute is one of three granularities, nothing
-    is offloaded, and keys and values travel the stack's first way.
+    Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, schedules
+    are those that the stack runs as it is released, the shard group is everybody or one fast-link domain, virtual
+    stages are few, recompute is one of three granularities, nothing is offloaded, and keys and values travel the
+    stack's first way.
 
     Args:
         job: the job, its cluster filled
@@ -126,7 +127,7 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
         reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),
         sequence_parallel=freedom.of("sequence_parallel", splits),
         micro_batch=freedom.of("micro_batch", divisors_of(filled(job.recipe.global_batch))),
-        schedule=freedom.of("schedule", stack.schedules),
+        schedule=freedom.of("schedule", tuple(name for name in stack.schedules if name not in stack.forked_schedules)),
         context_method=freedom.of("context_method", stack.context_methods[:1]),
         offload=freedom.of("offload", ("none",)),
         ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.deals_by_cost)),
