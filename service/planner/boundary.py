@@ -1,0 +1,189 @@
+"""Where is the border between values that will do and values that will not?
+
+A border is told by two values that no rule refuses, with none between them: one will do, the other will not. Values
+that a rule refuses are stepped over. The largest that will do is found by doubling up to the end of all values and
+halving where the answer changes, which needs no more than that a value which will do stands below it and one which
+will not above it. The smallest is found by trying one after the other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.planner.attempt import Attempt, Attempts, Steps
+
+MOST_REFUSED = 1_024
+"""Refused values that are stepped over before a part of the range is given up. Source: a choice; the rules divide by
+degrees, and no product of them that the rules know is larger."""
+
+MOST_REFUSED_IN_ALL = 8_192
+"""The same of a whole search. Source: a choice; a second or so."""
+
+SCANNED = 512
+"""Smallest legal values that are tried one by one. Source: a choice; half a second at most."""
+
+LOOKED_BACK = 64
+"""Values below the smallest found one that are tried too, where not all were. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """The border between what will do and what will not."""
+
+    found: Attempt | None
+    """The value that is asked for; None where none will do."""
+    beyond: Attempt | None
+    """The nearest legal value on its other side, which will not; None where there is none."""
+
+
+def largest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Border]:
+    """The largest value that will do, and the next legal one, which will not.
+
+    Args:
+        values: what may be tried, ascending
+        attempts: what judges a value
+
+    Yields:
+        nothing, between one attempt and the next
+
+    Returns:
+        the border; where nothing will do, the smallest legal value stands beyond it
+    """
+    ranks = _Ranks(values, attempts)
+    most, fails = -1, len(values)
+    start = 0
+    while start < len(values):
+        stop = 2 * start + 1
+        rank = yield from ranks.first_legal(start, min(stop, len(values)))
+        if rank is not None and (yield from ranks.at(rank)).will_do:
+            most, fails = rank, len(values)
+        elif rank is not None:
+            fails = min(fails, rank)
+        start = stop
+    while (rank := (yield from ranks.legal_between(most, fails))) is not None:
+        if (yield from ranks.at(rank)).will_do:
+            most = rank
+        else:
+            fails = rank
+    return (yield from ranks.border(most, fails))
+
+
+def smallest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Border]:
+    """The smallest value that will do, and the legal one before it, which will not.
+
+    Args:
+        values: what may be tried, ascending
+        attempts: what judges a value
+
+    Yields:
+        nothing, between one attempt and the next
+
+    Returns:
+        the border; where nothing will do, the largest legal value that was tried stands beyond it
+    """
+    ranks = _Ranks(values, attempts)
+    fails, tried, rank = -1, 0, 0
+    while rank < len(values) and tried < SCANNED and not ranks.is_given_up:
+        attempt = yield from ranks.at(rank)
+        if attempt.will_do:
+            return (yield from ranks.border(rank, fails))
+        if attempt.is_legal:
+            fails, tried = rank, tried + 1
+        rank += 1
+    least = len(values)
+    while rank < len(values):
+        legal = yield from ranks.first_legal(rank, len(values))
+        if legal is None:
+            break
+        if (yield from ranks.at(legal)).will_do:
+            least = legal
+            break
+        fails, rank = legal, legal + 1 + legal // 2
+    while least < len(values) and (rank_between := (yield from ranks.legal_between(fails, least))) is not None:
+        if (yield from ranks.at(rank_between)).will_do:
+            least = rank_between
+        else:
+            fails = rank_between
+    return (yield from ranks.walked_back(least, fails))
+
+
+class _Ranks:
+    """Values by their places in the list."""
+
+    def __init__(self, values: Sequence[int], attempts: Attempts) -> None:
+        self.values, self.attempts = values, attempts
+        self.refused = 0
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether so many values were refused that the rest will be too."""
+        return self.refused > MOST_REFUSED_IN_ALL
+
+    def at(self, rank: int) -> Steps[Attempt]:
+        before = self.attempts.count
+        attempt = yield from self.attempts.at(self.values[rank])
+        self.refused += self.attempts.count > before and not attempt.is_legal
+        return attempt
+
+    def first_legal(self, start: int, stop: int) -> Steps[int | None]:
+        """The first legal place of a part of the list, or None where it has none."""
+        for rank in range(start, min(stop, start + MOST_REFUSED)):
+            if self.is_given_up:
+                return None
+            if (yield from self.at(rank)).is_legal:
+                return rank
+        return None
+
+    def legal_between(self, low: int, high: int) -> Steps[int | None]:
+        """A legal place between two others, near their middle, or None where there is none."""
+        middle = roundest_between(low + 1 + (high - low) // 4, high - 1 - (high - low) // 4)
+        for distance in range(MOST_REFUSED):
+            if self.is_given_up or (middle - distance <= low and middle + distance >= high):
+                return None
+            for rank in (middle + distance, middle - distance):
+                if low < rank < high and (yield from self.at(rank)).is_legal:
+                    return rank
+        return None
+
+    def walked_back(self, least: int, fails: int) -> Steps[Border]:
+        """The border once the values below the found one were tried, too, as far as that is worth while."""
+        rank = min(least, len(self.values)) - 1
+        for _ in range(LOOKED_BACK if least < len(self.values) else 0):
+            if rank < 0:
+                break
+            if (yield from self.at(rank)).will_do:
+                least = rank
+            rank -= 1
+        below = [rank for rank in range(max(0, least - LOOKED_BACK), least) if rank >= fails]
+        for rank in reversed(below):
+            if (yield from self.at(rank)).is_legal:
+                fails = rank
+                break
+        return (yield from self.border(least, fails))
+
+    def border(self, found: int, beyond: int) -> Steps[Border]:
+        inside = range(len(self.values))
+        return Border(
+            (yield from self.at(found)) if found in inside else None,
+            (yield from self.at(beyond)) if beyond in inside else None,
+        )
+
+
+def roundest_between(low: int, high: int) -> int:
+    """The place, among those from `low` to `high`, whose number counted from one most powers of two divide.
+
+    Rules ask values to be multiples of degrees, which round ones are more often than others.
+
+    >>> roundest_between(4, 10), roundest_between(5, 5)
+    (7, 5)
+
+    Args:
+        low: first place
+        high: last place
+
+    Returns:
+        a place; `low` where there is none between
+    """
+    if high <= low:
+        return low
+    power = (low ^ (high + 1)).bit_length() - 1
+    return (((high + 1) >> power) << power) - 1
