@@ -1,19 +1,15 @@
 """Will one value of the open field do? The question with that value, judged by memory and by the limits of the run."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
 
 from service.errors import Refused
 from service.estimator import estimate, estimate_memory
 from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.question import Question
 from service.planner.solve_limits import SolveLimits, limits_given
+from service.planner.steps import Steps
 from service.planner.why_not import WhyNot, limits_missed, memory_missing, refused_because
-
-Found = TypeVar("Found")
-Steps: TypeAlias = Generator[None, None, Found]
-"""A search that stops between one estimate and the next, so that others may be answered meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,11 @@ from service.errors import Problem, Refused
 from service.estimator import estimate
 from service.estimator.filled import filled
 from service.estimator.question import Question
-from service.planner.attempt import Attempt, Attempts, Steps
+from service.planner.attempt import Attempt, Attempts
 from service.planner.critical_batch import batch_warnings, best_batch_tokens
 from service.planner.solve import Solved, solving
 from service.planner.solve_limits import SolveLimits
+from service.planner.steps import Steps
 from service.planner.unknowns import divisors
 from service.planner.why_not import SPOKEN
 

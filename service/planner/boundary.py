@@ -9,7 +9,8 @@ will not above it. The smallest is found by trying one after the other.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.planner.attempt import Attempt, Attempts, Steps
+from service.planner.attempt import Attempt, Attempts
+from service.planner.steps import Steps
 
 MOST_REFUSED = 1_024
 """Refused values that are stepped over before a part of the range is given up. Source: a choice; the rules divide by

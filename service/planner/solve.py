@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from service.errors import Problem, Refused
 from service.estimator.question import Question
-from service.planner.attempt import Attempt, Attempts, Steps
+from service.planner.attempt import Attempt, Attempts
 from service.planner.boundary import largest_that_will_do, smallest_that_will_do
 from service.planner.solve_limits import SolveLimits, limits_given
+from service.planner.steps import Steps, outcome
 from service.planner.unknowns import UNKNOWNS, Unknown
 
 
@@ -37,13 +38,7 @@ def solved(question: Question, name: str, limits: SolveLimits, multiple: int = 1
     Raises:
         Refused: no value is legal, or a limit cannot be judged
     """
-    steps = solving(question, name, limits, multiple)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: Solved = done.value
-            return found
+    return outcome(solving(question, name, limits, multiple))
 
 
 def solving(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Steps[Solved]:

@@ -80,7 +80,7 @@ def memory_missing(device: Interval, usable_bytes: float, risk_fraction: float, 
     amount = f"{said(device.value, BYTES)} of {said(usable_bytes, BYTES)}"
     words = {
         "out_of_memory": f"out of memory: {amount} on the fullest GPU",
-        "at_risk": f"at risk: {amount} on the fullest GPU, out of memory with a probability of {risk_fraction:.0%}",
+        "at_risk": f"at risk: {amount} on the fullest GPU, out of memory with a probability of {risk_fraction:.2%}",
         "fits": f"{amount} on the fullest GPU leave less than the headroom of {limits.headroom_fraction:.1%}",
     }
     return WhyNot(

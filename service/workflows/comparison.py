@@ -4,12 +4,13 @@ What is wrong with the request is refused as a whole. What one cluster or price 
 not fitting is an answer like any other.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, UnknownMetric
+from service.planner.steps import Steps, outcome
 from service.workflows.comparison_body import Variant, Wanted, read_comparison
 from service.workflows.comparison_label import CLUSTERS, MOST_ROWS
 from service.workflows.comparison_prices import Terms, prices_meant, terms_of, terms_told
@@ -72,16 +73,10 @@ def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Compared:
     Raises:
         Refused: the request is wrong, or asks for too many rows
     """
-    steps = comparing(body, catalogue)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: Compared = done.value
-            return found
+    return outcome(comparing(body, catalogue))
 
 
-def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[None, None, Compared]:
+def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compared]:
     """The same, answer by answer.
 
     Args:
