@@ -10,6 +10,8 @@ from pydantic_core import core_schema
 from service.api.comparison_schemas import comparison_schemas
 from service.api.json_schema import Schema
 from service.api.request_schemas import request_schemas
+from service.api.sensitivity_schemas import sensitivity_schemas
+from service.api.solve_schemas import solve_schemas
 from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
@@ -28,6 +30,8 @@ from service.workflows.comparison_row import ComparedRow
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
 from service.workflows.price_import import ImportReport
+from service.workflows.sensitivity import VariedRow
+from service.workflows.solution import Solution
 from service.workflows.timelines import TimelineAnswer
 from service.workflows.wire import WIRE_NAMES
 
@@ -44,7 +48,7 @@ ANSWERED = (
 COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
-OTHERS = (Accuracy, Check, ComparedRow, ImportReport, ParameterCounts, TotalsAccuracy)
+OTHERS = (Accuracy, Check, ComparedRow, ImportReport, ParameterCounts, Solution, TotalsAccuracy, VariedRow)
 """What other answers hold."""
 
 
@@ -94,6 +98,8 @@ def component_schemas() -> dict[str, Schema]:
     requests = request_schemas(spelled)
     versions = spelled["Check"]["properties"]["versions"]
     requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
+    requests |= sensitivity_schemas(spelled["VariedRow"], requests["QuestionRequest"], versions)
+    requests |= solve_schemas(requests["QuestionRequest"], requests["ComparisonRequest"]["properties"])
     del spelled["Nodes"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
 
