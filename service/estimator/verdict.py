@@ -9,7 +9,7 @@ _NORMAL_80 = 1.2816
 """Standard deviations from the middle to either end of a central 80 % interval of a normal distribution.
 Source: definition."""
 
-_NORMAL_95_ONE_SIDED = 1.6449
+_NORMAL_95_ONE_SIDED = 1.644853627
 """Standard deviations from the middle that 5 % of a normal distribution exceed. Source: definition."""
 
 

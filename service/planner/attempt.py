@@ -7,6 +7,7 @@ from service.errors import Refused
 from service.estimator import estimate, estimate_memory
 from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.question import Question
+from service.planner.shortage import NONE, Shortage, shortage_of
 from service.planner.solve_limits import SolveLimits, limits_given
 from service.planner.steps import Steps
 from service.planner.why_not import WhyNot, limits_missed, memory_missing, refused_because
@@ -24,6 +25,8 @@ class Attempt:
     """The rules that it breaks; None where it is legal."""
     why_not: WhyNot | None
     """Why it will not do; None where it does."""
+    shortage: Shortage = NONE
+    """What keeps it from fitting, stage by stage."""
 
     @property
     def is_legal(self) -> bool:
@@ -34,6 +37,17 @@ class Attempt:
     def will_do(self) -> bool:
         """Whether it is legal, fits and keeps every limit."""
         return self.why_not is None
+
+    def may_do(self, short: frozenset[int]) -> bool:
+        """Whether nothing final keeps it from doing, nor one of some stages.
+
+        Args:
+            short: the stages
+
+        Returns:
+            whether it may do; true wherever it will
+        """
+        return not self.shortage.is_final and not self.shortage.stages & short
 
 
 class Attempts:
@@ -87,7 +101,12 @@ def _judged(value: int, question: Question, limits: SolveLimits) -> Attempt:
     except Refused as refused:
         why_not = refused_because(refused.problems)
         return Attempt(value=value, question=question, refused=refused, why_not=why_not)
-    return Attempt(value=value, question=question, refused=None, why_not=reason_against(found, limits))
+    reason = reason_against(found, limits)
+    if reason is None:
+        return Attempt(value=value, question=question, refused=None, why_not=None)
+    is_memory = reason.missing_bytes is not None
+    shortage = shortage_of(question, found.memory, limits) if is_memory else Shortage(is_final=True)
+    return Attempt(value=value, question=question, refused=None, why_not=reason, shortage=shortage)
 
 
 def reason_against(found: Estimate | MemoryEstimate, limits: SolveLimits) -> WhyNot | None:

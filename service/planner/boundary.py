@@ -1,9 +1,9 @@
 """Where is the border between values that will do and values that will not?
 
 A border is told by two values that no rule refuses, with none between them: one will do, the other will not. Values
-that a rule refuses are stepped over. The largest that will do is found by doubling up to the end of all values and
-halving where the answer changes, which needs no more than that a value which will do stands below it and one which
-will not above it. The smallest is found by trying one after the other.
+that a rule refuses are stepped over. Whether a value will do may change more than once as it grows, for the allocator
+gives back what it caches where memory ends; what is halved is therefore asked of each stage apart (shortage.py). The
+smallest value that will do is found by trying one after the other.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ degrees, and no product of them that the rules know is larger."""
 MOST_REFUSED_IN_ALL = 8_192
 """The same of a whole search. Source: a choice; a second or so."""
 
-SCANNED = 512
+SCANNED = 256
 """Smallest legal values that are tried one by one. Source: a choice; half a second at most."""
 
 LOOKED_BACK = 64
@@ -49,23 +49,14 @@ def largest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Bor
     Returns:
         the border; where nothing will do, the smallest legal value stands beyond it
     """
-    ranks = _Ranks(values, attempts)
-    most, fails = -1, len(values)
-    start = 0
-    while start < len(values):
-        stop = 2 * start + 1
-        rank = yield from ranks.first_legal(start, min(stop, len(values)))
-        if rank is not None and (yield from ranks.at(rank)).will_do:
-            most, fails = rank, len(values)
-        elif rank is not None:
-            fails = min(fails, rank)
-        start = stop
-    while (rank := (yield from ranks.legal_between(most, fails))) is not None:
-        if (yield from ranks.at(rank)).will_do:
-            most = rank
-        else:
-            fails = rank
-    return (yield from ranks.border(most, fails))
+    ranks, short = _Ranks(values, attempts), frozenset[int]()
+    end = len(values)
+    while True:
+        most, fails = yield from ranks.last_that_may_do(short, end)
+        attempt = None if most < 0 else (yield from ranks.at(most))
+        if attempt is None or attempt.will_do or attempt.shortage.stages <= short:
+            return (yield from ranks.border(most if attempt is not None and attempt.will_do else -1, fails))
+        short, end = short | attempt.shortage.stages, most + 1
 
 
 def smallest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Border]:
@@ -124,6 +115,27 @@ class _Ranks:
         attempt = yield from self.attempts.at(self.values[rank])
         self.refused += self.attempts.count > before and not attempt.is_legal
         return attempt
+
+    def last_that_may_do(self, short: frozenset[int], end: int) -> Steps[tuple[int, int]]:
+        """The last place before an end that may do, some stages being short, and the first legal one behind it.
+
+        -1 and the end where there are none. What keeps one place from it keeps every later one.
+        """
+        most, fails, start = -1, end, 0
+        while start < end and fails == end:
+            stop = min(2 * start + 1, end)
+            rank = yield from self.first_legal(start, stop)
+            if rank is not None and (yield from self.at(rank)).may_do(short):
+                most = rank
+            elif rank is not None:
+                fails = rank
+            start = 2 * start + 1
+        while (rank := (yield from self.legal_between(most, fails))) is not None:
+            if (yield from self.at(rank)).may_do(short):
+                most = rank
+            else:
+                fails = rank
+        return most, fails
 
     def first_legal(self, start: int, stop: int) -> Steps[int | None]:
         """The first legal place of a part of the list, or None where it has none."""

@@ -21,6 +21,9 @@ class Solved:
     """The nearest value on the other side of the border; None where the field ends before it."""
     tried: int
     """Values that were tried."""
+    gap: Attempt | None = None
+    """The largest legal value below the one that is asked for that was tried and will not do either; None where none
+    was found, as nearly always."""
 
 
 def solved(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Solved:
@@ -72,7 +75,15 @@ def solving(question: Question, name: str, limits: SolveLimits, multiple: int = 
     tried, beyond = attempts.count, border.beyond
     if beyond is None and border.found is not None:
         beyond = yield from _refused_neighbour(border.found, unknown, attempts, multiple)
-    return Solved(found=border.found, beyond=beyond, tried=tried)
+    gap = _gap(border.found, attempts) if unknown.is_largest else None
+    return Solved(found=border.found, beyond=beyond, tried=tried, gap=gap)
+
+
+def _gap(found: Attempt | None, attempts: Attempts) -> Attempt | None:
+    if found is None:
+        return None
+    below = (one for one in attempts.legal if one.value < found.value and not one.will_do)
+    return max(below, key=lambda one: one.value, default=None)
 
 
 def _refused_neighbour(found: Attempt, unknown: Unknown, attempts: Attempts, multiple: int) -> Steps[Attempt | None]:

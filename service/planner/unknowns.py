@@ -104,6 +104,14 @@ def _lengths(question: Question, multiple: int) -> Values:
     return [v for v in divisors(recipe.global_batch_tokens) if v <= most and v % multiple == 0]
 
 
+def _layers(question: Question, multiple: int) -> Values:
+    """With layers dealt by a list, as many as it deals; else every number."""
+    dealt = question.layout.stage_layers
+    if dealt is None:
+        return _in_steps_of(multiple, Model, "num_hidden_layers")
+    return [count for count in (sum(dealt),) if count and count % multiple == 0]
+
+
 def _widths(question: Question, multiple: int) -> Values:
     return _in_steps_of(lcm(width_unit(question.model), multiple), Model, "hidden_size")
 
@@ -178,7 +186,7 @@ UNKNOWNS: Mapping[str, Unknown] = {
     ),
     "model.num_hidden_layers": Unknown(
         is_largest=True,
-        values=lambda _, multiple: _in_steps_of(multiple, Model, "num_hidden_layers"),
+        values=_layers,
         put=_with_layers,
         bounds=field_bounds(Model, "num_hidden_layers"),
         limits=RUN_LIMITS,

@@ -76,7 +76,7 @@ def memory_missing(device: Interval, usable_bytes: float, risk_fraction: float, 
     kept = (1 - limits.headroom_fraction) * usable_bytes
     if verdict == "fits" and device.value <= kept:
         return None
-    missing = max(0.0, device.value - min(kept, largest_fitting_bytes(device, usable_bytes)))
+    missing = max(0.0, device.value - most_device_bytes(device, usable_bytes, limits))
     amount = f"{said(device.value, BYTES)} of {said(usable_bytes, BYTES)}"
     words = {
         "out_of_memory": f"out of memory: {amount} on the fullest GPU",
@@ -88,6 +88,30 @@ def memory_missing(device: Interval, usable_bytes: float, risk_fraction: float, 
         message=f"{words[verdict]}; {said(missing, BYTES)} are missing",
         missing_bytes=missing,
     )
+
+
+def most_device_bytes(device: Interval, usable_bytes: float, limits: SolveLimits) -> float:
+    """The largest device peak that will do, with a spread as wide as that of another one.
+
+    Formula:
+        min((1 - headroom) usable, the largest that has the verdict `fits`)
+
+    Args:
+        device: the device peak whose spread is taken
+        usable_bytes: memory a job can use [byte]
+        limits: what has to stay free
+
+    Returns:
+        bytes [byte]
+
+    Source:
+        definition
+
+    >>> most_device_bytes(Interval(9.0, 10.0, 11.0, "analytic"), 10.0, SolveLimits(headroom_fraction=0.5))
+    5.0
+    """
+    kept = (1 - limits.headroom_fraction) * usable_bytes
+    return min(kept, largest_fitting_bytes(device, usable_bytes))
 
 
 def limits_missed(predicted: Mapping[str, Interval | None], limits: SolveLimits) -> WhyNot | None:

@@ -135,8 +135,18 @@ def _solution(
         changes={} if found is None else changed_fields(asked.question, found.question),
         evidence=Evidence(value=_numbers(of_value), next=_numbers(of_next), tried=border.tried),
         assumptions=(*(unknown.assumptions if unknown else ()), *(said.assumptions if said else asked.assumptions)),
-        warnings=(*warnings, *(said.warnings if said else asked.warnings)),
+        warnings=(*warnings, *_told_gap(border), *(said.warnings if said else asked.warnings)),
         versions=versions_of(catalogue),
+    )
+
+
+def _told_gap(border: Solved) -> tuple[str, ...]:
+    gap = border.gap
+    if gap is None or gap.why_not is None:
+        return ()
+    return (
+        f"not every smaller value will do ({gap.value}: {gap.why_not.message}); the allocator gives back what it "
+        "caches only where memory ends",
     )
 
 
