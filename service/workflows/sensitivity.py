@@ -148,12 +148,13 @@ def _row(base: _Base, changes: Mapping[str, Any], catalogue: Catalogue) -> Varie
     body = base.question
     for name, value in changes.items():
         body = with_value(body, variable_fields()[name], value, base.resolved)
-    values, varied = {**base.own, **changes}, tuple(changes)
+    varied = tuple(changes)
     try:
         found = whole_of(answer(read_question(body, catalogue), catalogue, advise=False))
     except Refused as refused:
-        return _refused(values, varied, refused.problems, base.metrics)
-    return _answered(base, values, varied, found)
+        return _refused({**base.own, **changes}, varied, refused.problems, base.metrics)
+    own = {name: _own_value(body, found["resolved"], name) for name in base.own}
+    return _answered(base, {**own, **changes}, varied, found)
 
 
 def _answered(base: _Base, values: Mapping[str, Any], varied: tuple[str, ...], whole: Mapping[str, Any]) -> VariedRow:
