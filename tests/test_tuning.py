@@ -20,7 +20,8 @@ BLOCKS = blocks_of(PAGE)
 QUESTIONS = (
     "expected peak", "wrapping", "largest micro-batch", "longest sequence", "data-parallel group",
     "optimizer on the host", "activations should be computed again", "selective policies", "unit by unit",
-    "reduction in fp32", "mixed-precision policy", "HSDP", "resharding to a smaller group", "no resharding after the forward pass",
+    "reduction in fp32", "mixed-precision policy", "HSDP", "resharding to a smaller group",
+    "no resharding after the forward pass",
 )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def smallest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Bo
             least = legal
             break
         fails, rank = legal, legal + 1 + legal // 2
-    while least < len(values) and (rank_between := (yield from ranks.legal_between(fails, least))) is not None:
+    while (rank_between := (yield from ranks.legal_between(fails, least))) is not None:
         if (yield from ranks.at(rank_between)).will_do:
             least = rank_between
         else:
