@@ -9,7 +9,7 @@ from service.estimator import estimate
 from service.estimator.filled import filled
 from service.estimator.question import Question
 from service.planner.attempt import Attempt, Attempts
-from service.planner.critical_batch import batch_warnings, best_batch_tokens
+from service.planner.critical_batch import best_batch_tokens, critical_warnings
 from service.planner.solve import Solved, solving
 from service.planner.solve_limits import SolveLimits
 from service.planner.steps import Steps
@@ -168,5 +168,5 @@ def _planned(best: Attempt, wanted: int, border: Solved, timed: int) -> PlannedB
         question=question,
         border=border,
         tried=border.tried + timed,
-        warnings=batch_warnings(tokens, found.parameters.active, run),
+        warnings=critical_warnings(tokens, found.parameters.active, run),
     )

@@ -4,11 +4,6 @@ from math import pow as power
 
 from service.planner.optimal_size import BESIROGLU, expected_loss_nats
 
-USUAL_TOKENS = (4e6, 60e6)
-"""Tokens in one step of large runs, from the smallest of Llama 3's to the largest of DeepSeek-V3's.
-Source: Grattafiori et al. 2024, arXiv:2407.21783, section 3.4 (4e6 to 16e6); DeepSeek-AI 2024, arXiv:2412.19437,
-section 4.2 (15,360 sequences of 4,096)."""
-
 
 def critical_batch_tokens(loss_nats: float) -> float:
     """Tokens in one step at which twice the least number of steps and twice the fewest tokens reach a loss.
@@ -52,8 +47,8 @@ def best_batch_tokens(total_flop: float) -> float:
     return 0.2920 * power(total_flop, 0.3271)
 
 
-def batch_warnings(batch_tokens: float, parameters: float, training_tokens: float | None) -> tuple[str, ...]:
-    """What to look at in a batch of so many tokens.
+def critical_warnings(batch_tokens: float, parameters: float, training_tokens: float | None) -> tuple[str, ...]:
+    """What to look at in a batch of so many tokens, beside what every answer says of its batch.
 
     Args:
         batch_tokens: tokens in one step [token]
@@ -61,20 +56,14 @@ def batch_warnings(batch_tokens: float, parameters: float, training_tokens: floa
         training_tokens: tokens of the run; None where it is not known [token]
 
     Returns:
-        a sentence for each thing, none where nothing stands out
+        one sentence where it is more than twice the critical batch; none else
     """
-    least, most = USUAL_TOKENS
-    told = []
-    if not least <= batch_tokens <= most:
-        side = "below" if batch_tokens < least else "above"
-        told.append(
-            f"a batch of {batch_tokens:.3g} tokens is {side} the {least:.0e} to {most:.0e} that large runs take"
-        )
-    if training_tokens is not None:
-        critical = critical_batch_tokens(expected_loss_nats(BESIROGLU, parameters, training_tokens))
-        if batch_tokens > 2 * critical:
-            told.append(
-                f"a batch of {batch_tokens:.3g} tokens is more than twice the critical one, about {critical:.2g} at "
-                "the end of the run and less before: more of it saves few steps and costs tokens"
-            )
-    return tuple(told)
+    if training_tokens is None:
+        return ()
+    critical = critical_batch_tokens(expected_loss_nats(BESIROGLU, parameters, training_tokens))
+    if batch_tokens <= 2 * critical:
+        return ()
+    return (
+        f"a batch of {batch_tokens:.3g} tokens is more than twice the critical one, about {critical:.2g} at the end of "
+        "the run and less before: more of it saves few steps and costs tokens",
+    )
