@@ -8,14 +8,12 @@ from math import pow as power
 from math import sqrt
 from typing import Any, ClassVar
 
+from service.estimator.advice import TOKENS_FOR_EACH_PARAMETER
 from service.planner.why_not import SPOKEN
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
 """FLOP of training for each parameter and token.
 Source: Hoffmann et al. 2022, arXiv:2203.15556, section 3.3: C = 6 N D."""
-
-RULE_TOKENS_PER_PARAMETER = 20.0
-"""Tokens for each parameter by the rule. Source: Hoffmann et al. 2022, arXiv:2203.15556, table 3: 1.4e12 over 70e9."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +191,7 @@ def rule_parameters(total_flop: float) -> float:
     >>> f"{rule_parameters(5.88e23):.1e}"
     '7.0e+10'
     """
-    return sqrt(total_flop / (FLOP_PER_PARAMETER_AND_TOKEN * RULE_TOKENS_PER_PARAMETER))
+    return sqrt(total_flop / (FLOP_PER_PARAMETER_AND_TOKEN * TOKENS_FOR_EACH_PARAMETER))
 
 
 def most_parameters_served(inference_per_token_flop: float) -> float:

@@ -9,7 +9,7 @@ from service.errors import Refused
 from service.planner.unknowns import UNKNOWNS
 from service.workflows.estimates import answer
 from service.workflows.questions import read_question
-from service.workflows.solve import solve
+from service.workflows.solve import solve, solving_body
 from service.workflows.varied_fields import variable_fields, with_value
 from service.workflows.wire import to_wire
 
@@ -176,3 +176,13 @@ def test_what_is_wrong_is_refused_where_it_stands(
     catalogue: Catalogue, body: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     assert refusal(catalogue, body) == expected
+
+
+def test_others_are_let_through_between_one_value_and_the_next(catalogue: Catalogue) -> None:
+    steps = solving_body({"unknown": "cluster.gpus", "question": QUESTION, "limits": {"days": 2}}, catalogue)
+    stops = 0
+    with pytest.raises(StopIteration) as done:
+        while True:
+            next(steps)
+            stops += 1
+    assert stops >= done.value.value.evidence.tried > 1
