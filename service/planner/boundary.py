@@ -19,8 +19,8 @@ degrees, and no product of them that the rules know is larger."""
 MOST_REFUSED_IN_ALL = 8_192
 """The same of a whole search. Source: a choice; a second or so."""
 
-SCANNED = 256
-"""Smallest legal values that are tried one by one. Source: a choice; half a second at most."""
+SCANNED = 128
+"""Smallest legal values that are tried one by one. Source: a choice; a thousand GPUs in nodes of eight."""
 
 LOOKED_BACK = 64
 """Values below the smallest found one that are tried too, where not all were. Source: a choice."""
