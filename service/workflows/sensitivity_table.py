@@ -4,12 +4,13 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from service.units import readable
 from service.workflows.comparison_row import ANSWERED
 from service.workflows.listed import cell_text, typed_cell
 from service.workflows.sensitivity import FIRST, LAST, Varied, VariedRow
+from service.workflows.wire import to_bytes
 from service.workflows.workbook import workbook
 
 ENDS = ("low", "value", "high")
@@ -70,6 +71,21 @@ def table_report(varied: Varied) -> str:
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
     reasons = [f"row {place}: {row.reason}" for place, row in enumerate(varied.rows) if row.status != ANSWERED]
     return "\n".join([*lines, *(["", *reasons] if reasons else [])])
+
+
+def table_shown(varied: Varied, form: Literal["json", "csv", "report"]) -> str | bytes:
+    """A table in one of the forms that a terminal shows.
+
+    Args:
+        varied: the table
+        form: which one
+
+    Returns:
+        its text
+    """
+    if form == "json":
+        return to_bytes(whole_table(varied))
+    return table_csv(varied) if form == "csv" else table_report(varied)
 
 
 def _record(row: VariedRow) -> dict[str, Any]:

@@ -179,6 +179,6 @@ def test_what_is_wrong_is_refused_where_it_stands(
 
 
 def test_others_are_let_through_between_one_value_and_the_next(catalogue: Catalogue) -> None:
-    body = {"unknown": "cluster.gpus", "question": QUESTION, "limits": {"days": 2}}
-    stops = sum(1 for _ in solving_body(body, catalogue))
-    assert stops >= solved(catalogue, **body)["evidence"]["tried"] > 1
+    limits = {"days": 2}
+    stops = sum(1 for _ in solving_body({"unknown": "cluster.gpus", "question": QUESTION, "limits": limits}, catalogue))
+    assert stops >= solved(catalogue, "cluster.gpus", limits=limits)["evidence"]["tried"] > 1
