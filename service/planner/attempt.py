@@ -73,9 +73,23 @@ class Attempts:
         return [attempt for attempt in self._tried.values() if attempt.is_legal]
 
     @property
+    def broken_by_all(self) -> frozenset[str]:
+        """Rules that every refused value breaks."""
+        codes = [{problem.code for problem in refused.problems} for refused in self._refusals]
+        return frozenset(set.intersection(*codes)) if codes else frozenset()
+
+    @property
     def refusal(self) -> Refused | None:
-        """What the first value that was refused is refused for."""
-        return next((attempt.refused for attempt in self._tried.values() if attempt.refused), None)
+        """What the first value that was refused is refused for; of it, what all are refused for, if anything."""
+        first = next(iter(self._refusals), None)
+        if first is None:
+            return None
+        shared = [problem for problem in first.problems if problem.code in self.broken_by_all]
+        return Refused(*shared) if shared else first
+
+    @property
+    def _refusals(self) -> list[Refused]:
+        return [attempt.refused for attempt in self._tried.values() if attempt.refused is not None]
 
     def at(self, value: int) -> Steps[Attempt]:
         """Judge one value, once.

@@ -16,8 +16,17 @@ MOST_REFUSED = 1_024
 """Refused values that are stepped over before a part of the range is given up. Source: a choice; the rules divide by
 degrees, and no product of them that the rules know is larger."""
 
-MOST_REFUSED_IN_ALL = 8_192
+MOST_REFUSED_IN_ALL = 4_096
 """The same of a whole search. Source: a choice; a second or so."""
+
+PROBED = (
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24, 32, 48, 64, 96, 128, 256, 360, 512, 720, 840, 1024, 2520, 4096, 5040,
+    8192, 20160, 55440, 65536, 720720, 1441440, 1 << 21, 1 << 24,
+)  # fmt: skip
+"""Numbers with many divisors, small ones and large ones: where all of them break one rule, every value does."""
+
+ALL_PROBED = 256
+"""Lengths of lists of which every value is tried instead. Source: a choice; a tenth of a second."""
 
 SCANNED = 128
 """Smallest legal values that are tried one by one. Source: a choice; a thousand GPUs in nodes of eight."""
@@ -36,12 +45,13 @@ class Border:
     """The nearest legal value on its other side, which will not; None where there is none."""
 
 
-def largest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Border]:
+def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
     """The largest value that will do, and the next legal one, which will not.
 
     Args:
         values: what may be tried, ascending
         attempts: what judges a value
+        unit: what legal values are probably multiples of
 
     Yields:
         nothing, between one attempt and the next
@@ -50,6 +60,8 @@ def largest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Bor
         the border; where nothing will do, the smallest legal value stands beyond it
     """
     ranks, short = _Ranks(values, attempts), frozenset[int]()
+    if (yield from ranks.are_all_refused(unit)):
+        return Border(None, None)
     end = len(values)
     while True:
         most, fails = yield from ranks.last_that_may_do(short, end)
@@ -59,12 +71,13 @@ def largest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Bor
         short, end = short | attempt.shortage.stages, most + 1
 
 
-def smallest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Border]:
+def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
     """The smallest value that will do, and the legal one before it, which will not.
 
     Args:
         values: what may be tried, ascending
         attempts: what judges a value
+        unit: what legal values are probably multiples of
 
     Yields:
         nothing, between one attempt and the next
@@ -73,6 +86,8 @@ def smallest_that_will_do(values: Sequence[int], attempts: Attempts) -> Steps[Bo
         the border; where nothing will do, the largest legal value that was tried stands beyond it
     """
     ranks = _Ranks(values, attempts)
+    if (yield from ranks.are_all_refused(unit)):
+        return Border(None, None)
     fails, tried, rank = -1, 0, 0
     while rank < len(values) and tried < SCANNED and not ranks.is_given_up:
         attempt = yield from ranks.at(rank)
@@ -115,6 +130,15 @@ class _Ranks:
         attempt = yield from self.attempts.at(self.values[rank])
         self.refused += self.attempts.count > before and not attempt.is_legal
         return attempt
+
+    def are_all_refused(self, unit: int) -> Steps[bool]:
+        """Whether one rule refuses whatever is tried, so that it is not about the open field."""
+        count = len(self.values)
+        numbers = range(1, count + 1) if count <= ALL_PROBED else (*PROBED, *(unit * number for number in PROBED))
+        for number in numbers:
+            if number <= count and (yield from self.at(number - 1)).is_legal:
+                return False
+        return bool(self.attempts.broken_by_all)
 
     def last_that_may_do(self, short: frozenset[int], end: int) -> Steps[tuple[int, int]]:
         """The last place before an end that may do, some stages being short, and the first legal one behind it.

@@ -8,7 +8,7 @@ from service.planner.attempt import Attempt, Attempts
 from service.planner.boundary import largest_that_will_do, smallest_that_will_do
 from service.planner.solve_limits import SolveLimits, limits_given
 from service.planner.steps import Steps, outcome
-from service.planner.unknowns import UNKNOWNS, Unknown
+from service.planner.unknowns import UNKNOWNS, Unknown, degrees_unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def solving(question: Question, name: str, limits: SolveLimits, multiple: int = 
     if not len(values):
         raise Refused(_no_value(name, multiple))
     search = largest_that_will_do if unknown.is_largest else smallest_that_will_do
-    border = yield from search(values, attempts)
+    border = yield from search(values, attempts, degrees_unit(question.layout))
     if border.found is None and border.beyond is None:
         raise attempts.refusal or Refused(_no_value(name, multiple))
     tried, beyond = attempts.count, border.beyond

@@ -53,6 +53,11 @@ class Unknown:
     """What its values bring with them."""
 
 
+MOST_PRIME = 1 << 16
+"""Largest prime that divisors are taken apart by; what larger ones make up together counts as one.
+Source: a choice; no degree, and no useful length, has a larger one."""
+
+
 def divisors(number: int) -> list[int]:
     """The divisors of a number, ascending.
 
@@ -60,13 +65,37 @@ def divisors(number: int) -> list[int]:
         number: a positive number
 
     Returns:
-        them
+        them; those alone that hold all or none of its prime factors beyond MOST_PRIME
 
-    >>> divisors(12)
-    [1, 2, 3, 4, 6, 12]
+    >>> divisors(12), divisors(2 * 1_000_003)
+    ([1, 2, 3, 4, 6, 12], [1, 2, 1000003, 2000006])
     """
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
+    found, rest, prime = [1], number, 2
+    while rest > 1 and prime <= MOST_PRIME:
+        prime = prime if prime * prime <= rest else rest
+        powers = [1]
+        while rest % prime == 0:
+            rest //= prime
+            powers.append(powers[-1] * prime)
+        found = [one * power for one in found for power in powers]
+        prime += 1
+    return sorted({*found, *(one * rest for one in found)})
+
+
+def degrees_unit(layout: Layout) -> int:
+    """A number that every degree of a layout divides: lengths, layers and widths are mostly its multiples.
+
+    Args:
+        layout: the layout
+
+    Returns:
+        the number
+
+    >>> degrees_unit(Layout(tensor=4, context=3, pipeline=2))
+    12
+    """
+    chunks = layout.pipeline * layout.virtual_pipeline
+    return lcm(layout.tensor, 2 * layout.context, chunks, layout.expert, layout.virtual_group or 1)
 
 
 def _replica(layout: Layout) -> int:

@@ -57,7 +57,7 @@ def above(limit: int) -> Callable[[int], Shortage | None]:
 def test_the_largest_of_sparse_values(stride: int, last: int, size: int) -> None:
     values = range(1, size + 1)
     attempts = Made(lambda value: value % stride == 0, above(last))
-    border = outcome(largest_that_will_do(values, attempts))
+    border = outcome(largest_that_will_do(values, attempts, stride))
     legal = range(stride, size + 1, stride)
     do = [value for value in (last // stride * stride, size // stride * stride) if value in legal]
     most = min(do) if last >= stride and do else None
