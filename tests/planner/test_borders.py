@@ -37,8 +37,13 @@ def test_the_border_is_where_the_search_says(name: str, data: st.DataObject) -> 
 
 @pytest.mark.parametrize(
     ("family", "stack", "room_bytes"),
-    [("dense", "torchtitan", 58e9), ("dense", "torchtitan", 80e9), ("tied", "fsdp1", 58e9), ("windowed", "torchtitan", 58e9)],
-)  # fmt: skip
+    [
+        ("dense", "torchtitan", 58e9),
+        ("dense", "torchtitan", 80e9),
+        ("tied", "fsdp1", 58e9),
+        ("windowed", "torchtitan", 58e9),
+    ],
+)
 def test_a_larger_value_may_fit_where_a_smaller_one_does_not(family: str, stack: StackName, room_bytes: float) -> None:
     """The allocator gives back what it caches where memory ends, so that fitting is not monotone."""
     gpu = replace(H100, usable_bytes=room_bytes)
