@@ -35,8 +35,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_eight_questions() -> None:
-    assert len(CURLS) == 8
+def test_there_are_ten_questions() -> None:
+    assert len(CURLS) == 10
 
 
 def test_estimate_of_a_preset(address: str) -> None:
@@ -101,6 +101,18 @@ def test_comparison_of_clusters_and_prices(address: str) -> None:
     costs = [row["cost_usd"]["value"] for row in rows if row["verdict"] == "fits"]
     assert len(costs) > 20
     assert costs == sorted(costs)
+
+
+def test_fewest_gpus_for_a_deadline(address: str) -> None:
+    answer = _answer("/v1/solve", address)
+    assert answer["evidence"]["value"]["days"]["value"] <= 14 < answer["evidence"]["next"]["days"]["value"]
+    assert answer["next"]["value"] < answer["value"]
+
+
+def test_table_of_varied_fields(address: str) -> None:
+    first, *rows = _answer("/v1/sensitivity", address)["rows"]
+    assert [row["status"] for row in (first, *rows)] == [200] * 6
+    assert all(row["ratios"]["device_peak_bytes"] != 1 for row in rows)
 
 
 def test_memory_as_another_tool_says(address: str) -> None:
