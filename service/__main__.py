@@ -137,6 +137,37 @@ COMPARE.__signature__ = Signature([AS_JSON, AS_CSV, *map(_option_of, flat_fields
 app.command("compare")(COMPARE)
 
 
+BODY = Annotated[str, typer.Argument(help="JSON file that holds what POST takes; - for standard input.")]
+
+
+@app.command()
+def solve(file: BODY) -> None:
+    """Which value of an open field will do, and which is the next that will not? The answer of POST /v1/solve."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.body_file import body_in
+    from service.workflows.solve import solve as solution_of
+    from service.workflows.wire import to_bytes
+
+    typer.echo(to_bytes(solution_of(body_in(file), shipped_catalogue())))
+
+
+@app.command()
+def sensitivity(
+    file: BODY,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")] = False,
+) -> None:
+    """What changes if a field of the question changes? The table of POST /v1/sensitivity."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.body_file import body_in
+    from service.workflows.sensitivity import vary
+    from service.workflows.sensitivity_table import table_shown
+
+    found = vary(body_in(file), shipped_catalogue())
+    typer.echo(table_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+
+
 @app.command(help="Answer over HTTP; the database is made, migrated and filled first.")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (TRAINCOST_HOST, 127.0.0.1).")] = None,

@@ -64,6 +64,7 @@ TRAFFIC_PRICE = Dimension("USD/GB", {"USD/GB": 1.0, "USD/TB": 1e-3})
 GPU_RATE = Dimension("1/GPU-h", {"1/GPU-h": 1.0, "1/GPU-d": 1 / 24.0})
 MACHINE_RATE = Dimension("1/instance-h", {"1/instance-h": 1.0, "1/instance-d": 1 / 24.0})
 YEARS = Dimension("a", {"a": 1.0})
+LOSS = Dimension("nat", {"nat": 1.0, "bit": 0.6931471805599453})
 
 DIMENSIONS: Mapping[str, Dimension] = {
     "tokens_per_s_per_gpu": TOKEN_RATE,
@@ -87,6 +88,7 @@ DIMENSIONS: Mapping[str, Dimension] = {
     "bytes": BYTES,
     "watts": WATTS,
     "years": YEARS,
+    "nats": LOSS,
     "days": DAYS,
     "flop": FLOP,
     "usd": USD,

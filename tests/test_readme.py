@@ -35,8 +35,8 @@ def _answer(part: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_there_are_eight_questions() -> None:
-    assert len(CURLS) == 8
+def test_there_are_eleven_questions() -> None:
+    assert len(CURLS) == 11
 
 
 def test_estimate_of_a_preset(address: str) -> None:
@@ -85,6 +85,14 @@ def test_check_of_a_job_that_is_too_large(address: str) -> None:
     assert "\n" not in answer["reason"]
 
 
+def test_plans_and_why_not_another(address: str) -> None:
+    answer = _answer("/v1/plans", address)
+    assert len(answer["plans"]) == 3
+    assert {row["layout"]["zero_stage"] for row in answer["plans"]} <= {1, 3}
+    assert {row["cluster"]["gpus"] for row in answer["plans"]} <= {128, 256}
+    assert answer["why_not"]["reason"]
+
+
 def test_comparison_of_clusters_and_prices(address: str) -> None:
     rows = _answer("/v1/compare", address)["rows"]
     assert {row["cluster"] for row in rows} == {None, "fp8"}
@@ -100,6 +108,18 @@ def test_export_to_a_scheduler(address: str) -> None:
     assert "#SBATCH --nodes=8" in answer["content"]
     assert "--recompute-granularity full" in answer["content"]
     assert answer["not_expressible"] == []
+
+
+def test_fewest_gpus_for_a_deadline(address: str) -> None:
+    answer = _answer("/v1/solve", address)
+    assert answer["evidence"]["value"]["days"]["value"] <= 14 < answer["evidence"]["next"]["days"]["value"]
+    assert answer["next"]["value"] < answer["value"]
+
+
+def test_table_of_varied_fields(address: str) -> None:
+    first, *rows = _answer("/v1/sensitivity", address)["rows"]
+    assert [row["status"] for row in (first, *rows)] == [200] * 6
+    assert all(row["ratios"]["device_peak_bytes"] != 1 for row in rows)
 
 
 def test_memory_as_another_tool_says(address: str) -> None:

@@ -9,7 +9,10 @@ from pydantic_core import core_schema
 
 from service.api.comparison_schemas import comparison_schemas
 from service.api.json_schema import Schema
+from service.api.plan_schemas import plan_schemas
 from service.api.request_schemas import request_schemas
+from service.api.sensitivity_schemas import sensitivity_schemas
+from service.api.solve_schemas import solve_schemas
 from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts
 from service.workflows import estimates
@@ -29,7 +32,10 @@ from service.workflows.exports import Export, ExportTarget
 from service.workflows.imports import Imported
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
+from service.workflows.plans import PlanAnswer
 from service.workflows.price_import import ImportReport
+from service.workflows.sensitivity import VariedRow
+from service.workflows.solution import Solution
 from service.workflows.timelines import TimelineAnswer
 from service.workflows.wire import WIRE_NAMES
 
@@ -47,16 +53,9 @@ COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (
-    Accuracy,
-    Check,
-    ComparedRow,
-    Export,
-    ExportTarget,
-    Imported,
-    ImportReport,
-    ParameterCounts,
-    TotalsAccuracy,
-)
+    Accuracy, Check, ComparedRow, Export, ExportTarget, Imported, ImportReport, ParameterCounts, PlanAnswer, Solution,
+    TotalsAccuracy, VariedRow,
+)  # fmt: skip
 """What other answers hold."""
 
 
@@ -105,7 +104,10 @@ def component_schemas() -> dict[str, Schema]:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
     versions = spelled["Check"]["properties"]["versions"]
+    requests |= plan_schemas(spelled, requests["QuestionRequest"])
     requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
+    requests |= sensitivity_schemas(spelled["VariedRow"], requests["QuestionRequest"], versions)
+    requests |= solve_schemas(requests["QuestionRequest"], requests["ComparisonRequest"]["properties"])
     del spelled["Nodes"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
 

@@ -4,6 +4,7 @@ from math import exp, hypot, log
 
 from service.estimator.interval import Interval
 from service.estimator.job import Job
+from service.estimator.numeric import Amount, maximum, where
 
 Shares = tuple[float, float, float]
 """A low, a middle and a high value."""
@@ -24,7 +25,7 @@ HELD_SHARE = 1.01
 """What fragments add where pools and holes are counted one by one. Source: as EXPANDABLE_SHARE, the middle."""
 
 
-def reserved_bytes(allocated_bytes: float, held_bytes: float, share: float, room_bytes: float) -> float:
+def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, room_bytes: float) -> Amount:
     """Bytes that the allocator holds on one GPU: live tensors, fragments, pools of other streams and holes.
 
     What it holds beside live tensors it gives back when the device has no more, so only live tensors and their
@@ -49,7 +50,7 @@ def reserved_bytes(allocated_bytes: float, held_bytes: float, share: float, room
     (104.0, 104.0)
     """
     whole = (allocated_bytes + held_bytes) * HELD_SHARE
-    return max(allocated_bytes * share, whole if whole <= HELD_ROOM * room_bytes else 0.0)
+    return maximum(allocated_bytes * share, where(whole <= HELD_ROOM * room_bytes, whole, 0.0))
 
 
 def reserved_shares(job: Job) -> Shares:

@@ -157,14 +157,15 @@ def exposed_seconds(
     attends = _layers(job, stage, lambda shape: MIXERS[shape.mixer].attends)
     exchange = attends * _seconds(context.layer_transfers(job, degrees, method, *attending), wires)
     sparse = _layers(job, stage, lambda shape: shape.is_sparse)
-    experts = sparse * _seconds(expert.layer_transfers(job, degrees, *routing), wires)
+    experts = sparse * _seconds(expert.layer_transfers(job, degrees, *routing), wires) if job.model.num_experts else 0.0
     sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
     sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held, attending[1]), wires)
 
     tensors = _tensor_seconds(job, degrees, stage, wires)
     away = offloaded_activation_seconds(job, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
-    free = compute.total_seconds - hidden_exchange
+    computing = compute.total_seconds
+    free = computing - hidden_exchange
     hidden_tensors = minimum(_overlapped_fraction(job, degrees) * tensors, free)
     free = free - hidden_tensors
     hidden_experts = _hidden_experts(job, degrees, layout, minimum(experts, free))
@@ -182,8 +183,9 @@ def exposed_seconds(
         hidden_pipeline=hidden_sends,
         free=maximum(0.0, free - sharded),
     )
-    found.offload = maximum(0.0, away - compute.total_seconds - found.total_seconds)
-    found.free = found.free + found.offload
+    if layout.offload in OFFLOADED_ACTIVATIONS:
+        found.offload = maximum(0.0, away - computing - found.total_seconds)
+        found.free = found.free + found.offload
     return found
 
 

@@ -42,6 +42,8 @@ class ComputeSeconds:
 
     def plus(self, other: "ComputeSeconds", count: Amount) -> "ComputeSeconds":
         """This and `count` times another."""
+        if isinstance(count, int) and not count:
+            return self
         return ComputeSeconds(
             gemm=self.gemm + count * other.gemm,
             attention=self.attention + count * other.attention,

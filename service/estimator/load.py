@@ -212,7 +212,8 @@ def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amou
     first = where(stage.is_first, kept_bytes(job.ledger.embedding, job.recompute, split), 0.0)
     head = where(stage.is_last, kept_bytes(job.ledger.head, job.recompute, split), 0.0)
     last = head + stage.depths * kept_bytes(job.ledger.depth, job.recompute, split)
-    return tuple(
-        (where(degrees.virtual_pipeline == chunk + 1, last, 0.0) + (first if chunk == 0 else 0.0)) * scale
-        for chunk in range(len(stage.chunk_counts))
-    )
+    chunks = range(len(stage.chunk_counts))
+    if stage.is_last is False:
+        return tuple(0.0 if chunk else first * scale for chunk in chunks)
+    ends = [where(degrees.virtual_pipeline == chunk + 1, last, 0.0) for chunk in chunks]
+    return tuple((end + (0.0 if chunk else first)) * scale for chunk, end in enumerate(ends))

@@ -8,7 +8,7 @@ from service.estimator.filled import filled
 from service.estimator.gathered import Gathered, gathered_weights
 from service.estimator.gradients import bucket_bytes, step_gradient_lines, table_gradient_bytes
 from service.estimator.held import held_bytes
-from service.estimator.interleaving import steady_flights
+from service.estimator.interleaving import interleaved_bytes, warm_passes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.memory_parts import Phase
@@ -91,15 +91,29 @@ class StageBytes:
 
     def at(self, phase: Phase) -> Amount:
         """Live bytes in one phase of a later step [byte]."""
-        total: Amount = 0.0
-        for kind in LIVE[phase]:
-            total = total + getattr(self, kind)
-        return total
+        return self._with(0.0, LIVE[phase])
+
+    @property
+    def phases(self) -> dict[Phase, Amount]:
+        """Live bytes in each phase of a later step [byte]."""
+        standing = self._with(0.0, STANDING)
+        computing = self._with(standing, _COMPUTING[len(STANDING) :])
+        return {
+            phase: self._with(computing, kinds[len(_COMPUTING) :])
+            if kinds[: len(_COMPUTING)] == _COMPUTING
+            else self._with(standing, kinds[len(STANDING) :])
+            for phase, kinds in LIVE.items()
+        }
 
     @property
     def peak(self) -> Amount:
         """Bytes at the peak [byte]."""
-        return reduce(maximum, [self.at(phase) for phase in LIVE])
+        return reduce(maximum, self.phases.values())
+
+    def _with(self, total: Amount, kinds: tuple[str, ...]) -> Amount:
+        for kind in kinds:
+            total = total + getattr(self, kind)
+        return total
 
 
 STANDING = (
@@ -181,14 +195,11 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         each kind's own function
     """
     schedule: ScheduleName = filled(layout.schedule)
-    flying = in_flight(schedule, degrees, stage.index, len(stage.chunk_counts))
-    losses = flying[0] if schedule == "gpipe" else 1
+    flying, activations = _flying(schedule, degrees, stage, load)
+    losses = flying if schedule == "gpipe" else 1
     spread, host = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
     if "master_weights" in OFF_DEVICE[layout.offload]:
         host = host + _host_gradient_bytes(degrees, load)
-    mean_flying = _mean_flying(flying, degrees)
-    later = steady_flights(degrees, stage.index, len(flying)) if schedule == "interleaved-1f1b" else ()
-    activations = reduce(maximum, [_flying_bytes(counts, load.kept_bytes) for counts in (flying, *later)])
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
@@ -210,13 +221,13 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         pipeline_buffers=received_bytes(job, degrees, stage),
         left_streams=left_bytes(job, degrees),
         activations=activations,
-        other_activations=activations * maximum(mean_flying - 1, 0) / mean_flying,
+        other_activations=activations * maximum(flying - 1, 0) / flying,
         recomputed_activations=load.recomputed_bytes,
         layer_buffers=load.layer_buffer_bytes,
         logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
         workspace=standing_bytes(job, degrees, has_head=load.logits_bytes > 0),
-        in_flight=mean_flying,
+        in_flight=flying,
         host=host,
     )
 
@@ -255,16 +266,14 @@ def _moved(spread: dict[str, Amount], away: tuple[str, ...]) -> tuple[dict[str, 
     return spread | dict.fromkeys((*away, *_IN_STEP) if away else (), 0.0), host
 
 
-def _flying_bytes(flying: tuple[Amount, ...], kept: tuple[Amount, ...]) -> Amount:
-    total: Amount = 0.0
-    for count, one in zip(flying, kept, strict=True):
-        total = total + count * one
-    return total
-
-
-def _mean_flying(flying: tuple[Amount, ...], degrees: Degrees) -> Amount:
-    """Whole micro-batches in flight: those of each chunk, over the chunks."""
-    total: Amount = 0.0
-    for count in flying:
-        total = total + count
-    return total / degrees.virtual_pipeline
+def _flying(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: StageLoad) -> tuple[Amount, Amount]:
+    """Whole micro-batches in flight, those of chunks over the chunks; and the bytes of their activations."""
+    is_interleaved, first = schedule == "interleaved-1f1b", load.kept_bytes[0]
+    plain, *_ = in_flight("1f1b" if is_interleaved else schedule, degrees, stage.index)
+    if not is_interleaved:
+        return plain, plain * first
+    several, rounds = degrees.virtual_pipeline > 1, degrees.virtual_pipeline
+    return (
+        where(several, warm_passes(degrees, stage.index) / rounds, plain),
+        where(several, interleaved_bytes(degrees, stage.index, load.kept_bytes), plain * first),
+    )

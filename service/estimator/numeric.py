@@ -73,12 +73,14 @@ def where(condition: Condition, yes: Amount, no: Amount) -> Amount:
 
 
 def where_needed(condition: Condition, yes: Callable[[], Amount], no: Amount) -> Amount:
-    """`yes()` where the condition holds, else `no`; a single layout that does not need it is spared computing it.
+    """`yes()` where the condition holds, else `no`; where no layout needs it, it is not computed.
 
     >>> where_needed(1 > 2, lambda: 1 / 0, 20)
     20
     """
-    return no if condition is False else where(condition, yes(), no)
+    if condition is True:
+        return yes()
+    return where(condition, yes(), no) if condition is not False and condition.any() else no
 
 
 def both(a: Condition, b: Condition) -> Condition:
@@ -87,8 +89,8 @@ def both(a: Condition, b: Condition) -> Condition:
     >>> both(2 > 1, 1 > 2)
     False
     """
-    if isinstance(a, bool) and isinstance(b, bool):
-        return a and b
+    if a is False or b is False or (a is True and b is True):
+        return a is True and b is True
     held: Condition = _numpy().logical_and(a, b)
     return held
 
@@ -112,10 +114,21 @@ def either(a: Condition, b: Condition) -> Condition:
     >>> either(2 > 1, 1 > 2)
     True
     """
-    if isinstance(a, bool) and isinstance(b, bool):
-        return a or b
+    if a is True or b is True or (a is False and b is False):
+        return a is True or b is True
     held: Condition = _numpy().logical_or(a, b)
     return held
+
+
+def equal_everywhere(a: Amount, b: Amount) -> bool:
+    """Whether two amounts are the same number in every layout.
+
+    >>> equal_everywhere(2, 2.0), equal_everywhere(2, 3)
+    (True, False)
+    """
+    if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
+        return a == b
+    return bool((a == b).all())  # type: ignore[union-attr]  # one of them is a column
 
 
 def ceil_div(a: Amount, b: Amount) -> Amount:

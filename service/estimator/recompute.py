@@ -187,7 +187,7 @@ def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
         layer_bytes = [_kept_by_operation(job, ops, split) * scale for ops in job.ledger.kinds]
     else:
         layer_bytes = [kept_bytes(ops, job.recompute, split) * scale for ops in job.ledger.kinds]
-    kept = tuple(_weighted(counts, layer_bytes) for counts in stage.chunk_counts)
+    kept = stage.each_chunk(lambda counts: _weighted(counts, layer_bytes))
     dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
     return Activations(kept, largest_kind_bytes(stage, dropped), largest_kind_bytes(stage, layer_bytes))
 
@@ -257,14 +257,15 @@ def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount
     group = 1 if job.recompute.method == "block" else job.recompute.layers or 1
     sequence = divisors(degrees, job.model, job.vocabulary_multiple)[Split.SEQUENCE]
     stream = stream_bytes(job, degrees) / sequence
-    kept = []
-    for counts in stage.chunk_counts:
+
+    def chunk_bytes(counts: tuple[Amount, ...]) -> Amount:
         layers = trained_layers(job, counts)
         again = recomputed_layers(job.recompute, layers, 1)
         mean = _weighted(counts, whole) / maximum(layers, 1)
-        kept.append(ceil_div(again, group) * stream + (layers - again) * mean)
+        return ceil_div(again, group) * stream + (layers - again) * mean
+
     layers = trained_layers(job, stage.kind_counts)
     live = minimum(group, layers) * largest_kind_bytes(stage, whole) - stream
     keeps_all = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline) < layers
     largest = where(keeps_all, largest_kind_bytes(stage, whole), stream)
-    return Activations(tuple(kept), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))
+    return Activations(stage.each_chunk(chunk_bytes), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))

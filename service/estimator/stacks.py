@@ -75,6 +75,8 @@ class Stack:
     """Axes it can use beside data."""
     schedules: tuple[ScheduleName, ...]
     """Pipeline schedules it can run; the first is the default."""
+    forked_schedules: tuple[ScheduleName, ...] = ()
+    """Those of them that only forks of it run: plans take them where they are asked for."""
     precisions: tuple[PrecisionName, ...]
     """Precision recipes it can run."""
     context_methods: tuple[ContextMethod, ...]
@@ -121,6 +123,7 @@ STACKS: dict[StackName, Stack] = {
         recurrences=("mamba2", "gated_delta_net"),
         axes=_EVERY_AXIS,
         schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
+        forked_schedules=("gpipe", "zero-bubble", "dualpipe"),
         precisions=_PLAIN + _MIXED + _FP8,
         context_methods=("ring", "all-gather", "ulysses"),
         pipeline_zero_stages=(0, 1, 2, 3),
@@ -128,7 +131,8 @@ STACKS: dict[StackName, Stack] = {
         freezes=True,
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
         "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
-        "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant; "
+        "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant; schedules: "
+        "core/pipeline_parallel/schedules.py; "
         "adapters: NVIDIA-NeMo/Megatron-Bridge docs/training/peft.md; formats: exp-avg-dtype, main-params-dtype",
     ),
     "torchtitan": Stack(

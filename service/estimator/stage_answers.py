@@ -16,7 +16,7 @@ from service.estimator.memory_parts import MemoryLine, StageMemory
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at, stage_total
-from service.estimator.step_time import StepSeconds, micro_batch_seconds, step_seconds
+from service.estimator.step_time import StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
 from service.estimator.waiting import Waits
 
 
@@ -76,7 +76,8 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
     """
     stage = loaded.stage
     held = stage_bytes(job, degrees, stage, loaded.load, layout)
-    phase = max(LIVE, key=lambda name: float(held.at(name)))
+    phases = held.phases
+    phase = max(LIVE, key=lambda name: float(phases[name]))
     lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(held, LIVE[phase], ()).items())
     peak = sum(line.bytes for line in lines)
     return (
@@ -86,11 +87,11 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             micro_batches_in_flight=float(held.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
-            reserved_peak_bytes=reserved_bytes(
-                peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job)
+            reserved_peak_bytes=float(
+                reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job))
             ),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
-            idle_bytes=float(held.at("idle")),
+            idle_bytes=float(phases["idle"]),
             lines=lines,
         ),
         float(held.host),
@@ -141,7 +142,10 @@ def _steps(
 ) -> list[StepSeconds]:
     """The step as each distinct stage lives it; all wait for the mean of the stages where the pipeline is empty."""
     distinct = {one.shape: one for one in stages}
-    micro = {shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout) for shape, one in distinct.items()}
+    each = ledger_seconds(job, degrees)
+    micro = {
+        shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout, each) for shape, one in distinct.items()
+    }
     mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
     waits = Waits(stage_seconds=mean, filled_fraction=filled_fraction)
     return [step_seconds(job, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]

@@ -1,7 +1,8 @@
 """What does one rank of one pipeline stage hold: which layers, how many parameters?"""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.job import Job
@@ -34,6 +35,12 @@ class Stage:
     def layers(self) -> Amount:
         """Layers of the stage, those of depths counted [1]."""
         return _total(self.kind_counts)
+
+    def each_chunk(self, amount_of: Callable[[tuple[Amount, ...]], Amount]) -> tuple[Amount, ...]:
+        """An amount that goes by the layers of a chunk, of each chunk; chunks that share their counts share it."""
+        alike = {id(counts): counts for counts in self.chunk_counts}
+        amounts = {key: amount_of(counts) for key, counts in alike.items()}
+        return tuple(amounts[id(counts)] for counts in self.chunk_counts)
 
 
 def _total(counts: Iterable[Amount]) -> Amount:
@@ -128,7 +135,7 @@ def _chunk_counts(
 ) -> tuple[Amount, ...]:
     """Layers of each kind in the chunk at a place of the model; nonsense beyond the last place, and left out there."""
     if stage_layers is not None:
-        first = take(tuple(sum(stage_layers[:i]) for i in range(len(stage_layers))), place)
+        first = take(tuple(accumulate(stage_layers[:-1], initial=0)), place)
         return _counts_between(job, first, first + take(stage_layers, place))
     size = job.model.num_hidden_layers / (degrees.pipeline * degrees.virtual_pipeline)
     first = where(place < degrees.pipeline * degrees.virtual_pipeline, place * size, 0)

@@ -1,6 +1,6 @@
 """How long does one optimizer step take, and what is the time spent on?"""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from service.estimator.cast import weight_cast_seconds
 from service.estimator.degrees import Degrees
@@ -62,11 +62,11 @@ class MicroBatchSeconds:
     """Gradients added to those of earlier micro-batches."""
     exposed: ExposedSeconds
     """Transfers that nothing hides."""
+    total_seconds: Amount = field(init=False)
+    """All of it."""
 
-    @property
-    def total_seconds(self) -> Amount:
-        """All of it [s]."""
-        return self.compute.total_seconds + self.accumulation + self.exposed.total_seconds
+    def __post_init__(self) -> None:
+        self.total_seconds = self.compute.total_seconds + self.accumulation + self.exposed.total_seconds
 
     @property
     def sent_seconds(self) -> Amount:
@@ -99,25 +99,52 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     return 2 * losses * live / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
 
 
-def _stage_compute(job: Job, degrees: Degrees, stage: Stage) -> ComputeSeconds:
+@dataclass(frozen=True, slots=True)
+class LedgerSeconds:
+    """What one rank computes of each part of the ledger for one micro-batch, whatever stage it is on."""
+
+    kinds: tuple[ComputeSeconds, ...]
+    """One layer of each kind."""
+    embedding: ComputeSeconds
+    head: ComputeSeconds
+    depth: ComputeSeconds
+
+
+def ledger_seconds(job: Job, degrees: Degrees) -> LedgerSeconds:
+    """What one rank computes of each part of the ledger for one micro-batch; its stages only count how often.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+
+    Returns:
+        the seconds [s]
+    """
+    rates, ledger = rates_of(job), job.ledger
+    kinds = tuple(ops_compute(ops, job, degrees, rates) for ops in ledger.kinds)
+    ends = [ops_compute(ops, job, degrees, rates) for ops in (ledger.embedding, ledger.head, ledger.depth)]
+    for end in ends:
+        end.recompute = 0.0
+    embedding, head, depth = ends
+    head.loss = loss_seconds(job, degrees)
+    return LedgerSeconds(kinds, embedding, head, depth)
+
+
+def _stage_compute(job: Job, degrees: Degrees, stage: Stage, each: LedgerSeconds) -> ComputeSeconds:
     """Seconds that one rank of a stage computes for one micro-batch."""
-    rates = rates_of(job)
     total = ComputeSeconds()
-    for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True):
-        total = total.plus(ops_compute(ops, job, degrees, rates), count)
+    for count, layer in zip(stage.kind_counts, each.kinds, strict=True):
+        total = total.plus(layer, count)
     if job.recompute.granularity == "full":
         layers = trained_layers(job, stage.kind_counts)
         total.recompute = total.recompute * repeated_forwards(job.recompute, layers, degrees.virtual_pipeline)
-    first = ops_compute(job.ledger.embedding, job, degrees, rates)
-    last = ops_compute(job.ledger.head, job, degrees, rates)
-    depth = ops_compute(job.ledger.depth, job, degrees, rates)
-    first.recompute = last.recompute = depth.recompute = 0.0
-    last.loss = loss_seconds(job, degrees)
-    total = total.plus(first, where(stage.is_first, 1, 0)).plus(last, where(stage.is_last, 1, 0))
-    return total.plus(depth, stage.depths)
+    total = total.plus(each.embedding, where(stage.is_first, 1, 0)).plus(each.head, where(stage.is_last, 1, 0))
+    return total.plus(each.depth, stage.depths)
 
 
-def micro_batch_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> MicroBatchSeconds:
+def micro_batch_seconds(
+    job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout, each: LedgerSeconds
+) -> MicroBatchSeconds:
     """What one rank of a stage does for one micro-batch.
 
     Args:
@@ -126,6 +153,7 @@ def micro_batch_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoa
         stage: the stage
         load: its load
         layout: the layout's choices: context method, offload
+        each: what each part of the ledger takes
 
     Returns:
         the seconds [s]
@@ -133,7 +161,7 @@ def micro_batch_seconds(job: Job, degrees: Degrees, stage: Stage, load: StageLoa
     Source:
         each part's own function
     """
-    compute = _stage_compute(job, degrees, stage)
+    compute = _stage_compute(job, degrees, stage, each)
     compute.host = maximum(0.0, host_seconds(job, stage) - compute.total_seconds)
     return MicroBatchSeconds(
         compute=compute,
@@ -166,19 +194,12 @@ def step_seconds(
         Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
-    once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, exposed.free - compute.forward))
-    bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
-    away = bool(OFF_DEVICE[layout.offload])
-    update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
-    recast = weight_cast_seconds(job, load.held)
-    busy = m * micro.total_seconds + bubble + once + update + recast
-    straggling = straggler_seconds(busy, job, degrees)
-    retries = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction) * busy
+    found = _lasting(job, degrees, load, layout, micro, waits)
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
         elementwise=m * compute.elementwise,
-        cast=m * compute.cast + recast,
+        cast=m * compute.cast + found.recast,
         accumulation=m * micro.accumulation,
         recompute=m * compute.recompute,
         loss=m * compute.loss,
@@ -186,12 +207,87 @@ def step_seconds(
         exposed_tensor=m * exposed.tensor,
         exposed_context=m * exposed.context,
         exposed_expert=m * exposed.expert,
-        exposed_data=m * exposed.data + once,
+        exposed_data=m * exposed.data + found.once,
         exposed_pipeline=m * exposed.pipeline,
         exposed_offload=m * exposed.offload,
+        bubble=found.bubble,
+        optimizer=found.update,
+        straggler=found.straggling,
+        allocator=found.retries,
+        other=other_seconds(found.total_seconds),
+    ).scaled(_scale(job))
+
+
+def whole_step_seconds(
+    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+) -> Amount:
+    """Seconds of one step as one stage lives it, its parts left unsaid.
+
+    Formula:
+        the sum of the parts of step_seconds
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        load: the stage's load
+        layout: the layout's choices: schedule, offload
+        micro: what the stage does for one micro-batch
+        waits: what it waits for
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        step_seconds
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
+    >>> from service.estimator.stages import stage_at
+    >>> job, degrees, layout = sample_job(), sample_degrees(), sample_resolved().question.layout
+    >>> stage, each = stage_at(job, degrees, 0, None, 1), ledger_seconds(job, degrees)
+    >>> micro = micro_batch_seconds(job, degrees, stage, sample_load(), layout, each)
+    >>> parts = step_seconds(job, degrees, sample_load(), layout, micro, Waits(stage_seconds=0.0))
+    >>> whole = whole_step_seconds(job, degrees, sample_load(), layout, micro, Waits(stage_seconds=0.0))
+    >>> abs(whole / sum(getattr(parts, field.name) for field in fields(StepSeconds)) - 1) < 1e-12
+    True
+    """
+    lasting = _lasting(job, degrees, load, layout, micro, waits).total_seconds
+    return _scale(job) * (lasting + other_seconds(lasting))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Lasting:
+    """What of a step is not spent in micro-batches, and how long both last together."""
+
+    once: Amount
+    recast: Amount
+    bubble: Amount
+    update: Amount
+    straggling: Amount
+    retries: Amount
+    total_seconds: Amount
+
+
+def _lasting(
+    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+) -> _Lasting:
+    once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
+    bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
+    away = bool(OFF_DEVICE[layout.offload])
+    update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
+    recast = weight_cast_seconds(job, load.held)
+    busy = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
+    straggling = straggler_seconds(busy, job, degrees)
+    retries = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction) * busy
+    return _Lasting(
+        once=once,
+        recast=recast,
         bubble=bubble,
-        optimizer=update,
-        straggler=straggling,
-        allocator=retries,
-        other=other_seconds(busy + straggling + retries),
-    ).scaled(stack_scale(job) * own_scale(job.cluster.measured_steps))
+        update=update,
+        straggling=straggling,
+        retries=retries,
+        total_seconds=busy + straggling + retries,
+    )
+
+
+def _scale(job: Job) -> float:
+    return stack_scale(job) * own_scale(job.cluster.measured_steps)

@@ -4,13 +4,14 @@ What is wrong with the request is refused as a whole. What one cluster or price 
 not fitting is an answer like any other.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused, UnknownMetric
-from service.workflows.comparison_body import Variant, Wanted, read_comparison
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.planner.steps import Steps, outcome
+from service.workflows.comparison_body import Variant, read_comparison
 from service.workflows.comparison_label import CLUSTERS, MOST_ROWS
 from service.workflows.comparison_prices import Terms, prices_meant, terms_of, terms_told
 from service.workflows.comparison_row import ANSWERED, FIRST, LAST, REFUSED, ComparedRow, mended
@@ -22,21 +23,7 @@ from service.workflows.one_line import one_line
 from service.workflows.prices import read_price
 from service.workflows.questions import Asked
 from service.workflows.reading import Read
-
-COLUMNS: Mapping[str, str] = {
-    "oom_probability_fraction": "memory.oom_probability_fraction",
-    "device_peak_bytes": "memory.device_peak_bytes",
-    "usable_bytes": "memory.usable_bytes",
-    "step_seconds": "step.step_seconds",
-    "tokens_per_s_per_gpu": "step.tokens_per_s_per_gpu",
-    "mfu_fraction": "step.mfu_fraction",
-    "gpu_hours": "totals.gpu_hours",
-    "days": "totals.days",
-    "cost_usd": "totals.cost_usd",
-    "energy_kwh": "totals.energy_kwh",
-    "carbon_kg_co2e": "totals.carbon_kg_co2e",
-}
-"""Numbers of a row where the caller names none, each with its path."""
+from service.workflows.row_numbers import COLUMNS, named_metrics, number_in, number_named
 
 SORTED_BY = ("cost_usd", "gpu_hours", "step_seconds")
 """Numbers to sort by where the caller names none; the first that a row knows."""
@@ -72,16 +59,10 @@ def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Compared:
     Raises:
         Refused: the request is wrong, or asks for too many rows
     """
-    steps = comparing(body, catalogue)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: Compared = done.value
-            return found
+    return outcome(comparing(body, catalogue))
 
 
-def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[None, None, Compared]:
+def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compared]:
     """The same, answer by answer.
 
     Args:
@@ -98,8 +79,9 @@ def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[None, 
         Refused: the request is wrong, or asks for too many rows
     """
     wanted = yield from read_comparison(body, catalogue)
-    metrics, given = _metrics(wanted), wanted.manner.sort_by
-    asked_order = _metric("sort_by", given or SORTED_BY[-1])
+    metrics = named_metrics("columns", wanted.manner.columns, (*FIRST, *LAST))
+    given = wanted.manner.sort_by
+    asked_order = number_named("sort_by", given or SORTED_BY[-1])
     priced = [(variant, _priced(variant, catalogue)) for variant in wanted.variants]
     count = sum(len(prices) for _, prices in priced)
     if count > MOST_ROWS:
@@ -116,28 +98,6 @@ def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[None, 
     ordered = sorted(found, key=lambda one: _rank(one[0], one[1], order, descending=descending))
     rows = tuple(row for row, _ in ordered)
     return Compared(metrics, name, descending, rows, versions_of(catalogue))
-
-
-def _metric(field: str, name: str) -> Metric:
-    """The number that a name means; a field of the request, so what is wrong with it is refused."""
-    try:
-        return metric_named(COLUMNS.get(name.lower(), name))
-    except UnknownMetric as unknown:
-        fix = "use a name that GET /v1/cell/{metric} takes, such as cost_usd or parts.gemm.seconds"
-        raise Refused(Problem(field=field, code="unknown_metric", message=str(unknown), fix=fix)) from None
-    except Refused as refused:
-        raise Refused(*(replace(problem, field=field) for problem in refused.problems)) from None
-
-
-def _metrics(wanted: Wanted) -> Mapping[str, Metric]:
-    """The numbers of each row, by name."""
-    given = [name.lower() for name in wanted.manner.columns or COLUMNS]
-    repeated = [place for place, name in enumerate(given) if name in given[:place] or name in (*FIRST, *LAST)]
-    if repeated:
-        message = "the column stands in each row already, and nothing can stand there twice"
-        fix = "name each number once, and no column that every row has"
-        raise Refused(*(Problem(field=f"columns.{n}", code="repeated", message=message, fix=fix) for n in repeated))
-    return {name: _metric(f"columns.{place}", name) for place, name in enumerate(given)}
 
 
 def _priced(variant: Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:
@@ -173,7 +133,7 @@ def _row(
     except Refused as refused:
         return _refused(told, [variant.entry.placed(problem, place) for problem in refused.problems]), {}
     whole = whole_of(found)
-    numbers = {name: _number(metric, whole) for name, metric in metrics.items()}
+    numbers = {name: number_in(metric, whole) for name, metric in metrics.items()}
     return _answered(told, found, numbers), whole
 
 
@@ -216,18 +176,10 @@ def _refused(told: Mapping[str, Any], problems: Sequence[Problem]) -> ComparedRo
     )
 
 
-def _number(metric: Metric, whole: Mapping[str, Any]) -> Any:
-    """A number of an answer, with its ends where it has any; None where this answer does not know it."""
-    try:
-        return metric.found_in(whole)
-    except UnknownMetric:
-        return None
-
-
 def _first_known(answers: Sequence[Mapping[str, Any]]) -> tuple[str, Metric]:
     """The first number to sort by that an answer knows."""
     numbers = [(name, metric_named(COLUMNS[name])) for name in SORTED_BY]
-    known = (one for one in numbers if any(_number(one[1], whole) is not None for whole in answers))
+    known = (one for one in numbers if any(number_in(one[1], whole) is not None for whole in answers))
     return next(known, numbers[-1])
 
 
@@ -235,7 +187,7 @@ def _rank(
     row: ComparedRow, whole: Mapping[str, Any], order: Metric, *, descending: bool
 ) -> tuple[bool, bool, bool, float]:
     """Where a row stands: what fits before what does not, what is known before what is not."""
-    found = _number(order, whole)
+    found = number_in(order, whole)
     number = found["value"] if isinstance(found, Mapping) else found
     is_out = row.verdict is None or not fits(row.verdict)
     return (row.status != ANSWERED, is_out, number is None, (number or 0) * (-1 if descending else 1))

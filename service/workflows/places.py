@@ -7,13 +7,17 @@ from typing import get_args, get_type_hints
 from service.catalogue import Row
 from service.estimator.model import Model
 from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
+from service.planner.solve_limits import SolveLimits
 from service.workflows.clusters import Nodes
 from service.workflows.columns import columns_of
 from service.workflows.comparison_label import COMPARED
 from service.workflows.limits import Limits
 from service.workflows.nouns import field_names
+from service.workflows.plan_label import CLUSTERS, WHY_NOT, PlanLimits, PlanManner
 from service.workflows.prices import CardPrice, CataloguePrice
 from service.workflows.scenario_label import FIELDS
+from service.workflows.sensitivity_label import VARIED_BY
+from service.workflows.solve_label import SOLVED_FROM
 
 ASKED: Sequence[tuple[str, type]] = (
     ("model", Model),
@@ -31,7 +35,7 @@ ASKED: Sequence[tuple[str, type]] = (
 PARTS = tuple(dict.fromkeys(part for part, _ in ASKED))
 """The parts of a question."""
 
-PLACES = (*ASKED, ("limits", Limits))
+PLACES = (*ASKED, ("limits", Limits), ("limits", PlanLimits), ("limits", SolveLimits), ("plan", PlanManner))
 """Part of any request body, and a noun that spells it."""
 
 
@@ -51,7 +55,10 @@ FIELD_NAMES = frozenset(
         "content",
         "hf_config",
         *FIELDS,
+        *(CLUSTERS, WHY_NOT),
         *COMPARED,
+        *SOLVED_FROM,
+        *VARIED_BY,
         *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
         *(column.name for row in get_args(Row) for column in columns_of(row)),
     )

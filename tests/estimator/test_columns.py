@@ -24,7 +24,7 @@ from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.stacks import STACKS
 from service.estimator.stages import Stage, stage_at
-from service.estimator.step_time import StepSeconds, micro_batch_seconds, step_seconds
+from service.estimator.step_time import StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
 from service.estimator.waiting import Waits
 from tests.estimator.small_models import HYBRID
 
@@ -173,7 +173,7 @@ def test_a_column_holds_layouts_with_chunks_and_without() -> None:
 
 def step_of(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StepSeconds:
     """The step of one stage of which the whole pipeline is made."""
-    micro = micro_batch_seconds(job, degrees, stage, load, layout)
+    micro = micro_batch_seconds(job, degrees, stage, load, layout, ledger_seconds(job, degrees))
     return step_seconds(job, degrees, load, layout, micro, Waits(stage_seconds=micro.sent_seconds))
 
 

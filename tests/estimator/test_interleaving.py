@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.estimator.interleaving import steady_flights
+from service.estimator.interleaving import interleaved_bytes
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.samples import sample_degrees
 
@@ -32,12 +32,14 @@ def test_fullest_moment_is_found(stages: int, chunks: int, groups: int, data: st
     sizes = data.draw(st.lists(st.integers(0, 9), min_size=chunks, max_size=chunks))
     batches = stages * groups
     degrees = sample_degrees(pipeline=stages, virtual_pipeline=chunks, virtual_group=stages, accumulation=batches)
-    flights = [in_flight("interleaved-1f1b", degrees, stage, chunks), *steady_flights(degrees, stage, chunks)]
-    found = max(sum(count * size for count, size in zip(flight, sizes, strict=True)) for flight in flights)
-    assert found == played_through(stages, chunks, batches, stage, sizes)
+    warming = in_flight("interleaved-1f1b", degrees, stage, chunks)
+    warm = sum(count * size for count, size in zip(warming, sizes, strict=True))
+    assert max(warm, interleaved_bytes(degrees, stage, tuple(sizes))) == played_through(
+        stages, chunks, batches, stage, sizes
+    )
 
 
 def test_equal_chunks_hold_the_same_at_every_moment() -> None:
     degrees = sample_degrees(pipeline=4, virtual_pipeline=2, virtual_group=4, accumulation=16)
     warm = sum(in_flight("interleaved-1f1b", degrees, 1, 2))
-    assert [sum(flight) for flight in steady_flights(degrees, 1, 2)] == [warm] * 4
+    assert interleaved_bytes(degrees, 1, (3.0, 3.0)) == 3 * warm

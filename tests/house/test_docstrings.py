@@ -45,6 +45,7 @@ SYMBOLS = {
     "kWh": "kwh",
     "kgCO2e": "kg_co2e",
     "kgCO2e/kWh": "kg_co2e_per_kwh",
+    "nat": "nats",
     "s": "seconds",
     "token": "tokens",
     "token/s": "tokens_per_s_per_gpu",

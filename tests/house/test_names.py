@@ -38,18 +38,20 @@ CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParamete
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({
-    "bubble_micro_batches", "ceil_div", "columns", "copies", "count", "crossing_share", "dense", "divisors",
-    "doublings", "embedding_table", "expert", "expert_data", "expert_shards", "fill_numbers", "floor_div",
+    "along_or_same", "bubble_micro_batches", "ceil_div", "columns", "copies", "count", "crossing_share", "dense",
+    "divisors", "doublings", "embedding_table", "expert", "expert_data", "expert_shards", "fill_numbers", "floor_div",
     "full_copies", "gathered_ends", "gpus", "half_copies", "in_flight", "inner", "largest_layer", "largest_table",
     "largest_trained_end", "largest_trained_layer", "layer_branches", "layers", "local_ranks", "maximum",
-    "micro_batches_in_flight", "minimum", "network_scale", "own_scale", "padded_vocabulary", "product_scale",
-    "rank_logits", "ranks", "recomputed_layers", "repeated_forwards", "rows", "shape", "shards", "spread_scale",
-    "square_root", "stack_scale", "stride", "take", "trained_layers", "undivided_share", "where", "where_needed",
+    "micro_batches_in_flight", "minimum", "most_parameters_served", "network_scale", "optimal_parameters", "own_scale",
+    "padded_vocabulary", "product_scale", "rank_logits", "ranks", "recomputed_layers", "repeated_forwards", "rows",
+    "rule_parameters", "shape", "shards", "spread_scale", "square_root", "stack_scale", "stride", "take",
+    "trained_layers", "undivided_share", "warm_flights", "warm_passes", "where", "where_needed",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""
 
 MULTIPLES = frozenset({
     "expert_capacity_factor", "expert_imbalance", "expert_load", "network_oversubscription", "pue",
+    "tokens_per_parameter",
 })  # fmt: skip
 """How many times an even or usual share; names that users know."""
 
@@ -61,6 +63,7 @@ UNIT_STANDS_BESIDE = {
     "Explanation": "`unit` says it",
     "Fitted": "its field says it",
     "Interval": "its field carries the unit",
+    "LossFit": "the equation of the loss says it",
     "Judged": "its quantity says it: bytes of memory, or seconds of a step",
     "MeasuredRow": "its column carries the unit",
     "Metric": "its path carries the unit",

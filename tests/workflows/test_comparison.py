@@ -8,13 +8,14 @@ import pytest
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
 from service.workflows import estimates
-from service.workflows.comparison import COLUMNS, Compared, compare, comparing
+from service.workflows.comparison import Compared, compare, comparing
 from service.workflows.comparison_label import MOST_ROWS
 from service.workflows.comparison_row import FIRST, LAST, record_of
 from service.workflows.comparison_table import whole_comparison
 from service.workflows.estimates import answer
 from service.workflows.metrics import metric_named
 from service.workflows.questions import read_question
+from service.workflows.row_numbers import COLUMNS
 from service.workflows.wire import to_bytes, to_wire
 
 Body = dict[str, Any]

@@ -3,8 +3,7 @@
 The routes are asynchronous, and let others be answered between one row and the next.
 """
 
-from asyncio import sleep
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -18,6 +17,7 @@ from service.api.catalogues import catalogue_of
 from service.api.comparison_schemas import compare_operation, flat_compare_operation
 from service.api.list_schemas import XLSX
 from service.api.queries import REV, takes_only
+from service.api.steps import finished
 from service.errors import Refused
 from service.workflows.comparison import Compared, comparing
 from service.workflows.comparison_flat import body_of_flat_comparison, told_flat
@@ -31,27 +31,16 @@ FORMS = {"": "", ".csv": CSV_BODY, ".xlsx": XLSX}
 SAVED_AS = {"Content-Disposition": 'attachment; filename="compare.xlsx"'}
 
 
-async def _finished(steps: Generator[None, None, Compared]) -> Compared:
-    """What the steps lead to; between them others are answered."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: Compared = done.value
-            return found
-        await sleep(0)
-
-
 async def _compared(request: Request) -> Compared:
     body = await read_body(request)
-    return await _finished(comparing(body, await catalogue_of(request)))
+    return await finished(comparing(body, await catalogue_of(request)))
 
 
 async def _compared_flat(request: Request) -> Compared:
     given = [(name, text) for name, text in request.query_params.multi_items() if name != REV]
     catalogue = await catalogue_of(request)
     try:
-        return await _finished(comparing(body_of_flat_comparison(given), catalogue))
+        return await finished(comparing(body_of_flat_comparison(given), catalogue))
     except Refused as refused:
         raise Refused(*map(told_flat, refused.problems)) from None
 

@@ -30,6 +30,12 @@ async def guide() -> Response:
     return FileResponse(WEB / "guide" / "index.html", headers=POLICY)
 
 
+@router.get("/guide/tuning")
+async def tuning() -> Response:
+    """Fourteen questions of tuning, each in one call."""
+    return FileResponse(WEB / "guide" / "tuning.html", headers=POLICY)
+
+
 @router.get("/docs")
 async def documentation() -> Response:
     """The contract, readable."""

@@ -2,6 +2,7 @@
 
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
+from service.estimator.interleaving import warm_flights, warm_passes
 from service.estimator.job import Job
 from service.estimator.model import Model
 from service.estimator.names import ScheduleName
@@ -193,20 +194,11 @@ def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount, chunks: i
     plain = minimum(micro_batches, stages - stage)
     if chunks == 1:
         return (plain,)
-    rounds, group = degrees.virtual_pipeline, degrees.virtual_group
-    warm_up = minimum(micro_batches * rounds, 2 * (stages - stage - 1) + (rounds - 1) * group + 1)
-    dealt = [
-        _within(warm_up - chunk * group, group) + _within(warm_up - (rounds + chunk) * group, group)
-        for chunk in range(chunks)
-    ]
-    several = rounds > 1
+    warm = warm_passes(degrees, stage)
+    several = degrees.virtual_pipeline > 1
     return tuple(
-        where(several, where(rounds > chunk, count, 0), plain if chunk == 0 else 0) for chunk, count in enumerate(dealt)
+        where(several, warm_flights(degrees, warm, chunk), plain if chunk == 0 else 0) for chunk in range(chunks)
     )
-
-
-def _within(count: Amount, most: Amount) -> Amount:
-    return minimum(maximum(count, 0), most)
 
 
 def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:

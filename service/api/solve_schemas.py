@@ -1,0 +1,106 @@
+"""How an open field stands in the contract: what is sent, and the value that comes back with its proof."""
+
+from service.api.comparison_schemas import JOB, QUESTIONED
+from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, ref
+from service.api.queries import REV
+from service.workflows.comparison_label import CLUSTERS, PRICES, QUESTION
+from service.workflows.nouns import schema_of
+from service.workflows.solve_label import LIMITS, Wish
+
+SOLUTIONS: dict[str, Schema] = {
+    "largest-micro-batch": {
+        "summary": "The largest micro-batch that fits, a tenth of the memory left free",
+        "value": {
+            "unknown": "recipe.micro_batch",
+            QUESTION: {**QUESTIONED, "recipe": {"sequence_length": 4096, "recompute": "full"}},
+            LIMITS: {"headroom_fraction": 0.1},
+        },
+    },
+    "gpus-for-a-deadline": {
+        "summary": "The fewest GPUs that train 100 billion tokens in a week",
+        "value": {
+            "unknown": "cluster.gpus",
+            QUESTION: {
+                **QUESTIONED,
+                "recipe": {"sequence_length": 8192, "global_batch": 512, "training_tokens": 1e11},
+            },
+            LIMITS: {"days": 7},
+        },
+    },
+    "tokens-for-a-budget": {
+        "summary": "The tokens that 50,000 dollars buy",
+        "value": {"unknown": "recipe.training_tokens", QUESTION: QUESTIONED, LIMITS: {"cost_usd": 50_000}},
+    },
+    "cheapest-cluster": {
+        "summary": "The cheapest of some clusters that is done in a year",
+        "value": {
+            "unknown": "cluster",
+            QUESTION: JOB,
+            CLUSTERS: [{"preset": "dgx-h100", "nodes": nodes} for nodes in (16, 64, 256)],
+            PRICES: [{"usd_per_gpu_hour": 2.5}],
+            LIMITS: {"days": 365},
+        },
+    },
+    "compute-optimal": {
+        "summary": "The model and the tokens that make most of 5.76e23 FLOP",
+        "value": {"unknown": "model", LIMITS: {"total_flop": 5.76e23}},
+    },
+    "plan-of-a-batch": {
+        "summary": "How to make a batch of four million tokens",
+        "value": {
+            "unknown": "recipe.global_batch",
+            QUESTION: {
+                **QUESTIONED,
+                "recipe": {"sequence_length": 4096, "recompute": "full", "global_batch_tokens": 1 << 22},
+            },
+        },
+    },
+}
+"""Request bodies that POST /v1/solve answers."""
+
+MEANING = "What POST /v1/estimates takes; the open field may be any legal value, or absent where it has a default."
+
+
+def solve_schemas(question: Schema, lists: Schema) -> dict[str, Schema]:
+    """The schemas that the route refers to, beside the answer's.
+
+    Args:
+        question: schema of what POST /v1/estimates takes
+        lists: schemas of the lists of clusters and prices that a comparison takes
+
+    Returns:
+        JSON schemas by component name
+    """
+    wish = {name: _bare(schema) for name, schema in schema_of(Wish)["properties"].items()}
+    limits = {"description": "What has to hold beside fitting; null for no more.", "anyOf": [ref("SolveLimits"), NULL]}
+    asked = {"description": MEANING, "anyOf": [{**question, "required": ["model", "recipe"]}, NULL]}
+    request: Schema = {
+        "type": "object",
+        "description": "One open field, and everything else.",
+        "additionalProperties": False,
+        "required": ["unknown"],
+        "properties": {**wish, QUESTION: asked, LIMITS: limits, CLUSTERS: lists[CLUSTERS], PRICES: lists[PRICES]},
+    }
+    return {"SolveRequest": request}
+
+
+NULL: Schema = {"type": "null"}
+
+
+def solve_operation() -> Schema:
+    """What the contract adds to the route.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "description": "The value will do and the next one will not: their numbers prove both. Where nothing will do, "
+        "the value is null and the next one says what is missing.",
+        "parameters": [parameter_ref(REV)],
+        "requestBody": asked_in_body(ref("SolveRequest"), SOLUTIONS),
+        "responses": json_response(ref("Solution")),
+    }
+
+
+def _bare(schema: Schema) -> Schema:
+    return {key: value for key, value in schema.items() if key != "title"}

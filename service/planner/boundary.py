@@ -1,0 +1,226 @@
+"""Where is the border between values that will do and values that will not?
+
+A border is told by two values that no rule refuses, with none between them: one will do, the other will not. Values
+that a rule refuses are stepped over. Whether a value will do may change more than once as it grows, for the allocator
+gives back what it caches where memory ends; what is halved is therefore asked of each stage apart (shortage.py). The
+smallest value that will do is found by trying one after the other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from service.planner.attempt import Attempt, Attempts
+from service.planner.steps import Steps
+
+MOST_REFUSED = 1_024
+"""Refused values that are stepped over before a part of the range is given up. Source: a choice; the rules divide by
+degrees, and no product of them that the rules know is larger."""
+
+MOST_REFUSED_IN_ALL = 4_096
+"""The same of a whole search. Source: a choice; a second or so."""
+
+PROBED = (
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24, 32, 48, 64, 96, 128, 256, 360, 512, 720, 840, 1024, 2520, 4096, 5040,
+    8192, 20160, 55440, 65536, 720720, 1441440, 1 << 21, 1 << 24,
+)  # fmt: skip
+"""Numbers with many divisors, small ones and large ones: where all of them break one rule, every value does."""
+
+ALL_PROBED = 256
+"""Lengths of lists of which every value is tried instead. Source: a choice; a tenth of a second."""
+
+SCANNED = 128
+"""Smallest legal values that are tried one by one. Source: a choice; a thousand GPUs in nodes of eight."""
+
+LOOKED_BACK = 64
+"""Values below the smallest found one that are tried too, where not all were. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """The border between what will do and what will not."""
+
+    found: Attempt | None
+    """The value that is asked for; None where none will do."""
+    beyond: Attempt | None
+    """The nearest legal value on its other side, which will not; None where there is none."""
+
+
+def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
+    """The largest value that will do, and the next legal one, which will not.
+
+    Args:
+        values: what may be tried, ascending
+        attempts: what judges a value
+        unit: what legal values are probably multiples of
+
+    Yields:
+        nothing, between one attempt and the next
+
+    Returns:
+        the border; where nothing will do, the smallest legal value stands beyond it
+    """
+    ranks, short = _Ranks(values, attempts), frozenset[int]()
+    if (yield from ranks.are_all_refused(unit)):
+        return Border(None, None)
+    end = len(values)
+    while True:
+        most, fails = yield from ranks.last_that_may_do(short, end)
+        attempt = None if most < 0 else (yield from ranks.at(most))
+        if attempt is None or attempt.will_do or attempt.shortage.stages <= short:
+            return (yield from ranks.border(most if attempt is not None and attempt.will_do else -1, fails))
+        short, end = short | attempt.shortage.stages, most + 1
+
+
+def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
+    """The smallest value that will do, and the legal one before it, which will not.
+
+    Args:
+        values: what may be tried, ascending
+        attempts: what judges a value
+        unit: what legal values are probably multiples of
+
+    Yields:
+        nothing, between one attempt and the next
+
+    Returns:
+        the border; where nothing will do, the largest legal value that was tried stands beyond it
+    """
+    ranks = _Ranks(values, attempts)
+    if (yield from ranks.are_all_refused(unit)):
+        return Border(None, None)
+    fails, tried, rank = -1, 0, 0
+    while rank < len(values) and tried < SCANNED and not ranks.is_given_up:
+        attempt = yield from ranks.at(rank)
+        if attempt.will_do:
+            return (yield from ranks.border(rank, fails))
+        if attempt.is_legal:
+            fails, tried = rank, tried + 1
+        rank += 1
+    least = len(values)
+    while rank < len(values):
+        legal = yield from ranks.first_legal(rank, len(values))
+        if legal is None:
+            break
+        if (yield from ranks.at(legal)).will_do:
+            least = legal
+            break
+        fails, rank = legal, legal + 1 + legal // 2
+    while (rank_between := (yield from ranks.legal_between(fails, least))) is not None:
+        if (yield from ranks.at(rank_between)).will_do:
+            least = rank_between
+        else:
+            fails = rank_between
+    return (yield from ranks.walked_back(least, fails))
+
+
+class _Ranks:
+    """Values by their places in the list."""
+
+    def __init__(self, values: Sequence[int], attempts: Attempts) -> None:
+        self.values, self.attempts = values, attempts
+        self.refused = 0
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether so many values were refused that the rest will be too."""
+        return self.refused > MOST_REFUSED_IN_ALL
+
+    def at(self, rank: int) -> Steps[Attempt]:
+        before = self.attempts.count
+        attempt = yield from self.attempts.at(self.values[rank])
+        self.refused += self.attempts.count > before and not attempt.is_legal
+        return attempt
+
+    def are_all_refused(self, unit: int) -> Steps[bool]:
+        """Whether one rule refuses whatever is tried, so that it is not about the open field."""
+        count = len(self.values)
+        numbers = range(1, count + 1) if count <= ALL_PROBED else (*PROBED, *(unit * number for number in PROBED))
+        for number in numbers:
+            if number <= count and (yield from self.at(number - 1)).is_legal:
+                return False
+        return bool(self.attempts.broken_by_all)
+
+    def last_that_may_do(self, short: frozenset[int], end: int) -> Steps[tuple[int, int]]:
+        """The last place before an end that may do, some stages being short, and the first legal one behind it.
+
+        -1 and the end where there are none. What keeps one place from it keeps every later one.
+        """
+        most, fails, start = -1, end, 0
+        while start < end and fails == end:
+            stop = min(2 * start + 1, end)
+            rank = yield from self.first_legal(start, stop)
+            if rank is not None and (yield from self.at(rank)).may_do(short):
+                most = rank
+            elif rank is not None:
+                fails = rank
+            start = 2 * start + 1
+        while (rank := (yield from self.legal_between(most, fails))) is not None:
+            if (yield from self.at(rank)).may_do(short):
+                most = rank
+            else:
+                fails = rank
+        return most, fails
+
+    def first_legal(self, start: int, stop: int) -> Steps[int | None]:
+        """The first legal place of a part of the list, or None where it has none."""
+        for rank in range(start, min(stop, start + MOST_REFUSED)):
+            if self.is_given_up:
+                return None
+            if (yield from self.at(rank)).is_legal:
+                return rank
+        return None
+
+    def legal_between(self, low: int, high: int) -> Steps[int | None]:
+        """A legal place between two others, near their middle, or None where there is none."""
+        middle = roundest_between(low + 1 + (high - low) // 4, high - 1 - (high - low) // 4)
+        for distance in range(MOST_REFUSED):
+            if self.is_given_up or (middle - distance <= low and middle + distance >= high):
+                return None
+            for rank in (middle + distance, middle - distance):
+                if low < rank < high and (yield from self.at(rank)).is_legal:
+                    return rank
+        return None
+
+    def walked_back(self, least: int, fails: int) -> Steps[Border]:
+        """The border once the values below the found one were tried, too, as far as that is worth while."""
+        rank = min(least, len(self.values)) - 1
+        for _ in range(LOOKED_BACK if least < len(self.values) else 0):
+            if rank < 0:
+                break
+            if (yield from self.at(rank)).will_do:
+                least = rank
+            rank -= 1
+        below = [rank for rank in range(max(0, least - LOOKED_BACK), least) if rank >= fails]
+        for rank in reversed(below):
+            if (yield from self.at(rank)).is_legal:
+                fails = rank
+                break
+        return (yield from self.border(least, fails))
+
+    def border(self, found: int, beyond: int) -> Steps[Border]:
+        inside = range(len(self.values))
+        return Border(
+            (yield from self.at(found)) if found in inside else None,
+            (yield from self.at(beyond)) if beyond in inside else None,
+        )
+
+
+def roundest_between(low: int, high: int) -> int:
+    """The place, among those from `low` to `high`, whose number counted from one most powers of two divide.
+
+    Rules ask values to be multiples of degrees, which round ones are more often than others.
+
+    >>> roundest_between(4, 10), roundest_between(5, 5)
+    (7, 5)
+
+    Args:
+        low: first place
+        high: last place
+
+    Returns:
+        a place; `low` where there is none between
+    """
+    if high <= low:
+        return low
+    power = (low ^ (high + 1)).bit_length() - 1
+    return (((high + 1) >> power) << power) - 1

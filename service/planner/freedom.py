@@ -1,0 +1,152 @@
+"""Which values may each axis of a layout take: all that the stack knows, or those that the caller leaves?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from service.estimator.filled import filled
+from service.estimator.job import Job
+from service.estimator.names import ContextMethod, OffloadName, ScheduleName, ZeroStage
+from service.estimator.question import Recompute
+
+ONE_WAY = 1
+"""The degree of an axis that is not used."""
+
+MOST_VIRTUAL_STAGES = 16
+"""Model chunks of one stage, where nothing is said of them. Source: a choice; twice what Llama 3 405B used."""
+
+RECOMPUTES: tuple[str, ...] = ("none", "selective", "full")
+"""What recompute may be where nothing is said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freedom:
+    """What the caller leaves open: the values that each field may take, by its name; absent fields are free."""
+
+    allowed: Mapping[str, tuple[Any, ...]]
+
+    def of(self, name: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values of one field.
+
+        Args:
+            name: the field
+            free: what it may be where the caller says nothing
+
+        Returns:
+            the values that are left, each once
+        """
+        return tuple(dict.fromkeys(self.allowed.get(name, free)))
+
+
+def divisors_of(number: int) -> tuple[int, ...]:
+    """The divisors of a number, in order.
+
+    >>> divisors_of(12)
+    (1, 2, 3, 4, 6, 12)
+
+    Args:
+        number: a positive number [1]
+
+    Returns:
+        its divisors
+    """
+    small = [divisor for divisor in range(1, int(number**0.5) + 1) if number % divisor == 0]
+    return tuple(sorted({*small, *(number // divisor for divisor in small)}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """The values of every axis that one search goes through."""
+
+    tensor: tuple[int, ...]
+    context: tuple[int, ...]
+    pipeline: tuple[int, ...]
+    virtual_pipeline: tuple[int, ...]
+    expert: tuple[int, ...]
+    expert_tensor: tuple[int | None, ...]
+    """None: as the estimator fills it, 1 where experts are split, else tensor."""
+    zero_stage: tuple[ZeroStage, ...]
+    shard_group: tuple[int | None, ...]
+    """None: all replicas and context ranks; 0: those inside one fast-link domain."""
+    reshard_after_forward: tuple[bool, ...]
+    sequence_parallel: tuple[bool, ...]
+    micro_batch: tuple[int, ...]
+    schedule: tuple[ScheduleName, ...]
+    context_method: tuple[ContextMethod, ...]
+    offload: tuple[OffloadName, ...]
+    ends_in_split: tuple[tuple[bool, bool], ...]
+    """Whether embedding and head count as layers."""
+    recompute: tuple[str | Recompute, ...]
+    data: tuple[int, ...]
+    """Empty where any will do."""
+    stage_layers: tuple[int, ...] | None
+    """Layers of each chunk, where the caller says them."""
+    virtual_group: int | None
+    """Where the caller says it; the pipeline degree where None."""
+
+
+WITHIN_DOMAIN = 0
+"""Stands for the shard group that stays inside one fast-link domain."""
+
+
+def axes_of(job: Job, freedom: Freedom) -> Axes:
+    """The values that the axes of a search take.
+
+    Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, schedules
+    are those that the stack runs as it is released, the shard group is everybody or one fast-link domain, virtual
+    stages are few, recompute is one of three granularities, nothing is offloaded, and keys and values travel the
+    stack's first way.
+
+    Args:
+        job: the job, its cluster filled
+        freedom: what the caller leaves open
+
+    Returns:
+        the values of each axis
+    """
+    stack, model, gpus = job.stack, job.model, job.cluster.gpus
+    degrees = divisors_of(gpus)
+
+    def if_split(axis: str, values: tuple[int, ...]) -> tuple[int, ...]:
+        return values if axis in stack.axes else (ONE_WAY,)
+
+    splits_experts = bool(model.num_experts) and "expert_tensor" in stack.axes
+    splits = (True, False) if stack.splits_norms else (False,)
+    layers = freedom.of("stage_layers", (None,))[0]
+    return Axes(
+        tensor=freedom.of("tensor", if_split("tensor", _at_most(degrees, model.num_attention_heads))),
+        context=freedom.of("context", if_split("context", _at_most(degrees, job.recipe.sequence_length))),
+        pipeline=freedom.of("pipeline", if_split("pipeline", _at_most(degrees, model.num_hidden_layers))),
+        virtual_pipeline=freedom.of(
+            "virtual_pipeline", if_split("virtual_pipeline", tuple(range(1, MOST_VIRTUAL_STAGES + 1)))
+        ),
+        expert=freedom.of("expert", if_split("expert", divisors_of(model.num_experts) if model.num_experts else (1,))),
+        expert_tensor=freedom.of("expert_tensor", (None, 1) if splits_experts else (None,)),
+        zero_stage=freedom.of("zero_stage", stack.zero_stages),
+        shard_group=freedom.of("shard_group", (None, WITHIN_DOMAIN)),
+        reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),
+        sequence_parallel=freedom.of("sequence_parallel", splits),
+        micro_batch=freedom.of("micro_batch", divisors_of(filled(job.recipe.global_batch))),
+        schedule=freedom.of("schedule", tuple(name for name in stack.schedules if name not in stack.forked_schedules)),
+        context_method=freedom.of("context_method", stack.context_methods[:1]),
+        offload=freedom.of("offload", ("none",)),
+        ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.deals_by_cost)),
+        recompute=freedom.of("recompute", RECOMPUTES),
+        data=freedom.of("data", ()),
+        stage_layers=layers,
+        virtual_group=freedom.of("virtual_group", (None,))[0],
+    )
+
+
+def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
+    """Whether embedding and head may count as layers."""
+    free = (False, True) if counts else (False,)
+    return tuple(
+        (embedding, loss)
+        for embedding in freedom.of("embedding_in_split", free)
+        for loss in freedom.of("loss_in_split", free)
+    )
+
+
+def _at_most(values: tuple[int, ...], most: int) -> tuple[int, ...]:
+    return tuple(value for value in values if value <= most)

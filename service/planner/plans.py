@@ -1,0 +1,175 @@
+"""Which plans are best under limits? The best layouts of each machine, answered in full and ranked."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from service.estimator.answer import Estimate
+from service.estimator.estimate import estimate
+from service.estimator.question import Question
+from service.planner.freedom import Freedom
+from service.planner.search import Candidate, Found, question_of, search
+
+Objective = Literal["time", "cost", "gpus", "energy"]
+"""What the best plan has least of: days (seconds of a step without training_tokens), dollars, GPUs, kilowatt-hours."""
+
+MOST_FRONT = 24
+"""Points of the front of one machine that are answered in full. Source: a choice; more than a chart shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a plan has to keep to."""
+
+    days: float | None = None
+    cost_usd: float | None = None
+    headroom_fraction: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One layout that fits and keeps to the limits, answered in full."""
+
+    question: Question
+    """It, as an estimate would be asked."""
+    answer: Estimate
+    """What it takes."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one step [s]."""
+        return self.answer.step.step_seconds.value
+
+    @property
+    def headroom_bytes(self) -> float:
+        """Memory left on the fullest GPU [byte]."""
+        return self.answer.memory.headroom_bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class Plans:
+    """What was found on all machines."""
+
+    best: tuple[Plan, ...] = ()
+    """The best that keep to all limits, best first."""
+    front: tuple[Plan, ...] = ()
+    """Those of which none is faster, cheaper and smaller at once, fastest first."""
+    generated: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    scored: int = 0
+    fitting: int = 0
+    smallest: Candidate | None = None
+    """The layout that takes least memory of all, where none fits."""
+
+
+def plans_of(
+    machines: Sequence[Question],
+    freedom: Freedom,
+    objective: Objective,
+    bounds: Bounds,
+    top: int,
+) -> Iterator[Plans]:
+    """The best plans of a question on some machines.
+
+    Each machine's layouts are ranked by their step, which everything else of a run on it goes by; the best of each are
+    answered in full, so no plan says anything that an estimate would not.
+
+    Args:
+        machines: the question, once for each cluster and number of GPUs
+        freedom: what of layout, micro-batch and recompute is open
+        objective: what to have least of
+        bounds: what to keep to
+        top: how many plans to name [1]
+
+    Yields:
+        counts over all machines so far; the last one has the plans and the front too
+
+    Raises:
+        Refused: the question cannot be answered under any layout
+    """
+    told = Plans()
+    every: list[Plan] = []
+    front: list[Plan] = []
+    for question in machines:
+        found = Found()
+        for found in search(question, freedom, top, bounds.headroom_fraction):
+            yield _with_counts(told, found)
+        told = _with_counts(told, found)
+        answered: dict[Candidate, Plan] = {}
+        for candidate in (*found.best, *found.front[:: max(1, -(-len(found.front) // MOST_FRONT))]):
+            if candidate not in answered:
+                asked = question_of(question, candidate)
+                answered[candidate] = Plan(question=asked, answer=estimate(asked))
+        every.extend(answered[candidate] for candidate in found.best)
+        front.extend(answered.values())
+    kept = [plan for plan in every if _keeps_to(plan, bounds)]
+    told.best = tuple(sorted(kept, key=lambda plan: _rank(plan, objective))[:top])
+    told.front = _front([plan for plan in front if _keeps_to(plan, bounds)])
+    yield told
+
+
+def _with_counts(told: Plans, found: Found) -> Plans:
+    """What is told of earlier machines with what is found on one more."""
+    sizes = [one for one in (told.smallest, found.smallest) if one is not None]
+    return Plans(
+        generated=told.generated + found.generated,
+        refused=told.refused + found.refused,
+        scored=told.scored + found.scored,
+        fitting=told.fitting + found.fitting,
+        smallest=min(sizes, key=lambda one: one.reserved_bytes, default=None),
+    )
+
+
+def _keeps_to(plan: Plan, bounds: Bounds) -> bool:
+    in_time = bounds.days is None or _duration(plan) <= bounds.days
+    return in_time and (bounds.cost_usd is None or _spent(plan) <= bounds.cost_usd)
+
+
+def _duration(plan: Plan) -> float:
+    """Days of the run, else seconds of a step."""
+    return plan.seconds if plan.answer.totals is None else plan.answer.totals.days.value
+
+
+def _spent(plan: Plan) -> float:
+    """Dollars of the run, else seconds of a step on all its GPUs, which dollars go by."""
+    totals = plan.answer.totals
+    known = None if totals is None else totals.cost_usd
+    return plan.seconds * plan.question.cluster.gpus if known is None else known.value
+
+
+def _rank(plan: Plan, objective: Objective) -> tuple[float, ...]:
+    totals, gpus = plan.answer.totals, plan.question.cluster.gpus
+    energy = plan.seconds * gpus if totals is None else totals.energy_kwh.value
+    first = {"time": _duration(plan), "cost": _spent(plan), "gpus": float(gpus), "energy": energy}[objective]
+    return (first, _duration(plan), _spent(plan), -plan.headroom_bytes)
+
+
+def _front(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """Plans of which no other is as fast, as cheap and as small; equal ones once."""
+    found: list[Plan] = []
+    for plan in sorted(plans, key=lambda one: (_duration(one), _spent(one), -one.headroom_bytes)):
+        if not any(_spent(one) <= _spent(plan) and one.headroom_bytes >= plan.headroom_bytes for one in found):
+            found.append(plan)
+    return tuple(found)
+
+
+def slower_because(plan: Plan, best: Plan) -> str | None:
+    """Why a plan's step takes longer than that of the best one.
+
+    Args:
+        plan: the plan
+        best: the best one
+
+    Returns:
+        the part of the step that grew most; None where its step is no longer
+    """
+    later = plan.seconds - best.seconds
+    if later <= 0:
+        return None
+    before = {part.kind: part.seconds for part in best.answer.step.parts}
+    grown = {part.kind: part.seconds - before.get(part.kind, 0.0) for part in plan.answer.step.parts}
+    kind = max(grown, key=lambda name: grown[name])
+    return (
+        f"a step takes {later:.3g} s ({later / best.seconds:.1%}) longer, most of it in {kind} ({grown[kind]:+.3g} s)"
+    )

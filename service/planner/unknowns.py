@@ -1,0 +1,244 @@
+"""Which field of a question may be left open, which values may it take, and what does each do to the question?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import lcm
+from typing import Any, Literal
+
+from service.errors import Refused
+from service.estimator.filled import filled
+from service.estimator.model import Model
+from service.estimator.question import Cluster, Layout, Question, Recipe
+from service.estimator.resolve import configuration_of
+from service.planner.field_bounds import field_bounds
+from service.planner.scaled_width import PROPORTIONS, width_unit, with_width
+from service.planner.solve_limits import RUN_LIMITS
+
+UnknownName = Literal[
+    "recipe.micro_batch",
+    "recipe.sequence_length",
+    "recipe.training_tokens",
+    "model.num_hidden_layers",
+    "model.hidden_size",
+    "cluster.gpus",
+    "recipe.global_batch",
+    "cluster",
+    "model",
+]
+"""What may be left open: a field, or a whole noun."""
+
+LARGEST_TOKENS = 10**18 - 1
+"""Training tokens that the field takes."""
+
+Values = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """One field that may be left open."""
+
+    is_largest: bool
+    """Whether its largest value is asked for, rather than its smallest."""
+    values: Callable[[Question, int], Values]
+    """What it may be, ascending: nearly all that rules allow, each a multiple of a number."""
+    put: Callable[[Question, int], Question]
+    """The question with a value."""
+    bounds: tuple[int, int]
+    """Smallest and largest value of the field."""
+    limits: tuple[str, ...] = ()
+    """Limits of the run that it can be judged by."""
+    needs_limit: bool = False
+    """Whether it has no end without one of them."""
+    assumptions: tuple[str, ...] = ()
+    """What its values bring with them."""
+
+
+MOST_PRIME = 1 << 16
+"""Largest prime that divisors are taken apart by; what larger ones make up together counts as one.
+Source: a choice; no degree, and no useful length, has a larger one."""
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of a number, ascending.
+
+    Args:
+        number: a positive number
+
+    Returns:
+        them; those alone that hold all or none of its prime factors beyond MOST_PRIME
+
+    >>> divisors(12), divisors(2 * 1_000_003)
+    ([1, 2, 3, 4, 6, 12], [1, 2, 1000003, 2000006])
+    """
+    found, rest, prime = [1], number, 2
+    while rest > 1 and prime <= MOST_PRIME:
+        prime = prime if prime * prime <= rest else rest
+        powers = [1]
+        while rest % prime == 0:
+            rest //= prime
+            powers.append(powers[-1] * prime)
+        found = [one * power for one in found for power in powers]
+        prime += 1
+    return sorted({*found, *(one * rest for one in found)})
+
+
+def degrees_unit(layout: Layout) -> int:
+    """A number that every degree of a layout divides: lengths, layers and widths are mostly its multiples.
+
+    Args:
+        layout: the layout
+
+    Returns:
+        the number
+
+    >>> degrees_unit(Layout(tensor=4, context=3, pipeline=2))
+    12
+    """
+    chunks = layout.pipeline * layout.virtual_pipeline
+    return lcm(layout.tensor, 2 * layout.context, chunks, layout.expert, layout.virtual_group or 1)
+
+
+def _replica(layout: Layout) -> int:
+    return layout.tensor * layout.context * layout.pipeline
+
+
+def _batch(question: Question) -> int | None:
+    """Sequences of one step as the question fixes them, in either unit."""
+    recipe = question.recipe
+    if recipe.global_batch is None and recipe.global_batch_tokens is not None:
+        return recipe.global_batch_tokens // recipe.sequence_length
+    return recipe.global_batch
+
+
+def _in_steps_of(multiple: int, noun: type, field: str) -> Values:
+    least, most = field_bounds(noun, field)
+    return range(-(-least // multiple) * multiple, most + 1, multiple)
+
+
+def _micro_batches(question: Question, multiple: int) -> Values:
+    """With a global batch, what divides the share of one replica; else every number."""
+    batch, layout = _batch(question), question.layout
+    data = layout.data or max(1, question.cluster.gpus // _replica(layout))
+    if batch is None or batch % data:
+        return _in_steps_of(multiple, Recipe, "micro_batch")
+    return [value for value in divisors(batch // data) if value % multiple == 0]
+
+
+def _lengths(question: Question, multiple: int) -> Values:
+    """With a batch in tokens, what divides it; else every number."""
+    recipe = question.recipe
+    if recipe.global_batch is not None or recipe.global_batch_tokens is None:
+        return _in_steps_of(multiple, Recipe, "sequence_length")
+    most = field_bounds(Recipe, "sequence_length")[1]
+    return [v for v in divisors(recipe.global_batch_tokens) if v <= most and v % multiple == 0]
+
+
+def _layers(question: Question, multiple: int) -> Values:
+    """With layers dealt by a list, as many as it deals; else every number."""
+    dealt = question.layout.stage_layers
+    if dealt is None:
+        return _in_steps_of(multiple, Model, "num_hidden_layers")
+    return [count for count in (sum(dealt),) if count and count % multiple == 0]
+
+
+def _widths(question: Question, multiple: int) -> Values:
+    return _in_steps_of(lcm(width_unit(question.model), multiple), Model, "hidden_size")
+
+
+def _gpus(question: Question, multiple: int) -> Values:
+    """Whole replicas, in whole nodes where they need more than one; with a global batch, replicas that share it."""
+    replica, node = _replica(question.layout), question.cluster.gpus_per_node
+    most, batch = field_bounds(Cluster, "gpus")[1], _batch(question)
+    if question.layout.data is not None:
+        found: Values = [replica * question.layout.data]
+    elif batch is not None:
+        found = [replica * d for d in divisors(max(1, batch // question.recipe.micro_batch))]
+    else:
+        step = lcm(replica, node)
+        found = [*range(replica, min(node, step - 1) + 1, replica), *range(step, most + 1, step)]
+    return [gpus for gpus in found if gpus <= most and gpus % multiple == 0 and (gpus <= node or gpus % node == 0)]
+
+
+def _tokens(question: Question, multiple: int) -> Values:
+    """Whole steps of the recipe's own batch."""
+    try:
+        recipe = configuration_of(_with_tokens(question, LARGEST_TOKENS)).question.recipe
+    except Refused:
+        return range(multiple, LARGEST_TOKENS + 1, multiple)
+    step = lcm(filled(recipe.global_batch_tokens), multiple)
+    return range(step, LARGEST_TOKENS + 1, step)
+
+
+def _of_recipe(field: str) -> Callable[[Question, int], Question]:
+    def put(question: Question, value: int) -> Question:
+        changed: dict[str, Any] = {field: value}
+        return replace(question, recipe=replace(question.recipe, **changed))
+
+    return put
+
+
+def _with_tokens(question: Question, value: int) -> Question:
+    return replace(question, recipe=replace(question.recipe, training_tokens=float(value)))
+
+
+def _with_layers(question: Question, value: int) -> Question:
+    return replace(question, model=replace(question.model, num_hidden_layers=value))
+
+
+def _with_gpus(question: Question, value: int) -> Question:
+    return replace(question, cluster=replace(question.cluster, gpus=value))
+
+
+UNKNOWNS: Mapping[str, Unknown] = {
+    "recipe.micro_batch": Unknown(
+        is_largest=True,
+        values=_micro_batches,
+        put=_of_recipe("micro_batch"),
+        bounds=field_bounds(Recipe, "micro_batch"),
+        assumptions=("without a global batch, one step is one micro-batch on each replica",),
+    ),
+    "recipe.sequence_length": Unknown(
+        is_largest=True,
+        values=_lengths,
+        put=_of_recipe("sequence_length"),
+        bounds=field_bounds(Recipe, "sequence_length"),
+        assumptions=("a global batch keeps its sequences, one in tokens its tokens, as the sequence grows",),
+    ),
+    "recipe.training_tokens": Unknown(
+        is_largest=True,
+        values=_tokens,
+        put=_with_tokens,
+        bounds=(1, LARGEST_TOKENS),
+        limits=RUN_LIMITS,
+        needs_limit=True,
+        assumptions=("tokens are those of whole steps",),
+    ),
+    "model.num_hidden_layers": Unknown(
+        is_largest=True,
+        values=_layers,
+        put=_with_layers,
+        bounds=field_bounds(Model, "num_hidden_layers"),
+        limits=RUN_LIMITS,
+        assumptions=("layers repeat in the model's own pattern",),
+    ),
+    "model.hidden_size": Unknown(
+        is_largest=True,
+        values=_widths,
+        put=lambda question, value: replace(question, model=with_width(question.model, value)),
+        bounds=field_bounds(Model, "hidden_size"),
+        limits=RUN_LIMITS,
+        assumptions=(PROPORTIONS,),
+    ),
+    "cluster.gpus": Unknown(
+        is_largest=False,
+        values=_gpus,
+        put=_with_gpus,
+        bounds=field_bounds(Cluster, "gpus"),
+        limits=RUN_LIMITS,
+        assumptions=(
+            "layout.data follows the GPUs unless it is given; beyond one node, whole nodes are taken",
+            "without a global batch, the batch follows the replicas",
+        ),
+    ),
+}
+"""The fields whose largest or smallest value is searched for."""

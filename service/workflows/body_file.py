@@ -1,0 +1,41 @@
+"""Which body does somebody send from the command line? The JSON object in a file, or from another command."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from service.errors import TraincostError
+
+STANDARD_INPUT = "-"
+
+
+class UnreadableBody(TraincostError):
+    """A file that was named cannot be read, or holds no JSON object."""
+
+
+def body_in(name: str) -> Mapping[str, Any]:
+    """The JSON object in a file.
+
+    Args:
+        name: its path; - for standard input
+
+    Returns:
+        the object
+
+    Raises:
+        UnreadableBody: it cannot be read, or holds no JSON object
+    """
+    try:
+        content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    except (OSError, ValueError) as error:
+        cause = (error.strerror if isinstance(error, OSError) else None) or "its name is none of a file"
+        raise UnreadableBody(f"the body cannot be read: {cause}") from None
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        raise UnreadableBody("the body is not JSON; give what POST takes, in UTF-8") from None
+    if not isinstance(body, dict):
+        raise UnreadableBody("the body is no JSON object; give what POST takes")
+    return body

@@ -1,0 +1,188 @@
+"""What is to be planned? A question whose layout, micro-batch and recompute may be pinned, restricted or left out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.question import Layout, Question, Recipe
+from service.planner.freedom import Freedom
+from service.workflows.findings import not_an_object, unknown_field
+from service.workflows.nouns import field_names, read_noun
+from service.workflows.places import PARTS
+from service.workflows.plan_label import CLUSTERS, MOST_CLUSTERS, WHY_NOT, PlanManner
+from service.workflows.questions import Asked, read_question
+
+SEARCHED: Mapping[str, tuple[type, tuple[str, ...]]] = {
+    "layout": (Layout, field_names(Layout)),
+    "recipe": (Recipe, ("micro_batch", "recompute")),
+}
+"""Parts of a question, and their fields that a search chooses."""
+
+VALUE_IS_A_LIST = ("stage_layers",)
+"""Fields of which a list is one value, not several to choose from."""
+
+MOST_VALUES = 64
+"""Values that one field may be restricted to."""
+
+FIELDS = (*PARTS, *field_names(PlanManner), CLUSTERS, WHY_NOT)
+"""What a request for plans is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAsked:
+    """What is to be planned, as it was understood."""
+
+    machines: tuple[Asked, ...]
+    """The question on each cluster, and on each number of GPUs."""
+    freedom: Freedom
+    """What the search may choose."""
+    manner: PlanManner
+    """How plans are ranked."""
+    why_not: Question | None
+    """The layout that is asked after, on the first cluster."""
+
+
+def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
+    """What a request body asks to be planned.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Returns:
+        the question on each machine, and what is open in it
+
+    Raises:
+        Refused: every unknown field, wrong value and unknown name of the body
+    """
+    unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
+    if unknown:
+        raise Refused(*(unknown_field("", name, {*FIELDS}, "the plan") for name in unknown))
+    manner = read_noun(PlanManner, {name: body[name] for name in field_names(PlanManner) if name in body}, "")
+    allowed, rest = _freed({name: body[name] for name in PARTS if name in body})
+    asked = [
+        replace(one, question=sized)
+        for cluster in _clusters(body)
+        for one in (read_question({**rest, "cluster": cluster}, catalogue, beside=FIELDS),)
+        for sized in _sized(one.question, manner)
+    ]
+    problems = _missing(asked[0].question, manner)
+    if problems:
+        raise Refused(*problems)
+    return PlanAsked(
+        machines=tuple(asked),
+        freedom=Freedom(allowed),
+        manner=manner,
+        why_not=_why_not(body.get(WHY_NOT), asked[0].question),
+    )
+
+
+def _freed(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+    """What the fields that a search chooses may be, and the question without them."""
+    allowed: dict[str, tuple[Any, ...]] = {}
+    rest = dict(parts)
+    problems: list[Problem] = []
+    for part, (noun, names) in SEARCHED.items():
+        told = parts.get(part)
+        if not isinstance(told, Mapping):
+            continue
+        rest[part] = {name: value for name, value in told.items() if name not in names}
+        for name in names:
+            if told.get(name) is None:
+                continue
+            values = told[name] if isinstance(told[name], list) and name not in VALUE_IS_A_LIST else [told[name]]
+            try:
+                allowed[name] = tuple(_read(part, noun, name, value) for value in _some(values, f"{part}.{name}"))
+            except Refused as refused:
+                problems += refused.problems
+    if problems:
+        raise Refused(*problems[:MOST_PROBLEMS])
+    return allowed, rest
+
+
+def _read(part: str, noun: type, name: str, value: Any) -> Any:
+    """One value of a field, as the noun that has it reads it."""
+    needed = {"sequence_length": 1} if noun is Recipe else {}
+    return getattr(read_noun(noun, {**needed, name: value}, part), name)
+
+
+def _some(values: list[Any], field: str) -> list[Any]:
+    if 1 <= len(values) <= MOST_VALUES:
+        return values
+    message = f"{field} lists {len(values)} values to choose from"
+    fix = f"list 1 to {MOST_VALUES}, or leave it out"
+    raise Refused(Problem(field=field, code="wrong_length", message=message, fix=fix))
+
+
+def _clusters(body: Mapping[str, Any]) -> list[Any]:
+    told = body.get(CLUSTERS)
+    if told is None:
+        return [body.get("cluster")]
+    if body.get("cluster") is not None:
+        message = "cluster would change nothing, because clusters tells what is planned on"
+        raise Refused(Problem(field="cluster", code="told_twice", message=message, fix="leave one of them out"))
+    if not isinstance(told, list) or not 1 <= len(told) <= MOST_CLUSTERS:
+        message = "clusters is not a list of clusters"
+        fix = f"give a list of 1 to {MOST_CLUSTERS}, each as cluster would be"
+        raise Refused(Problem(field=CLUSTERS, code="not_a_list", message=message, fix=fix))
+    return told
+
+
+def _sized(question: Question, manner: PlanManner) -> list[Question]:
+    """The question on each number of GPUs that the limits leave."""
+    if manner.limits.gpus is None:
+        return [question]
+    fewest, most = manner.limits.gpus
+    if fewest > most:
+        message = f"limits.gpus runs from {fewest} to {most}, which is no range"
+        raise Refused(Problem(field="limits.gpus", code="empty_range", message=message, fix="give the fewest first"))
+    sizes = {fewest, most}
+    size = question.cluster.gpus_per_node
+    while size < most:
+        sizes.update({size} if size > fewest else ())
+        size *= 2
+    return [replace(question, cluster=replace(question.cluster, gpus=size)) for size in sorted(sizes)]
+
+
+def _missing(question: Question, manner: PlanManner) -> list[Problem]:
+    """What plans cannot be ranked without."""
+    recipe, found = question.recipe, []
+    if recipe.global_batch is None and recipe.global_batch_tokens is None:
+        message = "without a batch every layout would train another one, and none could be compared"
+        fix = "give recipe.global_batch or recipe.global_batch_tokens"
+        found.append(Problem(field="recipe.global_batch", code="plan_needs_batch", message=message, fix=fix))
+    if recipe.stages:
+        message = "layouts are ranked at one batch and length, and stages change both"
+        fix = "leave stages out, and ask for an estimate of the chosen plan with them"
+        found.append(Problem(field="recipe.stages", code="plan_has_one_batch", message=message, fix=fix))
+    limits = manner.limits
+    if recipe.training_tokens is None and limits.days is not None:
+        message = "a deadline needs the length of the run"
+        found.append(_needs_tokens("limits.days", message))
+    if recipe.training_tokens is None and limits.cost_usd is not None:
+        found.append(_needs_tokens("limits.cost_usd", "a budget needs the length of the run"))
+    if question.price is None and limits.cost_usd is not None:
+        message = "a budget needs a price"
+        found.append(Problem(field="limits.cost_usd", code="limit_needs_price", message=message, fix="give price"))
+    return found
+
+
+def _needs_tokens(field: str, message: str) -> Problem:
+    return Problem(field=field, code="limit_needs_tokens", message=message, fix="give recipe.training_tokens")
+
+
+def _why_not(told: Any, question: Question) -> Question | None:
+    """The layout that is asked after, with its micro-batch and recompute."""
+    if told is None:
+        return None
+    if not isinstance(told, Mapping):
+        raise Refused(not_an_object(WHY_NOT, list(SEARCHED)))
+    unknown = [name for name in told if name not in SEARCHED][:MOST_PROBLEMS]
+    if unknown:
+        raise Refused(*(unknown_field(WHY_NOT, name, {*SEARCHED}, "why_not") for name in unknown))
+    layout = read_noun(Layout, told.get("layout", {}), f"{WHY_NOT}.layout")
+    chosen = read_noun(Recipe, {"sequence_length": 1, **told.get("recipe", {})}, f"{WHY_NOT}.recipe")
+    recipe = replace(question.recipe, micro_batch=chosen.micro_batch, recompute=chosen.recompute)
+    return replace(question, layout=layout, recipe=recipe)

@@ -1,0 +1,134 @@
+"""How is a table of varied fields shown: as the JSON that it has, as CSV, as a workbook, or as lines to read?"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from service.units import readable
+from service.workflows.comparison_row import ANSWERED
+from service.workflows.listed import cell_text, typed_cell
+from service.workflows.sensitivity import FIRST, LAST, Varied, VariedRow
+from service.workflows.wire import to_bytes
+from service.workflows.workbook import workbook
+
+ENDS = ("low", "value", "high")
+
+
+def whole_table(varied: Varied) -> dict[str, Any]:
+    """A table as it stands on the wire.
+
+    Args:
+        varied: the table
+
+    Returns:
+        the JSON object, its parts still as they are inside
+    """
+    return {"fields": varied.fields, "rows": [_record(row) for row in varied.rows], "versions": varied.versions}
+
+
+def table_csv(varied: Varied) -> str:
+    """A table as CSV, no cell of which a spreadsheet runs as a formula.
+
+    Args:
+        varied: the table
+
+    Returns:
+        CSV of RFC 4180 with a header; an interval is three columns
+    """
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(_columns(varied))
+    writer.writerows([cell_text(cell) for cell in _cells(varied, row)] for row in varied.rows)
+    return text.getvalue()
+
+
+def table_workbook(varied: Varied) -> bytes:
+    """A table as a workbook of one sheet: the same rows as its CSV.
+
+    Args:
+        varied: the table
+
+    Returns:
+        an .xlsx file; the same table is the same bytes
+    """
+    return workbook(_columns(varied), [[typed_cell(cell) for cell in _cells(varied, row)] for row in varied.rows])
+
+
+def table_report(varied: Varied) -> str:
+    """A table as a person reads it in a terminal.
+
+    Args:
+        varied: the table
+
+    Returns:
+        aligned lines, then why rows are refused
+    """
+    names = [name for name in varied.metrics if any(row.numbers.get(name) is not None for row in varied.rows)]
+    table = [[*varied.fields, "verdict", *names], *(_line(varied, row, names) for row in varied.rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    reasons = [f"row {place}: {row.reason}" for place, row in enumerate(varied.rows) if row.status != ANSWERED]
+    return "\n".join([*lines, *(["", *reasons] if reasons else [])])
+
+
+def table_shown(varied: Varied, form: Literal["json", "csv", "report"]) -> str | bytes:
+    """A table in one of the forms that a terminal shows.
+
+    Args:
+        varied: the table
+        form: which one
+
+    Returns:
+        its text
+    """
+    if form == "json":
+        return to_bytes(whole_table(varied))
+    return table_csv(varied) if form == "csv" else table_report(varied)
+
+
+def _record(row: VariedRow) -> dict[str, Any]:
+    first, last = ({name: getattr(row, name) for name in names} for names in (FIRST, LAST))
+    return {**first, **row.numbers, **last}
+
+
+def _columns(varied: Varied) -> list[str]:
+    numbers = [
+        name
+        for number, metric in varied.metrics.items()
+        for name in ((f"{number}.low", number, f"{number}.high") if metric.is_interval else (number,))
+    ]
+    ratios = [f"{number}.ratio" for number in varied.metrics]
+    return [*varied.fields, "varied", "status", "verdict", *numbers, *ratios, "reason", "warnings", "id"]
+
+
+def _cells(varied: Varied, row: VariedRow) -> Sequence[Any]:
+    numbers: list[Any] = []
+    for name, metric in varied.metrics.items():
+        number = row.numbers.get(name)
+        ends = number if isinstance(number, Mapping) else {}
+        numbers += [ends.get(end) for end in ENDS] if metric.is_interval else [number]
+    values = [_plain(row.values[name]) for name in varied.fields]
+    ratios = [row.ratios[name] for name in varied.metrics]
+    varied_here = ";".join(row.varied) or None
+    return [*values, varied_here, row.status, row.verdict, *numbers, *ratios, row.reason, row.warnings, row.id]
+
+
+def _line(varied: Varied, row: VariedRow, names: Sequence[str]) -> list[str]:
+    values = [_plain(row.values[name]) for name in varied.fields]
+    numbers = [row.numbers.get(name) for name in names]
+    return [*map(_text, values), row.verdict or "refused", *map(_text, numbers)]
+
+
+def _plain(value: Any) -> Any:
+    """A value as one cell holds it: lists and objects as their JSON."""
+    return json.dumps(value) if isinstance(value, list | tuple | Mapping) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = value["value"]
+    if value is None or isinstance(value, str | bool):
+        return "" if value is None else str(value)
+    return str(value) if isinstance(value, int) else readable(value)

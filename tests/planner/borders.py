@@ -1,0 +1,125 @@
+"""Is the border of an open field where the search says? Every value near it is asked again, one by one, in full."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from hypothesis import strategies as st
+
+from service.errors import Refused
+from service.estimator import Question, estimate
+from service.planner.solve import Solved, solved
+from service.planner.solve_limits import RUN_LIMITS, End, SolveLimits
+from service.planner.unknowns import UNKNOWNS, Values
+from tests.estimator.legal_questions import questions, with_layout, with_recipe
+
+FAR = 20
+"""Values that are asked again at growing distances, for a border that is none."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question with an open field."""
+
+    name: str
+    question: Question
+    limits: SolveLimits
+
+
+def judged(case: Case, value: int) -> bool | None:
+    """Whether a value will do by the whole answer; None where it is refused."""
+    try:
+        found = estimate(UNKNOWNS[case.name].put(case.question, value))
+    except Refused:
+        return None
+    memory, limits, totals = found.memory, case.limits, found.totals
+    room = memory.usable_bytes * (1 - limits.headroom_fraction)
+    if found.verdict != "fits" or memory.device_peak_bytes.value > room:
+        return False
+    for name in RUN_LIMITS:
+        limit, interval = getattr(limits, name), getattr(totals, name) if totals else None
+        if limit is not None and interval is not None and getattr(interval, limits.end) > limit:
+            return False
+    return True
+
+
+def wrong(case: Case, found: Solved, near: int) -> list[str]:
+    """What is wrong with a border, so many values beside it asked again; empty where nothing is."""
+    unknown = UNKNOWNS[case.name]
+    values = unknown.values(case.question, 1)
+    sign = 1 if unknown.is_largest else -1
+    told = []
+    if found.found is not None and judged(case, found.found.value) is not True:
+        told.append(f"{found.found.value} will not do")
+    if found.beyond is not None and judged(case, found.beyond.value) is True:
+        told.append(f"{found.beyond.value} will do")
+    start = None if found.found is None else found.found.value
+    end = None if found.beyond is None else found.beyond.value
+    for value in _others(values, start, sign, near):
+        verdict = judged(case, value)
+        if verdict is True:
+            told.append(f"{value} would have done, and {start} was told")
+        between = start is not None and end is not None and min(start, end) < value < max(start, end)
+        if between and verdict is not None:
+            told.append(f"{value} lies between {start} and {end} and is legal")
+    return told
+
+
+def _others(values: Values, start: int | None, sign: int, near: int) -> Iterator[int]:
+    """Values on the far side of the border, near ones and some at growing distances."""
+    if start is None:
+        yield from islice(values, near)
+        place, ahead = 0, len(values)
+    else:
+        place = _place(values, start)
+        yield from values[place + 1 : place + 1 + near] if sign > 0 else values[max(0, place - near) : place]
+        ahead = len(values) - place if sign > 0 else place
+    distance = near
+    for _ in range(FAR):
+        distance += distance // 2 + 1
+        if distance < ahead:
+            yield values[place + sign * distance]
+
+
+def _place(values: Sequence[int], value: int) -> int:
+    return values.index(value)
+
+
+def asked(case: Case) -> Solved | None:
+    """The border, or None where no value is legal at all."""
+    try:
+        return solved(case.question, case.name, case.limits)
+    except Refused:
+        return None
+
+
+@st.composite
+def cases(draw: st.DrawFn, name: str) -> Case:
+    """A question whose memory, or whose run, is bounded somewhere near what it takes as it is."""
+    question = draw(questions())
+    own = estimate(question)
+    factor = draw(st.floats(0.7, 12.0))
+    gpu = replace(question.gpu, usable_bytes=own.memory.device_peak_bytes.value * factor)
+    question = replace(question, gpu=gpu)
+    limits = SolveLimits(headroom_fraction=draw(st.sampled_from((0.0, 0.1))))
+    if draw(st.booleans()):
+        question = with_recipe(question, global_batch=None, stages=())
+    if name == "cluster.gpus":
+        question = with_layout(question, data=None)
+    if "days" in UNKNOWNS[name].limits and (name == "recipe.training_tokens" or draw(st.booleans())):
+        question = with_recipe(question, training_tokens=1e12, stages=())
+        totals = _totals(question)
+        limit = draw(st.sampled_from(("days", "gpu_hours")))
+        if totals is not None:
+            end: End = draw(st.sampled_from(("value", "high")))
+            bound = {limit: totals[limit] * draw(st.floats(0.05, 20.0))}
+            limits = SolveLimits(headroom_fraction=limits.headroom_fraction, end=end, **bound)
+    return Case(name, question, limits)
+
+
+def _totals(question: Question) -> dict[str, float] | None:
+    try:
+        found = estimate(question).totals
+    except Refused:
+        return None
+    return None if found is None else {"days": found.days.value, "gpu_hours": found.gpu_hours.value}

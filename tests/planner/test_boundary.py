@@ -1,0 +1,112 @@
+"""The border of made-up fields: sparse legal values, fields that end, borders that are crossed twice, nothing legal."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.errors import Problem, Refused
+from service.estimator import Recipe
+from service.estimator.question import Question
+from service.planner.attempt import Attempt, Attempts
+from service.planner.boundary import MOST_REFUSED_IN_ALL, Border, largest_that_will_do, smallest_that_will_do
+from service.planner.shortage import NONE, Shortage
+from service.planner.steps import Steps, outcome
+from service.planner.why_not import WhyNot
+from tests.ask import question
+from tests.estimator.small_models import DENSE
+
+ASKED: Question = question(DENSE, Recipe(sequence_length=1024))
+TOO_MUCH = WhyNot(code="out_of_memory", message="too much")
+RULE = Refused(Problem(field="recipe", code="rule", message="no", fix="another"))
+
+
+class Made(Attempts):
+    """A made-up field."""
+
+    def __init__(self, is_legal: Callable[[int], bool], shortage: Callable[[int], Shortage | None]) -> None:
+        self._tried: dict[int, Attempt] = {}
+        self._is_legal, self._shortage = is_legal, shortage
+
+    def at(self, value: int) -> Steps[Attempt]:
+        if not self._is_legal(value):
+            made = Attempt(value=value, question=ASKED, refused=RULE, why_not=TOO_MUCH)
+        else:
+            short = self._shortage(value)
+            made = Attempt(
+                value=value, question=ASKED, refused=None, why_not=TOO_MUCH if short else None, shortage=short or NONE
+            )
+        self._tried[value] = made
+        yield
+        return made
+
+
+def told(border: Border) -> tuple[int | None, int | None]:
+    """Both values."""
+    found, beyond = border.found, border.beyond
+    return None if found is None else found.value, None if beyond is None else beyond.value
+
+
+def above(limit: int) -> Callable[[int], Shortage | None]:
+    """Too much beyond a limit, whatever is given back."""
+    return lambda value: Shortage(is_final=True) if value > limit else None
+
+
+@given(stride=st.integers(1, 300), last=st.integers(0, 1 << 20), size=st.integers(1, 1 << 22))
+def test_the_largest_of_sparse_values(stride: int, last: int, size: int) -> None:
+    values = range(1, size + 1)
+    attempts = Made(lambda value: value % stride == 0, above(last))
+    border = outcome(largest_that_will_do(values, attempts, stride))
+    legal = range(stride, size + 1, stride)
+    do = [value for value in (last // stride * stride, size // stride * stride) if value in legal]
+    most = min(do) if last >= stride and do else None
+    beyond = (most or 0) + stride
+    assert told(border) == (most, beyond if beyond in legal else None)
+
+
+@given(
+    first=st.integers(1, 1000), jump=st.integers(1, 1000), rest=st.integers(1, 1000), other=st.integers(1, 4000),
+)  # fmt: skip
+def test_a_border_that_is_crossed_twice(first: int, jump: int, rest: int, other: int) -> None:
+    """Stage 0 holds too much from `first` until it gives back at `first + jump`; stage 1 from `other` on, for good."""
+    back, end = first + jump, first + jump + rest
+
+    def shortage(value: int) -> Shortage | None:
+        if value > end:
+            return Shortage(is_final=True)
+        stages = {0} if first < value <= back else set()
+        stages |= {1} if value > other else set()
+        return Shortage(is_final=False, stages=frozenset(stages)) if stages else None
+
+    border = outcome(largest_that_will_do(range(1, 10_001), Made(lambda _: True, shortage)))
+    best = max(value for value in range(1, 10_001) if shortage(value) is None)
+    assert told(border) == (best, best + 1)
+
+
+@given(bad=st.sets(st.integers(1, 400)), stride=st.integers(1, 5))
+def test_the_smallest_where_nothing_is_monotone(bad: set[int], stride: int) -> None:
+    values = range(1, 1001)
+    attempts = Made(lambda value: value % stride == 0, lambda value: Shortage(is_final=True) if value in bad else None)
+    border = outcome(smallest_that_will_do(values, attempts))
+    legal = range(stride, 1001, stride)
+    least = next(value for value in legal if value not in bad)
+    assert told(border) == (least, least - stride if least > stride else None)
+
+
+@given(last=st.integers(0, 1 << 20), size=st.integers(1, 1 << 20))
+def test_the_smallest_of_many(last: int, size: int) -> None:
+    attempts = Made(lambda _: True, lambda value: Shortage(is_final=True) if value <= last else None)
+    found, beyond = told(outcome(smallest_that_will_do(range(1, size + 1), attempts)))
+    if last >= size:
+        assert found is None
+        assert beyond is not None
+    else:
+        assert (found, beyond) == (last + 1, last or None)
+
+
+@pytest.mark.parametrize("search", [largest_that_will_do, smallest_that_will_do])
+def test_a_field_without_a_legal_value_is_given_up_soon(search: Callable[..., Steps[Border]]) -> None:
+    attempts = Made(lambda _: False, above(1))
+    assert told(outcome(search(range(1, 1 << 26), attempts))) == (None, None)
+    assert attempts.count <= MOST_REFUSED_IN_ALL + 100

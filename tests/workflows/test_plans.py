@@ -1,0 +1,166 @@
+"""Do plans keep to their limits, rank by what they are asked for, and say why another layout is not the best?"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from service.catalogue import shipped_catalogue
+from service.errors import Refused
+from service.estimator import estimate
+from service.workflows.plans import PlanAnswer, planning
+from service.workflows.questions import read_question
+from service.workflows.wire import to_wire
+
+CATALOGUE = shipped_catalogue()
+BODY: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "recipe": {"sequence_length": 8192, "global_batch": 128, "training_tokens": 1e12},
+    "cluster": {"gpu": "h100", "gpus": 32},
+    "price": {"usd_per_gpu_hour": 2.0},
+    "layout": {"context": 1, "virtual_pipeline": [1, 2], "sequence_parallel": True, "tensor": [2, 4, 8]},
+}
+
+
+def planned(**changes: Any) -> PlanAnswer:
+    *_, answer = planning({**BODY, **changes}, CATALOGUE)
+    assert isinstance(answer, PlanAnswer)
+    return answer
+
+
+def codes(**changes: Any) -> list[tuple[str, str]]:
+    with pytest.raises(Refused) as refused:
+        planned(**changes)
+    return [(problem.field, problem.code) for problem in refused.value.problems]
+
+
+def test_a_plan_is_what_an_estimate_of_it_says() -> None:
+    for row in planned(top=5).plans:
+        wire: Any = to_wire(row)
+        asked = read_question({**BODY, "recipe": wire["recipe"], "layout": wire["layout"]}, CATALOGUE)
+        answer = estimate(asked.question)
+        assert answer.verdict == "fits"
+        assert answer.totals is not None
+        assert (answer.step.step_seconds, answer.totals.cost_usd) == (row.step_seconds, row.cost_usd)
+
+
+def test_plans_are_ranked_and_say_why_they_are_slower() -> None:
+    plans = planned(top=8).plans
+    assert [row.rank for row in plans] == list(range(1, 9))
+    days = [row.days.value for row in plans if row.days]
+    assert days == sorted(days)
+    assert plans[0].reason is None
+    assert all(row.reason for row in plans if row.step_seconds.value > plans[0].step_seconds.value)
+
+
+def test_lists_restrict_and_values_pin() -> None:
+    plans = planned(top=100, recipe={**BODY["recipe"], "micro_batch": [1, 2], "recompute": "full"}).plans
+    assert {row.layout.tensor for row in plans} <= {2, 4, 8}
+    assert {row.recipe.micro_batch for row in plans} <= {1, 2}
+    assert {str(row.recipe.recompute) for row in plans} == {"full"}
+
+
+@pytest.mark.parametrize("objective", ["time", "cost", "gpus", "energy"])
+def test_the_best_has_least_of_what_is_asked_for(objective: str) -> None:
+    plans = planned(objective=objective, limits={"gpus": [8, 64]}, top=20).plans
+    least: dict[str, Callable[[Any], float]] = {
+        "time": lambda row: row.days.value,
+        "cost": lambda row: row.cost_usd.value,
+        "gpus": lambda row: row.cluster.gpus,
+        "energy": lambda row: row.energy_kwh.value,
+    }
+    found = [least[objective](row) for row in plans]
+    assert found == sorted(found)
+
+
+def test_every_number_of_gpus_in_the_range_is_tried() -> None:
+    sizes = {row.cluster.gpus for row in planned(limits={"gpus": [8, 64]}, objective="gpus", top=100).pareto}
+    assert {64} <= sizes <= {8, 16, 32, 64}
+
+
+def test_limits_are_kept() -> None:
+    free = planned(limits={"gpus": [8, 64]}, top=50)
+    days = sorted(row.days.value for row in free.plans if row.days)
+    limit = days[len(days) // 2]
+    kept = planned(limits={"gpus": [8, 64], "days": limit}, top=50)
+    assert kept.plans
+    assert all(row.days is not None and row.days.value <= limit for row in (*kept.plans, *kept.pareto))
+    roomy = planned(limits={"headroom_fraction": 0.4})
+    assert roomy.plans
+    assert all(row.headroom_bytes >= 0.4 * 79 * 2**30 for row in roomy.plans)
+    none = planned(limits={"days": 0.001})
+    assert none.plans == ()
+    assert any("none of the fastest of them keeps to the limits" in said for said in none.warnings)
+
+
+def test_of_the_front_no_plan_beats_another() -> None:
+    front = planned(limits={"gpus": [8, 64]}).pareto
+    assert len(front) > 2
+    points = [(row.days.value, row.cost_usd.value, -row.headroom_bytes) for row in front if row.days and row.cost_usd]
+    for point in points:
+        assert not any(other != point and all(a <= b for a, b in zip(other, point, strict=True)) for other in points)
+
+
+def test_clusters_compete() -> None:
+    clusters = ["dgx-a100", {"gpu": "h100", "gpus": 8}, {"gpu": "h200", "gpus": 8}]
+    answer = planned(cluster=None, clusters=clusters, top=30)
+    assert {row.cluster.gpu for row in answer.plans} <= {"a100-sxm4-80gb", "h100-sxm5-80gb", "h200-sxm5-141gb"}
+    assert answer.plans[0].cluster.gpu.startswith("h200")
+
+
+def test_why_not_tells_rule_memory_or_time() -> None:
+    refused = planned(why_not={"layout": {"tensor": 7}}).why_not
+    assert refused is not None
+    assert refused.errors
+    assert refused.plan is None
+    heavy = planned(why_not={"layout": {"zero_stage": 0}, "recipe": {"micro_batch": 4}}).why_not
+    assert heavy is not None
+    assert "GiB are missing on the fullest GPU" in heavy.reason
+    slow = planned(why_not={"layout": {"tensor": 8}, "recipe": {"recompute": "full"}}).why_not
+    assert slow is not None
+    assert "longer, most of it in" in slow.reason
+    assert slow.plan is not None
+
+
+def test_where_nothing_fits_the_nearest_is_named() -> None:
+    answer = planned(model="llama-3.1-405b", cluster={"gpu": "h100", "gpus": 8}, layout={})
+    assert answer.plans == answer.pareto == ()
+    assert answer.counts.fitting == 0 < answer.counts.scored
+    assert answer.nearest is not None
+    assert answer.nearest.headroom_bytes < 0
+    assert any("no layout fits" in said for said in answer.warnings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"layuot": {}}, [("", "unknown_field")]),
+        ({"layout": {"tensor": []}}, [("layout.tensor", "wrong_length")]),
+        ({"layout": {"tensor": ["8"]}}, [("layout.tensor", "not_a_whole_number")]),
+        ({"recipe": {"sequence_length": 8192}}, [("recipe.global_batch", "plan_needs_batch")]),
+        ({"limits": {"gpus": [64, 8]}}, [("limits.gpus", "empty_range")]),
+        ({"price": None, "limits": {"cost_usd": 5}}, [("limits.cost_usd", "limit_needs_price")]),
+        ({"clusters": ["dgx-h100"]}, [("cluster", "told_twice")]),
+        ({"cluster": None, "clusters": []}, [("clusters", "not_a_list")]),
+        ({"why_not": {"layout": {"tnesor": 1}}}, [("why_not.layout", "unknown_field")]),
+        ({"objective": "fame"}, [("objective", "not_a_choice")]),
+        ({"top": 0}, [("top", "out_of_range")]),
+    ],
+)
+def test_what_is_wrong_is_said(changes: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    assert codes(**changes) == expected
+
+
+def test_a_deadline_needs_tokens() -> None:
+    recipe = {name: value for name, value in BODY["recipe"].items() if name != "training_tokens"}
+    assert codes(recipe=recipe, limits={"days": 3}) == [("limits.days", "limit_needs_tokens")]
+
+
+def test_counts_only_grow_while_a_search_goes_on() -> None:
+    *steps, answer = planning({**BODY, "limits": {"gpus": [16, 32]}}, CATALOGUE)
+    scored = [step.scored for step in steps if not isinstance(step, PlanAnswer)]
+    assert len(scored) > 2
+    assert scored == sorted(scored)
+    assert isinstance(answer, PlanAnswer)
+    assert answer.counts == replace(answer.counts, scored=scored[-1])
