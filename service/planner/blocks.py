@@ -83,7 +83,7 @@ def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> 
     found = []
     for key, members in groups.items():
         choices = _choices(axes, schedules[key])
-        for own in _apart(members, len(splits) * len(axes.micro_batch)):
+        for own in _apart(members, len(splits), len(axes.micro_batch)):
             for part in _cut(splits, len(own) * len(axes.micro_batch)):
                 grid = Grid(part, tuple(spread for spread, _ in own), axes.micro_batch)
                 found.append(Block(variant, grid, tuple(kinds for _, kinds in own), choices, key[2], axes.data))
@@ -132,26 +132,31 @@ def _choices(axes: Axes, schedules: tuple[ScheduleName, ...]) -> tuple[Layout, .
     )
 
 
-def _apart(members: list[Member], each: int) -> Iterator[list[Member]]:
+def _apart(members: list[Member], splits: int, sizes: int) -> Iterator[list[Member]]:
     """Spreads by their pipeline degree where they are too many for one grid: the same replicas suit them all."""
-    if len(members) * each <= CELLS:
+    if len(members) * splits * sizes <= CELLS:
         yield members
         return
     by_stages: dict[int, list[Member]] = {}
     for member in members:
         by_stages.setdefault(member[0].pipeline.pipeline, []).append(member)
-    yield from by_stages.values()
+    most = max(1, CELLS // sizes)
+    for alike in by_stages.values():
+        yield from (alike[start : start + most] for start in range(0, len(alike), most))
 
 
 def _cut(splits: tuple[Splits, ...], each: int) -> Iterator[tuple[Splits, ...]]:
     """Splits in pieces whose grids have about CELLS layouts, those for equally many GPUs together."""
     part: list[Splits] = []
+    most = max(1, CELLS // max(1, each))
     for _, alike in groupby(splits, key=lambda split: split.tensor * split.context):
         same = list(alike)
-        if part and (len(part) + len(same)) * each > CELLS:
-            yield tuple(part)
-            part = []
-        part += same
+        for start in range(0, len(same), most):
+            few = same[start : start + most]
+            if part and len(part) + len(few) > most:
+                yield tuple(part)
+                part = []
+            part += few
     yield tuple(part)
 
 

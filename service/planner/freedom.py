@@ -1,6 +1,6 @@
 """Which values may each axis of a layout take: all that the stack knows, or those that the caller leaves?"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,17 +25,20 @@ class Freedom:
 
     allowed: Mapping[str, tuple[Any, ...]]
 
-    def of(self, name: str, free: tuple[Any, ...]) -> tuple[Any, ...]:
+    def of(self, name: str, free: tuple[Any, ...], is_able: Callable[[Any], bool] = lambda _: True) -> tuple[Any, ...]:
         """The values of one field.
 
         Args:
             name: the field
             free: what it may be where the caller says nothing
+            is_able: whether the stack can do a value
 
         Returns:
-            the values that are left, each once
+            the values that are left, each once; those that the stack cannot do only where there is no other, so that
+            whoever asks for one is told
         """
-        return tuple(dict.fromkeys(self.allowed.get(name, free)))
+        values = tuple(dict.fromkeys(self.allowed.get(name, free)))
+        return tuple(filter(is_able, values)) or values
 
 
 def divisors_of(number: int) -> tuple[int, ...]:
@@ -107,28 +110,26 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
     stack, model, gpus = job.stack, job.model, job.cluster.gpus
     degrees = divisors_of(gpus)
 
-    def if_split(axis: str, values: tuple[int, ...]) -> tuple[int, ...]:
-        return values if axis in stack.axes else (ONE_WAY,)
+    def split(axis: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return freedom.of(axis, values, lambda value: axis in stack.axes or value in (None, ONE_WAY))
 
     splits_experts = bool(model.num_experts) and "expert_tensor" in stack.axes
-    splits = (True, False) if stack.splits_norms else (False,)
+    released = tuple(name for name in stack.schedules if name not in stack.forked_schedules)
     layers = freedom.of("stage_layers", (None,))[0]
     return Axes(
-        tensor=freedom.of("tensor", if_split("tensor", _at_most(degrees, model.num_attention_heads))),
-        context=freedom.of("context", if_split("context", _at_most(degrees, job.recipe.sequence_length))),
-        pipeline=freedom.of("pipeline", if_split("pipeline", _at_most(degrees, model.num_hidden_layers))),
-        virtual_pipeline=freedom.of(
-            "virtual_pipeline", if_split("virtual_pipeline", tuple(range(1, MOST_VIRTUAL_STAGES + 1)))
-        ),
-        expert=freedom.of("expert", if_split("expert", divisors_of(model.num_experts) if model.num_experts else (1,))),
+        tensor=split("tensor", _at_most(degrees, model.num_attention_heads)),
+        context=split("context", _at_most(degrees, job.recipe.sequence_length)),
+        pipeline=split("pipeline", _at_most(degrees, model.num_hidden_layers)),
+        virtual_pipeline=split("virtual_pipeline", tuple(range(1, MOST_VIRTUAL_STAGES + 1))),
+        expert=split("expert", divisors_of(model.num_experts) if model.num_experts else (1,)),
         expert_tensor=freedom.of("expert_tensor", (None, 1) if splits_experts else (None,)),
         zero_stage=freedom.of("zero_stage", stack.zero_stages),
         shard_group=freedom.of("shard_group", (None, WITHIN_DOMAIN)),
         reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),
-        sequence_parallel=freedom.of("sequence_parallel", splits),
+        sequence_parallel=freedom.of("sequence_parallel", (True, False), lambda value: stack.splits_norms or not value),
         micro_batch=freedom.of("micro_batch", divisors_of(filled(job.recipe.global_batch))),
-        schedule=freedom.of("schedule", tuple(name for name in stack.schedules if name not in stack.forked_schedules)),
-        context_method=freedom.of("context_method", stack.context_methods[:1]),
+        schedule=freedom.of("schedule", released, stack.schedules.__contains__),
+        context_method=freedom.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
         offload=freedom.of("offload", ("none",)),
         ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.deals_by_cost)),
         recompute=freedom.of("recompute", RECOMPUTES),

@@ -89,8 +89,21 @@ def _blocks(question: Question, freedom: Freedom, found: Found, headroom_fractio
     _leave_out(found, pipelines.refused)
     for variant in _variants(question, axes, found, headroom_fraction):
         blocks, refused = blocks_of(variant, axes, pipelines.every)
+        _refuse_too_many(found.generated + sum(block.grid.cells * len(block.layouts) for block in blocks))
         _leave_out(found, refused)
         yield from blocks
+
+
+MOST_LAYOUTS = 100_000_000
+"""Layouts of one search, legal or not. Source: a choice; about a minute of one core."""
+
+
+def _refuse_too_many(layouts: int) -> None:
+    if layouts <= MOST_LAYOUTS:
+        return
+    message = f"the fields that are left open make more than {MOST_LAYOUTS:,} layouts"
+    fix = "pin or restrict some of them: recipe.micro_batch, layout.shard_group, layout.offload"
+    raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
 
 
 def _leave_out(found: Found, refused: Counter[str]) -> None:

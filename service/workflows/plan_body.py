@@ -11,7 +11,7 @@ from service.planner.freedom import Freedom
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import field_names, read_noun
 from service.workflows.places import PARTS
-from service.workflows.plan_label import CLUSTERS, MOST_CLUSTERS, WHY_NOT, PlanManner
+from service.workflows.plan_label import CLUSTERS, MOST_CLUSTERS, MOST_MACHINES, WHY_NOT, PlanManner
 from service.workflows.questions import Asked, read_question
 
 SEARCHED: Mapping[str, tuple[type, tuple[str, ...]]] = {
@@ -57,6 +57,8 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
     Raises:
         Refused: every unknown field, wrong value and unknown name of the body
     """
+    if not isinstance(body, Mapping):
+        raise Refused(not_an_object("", FIELDS))
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the plan") for name in unknown))
@@ -69,6 +71,10 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
         for sized in _sized(one.question, manner)
     ]
     problems = _missing(asked[0].question, manner)
+    if len(asked) > MOST_MACHINES:
+        message = f"clusters and limits.gpus make {len(asked)} machines to plan on"
+        fix = f"narrow limits.gpus, or list fewer clusters: at most {MOST_MACHINES} machines"
+        problems.append(Problem(field="limits.gpus", code="too_many_machines", message=message, fix=fix))
     if problems:
         raise Refused(*problems)
     return PlanAsked(
@@ -183,6 +189,13 @@ def _why_not(told: Any, question: Question) -> Question | None:
     if unknown:
         raise Refused(*(unknown_field(WHY_NOT, name, {*SEARCHED}, "why_not") for name in unknown))
     layout = read_noun(Layout, told.get("layout", {}), f"{WHY_NOT}.layout")
-    chosen = read_noun(Recipe, {"sequence_length": 1, **told.get("recipe", {})}, f"{WHY_NOT}.recipe")
+    names, told_recipe = SEARCHED["recipe"][1], told.get("recipe", {})
+    place = f"{WHY_NOT}.recipe"
+    if not isinstance(told_recipe, Mapping):
+        raise Refused(not_an_object(place, names))
+    other = [name for name in told_recipe if name not in names][:MOST_PROBLEMS]
+    if other:
+        raise Refused(*(unknown_field(place, name, {*names}, "why_not") for name in other))
+    chosen = read_noun(Recipe, {"sequence_length": 1, **told_recipe}, place)
     recipe = replace(question.recipe, micro_batch=chosen.micro_batch, recompute=chosen.recompute)
     return replace(question, layout=layout, recipe=recipe)

@@ -14,6 +14,9 @@ MOST_PLANS = 100
 MOST_CLUSTERS = 16
 """Clusters that one request plans on."""
 
+MOST_MACHINES = 64
+"""Clusters of each number of GPUs that one request plans on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLimits:
