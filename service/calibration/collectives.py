@@ -8,6 +8,7 @@ from service.calibration.tables import shipped_table
 from service.estimator.collectives import CollectiveName, Transfer, Wires, transfer_seconds
 from service.estimator.links import Link
 from service.estimator.network import NETWORK_FRACTION
+from service.estimator.placement import NEXT_TO_EACH_OTHER
 
 JUDGED_BYTES = 1 << 20
 """From this size on a message inside a domain is judged: training sends larger ones, and below it protocols change."""
@@ -132,7 +133,7 @@ def predicted_seconds(row: CollectiveRow, link: Link) -> float:
         link=link,
         linked=machine.gpus,
     )
-    return float(transfer_seconds(Transfer(row.operation, row.message_bytes, 1, row.gpus, 1), wires))
+    return float(transfer_seconds(Transfer(row.operation, row.message_bytes, 1, row.gpus, NEXT_TO_EACH_OTHER), wires))
 
 
 def mape_fraction(rows: Iterable[CollectiveRow], link: Link) -> float:

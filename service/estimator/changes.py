@@ -1,6 +1,6 @@
 """What would make a job fit: which single change saves how much memory, and what does it cost in time?"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from service.errors import Refused
@@ -86,23 +86,28 @@ class Climb:
         self.goes_on = False
 
 
-def advised(memory: Memory, asked: Question) -> Memory:
+def _always() -> bool:
+    return True
+
+
+def advised(memory: Memory, asked: Question, goes_on: Callable[[], bool] = _always) -> Memory:
     """The memory part of an answer with what to change where it does not surely fit.
 
     Args:
         memory: the memory part
         asked: the question as it was asked, which every change changes
+        goes_on: whether there is time to try another one
 
     Returns:
         the same with changes and suggestions; as it was where it fits
     """
     if verdict_of(memory.oom_probability_fraction) == "fits":
         return memory
-    changes = ranked_changes(asked, memory.biggest_line)
+    changes = ranked_changes(asked, memory.biggest_line, goes_on)
     return replace(memory, changes=changes, suggestions=tuple(map(in_words, changes)))
 
 
-def ranked_changes(asked: Question, biggest: str) -> tuple[Change, ...]:
+def ranked_changes(asked: Question, biggest: str, goes_on: Callable[[], bool] = _always) -> tuple[Change, ...]:
     """Single changes that save memory, those first that make the job fit, and among them the cheapest in time.
 
     Of each field the first value that is enough is told, or else the one that saves most. More GPUs and methods that
@@ -111,25 +116,28 @@ def ranked_changes(asked: Question, biggest: str) -> tuple[Change, ...]:
     Args:
         asked: the question as it was asked, which does not surely fit
         biggest: kind of the largest line of the fullest stage
+        goes_on: whether there is time to try another one
 
     Returns:
         the changes with what each saves and costs
     """
     before = _tried(asked)
     factor, seconds = before.device_bytes / before.memory.usable_bytes, before.token_seconds
-    climbs = _climbed(single_changes(asked, before.resolved, biggest, factor), MOST_TRIES)
+    climbs = _climbed(single_changes(asked, before.resolved, biggest, factor), MOST_TRIES, goes_on)
     if not any(climb.is_enough for climb in climbs):
-        climbs += _climbed(last_resorts(asked, factor), MOST_LAST_TRIES)
+        climbs += _climbed(last_resorts(asked, factor), MOST_LAST_TRIES, goes_on)
     found = [change for climb in climbs for change in _told(climb, before.device_bytes, seconds)]
     return tuple(sorted(found, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
 
 
-def _climbed(ladders: Iterable[Ladder], most: int) -> list[Climb]:
+def _climbed(ladders: Iterable[Ladder], most: int, goes_on: Callable[[], bool]) -> list[Climb]:
     """The values of each ladder that break no rule, up to the first that is enough, a value of each ladder in turn."""
     climbs = [Climb(iter(ladder)) for ladder in ladders]
     going = climbs
     while going and most > 0:
         for climb in going[:most]:
+            if not goes_on():
+                return climbs
             climb.step()
         most -= len(going)
         going = [climb for climb in going if climb.goes_on]

@@ -28,6 +28,8 @@ class Choice:
 _KORTHIKANTI = "Korthikanti et al. 2022, arXiv:2205.05198"
 _MEGATRON = "NVIDIA/Megatron-LM@d98e8a64 arguments"
 
+_ORDER = "NVIDIA/Megatron-LM@d98e8a64 core/parallel_state.py, training/initialize.py (use-tp-pp-dp-mapping)"
+
 _LORA = "Hu et al. 2021, arXiv:2106.09685"
 _PACKED = "Megatron-LM seqlen_squared_sum_in_batch; torchtitan document masks; Krell et al. 2021, arXiv:2107.02027"
 _CONFIG = "transformers 5.23.0, modeling files of the types that have it"
@@ -216,6 +218,10 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("ring", "keys and values travel around the ring", "Liu et al. 2023, arXiv:2310.01889"),
         ("all-gather", "keys and values are gathered first", "Llama 3, arXiv:2407.21783"),
         ("ulysses", "heads are exchanged for tokens", "Jacobs et al. 2023, arXiv:2309.14509"),
+    ),
+    "layout.rank_order": (
+        ("tp-cp-ep-dp-pp", "replicas of a stage are numbered before the next stage", _ORDER),
+        ("tp-cp-ep-pp-dp", "stages of a replica are numbered before the next replica", _ORDER),
     ),
     "layout.offload": (
         ("none", "everything lives on the GPU", "definition"),

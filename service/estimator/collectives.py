@@ -6,6 +6,7 @@ from typing import Literal
 from service.estimator.all_reduce import all_reduce_seconds
 from service.estimator.exchange import crossing_share, exchange_seconds, send_seconds
 from service.estimator.numeric import Amount, both, where_needed
+from service.estimator.placement import Spacing
 from service.estimator.rings import ring_seconds
 from service.estimator.wires import Wires, group_of, wires_of
 
@@ -26,8 +27,8 @@ class Transfer:
     """How often."""
     ranks: Amount
     """Ranks of the group."""
-    stride: Amount
-    """Distance in rank numbers between neighbours of the group."""
+    spacing: Spacing
+    """How far apart they lie."""
     copies: Amount = 1.0
     """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
 
@@ -49,7 +50,7 @@ def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
         see all_reduce_seconds, ring_seconds, exchange_seconds, send_seconds
 
     >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
-    >>> round(transfer_seconds(Transfer("all_reduce", 8e9, 1, 8, 1), w), 6)
+    >>> round(transfer_seconds(Transfer("all_reduce", 8e9, 1, 8, Spacing(1)), w), 6)
     0.030183
     """
     is_sent = both(transfer.ranks > 1, transfer.bytes > 0)
@@ -58,7 +59,7 @@ def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
 
 def _once_seconds(transfer: Transfer, wires: Wires) -> Amount:
     """Seconds of one occurrence in a group of several."""
-    tensor_bytes, group = transfer.bytes, group_of(transfer.ranks, transfer.stride, wires)
+    tensor_bytes, group = transfer.bytes, group_of(transfer.ranks, transfer.spacing, wires)
     if transfer.collective == "all_reduce":
         return all_reduce_seconds(tensor_bytes, group, wires)
     if transfer.collective == "all_gather":

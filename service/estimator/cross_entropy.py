@@ -55,6 +55,13 @@ CROSS_ENTROPIES: dict[CrossEntropyName, CrossEntropy] = {
         kept_bytes=2,
         source="torch.compile of torch.nn.functional.cross_entropy",
     ),
+    "flash-attention": CrossEntropy(
+        meaning="FlashAttention's kernel, which reads the logits as they are and writes their gradient beside them",
+        half_copies=2,
+        full_copies=0,
+        kept_bytes=2,
+        source="Dao-AILab/flash-attention@v2.5.0 flash_attn/ops/triton/cross_entropy.py (inplace_backward off)",
+    ),
     "vocab-parallel": CrossEntropy(
         meaning="each tensor rank its part of the vocabulary; softmax and gradient in place in one fp32 copy",
         half_copies=1,

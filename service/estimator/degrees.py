@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from math import inf
+from typing import get_args
 
 from service.estimator.filled import filled
 from service.estimator.model import Model
+from service.estimator.names import RankOrder
 from service.estimator.numeric import Amount, both, ceil_div, minimum, where
 from service.estimator.question import Layout, Recipe
 
@@ -28,6 +30,8 @@ class Degrees:
     """1 where gathered weights are freed after the forward pass."""
     sequence_parallel: Amount
     """1 where norms are split along the sequence."""
+    rank_order: Amount
+    """Number of the order of ranks, `order_number`."""
     micro_batch: Amount
     accumulation: Amount
     """Micro-batches that one replica runs in one step, m."""
@@ -41,6 +45,27 @@ class Degrees:
     def expert_data(self) -> Amount:
         """Ranks that hold the same experts [1]."""
         return self.data * self.context * self.tensor / (self.expert * self.expert_tensor)
+
+
+def order_number(order: RankOrder) -> int:
+    """The number by which a column of layouts knows an order of ranks.
+
+    Formula:
+        its place among the names, from 0
+
+    Args:
+        order: the order
+
+    Returns:
+        the number [1]
+
+    Source:
+        definition
+
+    >>> order_number("tp-cp-ep-dp-pp")
+    0
+    """
+    return get_args(RankOrder).index(order)
 
 
 def degrees_of(recipe: Recipe, layout: Layout) -> Degrees:
@@ -67,6 +92,7 @@ def degrees_of(recipe: Recipe, layout: Layout) -> Degrees:
         shard_group=filled(layout.shard_group),
         reshard_after_forward=1 if filled(layout.reshard_after_forward) else 0,
         sequence_parallel=1 if filled(layout.sequence_parallel) else 0,
+        rank_order=order_number(filled(layout.rank_order)),
         micro_batch=recipe.micro_batch,
         accumulation=filled(recipe.global_batch) // (recipe.micro_batch * data),
     )

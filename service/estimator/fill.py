@@ -119,6 +119,7 @@ def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Layout
         reshard_after_forward=reshard,
         sequence_parallel=parallel,
         context_method=layout.context_method or stack.context_methods[0],
+        rank_order=layout.rank_order or stack.rank_orders[0],
         schedule=layout.schedule or ("interleaved-1f1b" if layout.virtual_pipeline > 1 else "1f1b"),
         stage_layers=layout.stage_layers or _dealt(layout, stack, question.model),
     )

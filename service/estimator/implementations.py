@@ -103,7 +103,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_norm=True,
             fused_activation=False,
             repeats_key_values=False,
-            cross_entropies=("eager", "fused"),
+            cross_entropies=("eager", "fused", "flash-attention"),
             source="mosaicml/llm-foundry@8c8dd48f models/mpt, models/layers/norm.py (LPLayerNorm: one kernel)",
         ),
     },

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from service.estimator.degrees import Degrees
 from service.estimator.numeric import Amount, ceil_div, equal_everywhere, floor_div, maximum, minimum, where
 
+Moment = tuple[Amount, tuple[Amount, ...]]
+"""Forward passes done, and micro-batches held of each chunk of unusual size."""
+
 
 def warm_passes(degrees: Degrees, stage: Amount) -> Amount:
     """Forward passes of chunks that a stage of an interleaved pipeline has run, none of them backward, once it is warm.
@@ -97,14 +100,34 @@ def interleaved_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount,
     fullest = warm * usual
     for chunk in unusual:
         fullest = fullest + warm_flights(degrees, warm, chunk) * (kept_bytes[chunk] - usual)
-    for forward, backward in _moments(degrees, warm_up, len(kept_bytes)) if unusual else ():
+    for forward, held in _held_later(degrees, warm_up, len(kept_bytes), unusual) if unusual else ():
         total = (warm_up + 1) * usual
-        for chunk in unusual:
-            done = _done(forward, chunk, group, group * rounds)
-            undone = done - _done(backward, rounds - 1 - chunk, group, group * rounds)
-            total = total + where(rounds > chunk, undone, 0) * (kept_bytes[chunk] - usual)
+        for chunk, flights in zip(unusual, held, strict=True):
+            total = total + flights * (kept_bytes[chunk] - usual)
         fullest = maximum(fullest, where(forward <= degrees.accumulation * rounds, total, 0.0))
     return fullest
+
+
+def _held_later(degrees: Degrees, warm_up: Amount, chunks: int, unusual: list[int]) -> Iterator[Moment]:
+    """The moments that hold anything else than those before them."""
+    rounds, group = degrees.virtual_pipeline, degrees.virtual_group
+    told: list[Moment] = []
+    for forward, backward in _moments(degrees, warm_up, chunks):
+        held = []
+        for chunk in unusual:
+            undone = _done(forward, chunk, group, group * rounds)
+            undone = undone - _done(backward, rounds - 1 - chunk, group, group * rounds)
+            held.append(where(rounds > chunk, undone, 0))
+        moment = forward, tuple(held)
+        if not any(_includes(earlier, moment) for earlier in told):
+            told.append(moment)
+            yield moment
+
+
+def _includes(earlier: Moment, later: Moment) -> bool:
+    """Whether the same is held by the earlier moment, in whatever layout the later one comes to pass."""
+    is_same = all(equal_everywhere(one, other) for one, other in zip(earlier[1], later[1], strict=True))
+    return is_same and equal_everywhere(minimum(earlier[0], later[0]), earlier[0])
 
 
 def _moments(degrees: Degrees, warm_up: Amount, chunks: int) -> Iterator[tuple[Amount, Amount]]:
@@ -113,7 +136,7 @@ def _moments(degrees: Degrees, warm_up: Amount, chunks: int) -> Iterator[tuple[A
     period = group * degrees.virtual_pipeline
     first_end = ceil_div(warm_up + 1, period) * period
     for place in range(chunks):
-        for backward in (first_end + place * group - warm_up - 1, place * group):
+        for backward in (place * group, first_end + place * group - warm_up - 1):
             yield warm_up + 1 + backward, backward
 
 

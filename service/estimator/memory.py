@@ -13,7 +13,7 @@ from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.memory_parts import Phase
 from service.estimator.names import OffloadName, ScheduleName
-from service.estimator.numeric import Amount, both, either, maximum, minimum, where
+from service.estimator.numeric import Amount, both, either, is_nothing, maximum, minimum, where
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
@@ -112,7 +112,8 @@ class StageBytes:
 
     def _with(self, total: Amount, kinds: tuple[str, ...]) -> Amount:
         for kind in kinds:
-            total = total + getattr(self, kind)
+            amount = getattr(self, kind)
+            total = total if is_nothing(amount) else total + amount
         return total
 
 

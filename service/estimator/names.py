@@ -26,11 +26,12 @@ StackName = Literal["megatron-core", "torchtitan", "fsdp1", "deepspeed", "nanotr
 ImplementationName = Literal["transformer-engine", "local", "eager", "compiled"]
 CrossEntropyName = Literal[
     "eager", "compiled", "chunked", "loss-parallel", "vocab-parallel", "vocab-parallel-fp32", "fused",
-    "transformer-engine", "eager-half",
+    "transformer-engine", "eager-half", "flash-attention",
 ]  # fmt: skip
 DispatcherName = Literal["alltoall", "allgather", "flex"]
 ScheduleName = Literal["gpipe", "1f1b", "interleaved-1f1b", "zero-bubble", "dualpipe"]
 ContextMethod = Literal["ring", "all-gather", "ulysses"]
+RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
 OffloadName = Literal["none", "optimizer", "activations", "optimizer-and-activations", "model"]
 BatchingName = Literal["packed", "padded"]
 MethodName = Literal["full", "lora", "qlora"]

@@ -6,6 +6,7 @@ only once a column is seen.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import ceil, log2, sqrt
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,7 @@ Condition: TypeAlias = "bool | np.bool_ | NDArray[np.bool_]"
 _NUMBERS = (int, float)
 
 
+@cache
 def _numpy() -> Any:
     import numpy
 
@@ -34,6 +36,15 @@ def column(numbers: Sequence[float]) -> "NDArray[np.float64]":
     numpy = _numpy()
     made: NDArray[np.float64] = numpy.array(numbers, dtype=numpy.float64)
     return made
+
+
+def is_nothing(amount: Amount) -> bool:
+    """Whether an amount is a plain zero, so that no column has to be worked through for it.
+
+    >>> is_nothing(0), is_nothing(0.5)
+    (True, False)
+    """
+    return isinstance(amount, _NUMBERS) and not amount
 
 
 def maximum(a: Amount, b: Amount) -> Amount:

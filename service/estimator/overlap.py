@@ -13,8 +13,8 @@ class Overlap:
     """The gradients' exchange begins while the last micro-batch runs backward; else after it."""
     hides_sends: bool = True
     """Interleaved stages send while they compute the next chunk; stages without chunks always wait."""
-    splits_sends: bool = True
-    """Tensor ranks each send their share of the stream to the next stage; else each sends all of it."""
+    splits_sends: bool = False
+    """Tensor ranks each send their share of the stream to the next stage, even where each holds all of it."""
     overlaps_tensor: bool = False
     """Tensor ranks exchange in pieces beside their products, unless the recipe says otherwise."""
     sharded_copy_bytes: float = 0.0
@@ -33,17 +33,18 @@ OVERLAPS: dict[tuple[StackName, ImplementationName], Overlap] = {
         source="NVIDIA/Megatron-LM@d98e8a64 overlap-grad-reduce, overlap-p2p-communication, tp-comm-overlap",
     ),
     ("megatron-core", "local"): Overlap(
-        hides_gradients=False, hides_sends=False,
+        hides_gradients=False, hides_sends=False, splits_sends=True,
         source="Narayanan et al. 2021, arXiv:2104.04473, section 4.1 (scatter and gather between stages)",
     ),
     ("deepspeed", "local"): Overlap(
-        hides_gradients=False, hides_sends=False, splits_sends=False,
-        source="bigscience-workshop/Megatron-DeepSpeed@58d92042; deepspeedai/DeepSpeed@edaa722 runtime/pipe/engine.py "
-        "(gradients are reduced after the last backward pass, tensors are sent whole)",
+        hides_gradients=False, hides_sends=False, splits_sends=True,
+        source="bigscience-workshop/Megatron-DeepSpeed@58d92042; deepspeedai/DeepSpeed@v0.5.10 runtime/pipe/engine.py "
+        "(gradients are reduced after the last backward pass; is_pipe_partitioned, is_grad_partitioned)",
     ),
     ("deepspeed", "eager"): Overlap(
         reduces_half=True,
-        hides_sends=False, splits_sends=False, source="deepspeedai/DeepSpeed@edaa722 overlap_comm, reduce dtype",
+        hides_sends=False, splits_sends=True,
+        source="deepspeedai/DeepSpeed@edaa722 overlap_comm, reduce dtype; runtime/config.py pipe_partitioned",
     ),
     ("nanotron", "eager"): Overlap(
         hides_gradients=False, hides_sends=False,

@@ -30,6 +30,7 @@ from service.estimator.names import (
     PartName,
     PrecisionName,
     QuantizationName,
+    RankOrder,
     RecomputeMethod,
     RecomputeModule,
     RecomputeName,
@@ -249,6 +250,9 @@ class Layout:
     """The embedding counts as a layer when layers are dealt out evenly over the stages."""
     loss_in_split: bool = False
     """The head and the loss count as a layer when layers are dealt out evenly over the stages."""
+    rank_order: RankOrder | None = None
+    """Axes in the order in which ranks are numbered, neighbours first: it decides whether replicas of a stage or stages
+    of a replica share a node; the stack's own where absent."""
     offload: OffloadName = "none"
     """What lives in host memory instead of on the GPU."""
 

@@ -8,10 +8,13 @@ from service.estimator import (
     abilities,
     attention_demands,
     measured_demands,
+    megatron_demands,
     number_demands,
+    order_demands,
     power_demands,
     run_demands,
     software_demands,
+    software_rules,
     trainable,
 )
 from service.estimator.degrees import Degrees, degrees_of
@@ -144,9 +147,11 @@ def _run_stages(own: Resolved) -> tuple[tuple[Resolved, ...], ...]:
 
 _DEMANDS = (
     *software_demands.DEMANDS,
+    *megatron_demands.DEMANDS,
     *attention_demands.DEMANDS,
     *number_demands.DEMANDS,
     *abilities.DEMANDS,
+    *order_demands.DEMANDS,
     *trainable.DEMANDS,
     *power_demands.DEMANDS,
     *measured_demands.DEMANDS,
@@ -164,6 +169,7 @@ def rules_of(layout: Layout) -> tuple[Rule, ...]:
         the rules of every axis
     """
     return (
+        *software_rules.RULES,
         *data.RULES,
         *tensor.RULES,
         *context.RULES,

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from service.errors import Problem
 from service.estimator.degrees import Degrees
+from service.estimator.divisors import divisors
 from service.estimator.job import Job
 from service.estimator.numeric import Condition
 from service.estimator.question import Layout
@@ -93,8 +94,7 @@ def divisors_of(number: int, limit: int = 12) -> str:
     >>> divisors_of(28)
     '1, 2, 4, 7, 14 or 28'
     """
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    every = sorted({*small, *(number // d for d in small)})
+    every = divisors(number)
     if len(every) > limit:
         return ", ".join(str(d) for d in every[:limit]) + ", ..."
     if len(every) == 1:

@@ -4,7 +4,7 @@ from math import exp
 
 from service.estimator.interval import Interval
 
-RUN_RESIDUALS = (-0.19, 0.60)
+RUN_RESIDUALS = (-0.24, 0.58)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours predicted for them, each source counting
 as much as any other: what a run is billed for holds older software, evaluation, waiting for data and steps done twice.
 Source: service.calibration.run_spreads over the main runs of published/totals.csv."""
@@ -28,7 +28,7 @@ def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESID
 
     >>> wide = run_interval(Interval(50.0, 100.0, 110.0, "analytic"))
     >>> wide.low, wide.value, round(wide.high)
-    (50.0, 100.0, 182)
+    (50.0, 100.0, 179)
     """
     low, high = (predicted.value * exp(residual) for residual in residuals)
     return Interval(min(predicted.low, low), predicted.value, max(predicted.high, high), predicted.basis)

@@ -135,7 +135,7 @@ class _Sharing:
 
 
 def _filled(stage: RunStage, recipe: Recipe, layout: Layout) -> tuple[RunStage, list[Problem]]:
-    sharing = _Sharing(recipe, filled(layout.data), _chunks(layout))
+    sharing = _Sharing(recipe, filled(layout.data), micro_batch_multiple(layout))
     first, final = stage.global_batch or filled(recipe.global_batch), stage.final_global_batch
     problems = sharing.uneven(first, "global_batch")
     increment = stage.batch_increment
@@ -149,10 +149,27 @@ def _filled(stage: RunStage, recipe: Recipe, layout: Layout) -> tuple[RunStage, 
     return replace(stage, global_batch=first, sequence_length=length, batch_increment=increment), problems
 
 
-def _chunks(layout: Layout) -> int:
-    """Micro-batches of which the schedule wants a multiple."""
+def micro_batch_multiple(layout: Layout) -> int:
+    """Micro-batches of which one step of a schedule takes a multiple.
+
+    Formula:
+        the group that interleaved stages run, 2 where DualPipe feeds both ends, else 1
+
+    Args:
+        layout: the layout
+
+    Returns:
+        micro-batches [1]
+
+    Source:
+        Megatron-LM interleaved schedule, microbatch_group_size_per_vp_stage; DeepSeek-AI 2024,
+        arXiv:2412.19437, section 3.2.1
+
+    >>> micro_batch_multiple(Layout(pipeline=4, virtual_pipeline=2))
+    4
+    """
     if layout.virtual_pipeline > 1:
-        return filled(layout.virtual_group)
+        return layout.virtual_group or layout.pipeline
     return 2 if layout.schedule == "dualpipe" and layout.pipeline > 1 else 1
 
 

@@ -52,7 +52,7 @@ def sample_degrees(**degrees: float) -> Degrees:
         the degrees; shard_group follows data and context
     """
     ones = {field.name: 1 for field in fields(Degrees)}
-    filled = {**ones, "zero_stage": 0, "sequence_parallel": 0, "reshard_after_forward": 0, **degrees}
+    filled = {**ones, "zero_stage": 0, "sequence_parallel": 0, "reshard_after_forward": 0, "rank_order": 0, **degrees}
     group = degrees.get("shard_group", filled["data"] * filled["context"])
     return Degrees(**{**filled, "shard_group": group})
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
-from service.estimator.numeric import Amount, maximum
+from service.estimator.numeric import Amount, is_nothing, maximum
 from service.estimator.optimizers import moment_bytes
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.quantization import quantized_bytes
@@ -45,7 +45,8 @@ def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: f
     """
     if not bytes_each:
         return 0.0
-    return dense * bytes_each / shards(degrees, kind) + expert * bytes_each / expert_shards(degrees, kind)
+    spread = 0.0 if is_nothing(dense) else dense * bytes_each / shards(degrees, kind)
+    return spread if is_nothing(expert) else spread + expert * bytes_each / expert_shards(degrees, kind)
 
 
 @dataclass(slots=True)

@@ -20,6 +20,22 @@ _IN_PLACE_BEFORE = "2.18"
 """Transformer Engine keeps an fp32 gradient from here on. Source: NVIDIA/TransformerEngine@01bbe3ee."""
 
 
+_PLAIN: dict[StackName, Software] = {name: Software(name=name) for name in STACKS}
+
+
+def asked_of(recipe: Recipe) -> Software:
+    """The training software as a recipe says it.
+
+    Args:
+        recipe: the recipe; its stack is filled
+
+    Returns:
+        the software, nothing filled
+    """
+    given: StackName | Software = filled(recipe.stack)
+    return given if isinstance(given, Software) else _PLAIN[given]
+
+
 def software_of(recipe: Recipe) -> Software:
     """The training software of a recipe in its full form, every choice filled but the versions.
 
@@ -29,19 +45,19 @@ def software_of(recipe: Recipe) -> Software:
     Returns:
         the software
     """
-    return _filled(filled(recipe.stack))
+    return _filled(asked_of(recipe))
 
 
 @lru_cache(maxsize=64)
-def _filled(given: StackName | Software) -> Software:
-    asked = given if isinstance(given, Software) else Software(name=given)
+def _filled(asked: Software) -> Software:
     rows = IMPLEMENTATIONS[asked.name]
     named = next(iter(rows)) if asked.implementation is None else asked.implementation
     if named not in rows:
         return asked
     run = rows[named]
     fused = run.uses_transformer_engine if asked.gradient_fusion is None else asked.gradient_fusion
-    overlaps = OVERLAPS[asked.name, named].overlaps_tensor if asked.tensor_overlap is None else asked.tensor_overlap
+    usually = OVERLAPS[asked.name, named].overlaps_tensor and not asked.deterministic
+    overlaps = usually if asked.tensor_overlap is None else asked.tensor_overlap
     losses = asked.cross_entropy or default_cross_entropy(run, asked)
     grouped = run.uses_transformer_engine if asked.grouped_experts is None else asked.grouped_experts
     grows = STACKS[asked.name].grows_segments if asked.expandable_segments is None else asked.expandable_segments
@@ -79,7 +95,8 @@ def default_cross_entropy(run: Implementation, software: Software) -> CrossEntro
 
     Returns:
         the implementation's first; Transformer Engine's own where its version is named and it and Megatron-Core have
-        it, as Megatron-Bridge turns it on there; an eager one with torchtitan of 2024, which compiled no loss
+        it, as Megatron-Bridge turns it on there, unless only deterministic kernels run; an eager one with torchtitan
+        of 2024, which compiled no loss
 
     Source:
         NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2;
@@ -91,7 +108,8 @@ def default_cross_entropy(run: Implementation, software: Software) -> CrossEntro
         return "eager"
     core = ENGINE_LOSS_SINCE["megatron_core"].holds(version_of(software, "megatron_core"))
     has_it = version is not None and core and Range("2.2", _IN_PLACE_BEFORE).holds(version)
-    return "transformer-engine" if run.uses_transformer_engine and has_it else run.cross_entropies[0]
+    is_on = run.uses_transformer_engine and has_it and not software.deterministic
+    return "transformer-engine" if is_on else run.cross_entropies[0]
 
 
 def implementation_of(software: Software) -> Implementation:

@@ -5,7 +5,7 @@ from service.estimator.implementations import IMPLEMENTATIONS
 from service.estimator.job import Job
 from service.estimator.question import Layout, Software, Versions
 from service.estimator.rules import Demand
-from service.estimator.software import ENGINE_LOSS_SINCE, version_of
+from service.estimator.software import ENGINE_LOSS_SINCE, asked_of, version_of
 from service.estimator.stacks import STACKS
 from service.estimator.versions import is_version, is_year_and_month
 
@@ -85,14 +85,6 @@ def _has_implementation(job: Job) -> bool:
     return job.software.implementation in IMPLEMENTATIONS[job.software.name]
 
 
-_PLAIN = {name: Software(name=name) for name in STACKS}
-
-
-def _asked(job: Job) -> Software:
-    """The software as the recipe says it, nothing filled."""
-    return job.recipe.stack if isinstance(job.recipe.stack, Software) else _PLAIN[job.software.name]
-
-
 def _op_stands_alone(job: Job) -> bool:
     if "op" not in job.recompute.modules:
         return True
@@ -134,18 +126,9 @@ DEMANDS: tuple[Demand[Job], ...] = (
         ),
     ),
     Demand(
-        "loss_parallel_needs_tensor_ranks",
-        "recipe.stack.cross_entropy",
-        lambda job, layout: _asked(job).cross_entropy != "loss-parallel" or layout.tensor > 1,
-        lambda _, __: (
-            "loss-parallel shares the vocabulary among tensor ranks, and there is one",
-            "set layout.tensor above 1, or leave cross_entropy out",
-        ),
-    ),
-    Demand(
         "fused_gradients_need_megatron",
         "recipe.stack.gradient_fusion",
-        lambda job, _: not _asked(job).gradient_fusion or job.software.name == "megatron-core",
+        lambda job, _: not asked_of(job.recipe).gradient_fusion or job.software.name == "megatron-core",
         lambda job, _: (
             f"{job.software.name} writes gradients of weights by themselves: only megatron-core's products add them up",
             "leave gradient_fusion out, or use megatron-core",
@@ -165,7 +148,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "experts_are_grouped_by_transformer_engine",
         "recipe.stack.grouped_experts",
         lambda job, _: (
-            not _asked(job).grouped_experts
+            not asked_of(job.recipe).grouped_experts
             or (bool(job.model.num_experts) and job.implementation.uses_transformer_engine)
         ),
         lambda job, _: (
@@ -178,7 +161,7 @@ DEMANDS: tuple[Demand[Job], ...] = (
         "graphs_need_the_engine_or_a_compiler",
         "recipe.stack.cuda_graphs",
         lambda job, _: (
-            not _asked(job).cuda_graphs
+            not asked_of(job.recipe).cuda_graphs
             or job.implementation.uses_transformer_engine
             or job.software.implementation == "compiled"
         ),
@@ -190,34 +173,35 @@ DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "overlapped_exchange_needs_experts",
         "recipe.stack.expert_overlap",
-        lambda job, layout: (
-            not _asked(job).expert_overlap
-            or (job.implementation.uses_transformer_engine and bool(job.model.num_experts) and layout.expert > 1)
+        lambda job, _: (
+            not asked_of(job.recipe).expert_overlap
+            or (job.implementation.uses_transformer_engine and bool(job.model.num_experts))
         ),
-        lambda job, layout: (
+        lambda job, _: (
             f"expert_overlap hides what megatron-core's experts exchange, and here {job.model.num_experts} experts run "
-            f"with {job.software.name} on {layout.expert} expert ranks",
-            "leave expert_overlap out, or use megatron-core, a model with experts and layout.expert above 1",
+            f"with {job.software.name}",
+            "leave expert_overlap out, or use megatron-core and a model with experts",
         ),
     ),
     Demand(
-        "tensor_overlap_needs_tensor_ranks",
+        "tensor_overlap_is_of_the_stack",
         "recipe.stack.tensor_overlap",
-        lambda job, layout: (
-            not _asked(job).tensor_overlap
-            or (layout.tensor > 1 and (job.implementation.uses_transformer_engine or job.software.name == "torchtitan"))
+        lambda job, _: (
+            not asked_of(job.recipe).tensor_overlap
+            or job.implementation.uses_transformer_engine
+            or job.software.name == "torchtitan"
         ),
-        lambda job, layout: (
-            f"tensor_overlap hides what tensor ranks of megatron-core or of torchtitan send, and "
-            f"here {job.software.name} runs on {layout.tensor} tensor ranks",
-            "leave tensor_overlap out, or use one of those with layout.tensor above 1",
+        lambda job, _: (
+            f"tensor_overlap hides what tensor ranks of megatron-core or of torchtitan send, and {job.software.name} "
+            "waits for it",
+            "leave tensor_overlap out, or use one of those",
         ),
     ),
     Demand(
         "tokens_are_sent_to_experts",
         "recipe.stack.dispatcher",
         lambda job, _: (
-            _asked(job).dispatcher is None or (bool(job.model.num_experts) and job.software.name == "megatron-core")
+            job.software.dispatcher is None or (bool(job.model.num_experts) and job.software.name == "megatron-core")
         ),
         lambda job, _: (
             f"a dispatcher is megatron-core's way to {job.model.num_experts} experts, and the stack is "

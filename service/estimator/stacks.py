@@ -12,6 +12,7 @@ from service.estimator.names import (
     MasterDtype,
     MomentDtype,
     PrecisionName,
+    RankOrder,
     RecomputeModule,
     ScheduleName,
     StackName,
@@ -83,6 +84,10 @@ class Stack:
     """How its context ranks may exchange keys and values; the first is the default."""
     pipeline_zero_stages: tuple[ZeroStage, ...]
     """What the data group can shard beside a pipeline."""
+    rank_orders: tuple[RankOrder, ...]
+    """Orders in which it can number ranks; the first is the default."""
+    reordered_zero_stages: tuple[ZeroStage, ...] = ()
+    """What the data group can shard in another order than the first."""
     splits_norms: bool
     """Tensor ranks split norms along the sequence (sequence parallelism)."""
     moment_dtypes: tuple[MomentDtype, ...] = ()
@@ -127,13 +132,16 @@ STACKS: dict[StackName, Stack] = {
         precisions=_PLAIN + _MIXED + _FP8,
         context_methods=("ring", "all-gather", "ulysses"),
         pipeline_zero_stages=(0, 1, 2, 3),
+        rank_orders=("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+        reordered_zero_stages=(0, 1),
         splits_norms=True,
         freezes=True,
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
         "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
         "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant; schedules: "
         "core/pipeline_parallel/schedules.py; "
-        "adapters: NVIDIA-NeMo/Megatron-Bridge docs/training/peft.md; formats: exp-avg-dtype, main-params-dtype",
+        "adapters: NVIDIA-NeMo/Megatron-Bridge docs/training/peft.md; formats: exp-avg-dtype, main-params-dtype; "
+        "orders: training/initialize.py (use-tp-pp-dp-mapping), without FSDP: Megatron-Bridge training/config.py",
     ),
     "torchtitan": Stack(
         meaning="torchtitan: FSDP2, DTensor tensor parallelism",
@@ -154,6 +162,7 @@ STACKS: dict[StackName, Stack] = {
         precisions=("fp32", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise", "mxfp8"),
         context_methods=("ring", "all-gather"),
         pipeline_zero_stages=(0, 3),
+        rank_orders=("tp-cp-ep-dp-pp",),
         splits_norms=True,
         selects="op",
         freezes=True,
@@ -177,6 +186,7 @@ STACKS: dict[StackName, Stack] = {
         precisions=("fp32", "fp16", "bf16", *_MIXED, "fp8-tensorwise"),
         context_methods=("ring",),
         pipeline_zero_stages=(0,),
+        rank_orders=("tp-cp-ep-dp-pp",),
         splits_norms=False,
         quantizes=True,
         freezes=True,
@@ -202,6 +212,7 @@ STACKS: dict[StackName, Stack] = {
         precisions=("fp32", "fp16", "bf16", *_MIXED),
         context_methods=("ulysses",),
         pipeline_zero_stages=(0, 1),
+        rank_orders=("tp-cp-ep-dp-pp",),
         splits_norms=False,
         quantizes=True,
         freezes=True,
@@ -230,6 +241,7 @@ STACKS: dict[StackName, Stack] = {
         precisions=("fp32", "fp16", "bf16", "bf16-mixed"),
         context_methods=("ring",),
         pipeline_zero_stages=(0, 1),
+        rank_orders=("tp-cp-ep-dp-pp",),
         splits_norms=True,
         freezes=False,
         source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 "
@@ -252,6 +264,7 @@ STACKS: dict[StackName, Stack] = {
         precisions=("fp32", "fp16", "bf16", *_MIXED),
         context_methods=("ring", "all-gather"),
         pipeline_zero_stages=(0,),
+        rank_orders=("tp-cp-ep-dp-pp",),
         splits_norms=False,
         quantizes=True,
         freezes=True,

@@ -31,13 +31,13 @@ be judged by another one.
 Source: the measurements that ship with service.calibration."""
 
 RESIDUALS: dict[StepClass, float] = {
-    "known stack": 0.014,
-    "other stack": 0.053,
-    "new GPU": 0.096,
-    "old GPU": 0.058,
-    "MoE": 0.085,
+    "known stack": 0.015,
+    "other stack": 0.062,
+    "new GPU": 0.103,
+    "old GPU": 0.065,
+    "MoE": 0.092,
 }
-"""80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r (1 + 12 u)), of a prediction by
+"""80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r (1 + 11 u)), of a prediction by
 constants that never saw their source (for mixtures of experts their model), by class, u the share of waiting; each
 source counts as much as any other.
 Source: service.calibration, published/held_out.toml against published/throughput.csv."""
@@ -76,9 +76,9 @@ def step_class_of(
     return "known stack" if stack in known_stacks else "other stack"
 
 
-WAITING_WEIGHT = 12.0
+WAITING_WEIGHT = 11.0
 """How many times as uncertain as compute the waiting of a step is: for transfers, for other stages, for the host.
-Source: of the weights 0 to 16, the one from which on every source of 8 steps or more has 65 % of them inside intervals
+Source: of the weights 0 to 16, the least with which every source of 8 steps or more has 65 % of them inside intervals
 that never saw it (service.calibration.step_spreads)."""
 
 
@@ -123,8 +123,8 @@ def spread_scale(waiting: float) -> float:
     Source:
         locally weighted conformal prediction: Lei et al. 2018, arXiv:1604.04173, section 5.2; WAITING_WEIGHT
 
-    >>> spread_scale(0.25)
-    4.0
+    >>> spread_scale(0.5)
+    6.5
     """
     return 1 + WAITING_WEIGHT * waiting
 
@@ -133,7 +133,7 @@ def step_interval(job: Job, step_seconds: float, waiting: float) -> Interval:
     """The 80 % interval of one step, with the spread of published steps of its class and of the caller's own.
 
     Formula:
-        t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 12 u)))
+        t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 11 u)))
 
     Args:
         job: the job

@@ -194,7 +194,8 @@ def step_seconds(
         Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
-    found = _lasting(job, degrees, load, layout, micro, waits)
+    found = busy_seconds(job, degrees, load, layout, micro, waits)
+    straggling, retries = _slowed(found.total, job, degrees, waits)
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
@@ -212,19 +213,31 @@ def step_seconds(
         exposed_offload=m * exposed.offload,
         bubble=found.bubble,
         optimizer=found.update,
-        straggler=found.straggling,
-        allocator=found.retries,
-        other=other_seconds(found.total_seconds),
+        straggler=straggling,
+        allocator=retries,
+        other=other_seconds(found.total + straggling + retries),
     ).scaled(_scale(job))
 
 
-def whole_step_seconds(
-    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
-) -> Amount:
-    """Seconds of one step as one stage lives it, its parts left unsaid.
+@dataclass(slots=True, kw_only=True)
+class BusySeconds:
+    """What one stage does in one step, on a usual node and with room on its device."""
 
-    Formula:
-        the sum of the parts of step_seconds
+    once: Amount
+    """Gradients and weights that the data group exchanges, as far as nothing hides them."""
+    recast: Amount
+    """Weights cast once a step."""
+    bubble: Amount
+    update: Amount
+    """The optimizer."""
+    total: Amount
+    """All of it, and the micro-batches."""
+
+
+def busy_seconds(
+    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+) -> BusySeconds:
+    """What one stage does in one step, beside its micro-batches and with them.
 
     Args:
         job: the job
@@ -235,58 +248,52 @@ def whole_step_seconds(
         waits: what it waits for
 
     Returns:
-        seconds of one step [s]
+        the seconds [s]
 
     Source:
-        step_seconds
-
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
-    >>> from service.estimator.stages import stage_at
-    >>> job, degrees, layout = sample_job(), sample_degrees(), sample_resolved().question.layout
-    >>> stage, each = stage_at(job, degrees, 0, None, 1), ledger_seconds(job, degrees)
-    >>> micro = micro_batch_seconds(job, degrees, stage, sample_load(), layout, each)
-    >>> parts = step_seconds(job, degrees, sample_load(), layout, micro, Waits(stage_seconds=0.0))
-    >>> whole = whole_step_seconds(job, degrees, sample_load(), layout, micro, Waits(stage_seconds=0.0))
-    >>> abs(whole / sum(getattr(parts, field.name) for field in fields(StepSeconds)) - 1) < 1e-12
-    True
+        each part's own function
     """
-    lasting = _lasting(job, degrees, load, layout, micro, waits).total_seconds
-    return _scale(job) * (lasting + other_seconds(lasting))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Lasting:
-    """What of a step is not spent in micro-batches, and how long both last together."""
-
-    once: Amount
-    recast: Amount
-    bubble: Amount
-    update: Amount
-    straggling: Amount
-    retries: Amount
-    total_seconds: Amount
-
-
-def _lasting(
-    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
-) -> _Lasting:
     once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
     bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
     away = bool(OFF_DEVICE[layout.offload])
     update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
     recast = weight_cast_seconds(job, load.held)
-    busy = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
-    straggling = straggler_seconds(busy, job, degrees)
-    retries = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction) * busy
-    return _Lasting(
-        once=once,
-        recast=recast,
-        bubble=bubble,
-        update=update,
-        straggling=straggling,
-        retries=retries,
-        total_seconds=busy + straggling + retries,
-    )
+    total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
+    return BusySeconds(once=once, recast=recast, bubble=bubble, update=update, total=total)
+
+
+def whole_step_seconds(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -> Amount:
+    """Seconds of one step, its parts left unsaid; of its stages it reads what the busiest one does.
+
+    Formula:
+        the sum of the parts of step_seconds
+
+    Args:
+        busy: what the busiest stage does [s]
+        job: the job
+        degrees: the layout's degrees
+        waits: what it waits for
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        step_seconds
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> job = sample_job()
+    >>> round(whole_step_seconds(98.0, job, sample_degrees(), Waits(stage_seconds=0.0)) / _scale(job), 9)
+    100.0
+    """
+    straggling, retries = _slowed(busy, job, degrees, waits)
+    lasting = busy + straggling + retries
+    return _scale(job) * (lasting + other_seconds(lasting))
+
+
+def _slowed(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -> tuple[Amount, Amount]:
+    """Seconds that a busy stage waits for the slowest node, and for its allocator."""
+    pressure = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction)
+    return straggler_seconds(busy, job, degrees), pressure * busy
 
 
 def _scale(job: Job) -> float:

@@ -6,7 +6,8 @@ from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.links import NVLINK_4, Link, link_of
 from service.estimator.network import NETWORK_FRACTION
-from service.estimator.numeric import Amount, ceil_div, floor_div, maximum, minimum
+from service.estimator.numeric import Amount, ceil_div
+from service.estimator.placement import Spacing, local_ranks
 from service.estimator.question import Cluster
 
 
@@ -73,39 +74,16 @@ def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
     )
 
 
-def local_ranks(ranks: Amount, stride: Amount, domain: int) -> Amount:
-    """Ranks of a group that share one fast-link domain.
-
-    Formula:
-        min(n, max(1, domain // stride))
-
-    Args:
-        ranks: ranks of the group, n [1]
-        stride: distance between neighbours [1]
-        domain: GPUs that share the fast link [1]
-
-    Returns:
-        ranks of the group in one domain [1]
-
-    Source:
-        definition; ranks are numbered tensor first, then context, data, pipeline (Megatron-Core order)
-
-    >>> local_ranks(16, 2, 8)
-    4
-    """
-    return minimum(ranks, maximum(1, floor_div(domain, stride)))
-
-
-def group_of(ranks: Amount, stride: Amount, wires: Wires) -> Group:
+def group_of(ranks: Amount, spacing: Spacing, wires: Wires) -> Group:
     """How the ranks of a group are spread over domains.
 
     Args:
         ranks: ranks of the group [1]
-        stride: distance between neighbours [1]
+        spacing: how far apart they lie
         wires: wires of one GPU
 
     Returns:
         the group
     """
-    local = local_ranks(ranks, stride, wires.domain)
+    local = local_ranks(ranks, spacing, wires.domain)
     return Group(ranks, local, ceil_div(ranks, local))

@@ -119,7 +119,7 @@ def _judged(value: int, question: Question, limits: SolveLimits) -> Attempt:
     if reason is None:
         return Attempt(value=value, question=question, refused=None, why_not=None)
     is_memory = reason.missing_bytes is not None
-    shortage = shortage_of(question, found.memory, limits) if is_memory else Shortage(is_final=True)
+    shortage = shortage_of(question, found.memory, limits) if is_memory else NONE
     return Attempt(value=value, question=question, refused=None, why_not=reason, shortage=shortage)
 
 

@@ -1,26 +1,37 @@
 """How is a batch of so many tokens made: which micro-batch, accumulated how often, on how many replicas?"""
 
 from dataclasses import dataclass, replace
-from math import isclose
+from math import ceil, floor, isclose
 from typing import Any, ClassVar
 
 from service.errors import Problem, Refused
 from service.estimator import estimate
+from service.estimator.divisors import divisors
 from service.estimator.filled import filled
-from service.estimator.question import Question
+from service.estimator.noun import SPOKEN
+from service.estimator.question import Question, Recipe
+from service.estimator.resolve import resolve
+from service.estimator.run_stages import micro_batch_multiple
 from service.planner.attempt import Attempt, Attempts
+from service.planner.boundary import largest_that_will_do
 from service.planner.critical_batch import best_batch_tokens, critical_warnings
-from service.planner.solve import Solved, solving
+from service.planner.field_bounds import field_bounds
+from service.planner.solve import refuse_limits
 from service.planner.solve_limits import SolveLimits
 from service.planner.steps import Steps
-from service.planner.unknowns import divisors
-from service.planner.why_not import SPOKEN
+from service.planner.unknowns import UNKNOWNS
 
 NEAR_FRACTION = 0.02
 """Share of the wanted tokens by which a batch may miss them where a larger micro-batch is faster. Source: a choice."""
 
-MOST_MICRO_BATCHES = 64
-"""Micro-batches that are timed. Source: a choice; the largest that fit and the smallest stand among them."""
+ALL_TIMED = 256
+"""Smallest micro-batches, all of which are timed. Source: a choice; few jobs fit larger ones."""
+
+MOST_ACCUMULATED = 64
+"""Micro-batches in a step up to which every larger one is timed too. Source: a choice."""
+
+LOOKED_AHEAD = 64
+"""Micro-batches behind the plan's that are tried one by one. Source: a choice; fitting is not monotone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,22 +63,23 @@ class PlannedBatch:
     """A batch and the next larger micro-batch, which will not do."""
 
     plan: BatchPlan | None
-    """The plan; None where not even a micro-batch of one sequence fits."""
-    question: Question | None
-    """The question with the plan; None likewise."""
-    border: Solved
-    """The border of the micro-batch."""
+    """The plan; None where no batch near the wanted one fits."""
+    chosen: Attempt | None
+    """Its micro-batch; None likewise."""
+    beyond: Attempt | None
+    """The next larger micro-batch that will not do, its batch as near to the wanted one as it can be; where no plan
+    is found the smallest one."""
     tried: int
-    """Batches that were timed and micro-batches that were tried."""
-    warnings: tuple[str, ...]
+    """Batches that were judged."""
+    warnings: tuple[str, ...] = ()
     """What to look at."""
 
 
 def planning_batch(question: Question, limits: SolveLimits) -> Steps[PlannedBatch]:
     """The fastest way to make the batch that a question asks for, as near as it can be.
 
-    Every micro-batch up to the largest that fits is taken with the accumulation that comes nearest to the tokens that
-    were asked for; of those that come near enough the fastest is the answer.
+    Every micro-batch is taken with the accumulation that comes nearest to the tokens that were asked for, among those
+    that its schedule takes; of the batches that fit and come near enough the fastest is the answer.
 
     Args:
         question: the question; its global batch, in either unit, is what is wanted
@@ -80,24 +92,24 @@ def planning_batch(question: Question, limits: SolveLimits) -> Steps[PlannedBatc
         the plan
 
     Raises:
-        Refused: no batch is asked for, or no micro-batch is legal
+        Refused: no batch is asked for, or none is legal
     """
     wanted = _wanted_tokens(question)
-    free = replace(question, recipe=replace(question.recipe, global_batch=None, global_batch_tokens=None))
-    border = yield from solving(free, "recipe.micro_batch", limits)
-    if border.found is None:
-        return PlannedBatch(plan=None, question=None, border=border, tried=border.tried, warnings=())
-    attempts = Attempts(lambda micro_batch: _batched(free, micro_batch, wanted), limits)
-    for micro_batch in _worth_timing(border.found.value, wanted, free):
-        yield from attempts.at(micro_batch)
-    made = [attempt for attempt in attempts.legal if attempt.will_do]
+    refuse_limits("recipe.global_batch", UNKNOWNS["recipe.micro_batch"], question, limits)
+    attempts = Attempts(lambda micro_batch: _batched(question, micro_batch, wanted), limits)
+    made: list[Attempt] = []
+    for micro_batch in _worth_timing(wanted, question):
+        attempt = yield from attempts.at(micro_batch)
+        made += [attempt] if attempt.will_do else []
     if not made:
-        refusal = attempts.refusal
-        if refusal is not None:
-            raise refusal
-        return PlannedBatch(plan=None, question=None, border=border, tried=border.tried, warnings=())
-    best = _fastest(made, wanted)
-    return _planned(best, wanted, border, attempts.count)
+        smallest = min(attempts.legal, key=lambda one: one.value, default=None)
+        if smallest is None and attempts.refusal is not None:
+            raise attempts.refusal
+        return PlannedBatch(plan=None, chosen=None, beyond=smallest, tried=attempts.count)
+    chosen = yield from _fastest(made, wanted)
+    beyond = yield from _next_larger(chosen.value, attempts)
+    plan, warnings = _planned(chosen.question, wanted)
+    return PlannedBatch(plan=plan, chosen=chosen, beyond=beyond, tried=attempts.count, warnings=warnings)
 
 
 def _wanted_tokens(question: Question) -> int:
@@ -117,37 +129,72 @@ def _replicas(question: Question) -> int:
 
 
 def _batched(question: Question, micro_batch: int, wanted: int) -> Question:
-    """The question with as many micro-batches as come nearest to the wanted tokens."""
-    group = micro_batch * _replicas(question)
-    accumulation = max(1, round(wanted / (group * question.recipe.sequence_length)))
-    recipe = replace(question.recipe, micro_batch=micro_batch, global_batch=group * accumulation)
-    return replace(question, recipe=recipe)
+    """The question with as many micro-batches as come nearest to the wanted tokens, of those that no rule refuses."""
+    group, layout = micro_batch * _replicas(question), question.layout
+    share = wanted / (group * question.recipe.sequence_length)
+    multiple = micro_batch_multiple(layout)
+    below = floor(share / multiple) * multiple
+    near = {below, below + multiple, 2 * layout.pipeline} - {0}  # no schedule needs more than two for each stage
+    batched = [
+        replace(question, recipe=_recipe(question.recipe, micro_batch, group * accumulation))
+        for accumulation in sorted(near, key=lambda accumulation: (abs(accumulation - share), accumulation))
+    ]
+    return next(filter(_is_legal, batched), batched[0])
 
 
-def _worth_timing(most: int, wanted: int, question: Question) -> list[int]:
-    """Micro-batches up to the largest one that come nearest to the wanted tokens, the smallest and largest first."""
-    share = max(1, round(wanted / (_replicas(question) * question.recipe.sequence_length)))
-    exact = [value for value in divisors(share) if value <= most]
-    others = [value for value in (*range(1, 9), *(2**power for power in range(4, 31)), most) if value <= most]
-    return list(dict.fromkeys([1, *reversed(exact), *others]))[:MOST_MICRO_BATCHES]
+def _recipe(recipe: Recipe, micro_batch: int, global_batch: int) -> Recipe:
+    return replace(recipe, micro_batch=micro_batch, global_batch=global_batch, global_batch_tokens=None)
 
 
-def _fastest(made: list[Attempt], wanted: int) -> Attempt:
+def _is_legal(question: Question) -> bool:
+    try:
+        resolve(question)
+    except Refused:
+        return False
+    return True
+
+
+def _worth_timing(wanted: int, question: Question) -> list[int]:
+    """Small micro-batches, and larger ones that are accumulated seldom or make the wanted tokens exactly."""
+    share = wanted / (_replicas(question) * question.recipe.sequence_length)
+    near = (share, share * (1 + NEAR_FRACTION))
+    seldom = {
+        bound(most / times) for times in range(1, MOST_ACCUMULATED + 1) for most in near for bound in (floor, ceil)
+    }
+    every = {*range(1, min(ceil(near[1]), ALL_TIMED) + 1), *seldom, *divisors(max(1, round(share)))}
+    least, most = field_bounds(Recipe, "micro_batch")
+    return sorted(size for size in every if least <= size <= most)
+
+
+def _fastest(made: list[Attempt], wanted: int) -> Steps[Attempt]:
     """The fastest of those that come near enough; of equally fast ones the one with the smallest micro-batch."""
     misses = {attempt.value: abs(_tokens_of(attempt.question) - wanted) / wanted for attempt in made}
     enough = max(NEAR_FRACTION, min(misses.values()))
-    near = sorted((a for a in made if misses[a.value] <= enough), key=lambda attempt: attempt.value)
-    speeds = {a.value: estimate(a.question).step.tokens_per_s_per_gpu.value for a in near}
+    near = [attempt for attempt in made if misses[attempt.value] <= enough]
+    speeds: dict[int, float] = {}
+    for attempt in near:
+        speeds[attempt.value] = estimate(attempt.question).step.tokens_per_s_per_gpu.value
+        yield
     fastest = max(speeds.values())
-    return next(a for a in near if isclose(speeds[a.value], fastest, rel_tol=1e-9))
+    return next(attempt for attempt in near if isclose(speeds[attempt.value], fastest, rel_tol=1e-9))
+
+
+def _next_larger(micro_batch: int, attempts: Attempts) -> Steps[Attempt | None]:
+    """The next larger micro-batch that will not do: one of the next few, else where the border is."""
+    larger = range(micro_batch + 1, field_bounds(Recipe, "micro_batch")[1] + 1)
+    for value in larger[:LOOKED_AHEAD]:
+        attempt = yield from attempts.at(value)
+        if attempt.is_legal and not attempt.will_do:
+            return attempt
+    return (yield from largest_that_will_do(larger, attempts)).beyond
 
 
 def _tokens_of(question: Question) -> int:
     return filled(question.recipe.global_batch) * question.recipe.sequence_length
 
 
-def _planned(best: Attempt, wanted: int, border: Solved, timed: int) -> PlannedBatch:
-    question = best.question
+def _planned(question: Question, wanted: int) -> tuple[BatchPlan, tuple[str, ...]]:
+    """A batch factor by factor, and what to look at in it."""
     recipe, data = question.recipe, _replicas(question)
     batch = filled(recipe.global_batch)
     found = estimate(question)
@@ -163,10 +210,4 @@ def _planned(best: Attempt, wanted: int, border: Solved, timed: int) -> PlannedB
         wanted_tokens=wanted,
         best_tokens=None if total is None else best_batch_tokens(total),
     )
-    return PlannedBatch(
-        plan=plan,
-        question=question,
-        border=border,
-        tried=border.tried + timed,
-        warnings=critical_warnings(tokens, found.parameters.active, run),
-    )
+    return plan, critical_warnings(tokens, found.parameters.active, run)

@@ -7,29 +7,19 @@ from itertools import groupby
 
 from service.estimator.filled import filled
 from service.estimator.job import Job
-from service.estimator.names import ScheduleName, ZeroStage
-from service.estimator.question import Layout, Recompute
+from service.estimator.names import RankOrder, ScheduleName
+from service.estimator.question import Layout
 from service.planner.freedom import WITHIN_DOMAIN, Axes
 from service.planner.grid import Grid, Splits, Spreads
 from service.planner.pipelines import Pipeline
 from service.planner.stages import Distinct
+from service.planner.variants import Variant
 
 Member = tuple[Spreads, tuple[Distinct, ...]]
 """One way to spread layers and numbers, and the distinct stages of its pipeline."""
 
 CELLS = 1 << 16
 """Layouts that are worked out at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A job as one recompute rule and some ZeRO stages make it."""
-
-    job: Job
-    recompute: str | Recompute
-    zero_stages: tuple[ZeroStage, ...]
-    most_reserved_bytes: float
-    """What the allocator may hold on the fullest GPU of a layout that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +34,8 @@ class Block:
     """Schedule, context method and offload, the other fields unsaid."""
     mirrors: bool
     """Each rank serves a stage from either end (DualPipe)."""
+    other_orders: tuple[RankOrder, ...]
+    """Orders of ranks beside that of the grid."""
     data: tuple[int, ...]
     """Numbers of replicas that the caller leaves; any where empty."""
 
@@ -86,7 +78,8 @@ def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> 
         for own in _apart(members, len(splits), len(axes.micro_batch)):
             for part in _cut(splits, len(own) * len(axes.micro_batch)):
                 grid = Grid(part, tuple(spread for spread, _ in own), axes.micro_batch)
-                found.append(Block(variant, grid, tuple(kinds for _, kinds in own), choices, key[2], axes.data))
+                stages, orders = tuple(kinds for _, kinds in own), axes.rank_order[1:]
+                found.append(Block(variant, grid, stages, choices, key[2], orders, axes.data))
     return found, refused
 
 

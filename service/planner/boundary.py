@@ -31,6 +31,9 @@ ALL_PROBED = 256
 SCANNED = 128
 """Smallest legal values that are tried one by one. Source: a choice; a thousand GPUs in nodes of eight."""
 
+STEPS_DOWN = 4
+"""One over the share of a range by which it is stepped down where its end misses a limit. Source: a choice."""
+
 LOOKED_BACK = 64
 """Values below the smallest found one that are tried too, where not all were. Source: a choice."""
 
@@ -59,15 +62,17 @@ def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 
     Returns:
         the border; where nothing will do, the smallest legal value stands beyond it
     """
-    ranks, short = _Ranks(values, attempts), frozenset[int]()
-    if (yield from ranks.are_all_refused(unit)):
+    ranks, short = _Ranks(values, attempts, unit), frozenset[int]()
+    if (yield from ranks.are_all_refused()):
         return Border(None, None)
     end = len(values)
     while True:
         most, fails = yield from ranks.last_that_may_do(short, end)
         attempt = None if most < 0 else (yield from ranks.at(most))
-        if attempt is None or attempt.will_do or attempt.shortage.stages <= short:
-            return (yield from ranks.border(most if attempt is not None and attempt.will_do else -1, fails))
+        if attempt is None or attempt.will_do:
+            return (yield from ranks.border(most, fails))
+        if attempt.shortage.stages <= short:
+            return (yield from ranks.stepped_down(most))
         short, end = short | attempt.shortage.stages, most + 1
 
 
@@ -85,8 +90,8 @@ def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int =
     Returns:
         the border; where nothing will do, the largest legal value that was tried stands beyond it
     """
-    ranks = _Ranks(values, attempts)
-    if (yield from ranks.are_all_refused(unit)):
+    ranks = _Ranks(values, attempts, unit)
+    if (yield from ranks.are_all_refused()):
         return Border(None, None)
     fails, tried, rank = -1, 0, 0
     while rank < len(values) and tried < SCANNED and not ranks.is_given_up:
@@ -116,8 +121,8 @@ def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int =
 class _Ranks:
     """Values by their places in the list."""
 
-    def __init__(self, values: Sequence[int], attempts: Attempts) -> None:
-        self.values, self.attempts = values, attempts
+    def __init__(self, values: Sequence[int], attempts: Attempts, unit: int) -> None:
+        self.values, self.attempts, self.unit = values, attempts, unit
         self.refused = 0
 
     @property
@@ -131,10 +136,10 @@ class _Ranks:
         self.refused += self.attempts.count > before and not attempt.is_legal
         return attempt
 
-    def are_all_refused(self, unit: int) -> Steps[bool]:
+    def are_all_refused(self) -> Steps[bool]:
         """Whether one rule refuses whatever is tried, so that it is not about the open field."""
         count = len(self.values)
-        numbers = range(1, count + 1) if count <= ALL_PROBED else (*PROBED, *(unit * number for number in PROBED))
+        numbers = range(1, count + 1) if count <= ALL_PROBED else (*PROBED, *(self.unit * number for number in PROBED))
         for number in numbers:
             if number <= count and (yield from self.at(number - 1)).is_legal:
                 return False
@@ -172,7 +177,7 @@ class _Ranks:
 
     def legal_between(self, low: int, high: int) -> Steps[int | None]:
         """A legal place between two others, near their middle, or None where there is none."""
-        middle = roundest_between(low + 1 + (high - low) // 4, high - 1 - (high - low) // 4)
+        middle = self.middle_of(low + 1 + (high - low) // 4, high - 1 - (high - low) // 4)
         for distance in range(MOST_REFUSED):
             if self.is_given_up or (middle - distance <= low and middle + distance >= high):
                 return None
@@ -180,6 +185,29 @@ class _Ranks:
                 if low < rank < high and (yield from self.at(rank)).is_legal:
                     return rank
         return None
+
+    def middle_of(self, low: int, high: int) -> int:
+        """A place between two others: of the probable unit's multiples the roundest, else of all."""
+        first, last = -(-(low + 1) // self.unit) - 1, (high + 1) // self.unit - 1
+        return roundest_between(low, high) if first > last else self.unit * (roundest_between(first, last) + 1) - 1
+
+    def stepped_down(self, most: int) -> Steps[Border]:
+        """The border below a place that fits and misses a limit: narrow models and wide intervals take longer, too."""
+        beyond, does = most, -1
+        while does < 0 < beyond:
+            rank = yield from self.first_legal(beyond - max(1, beyond // STEPS_DOWN), beyond)
+            if rank is None:
+                beyond -= max(1, beyond // STEPS_DOWN)
+            elif (yield from self.at(rank)).will_do:
+                does = rank
+            else:
+                beyond = rank
+        while does >= 0 and (rank := (yield from self.legal_between(does, beyond))) is not None:
+            if (yield from self.at(rank)).will_do:
+                does = rank
+            else:
+                beyond = rank
+        return (yield from self.border(does, beyond))
 
     def walked_back(self, least: int, fails: int) -> Steps[Border]:
         """The border once the values below the found one were tried, too, as far as that is worth while."""

@@ -4,16 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from service.estimator.divisors import divisors
 from service.estimator.filled import filled
 from service.estimator.job import Job
-from service.estimator.names import ContextMethod, OffloadName, ScheduleName, ZeroStage
-from service.estimator.question import Recompute
+from service.estimator.names import ContextMethod, OffloadName, RankOrder, ScheduleName, ZeroStage
+from service.estimator.question import Layout, Recompute
+from service.estimator.resolve import demands_unmet
 
 ONE_WAY = 1
 """The degree of an axis that is not used."""
 
-MOST_VIRTUAL_STAGES = 16
-"""Model chunks of one stage, where nothing is said of them. Source: a choice; twice what Llama 3 405B used."""
+MOST_VIRTUAL_STAGES = 24
+"""Model chunks of one stage, where nothing is said of them. Source: NVIDIA-NeMo/Megatron-Bridge@067f987d
+docs/performance-summary-archive.md, Qwen3 30B-A3B on H100: the most of any published layout."""
 
 RECOMPUTES: tuple[str, ...] = ("none", "selective", "full")
 """What recompute may be where nothing is said of it."""
@@ -41,22 +44,6 @@ class Freedom:
         return tuple(filter(is_able, values)) or values
 
 
-def divisors_of(number: int) -> tuple[int, ...]:
-    """The divisors of a number, in order.
-
-    >>> divisors_of(12)
-    (1, 2, 3, 4, 6, 12)
-
-    Args:
-        number: a positive number [1]
-
-    Returns:
-        its divisors
-    """
-    small = [divisor for divisor in range(1, int(number**0.5) + 1) if number % divisor == 0]
-    return tuple(sorted({*small, *(number // divisor for divisor in small)}))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
     """The values of every axis that one search goes through."""
@@ -76,6 +63,8 @@ class Axes:
     micro_batch: tuple[int, ...]
     schedule: tuple[ScheduleName, ...]
     context_method: tuple[ContextMethod, ...]
+    rank_order: tuple[RankOrder, ...]
+    """Those after the first only where they bring the stages of a replica into one fast-link domain."""
     offload: tuple[OffloadName, ...]
     ends_in_split: tuple[tuple[bool, bool], ...]
     """Whether embedding and head count as layers."""
@@ -98,7 +87,8 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
     Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, schedules
     are those that the stack runs as it is released, the shard group is everybody or one fast-link domain, virtual
     stages are few, recompute is one of three granularities, nothing is offloaded, and keys and values travel the
-    stack's first way.
+    stack's first way. Ranks are numbered in the stack's first order, and in another too where that brings the stages
+    of a replica into one fast-link domain.
 
     Args:
         job: the job, its cluster filled
@@ -108,7 +98,7 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
         the values of each axis
     """
     stack, model, gpus = job.stack, job.model, job.cluster.gpus
-    degrees = divisors_of(gpus)
+    degrees = tuple(divisors(gpus))
 
     def split(axis: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return freedom.of(axis, values, lambda value: axis in stack.axes or value in (None, ONE_WAY))
@@ -121,22 +111,29 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
         context=split("context", _at_most(degrees, job.recipe.sequence_length)),
         pipeline=split("pipeline", _at_most(degrees, model.num_hidden_layers)),
         virtual_pipeline=split("virtual_pipeline", tuple(range(1, MOST_VIRTUAL_STAGES + 1))),
-        expert=split("expert", divisors_of(model.num_experts) if model.num_experts else (1,)),
+        expert=split("expert", tuple(divisors(model.num_experts)) if model.num_experts else (1,)),
         expert_tensor=freedom.of("expert_tensor", (None, 1) if splits_experts else (None,)),
         zero_stage=freedom.of("zero_stage", stack.zero_stages),
         shard_group=freedom.of("shard_group", (None, WITHIN_DOMAIN)),
         reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),
         sequence_parallel=freedom.of("sequence_parallel", (True, False), lambda value: stack.splits_norms or not value),
-        micro_batch=freedom.of("micro_batch", divisors_of(filled(job.recipe.global_batch))),
+        micro_batch=freedom.of("micro_batch", tuple(divisors(filled(job.recipe.global_batch)))),
         schedule=freedom.of("schedule", released, stack.schedules.__contains__),
         context_method=freedom.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
-        offload=freedom.of("offload", ("none",)),
+        rank_order=_rank_orders(job, freedom),
+        offload=freedom.of("offload", ("none",), lambda value: _offloads(job, value)),
         ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.deals_by_cost)),
         recompute=freedom.of("recompute", RECOMPUTES),
         data=freedom.of("data", ()),
         stage_layers=layers,
         virtual_group=freedom.of("virtual_group", (None,))[0],
     )
+
+
+def _offloads(job: Job, offload: OffloadName) -> bool:
+    """Whether the software sends that to host memory where everything is sharded."""
+    layout = Layout(data=job.cluster.gpus, zero_stage=3, offload=offload)
+    return "layout.offload" not in {problem.field for problem in demands_unmet(job, layout)}
 
 
 def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
@@ -147,6 +144,13 @@ def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool]
         for embedding in freedom.of("embedding_in_split", free)
         for loss in freedom.of("loss_in_split", free)
     )
+
+
+def _rank_orders(job: Job, freedom: Freedom) -> tuple[RankOrder, ...]:
+    """Orders of ranks, the one that others are held against first."""
+    able = job.stack.rank_orders
+    told = freedom.of("rank_order", able, able.__contains__)
+    return tuple(sorted(told, key=lambda order: order in able[1:]))
 
 
 def _at_most(values: tuple[int, ...], most: int) -> tuple[int, ...]:

@@ -12,11 +12,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from service.estimator.degrees import Degrees
+from service.estimator.degrees import Degrees, order_number
 from service.estimator.filled import filled
 from service.estimator.job import Job
-from service.estimator.names import ZeroStage
+from service.estimator.names import RankOrder, ZeroStage
 from service.estimator.numeric import Amount
+from service.estimator.placement import local_ranks, replica_spacing, stage_spacing
 from service.estimator.question import Layout
 from service.estimator.rules import Rule
 from service.planner.freedom import WITHIN_DOMAIN
@@ -41,7 +42,7 @@ class Spreads:
     """How layers are spread over stages, and their numbers over replicas."""
 
     pipeline: Layout
-    """Its pipeline, the other fields unsaid."""
+    """Its pipeline and its order of ranks, the other fields unsaid."""
     zero_stage: ZeroStage
     shard_group: int | None
     """None: all that there are; 0: those inside one fast-link domain."""
@@ -132,12 +133,14 @@ def degrees_in(grid: Grid, job: Job) -> tuple[Degrees, dict[str, Mask]]:
         expert=along_or_same([one.expert for one in grid.splits], 0),
         expert_tensor=along_or_same([one.expert_tensor for one in grid.splits], 0),
         zero_stage=along_or_same([one.zero_stage for one in grid.spreads], 1),
-        shard_group=_shard_groups(grid, job, data * context, tensor),
+        shard_group=data * context,
         reshard_after_forward=along_or_same([one.reshard_after_forward for one in grid.spreads], 1),
         sequence_parallel=along_or_same([one.sequence_parallel for one in grid.splits], 0),
+        rank_order=along_or_same([order_number(filled(one.pipeline.rank_order)) for one in grid.spreads], 1),
         micro_batch=micro_batch,
         accumulation=accumulation,
     )
+    degrees.shard_group = _shard_groups(grid, job, degrees)
     whole = {"replica_divides_cluster": divides_cluster, "accumulation_is_whole": divides_batch}
     return degrees, whole
 
@@ -148,8 +151,9 @@ def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
     return np.where(is_whole, quotient, 1.0), is_whole
 
 
-def _shard_groups(grid: Grid, job: Job, everybody: Numbers, tensor: Numbers) -> Numbers:
-    domain = np.maximum(1.0, np.minimum(everybody, np.floor(filled(job.cluster.scale_up_gpus) / tensor)))
+def _shard_groups(grid: Grid, job: Job, degrees: Degrees) -> Numbers:
+    everybody = degrees.data * degrees.context
+    domain = local_ranks(everybody, replica_spacing(degrees), filled(job.cluster.scale_up_gpus))
     said = along([one.shard_group or 0 for one in grid.spreads], 1)
     within = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
     return np.where(within, domain, np.where(said > 0, said, everybody))
@@ -176,9 +180,21 @@ def legal_layouts(
         held.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))
     held.append(("shard_groups_differ", _differs(grid, degrees)))
     held.extend((rule.name, np.asarray(rule.holds(job, degrees))) for rule in rules)
-    legal = np.ones(grid.shape, dtype=np.bool_)
+    return met(np.ones(grid.shape, dtype=np.bool_), held)
+
+
+def met(legal: Mask, held: Sequence[tuple[str, Mask]]) -> tuple[Mask, Counter[str]]:
+    """Which layouts meet every condition, and how many break which.
+
+    Args:
+        legal: the layouts that are looked at
+        held: by rule, where it holds
+
+    Returns:
+        a mask of those that meet all; the others by the first rule that they break
+    """
     refused: Counter[str] = Counter()
-    left = grid.cells
+    left = int(np.count_nonzero(legal))
     for name, holds in held:
         if holds.all():
             continue
@@ -196,6 +212,40 @@ def _differs(grid: Grid, degrees: Degrees) -> Mask:
     same: Mask = np.asarray(degrees.shard_group == degrees.data * degrees.context)
     differs: Mask = np.logical_not(np.logical_and(within, same))
     return differs
+
+
+def in_order(grid: Grid, order: RankOrder) -> Grid:
+    """The same grid in another order of ranks.
+
+    Args:
+        grid: the layouts
+        order: the order
+
+    Returns:
+        the layouts in it
+    """
+    reordered = (replace(one, pipeline=replace(one.pipeline, rank_order=order)) for one in grid.spreads)
+    return replace(grid, spreads=tuple(reordered))
+
+
+def reordering_gains(grid: Grid, job: Job, degrees: Degrees) -> Mask:
+    """Where an order of ranks brings all stages of a replica into one fast-link domain, and the stack can run it.
+
+    Args:
+        grid: the layouts, in that order
+        job: the job
+        degrees: their degrees
+
+    Returns:
+        a mask of the layouts; none where one domain holds the whole cluster in any order
+    """
+    domain, stack = filled(job.cluster.scale_up_gpus), job.stack
+    able = [
+        one.pipeline.pipeline > 1 and one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN
+        for one in grid.spreads
+    ]
+    together = local_ranks(degrees.pipeline, stage_spacing(degrees), domain) == degrees.pipeline
+    return np.asarray(together & (along(able, 1) == 1) & (domain < job.cluster.gpus))
 
 
 def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Layout:

@@ -4,12 +4,12 @@ Three answers stand side by side, because they differ by a factor: a rule, a fit
 """
 
 from dataclasses import dataclass
+from math import floor, sqrt
 from math import pow as power
-from math import sqrt
 from typing import Any, ClassVar
 
 from service.estimator.advice import TOKENS_FOR_EACH_PARAMETER
-from service.planner.why_not import SPOKEN
+from service.estimator.noun import SPOKEN
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
 """FLOP of training for each parameter and token.
@@ -98,8 +98,10 @@ class OptimalSize:
     """Loss that the fit expects, in nats a token."""
     inference_per_token_flop: float
     """Operations of one token once the model is used, 2 N."""
+    inference_usd_per_million_tokens: float | None = None
+    """What a million of such tokens cost; null unless limits.inference_usd_per_million_tokens asks for it."""
     is_capped: bool
-    """Whether limits.inference_per_token_flop makes the model smaller than the budget alone would."""
+    """Whether the limit of its use makes the model smaller than the budget alone would."""
     fits: tuple[SizeByFit, ...]
     """The same by each fit; the rule last."""
 
@@ -240,16 +242,17 @@ def optimal_size(total_flop: float, inference_per_token_flop: float | None = Non
         tokens_per_parameter=first.tokens_per_parameter,
         loss_nats=first.loss_nats,
         inference_per_token_flop=2.0 * first.parameters,
-        is_capped=cap is not None and cap < free[0][0],
+        is_capped=first.parameters < floor(free[0][0]),
         fits=(*sizes, _sized(min(by_rule, cap or by_rule), total_flop, None)),
     )
 
 
-def _sized(parameters: float, total_flop: float, fit: LossFit | None) -> SizeByFit:
+def _sized(best_parameters: float, total_flop: float, fit: LossFit | None) -> SizeByFit:
+    parameters = max(1, floor(best_parameters))
     tokens = affordable_tokens(parameters, total_flop)
     return SizeByFit(
         fit=RULE if fit is None else fit.name,
-        parameters=round(parameters),
+        parameters=parameters,
         training_tokens=tokens,
         tokens_per_parameter=tokens / parameters,
         loss_nats=None if fit is None else expected_loss_nats(fit, parameters, tokens),

@@ -8,8 +8,10 @@ from typing import Literal
 from service.estimator.answer import Estimate
 from service.estimator.estimate import estimate
 from service.estimator.question import Question
+from service.planner.best import Candidate, Found, question_of
 from service.planner.freedom import Freedom
-from service.planner.search import Candidate, Found, question_of, search
+from service.planner.search import search
+from service.units import BYTES, readable, said
 
 Objective = Literal["time", "cost", "gpus", "energy"]
 """What the best plan has least of: days (seconds of a step without training_tokens), dollars, GPUs, kilowatt-hours."""
@@ -124,6 +126,27 @@ def _with_counts(told: Plans, found: Found) -> Plans:
 def _keeps_to(plan: Plan, bounds: Bounds) -> bool:
     in_time = bounds.days is None or _duration(plan) <= bounds.days
     return in_time and (bounds.cost_usd is None or _spent(plan) <= bounds.cost_usd)
+
+
+def limit_missed(plan: Plan, bounds: Bounds) -> str | None:
+    """Which limit a plan that fits does not keep to.
+
+    Args:
+        plan: the plan
+        bounds: the limits
+
+    Returns:
+        the first that it misses, with the numbers; None where it keeps to all
+    """
+    kept_bytes = bounds.headroom_fraction * plan.answer.memory.usable_bytes
+    if plan.headroom_bytes < kept_bytes:
+        left, kept = said(plan.headroom_bytes, BYTES), said(kept_bytes, BYTES)
+        return f"it leaves {left} free on the fullest GPU, and limits.headroom_fraction asks for {kept}"
+    if bounds.days is not None and _duration(plan) > bounds.days:
+        return f"it takes {readable(_duration(plan))} days, and limits.days allows {readable(bounds.days)}"
+    if bounds.cost_usd is not None and _spent(plan) > bounds.cost_usd:
+        return f"it costs {readable(_spent(plan))} USD, and limits.cost_usd allows {readable(bounds.cost_usd)}"
+    return None
 
 
 def _duration(plan: Plan) -> float:

@@ -16,7 +16,13 @@ from service.estimator.memory import stage_bytes
 from service.estimator.numeric import Amount, maximum
 from service.estimator.question import Layout
 from service.estimator.stages import Stage
-from service.estimator.step_time import MicroBatchSeconds, ledger_seconds, micro_batch_seconds, whole_step_seconds
+from service.estimator.step_time import (
+    MicroBatchSeconds,
+    busy_seconds,
+    ledger_seconds,
+    micro_batch_seconds,
+    whole_step_seconds,
+)
 from service.estimator.waiting import Waits
 from service.planner.grid import Numbers, along_or_same
 from service.planner.stages import Distinct
@@ -125,8 +131,9 @@ def scores_of(
     fullest = reduce(maximum, reserved)
     sent = [one.count * each.sent_seconds for one, each in zip(carried, micro, strict=True)]
     waits = Waits(stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=fullest / usable_bytes(job.gpu))
-    steps = [
-        whole_step_seconds(job, degrees, one.load, layout, each, waits)
+    busy = [
+        busy_seconds(job, degrees, one.load, layout, each, waits).total
         for one, each in zip(carried, micro, strict=True)
     ]
-    return Scores(np.asarray(reduce(maximum, steps)), np.asarray(fullest))
+    step = whole_step_seconds(reduce(maximum, busy), job, degrees, waits)
+    return Scores(np.asarray(step), np.asarray(fullest))

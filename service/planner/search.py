@@ -1,61 +1,28 @@
 """Which layouts fit and are fastest? Every legal one is worked out, and the best are kept."""
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.errors import Problem, Refused
-from service.estimator.degrees import Degrees
-from service.estimator.fill import filled_in
-from service.estimator.filled import filled
-from service.estimator.job import Job, job_of
-from service.estimator.names import ZeroStage
-from service.estimator.question import Layout, Question, Recompute
-from service.estimator.resolve import demands_unmet, rules_of
-from service.planner.blocks import Block, Variant, blocks_of, with_choices
-from service.planner.fitting import most_reserved_bytes
-from service.planner.freedom import Axes, Freedom, axes_of
-from service.planner.grid import Grid, Mask, Numbers, degrees_in, layout_at, legal_layouts
+from service.estimator.degrees import order_number
+from service.estimator.names import RankOrder
+from service.estimator.question import Layout, Question
+from service.estimator.resolve import rules_of
+from service.estimator.rules import Rule
+from service.planner.best import Found, Part, Scored, keep
+from service.planner.blocks import Block, blocks_of
+from service.planner.freedom import Freedom, axes_of
+from service.planner.grid import Grid, Mask, degrees_in, in_order, legal_layouts, met, reordering_gains
 from service.planner.pipelines import pipelines_of
-from service.planner.scoring import Carried, Scores, carried_by, micro_batches_of, scores_of
+from service.planner.scoring import carried_by, micro_batches_of, scores_of
+from service.planner.stages import Distinct
+from service.planner.variants import plain_job, variants_of
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class Candidate:
-    """One layout that fits, as the search saw it."""
-
-    step_seconds: float
-    """Seconds of one optimizer step."""
-    reserved_bytes: float
-    """What the allocator holds on its fullest GPU."""
-    place: int
-    """Which of all layouts it is, in the order of the search."""
-    layout: Layout = field(compare=False)
-    micro_batch: int = field(compare=False)
-    recompute: str | Recompute = field(compare=False)
-
-
-@dataclass(slots=True)
-class Found:
-    """What a search has found so far."""
-
-    generated: int = 0
-    """Layouts of the space, legal or not."""
-    refused: Counter[str] = field(default_factory=Counter)
-    """Layouts left out, by the first rule that they break."""
-    scored: int = 0
-    """Legal layouts, whose memory and step were worked out."""
-    fitting: int = 0
-    """Those of them that fit."""
-    best: list[Candidate] = field(default_factory=list)
-    """The fastest that fit, fastest first."""
-    front: list[Candidate] = field(default_factory=list)
-    """Those that fit of which none is both faster and smaller, fastest first."""
-    smallest: Candidate | None = None
-    """The one that takes least memory, whether it fits or not."""
+MOST_LAYOUTS = 100_000_000
+"""Layouts of one search, legal or not. Source: a choice; about a minute of one core."""
 
 
 def search(question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0) -> Iterator[Found]:
@@ -83,19 +50,17 @@ def search(question: Question, freedom: Freedom, top: int, headroom_fraction: fl
 
 
 def _blocks(question: Question, freedom: Freedom, found: Found, headroom_fraction: float) -> Iterator[Block]:
-    base = _job(question, "none", None)
+    base = plain_job(question)
     axes = axes_of(base, freedom)
     pipelines = pipelines_of(base, axes)
     _leave_out(found, pipelines.refused)
-    for variant in _variants(question, axes, found, headroom_fraction):
+    variants, undoable = variants_of(question, axes, headroom_fraction)
+    _leave_out(found, undoable)
+    for variant in variants:
         blocks, refused = blocks_of(variant, axes, pipelines.every)
         _refuse_too_many(found.generated + sum(block.grid.cells * len(block.layouts) for block in blocks))
         _leave_out(found, refused)
         yield from blocks
-
-
-MOST_LAYOUTS = 100_000_000
-"""Layouts of one search, legal or not. Source: a choice; about a minute of one core."""
 
 
 def _refuse_too_many(layouts: int) -> None:
@@ -109,47 +74,6 @@ def _refuse_too_many(layouts: int) -> None:
 def _leave_out(found: Found, refused: Counter[str]) -> None:
     found.refused.update(refused)
     found.generated += refused.total()
-
-
-def _variants(question: Question, axes: Axes, found: Found, headroom_fraction: float) -> Iterator[Variant]:
-    """The jobs of a question: one for each recompute rule, and for each kind of numbers that ZeRO stages keep."""
-    refused: list[Problem] = []
-    usable = 0
-    for recompute in axes.recompute:
-        by_kind: dict[tuple[object, ...], tuple[Job, list[ZeroStage]]] = {}
-        for zero in axes.zero_stage:
-            job = _job(question, recompute, zero)
-            problems = demands_unmet(job, _plainest(job, zero))
-            if problems:
-                refused.extend(problems)
-                _leave_out(found, Counter({problems[0].code: 1}))
-                continue
-            by_kind.setdefault((job.state, job.recipe.gradient_dtype), (job, []))[1].append(zero)
-        for job, zeros in by_kind.values():
-            usable += 1
-            yield Variant(job, recompute, tuple(zeros), most_reserved_bytes(job, headroom_fraction))
-    if not usable:
-        raise Refused(*dict.fromkeys(refused))
-
-
-def _job(question: Question, recompute: str | Recompute, zero: ZeroStage | None) -> Job:
-    plain = Layout(data=1, zero_stage=zero)
-    recipe = replace(question.recipe, micro_batch=1, recompute=recompute)  # type: ignore[arg-type]  # a name of the table
-    return job_of(filled_in(replace(question, recipe=recipe, layout=plain)))
-
-
-def _plainest(job: Job, zero: ZeroStage) -> Layout:
-    """A layout that asks nothing of the software but its ZeRO stage."""
-    return Layout(
-        data=job.cluster.gpus,
-        zero_stage=zero,
-        schedule=job.stack.schedules[0],
-        context_method=job.stack.context_methods[0],
-        virtual_group=1,
-        expert_tensor=1,
-        sequence_parallel=False,
-        reshard_after_forward=zero == 3,
-    )
 
 
 def _groups(block: Block) -> Iterator[tuple[Layout, ...]]:
@@ -168,122 +92,47 @@ def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: i
     legal, refused = legal_layouts(block.grid, job, rules, degrees, whole, block.data)
     found.generated += block.grid.cells * schedules
     found.refused.update({name: count * schedules for name, count in refused.items()})
-    part = _part(block, block.grid, legal)
-    if part is None:
+    if not legal.any():
         return
+    part = _part(block, block.grid, block.stages, legal)
     micro = micro_batches_of(job, part.degrees, part.carried, choices[0])
     for layout in choices:
-        scores = scores_of(job, part.degrees, part.carried, micro, layout)
-        _keep(_Scored(block.variant, part, layout, scores), found, top)
+        one = Scored(block.variant, part, layout, scores_of(job, part.degrees, part.carried, micro, layout))
+        keep(one, found, top)
+        for order in block.other_orders:
+            _search_reordered(block, one, order, rules, found, top)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The part of a grid that is worked out."""
+def _search_reordered(
+    block: Block, one: Scored, order: RankOrder, rules: Sequence[Rule], found: Found, top: int
+) -> None:
+    """Work out again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
 
-    grid: Grid
-    legal: Mask
-    degrees: Degrees
-    carried: list[Carried]
-
-
-def _part(block: Block, grid: Grid, legal: Mask) -> _Part | None:
-    """The part of a grid that holds all its legal layouts; None where there are none."""
-    if not legal.any():
-        return None
-    grid, legal = grid.part(legal)
-    kept = {id(spread): kinds for spread, kinds in zip(block.grid.spreads, block.stages, strict=True)}
-    job = block.variant.job
-    degrees, _ = degrees_in(grid, job)
-    carried = carried_by(job, degrees, [kept[id(spread)] for spread in grid.spreads], mirrors=block.mirrors)
-    return _Part(grid, legal, degrees, carried)
-
-
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """A grid that was worked out under one schedule."""
-
-    variant: Variant
-    part: _Part
-    choices: Layout
-    scores: Scores
-
-
-def _keep(one: _Scored, found: Found, top: int) -> None:
-    grid = one.part.grid
-    places = np.flatnonzero(one.part.legal)
-    step, reserved = (
-        np.broadcast_to(score, grid.shape).ravel()[places]
-        for score in (one.scores.step_seconds, one.scores.reserved_bytes)
-    )
-    offset, found.scored = found.scored, found.scored + len(places)
-    fits = np.flatnonzero(reserved <= one.variant.most_reserved_bytes)
-    found.fitting += len(fits)
-
-    def candidate(index: int) -> Candidate:
-        split, spread, size = (int(place) for place in np.unravel_index(int(places[index]), grid.shape))
-        return Candidate(
-            step_seconds=float(step[index]),
-            reserved_bytes=float(reserved[index]),
-            place=offset + index,
-            layout=with_choices(layout_at(grid, one.part.degrees, (split, spread, size)), one.choices),
-            micro_batch=grid.micro_batches[size],
-            recompute=one.variant.recompute,
-        )
-
-    least = int(np.argmin(reserved))
-    if found.smallest is None or reserved[least] < found.smallest.reserved_bytes:
-        found.smallest = candidate(least)
-    if len(fits):
-        found.best = sorted([*found.best, *map(candidate, _fastest(step, reserved, fits, found.best, top))])[:top]
-        found.front = _front([*found.front, *map(candidate, _undominated(step, reserved, fits, found.front))])
-
-
-def _fastest(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], best: list[Candidate], top: int) -> list[int]:
-    """The fastest of those that fit, as far as they may be among the best of all."""
-    limit = best[-1].step_seconds if len(best) == top else np.inf
-    if len(fits) > top:
-        limit = min(limit, float(np.partition(step[fits], top - 1)[top - 1]))
-    near = fits[step[fits] <= limit]
-    order = np.lexsort((near, reserved[near], step[near]))
-    return [int(index) for index in near[order[:top]]]
-
-
-def _undominated(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], front: list[Candidate]) -> list[int]:
-    """Those that fit of which none, and none of the front, is both as fast and as small."""
-    own = fits
-    for known in front:
-        own = own[(step[own] < known.step_seconds) | (reserved[own] < known.reserved_bytes)]
-    if not len(own):
-        return []
-    own = own[np.lexsort((own, reserved[own], step[own]))]
-    least = np.minimum.accumulate(reserved[own])
-    is_new = np.concatenate(([True], least[1:] < least[:-1]))
-    return [int(index) for index in own[is_new]]
-
-
-def _front(candidates: list[Candidate]) -> list[Candidate]:
-    found: list[Candidate] = []
-    for one in sorted(candidates):
-        if not found or one.reserved_bytes < found[-1].reserved_bytes:
-            found.append(one)
-    return found
-
-
-def question_of(question: Question, candidate: Candidate) -> Question:
-    """The question of one candidate.
-
-    Args:
-        question: what the search was asked
-        candidate: the candidate
-
-    Returns:
-        a question that an estimate answers
+    The order changes what is sent and nothing that is held, so those that do not fit are known not to. A shard group
+    inside one domain would be another one, and is left out.
     """
-    recipe = replace(
-        question.recipe,
-        micro_batch=candidate.micro_batch,
-        recompute=candidate.recompute,  # type: ignore[arg-type]  # a name of the table
-        global_batch=filled(question.recipe.global_batch),
-    )
-    return replace(question, recipe=recipe, layout=candidate.layout)
+    job, grid = block.variant.job, one.part.grid
+    gains = reordering_gains(grid, job, replace(one.part.degrees, rank_order=order_number(order)))
+    if not gains.any():
+        return
+    fits = one.part.legal & gains & (one.scores.reserved_bytes <= block.variant.most_reserved_bytes)
+    if not fits.any():
+        return
+    part = _part(block, in_order(grid, order), one.part.stages, fits)
+    legal, refused = met(part.legal, [(rule.name, np.asarray(rule.holds(job, part.degrees))) for rule in rules])
+    found.generated += int(np.count_nonzero(fits))
+    found.refused.update(refused)
+    if legal.any():
+        micro = micro_batches_of(job, part.degrees, part.carried, one.choices)
+        scores = scores_of(job, part.degrees, part.carried, micro, one.choices)
+        keep(Scored(block.variant, replace(part, legal=legal), one.choices, scores), found, top)
+
+
+def _part(block: Block, grid: Grid, stages: tuple[tuple[Distinct, ...], ...], legal: Mask) -> Part:
+    """The part of a grid that holds all its legal layouts, of which there are some."""
+    kept = {id(spread): kinds for spread, kinds in zip(grid.spreads, stages, strict=True)}
+    grid, legal = grid.part(legal)
+    degrees, _ = degrees_in(grid, block.variant.job)
+    own = tuple(kept[id(spread)] for spread in grid.spreads)
+    carried = carried_by(block.variant.job, degrees, own, mirrors=block.mirrors)
+    return Part(grid, legal, degrees, own, carried)

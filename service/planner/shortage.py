@@ -21,7 +21,7 @@ class Shortage:
     """What keeps a job from fitting."""
 
     is_final: bool
-    """Whether no larger value can do: live tensors are too many, or a limit of the run is missed."""
+    """Whether no larger value can do: live tensors are too many."""
     stages: frozenset[int] = frozenset()
     """Stages that hold too many bytes, of which the allocator would give some back if it had to."""
 

@@ -6,7 +6,7 @@ from service.errors import Problem, Refused
 from service.estimator.question import Question
 from service.planner.attempt import Attempt, Attempts
 from service.planner.boundary import largest_that_will_do, smallest_that_will_do
-from service.planner.solve_limits import SolveLimits, limits_given
+from service.planner.solve_limits import SIZE_LIMITS, SolveLimits, limits_given
 from service.planner.steps import Steps, outcome
 from service.planner.unknowns import UNKNOWNS, Unknown, degrees_unit
 
@@ -110,11 +110,7 @@ def refuse_limits(name: str, unknown: Unknown, question: Question, limits: Solve
     """
     given = limits_given(limits)
     problems = [_idle(name, limit, unknown) for limit in given if limit not in unknown.limits]
-    problems += [
-        _idle(name, limit, unknown)
-        for limit in ("total_flop", "inference_per_token_flop")
-        if getattr(limits, limit) is not None
-    ]
+    problems += [_idle(name, limit, unknown) for limit in SIZE_LIMITS if getattr(limits, limit) is not None]
     if unknown.needs_limit and not given:
         message = f"{name} has no end without a limit: every run fits as well as a longer one"
         fix = f"give one of {', '.join(f'limits.{limit}' for limit in unknown.limits)}"

@@ -30,12 +30,18 @@ class SolveLimits:
     """Operations of the whole run (unknown `model`), instead of what time or money buys."""
     inference_per_token_flop: Annotated[float, Gt(0), Lt(1e20)] | None = None
     """Operations that one token may take when the trained model is used, 2 N (unknown `model`)."""
+    inference_usd_per_million_tokens: Annotated[float, Gt(0), Lt(1e6)] | None = None
+    """What a million tokens may cost when the trained model is used (unknown `model`), on what `serving` says."""
     end: End = "value"
     """Whether days, cost and GPU-hours have to stay below their limits as predicted, or at their high end."""
 
 
 RUN_LIMITS = ("days", "cost_usd", "gpu_hours")
 """Limits of the whole run, by the names that its totals have."""
+
+
+SIZE_LIMITS = ("total_flop", "inference_per_token_flop", "inference_usd_per_million_tokens")
+"""Limits that bound the size of a model alone."""
 
 
 def limits_given(limits: SolveLimits) -> Mapping[str, float]:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.model import Model
 from service.estimator.numeric import Amount
 from service.estimator.question import Layout
 from service.estimator.stages import Stage, stage_at
@@ -57,35 +56,3 @@ def _degrees(layout: Layout) -> Degrees:
     """What `stage_at` reads of a layout; every other degree is 1."""
     ones = dict.fromkeys(Degrees.__slots__, 1)
     return Degrees(**{**ones, "pipeline": layout.pipeline, "virtual_pipeline": layout.virtual_pipeline})
-
-
-def balanced_layers(model: Model, chunks: int) -> tuple[int, ...] | None:
-    """Layers of each chunk, as even as they go with embedding and head counted as a layer each.
-
-    Formula:
-        L + 2 dealt over n chunks, the larger shares in the middle and last of them first; one fewer at both ends
-
-    Args:
-        model: the model, of L layers
-        chunks: stages x virtual stages, n [1]
-
-    Returns:
-        layers of each chunk in the order of the model [1]; None where a chunk would have none
-
-    Source:
-        Llama 3, arXiv:2407.21783, section 3.3.2 (one layer fewer on the first and the last stage)
-
-    >>> from service.estimator.samples import LLAMA_3_8B
-    >>> balanced_layers(LLAMA_3_8B, 5)
-    (5, 7, 7, 7, 6)
-    """
-    if chunks < 2:
-        return None
-    each, more = divmod(model.num_hidden_layers + 2, chunks)
-    dealt = [each] * chunks
-    order = [*range(chunks - 2, 0, -1), chunks - 1, 0]
-    for place in order[:more]:
-        dealt[place] += 1
-    dealt[0] -= 1
-    dealt[-1] -= 1
-    return tuple(dealt) if min(dealt) > 0 else None

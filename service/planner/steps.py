@@ -3,12 +3,12 @@
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
-Found = TypeVar("Found")
-Steps: TypeAlias = Generator[None, None, Found]
+Outcome = TypeVar("Outcome")
+Steps: TypeAlias = Generator[None, None, Outcome]
 """A search that stops between one estimate and the next."""
 
 
-def outcome(steps: Steps[Found]) -> Found:
+def outcome(steps: Steps[Outcome]) -> Outcome:
     """What a search leads to, when nobody has to be let through.
 
     Args:
@@ -21,5 +21,5 @@ def outcome(steps: Steps[Found]) -> Found:
         try:
             next(steps)
         except StopIteration as done:
-            found: Found = done.value
+            found: Outcome = done.value
             return found

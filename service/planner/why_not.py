@@ -6,12 +6,10 @@ from typing import Any, ClassVar
 
 from service.errors import Problem
 from service.estimator.interval import Interval
+from service.estimator.noun import SPOKEN
 from service.estimator.verdict import largest_fitting_bytes, verdict_of
 from service.planner.solve_limits import SolveLimits, limits_given
 from service.units import BYTES, readable, said
-
-SPOKEN: dict[str, Any] = {"use_attribute_docstrings": True}
-"""The contract's descriptions are the docstrings below each field."""
 
 MISSED: Mapping[str, str] = {
     "days": "deadline_missed",

@@ -1,5 +1,6 @@
 """Random questions that break no rule: every axis, ZeRO stage and choice of every stack, every model family."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, get_args
@@ -8,7 +9,16 @@ from hypothesis import strategies as st
 
 from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.build import recurrences_of
-from service.estimator.names import MatrixName, OffloadName, OptimizerName, PartName, PrecisionName
+from service.estimator.names import (
+    MatrixName,
+    OffloadName,
+    OptimizerName,
+    PartName,
+    PrecisionName,
+    RankOrder,
+    RecomputeName,
+    StackName,
+)
 from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.parallelism.pipeline import dealt_layers
 from service.estimator.precision import PRECISIONS as ROWS
@@ -16,7 +26,7 @@ from service.estimator.question import DocumentLength, Method, Software
 from service.estimator.run_stage import RunStage
 from service.estimator.stacks import STACKS, Stack
 from tests.ask import question
-from tests.estimator.legal_software import implementation_in, kernels_of, software
+from tests.estimator.legal_software import implementation_in, kernels_of, software, stacks_for
 from tests.estimator.small_models import FAMILIES
 
 PRECISIONS = ("fp32", "fp16-mixed", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise")
@@ -57,14 +67,16 @@ def shard_groups(degrees: dict[str, int]) -> tuple[int | None, ...]:
 
 
 @st.composite
-def layouts(draw: st.DrawFn, model: Model, stack: Stack) -> Layout:
+def layouts(draw: st.DrawFn, model: Model, run: Software) -> Layout:
     """Degrees, and any way to shard, to schedule, to exchange, to deal layers and to offload."""
+    stack = STACKS[run.name]
+    sends_activations = stack.offloads_activations and (run.name, run.implementation) != ("megatron-core", "local")
     degrees = draw(axes(model, stack))
     pipeline, virtual = degrees["pipeline"], degrees["virtual_pipeline"]
     zero_stages = stack.zero_stages if pipeline == 1 else tuple({*stack.zero_stages} & {*stack.pipeline_zero_stages})
     zero_stage = draw(st.sampled_from(sorted(zero_stages)))
     plain = [s for s in stack.schedules if s != "interleaved-1f1b" and (s != "dualpipe" or pipeline > 1)]
-    kept_back = () if stack.offloads_activations else ("activations", "optimizer-and-activations")
+    kept_back = () if sends_activations else ("activations", "optimizer-and-activations")
     offloads = [o for o in get_args(OffloadName) if o not in kept_back and (o != "model" or zero_stage == 3)]
     frees = (None, True, False) if zero_stage == 3 and pipeline == 1 else (None, False)
     needs_split_norms = degrees["expert"] > 1 and degrees["tensor"] > 1
@@ -78,8 +90,17 @@ def layouts(draw: st.DrawFn, model: Model, stack: Stack) -> Layout:
         virtual_group=draw(st.sampled_from((None, pipeline, 2 * pipeline))) if virtual > 1 else None,
         schedule="interleaved-1f1b" if virtual > 1 else draw(st.sampled_from(plain)),
         offload=draw(st.sampled_from(offloads)),
+        rank_order=draw(st.sampled_from(orders(model, stack, degrees, zero_stage))),
     )
     return replace(layout, **draw(dealings(model, stack, layout)))
+
+
+def orders(model: Model, stack: Stack, degrees: dict[str, int], zero_stage: int) -> tuple[RankOrder, ...]:
+    """Orders of ranks: without FSDP, and with experts that fill a stage of a replica, any that the stack has."""
+    replica = degrees["tensor"] * degrees["context"]
+    filled = degrees["expert"] if degrees["expert"] > 1 else degrees["tensor"]
+    is_able = degrees["pipeline"] == 1 or not model.num_experts or filled == replica
+    return stack.rank_orders if is_able and zero_stage in stack.reordered_zero_stages else stack.rank_orders[:1]
 
 
 @st.composite
@@ -127,13 +148,20 @@ HISTOGRAMS: tuple[tuple[DocumentLength, ...], ...] = (
 
 
 @st.composite
-def formats(draw: st.DrawFn, stack: Stack, run: Software, method: Method) -> dict[str, Any]:
+def formats(draw: st.DrawFn, layout: Layout, run: Software, method: Method) -> dict[str, Any]:
     """Formats of weights, gradients, master copy and moments, and the optimizer."""
-    precision: PrecisionName = draw(st.sampled_from([name for name in PRECISIONS if name in stack.precisions]))
-    optimizer: OptimizerName = draw(st.sampled_from(get_args(OptimizerName)))
+    stack = STACKS[run.name]
+    usable = [
+        name for name in PRECISIONS if name in stack.precisions and (ROWS[name].is_mixed or not run.expert_overlap)
+    ]
+    precision: PrecisionName = draw(st.sampled_from(usable))
+    is_sharded = run.name == "megatron-core" and (layout.zero_stage or 0) >= 2
+    updates = ("adamw", "sgd-momentum") if is_sharded else get_args(OptimizerName)
+    optimizer: OptimizerName = draw(st.sampled_from(updates))
     moments = stack.moment_dtypes if OPTIMIZERS[optimizer].moment_bytes is None else ()
     keeps_master = ROWS[precision].is_mixed and stack.mixed_weights == "compute"
-    replaces = implementation_in(run).uses_transformer_engine and precision in FP8 and method == Method(name="full")
+    gathers = implementation_in(run).uses_transformer_engine and bool(layout.zero_stage)
+    replaces = gathers and "optimizer" not in layout.offload and precision in FP8 and method == Method(name="full")
     return {
         "precision": precision,
         "gradient_dtype": draw(st.sampled_from((None, "fp32"))),
@@ -165,21 +193,24 @@ def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Rec
     group = max(layout.pipeline * (2 if layout.schedule == "dualpipe" else 1), layout.virtual_group or 1)
     method = draw(methods(model, stack, layout))
     batch = micro_batch * (layout.data or 1) * group * draw(st.sampled_from((1, 2, 5)))
+    granularities: tuple[RecomputeName, ...] = ("none", "selective") if run.expert_overlap else get_args(RecomputeName)
+    recompute = draw(st.sampled_from(granularities))
+    redraws = run.name == "megatron-core" and run.cuda_graphs and recompute == "selective"
     return Recipe(
         sequence_length=draw(st.sampled_from((1024, 4096, 8192))),
         micro_batch=micro_batch,
         global_batch=batch,
         **draw(run_stages(batch)),
-        recompute=draw(st.sampled_from(("none", "selective", "full"))),
+        recompute=recompute,
         attention=draw(st.sampled_from(kernels_of(run))),
-        dropout_fraction=draw(st.sampled_from((0.0, 0.1))),
+        dropout_fraction=0.0 if redraws else draw(st.sampled_from((0.0, 0.1))),
         method=method,
         stack=run,
         document_lengths=lengths,
         batching=draw(st.sampled_from(("packed", "padded"))) if lengths else "packed",
         expert_capacity_factor=draw(st.sampled_from((None, 1.0, 1.25))) if model.num_experts else None,
         expert_imbalance=draw(st.sampled_from((1.0, 1.5))) if layout.expert > 1 else 1.0,
-        **draw(formats(stack, run, method)),
+        **draw(formats(layout, run, method)),
     )
 
 
@@ -187,8 +218,9 @@ def recipes(draw: st.DrawFn, model: Model, run: Software, layout: Layout) -> Rec
 def overlapping(draw: st.DrawFn, run: Software, model: Model, layout: Layout) -> Software:
     """A software that hides under its compute what a layout sends, or does not."""
     engine = implementation_in(run).uses_transformer_engine
-    tensor = layout.tensor > 1 and (engine or run.name == "torchtitan")
-    experts = engine and bool(model.num_experts) and layout.expert > 1
+    splits = layout.tensor > 1 and layout.sequence_parallel is not False
+    tensor = splits and (run.name == "torchtitan" or (engine and not run.deterministic))
+    experts = engine and bool(model.num_experts) and layout.expert > 1 and run.dispatcher != "allgather"
     return replace(
         run,
         tensor_overlap=draw(st.sampled_from((None, False, True) if tensor else (None, False))),
@@ -197,11 +229,11 @@ def overlapping(draw: st.DrawFn, run: Software, model: Model, layout: Layout) ->
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> Question:
-    """One question of any family."""
-    model = draw(st.sampled_from(tuple(FAMILIES.values())))
-    run = draw(software(model))
-    layout = draw(layouts(model, STACKS[run.name]))
+def questions(draw: st.DrawFn, among: Collection[StackName] = tuple(STACKS)) -> Question:
+    """One question of any family that one of the stacks has."""
+    model = draw(st.sampled_from([model for model in FAMILIES.values() if stacks_for(model, among)]))
+    run = draw(software(model, among))
+    layout = draw(layouts(model, run))
     if layout.tensor == 1 and run.cross_entropy == "loss-parallel":
         run = replace(run, cross_entropy=None)
     run = draw(overlapping(run, model, layout))

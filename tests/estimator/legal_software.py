@@ -1,5 +1,6 @@
 """Random training software that can run a model: every stack, with choices that it has and that have an effect."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -20,9 +21,9 @@ TITAN = (Versions(torchtitan="2024.11", torch="2.5"), Versions(torchtitan="2025.
 OTHER = (Versions(), Versions(torch="1.10"), Versions(torch="2.1"))
 
 
-def stacks_for(model: Model) -> list[StackName]:
+def stacks_for(model: Model, among: Collection[StackName] = tuple(STACKS)) -> list[StackName]:
     """Stacks that have code for every layer of a model."""
-    return [name for name, row in STACKS.items() if set(recurrences_of(model)) <= set(row.recurrences)]
+    return [name for name in among if set(recurrences_of(model)) <= set(STACKS[name].recurrences)]
 
 
 def implementation_in(software: Software) -> Implementation:
@@ -32,9 +33,9 @@ def implementation_in(software: Software) -> Implementation:
 
 
 @st.composite
-def software(draw: st.DrawFn, model: Model) -> Software:
+def software(draw: st.DrawFn, model: Model, among: Collection[StackName] = tuple(STACKS)) -> Software:
     """A stack by its usual ways, or with any of its choices made."""
-    name = draw(st.sampled_from(stacks_for(model)))
+    name = draw(st.sampled_from(stacks_for(model, among)))
     plain = Software(name=name)
     if draw(st.booleans()):
         return plain
@@ -43,7 +44,10 @@ def software(draw: st.DrawFn, model: Model) -> Software:
     libraries = ENGINE if run.uses_transformer_engine else TITAN if name == "torchtitan" else OTHER
     versions = draw(st.sampled_from((None, *libraries)))
     lacks_loss = versions in (ENGINE[0], ENGINE[2])
-    losses = [loss for loss in run.cross_entropies if not (lacks_loss and loss == "transformer-engine")]
+    deterministic = draw(st.booleans())
+    lacking = {"transformer-engine"} if lacks_loss else set()
+    lacking |= {"transformer-engine", "fused"} if deterministic and name == "megatron-core" else set()
+    losses = [loss for loss in run.cross_entropies if loss not in lacking]
     optional = (None, False, True)
     engine = optional if run.uses_transformer_engine else (None, False)
     fuses = optional if name == "megatron-core" else (None, False)
@@ -56,7 +60,7 @@ def software(draw: st.DrawFn, model: Model) -> Software:
         gradient_fusion=draw(st.sampled_from(fuses)),
         cuda_graphs=draw(st.sampled_from(launches)),
         fused_update=draw(st.sampled_from(optional)),
-        deterministic=draw(st.booleans()),
+        deterministic=deterministic,
         grouped_experts=draw(st.sampled_from(engine if model.num_experts else (None, False))),
         dispatcher=draw(st.sampled_from(sends)),
         attention_mask=draw(st.booleans()),

@@ -105,6 +105,7 @@ def legal_layouts(model: Model, recipe: Recipe, wanted: int) -> list[Question]:
             expert=expert,
             virtual_group=random.choice((1, 2)) * pipeline if virtual > 1 else None,
             zero_stage=zero,  # type: ignore[arg-type]
+            rank_order=random.choice(stack.rank_orders),
         )
         asked = Question(
             model=model,
@@ -223,7 +224,7 @@ def test_every_degree_is_a_field_of_layout_or_batch() -> None:
 def test_every_axis_has_a_file_and_every_file_is_an_axis() -> None:
     files = {Path(path).stem for path in AXES_ROOM.glob("[a-z]*.py")}
     choices = {"virtual_pipeline", "virtual_group", "expert_tensor", "zero_stage", "shard_group"}
-    other = {"reshard_after_forward", "sequence_parallel", "micro_batch", "accumulation"}
+    other = {"rank_order", "reshard_after_forward", "sequence_parallel", "micro_batch", "accumulation"}
     assert files == {field.name for field in fields(Degrees)} - choices - other
     for name in files:
         axis = import_module(f"service.estimator.parallelism.{name}")

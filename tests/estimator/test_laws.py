@@ -15,7 +15,7 @@ from service.estimator.interval import Interval
 from service.estimator.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIVATIONS
 from service.estimator.model import Model
 from service.estimator.names import StackName
-from service.estimator.software import software_of
+from service.estimator.software import asked_of, software_of
 from service.estimator.stacks import STACKS
 from tests.ask import STATES, ask, bytes_of, question
 from tests.estimator.holding import held_by, kinds_of
@@ -122,7 +122,9 @@ def test_more_sharding_never_raises_idle_bytes(asked: Question) -> None:
     stack = STACKS[software_of(asked.recipe).name]
     stages = stack.zero_stages if asked.layout.pipeline == 1 else stack.pipeline_zero_stages
     offload = "none" if asked.layout.offload == "model" else asked.layout.offload
-    plain = with_layout(asked, reshard_after_forward=None, offload=offload)
+    plain = with_recipe(asked, fp8_weights=False)
+    plain = with_layout(plain, reshard_after_forward=None, offload=offload, rank_order=None)
+    plain = with_recipe(plain, optimizer="adamw") if stack is STACKS["megatron-core"] else plain
     answers = [
         held_by(with_layout(plain, zero_stage=stage, shard_group=asked.layout.shard_group if stage else None))
         for stage in sorted({*stages} & {*stack.zero_stages})
@@ -148,9 +150,16 @@ def test_a_larger_shard_group_never_raises_what_it_shards(asked: Question) -> No
             assert sum(kinds_of(after)[kind] for kind in RESIDENT) <= sum(kinds_of(before)[kind] for kind in RESIDENT)
 
 
+def with_any_recompute(asked: Question) -> Question:
+    """The question without what goes with some recompute rules alone."""
+    alone = replace(asked_of(asked.recipe), expert_overlap=False)
+    return with_recipe(asked, stack=alone, dropout_fraction=0.0)
+
+
 @any_question
 @given(questions())
 def test_more_recompute_never_keeps_more_nor_computes_less(asked: Question) -> None:
+    asked = with_any_recompute(asked)
     answers = [estimate(with_recipe(asked, recompute=choice)) for choice in ("none", "selective", "full")]
     kept = [held_by(with_recipe(asked, recompute=choice)) for choice in ("none", "selective", "full")]
     for less_held, more_held in pairwise(kept):
@@ -170,6 +179,7 @@ def test_more_recompute_never_keeps_more_nor_computes_less(asked: Question) -> N
 @any_question
 @given(questions(), st.integers(1, 7))
 def test_a_larger_recomputing_block_keeps_less(asked: Question, layers: int) -> None:
+    asked = with_any_recompute(asked)
     chunk = asked.model.num_hidden_layers // (asked.layout.pipeline * asked.layout.virtual_pipeline)
     counts = (min(layers, chunk), min(layers + 1, chunk))
     blocks = [Recompute(granularity="full", method="block", layers=count) for count in counts]

@@ -13,6 +13,7 @@ from service.estimator.collectives import CollectiveName, Transfer, Wires, trans
 from service.estimator.links import HOST_BUS, LINKS, NVLINK_4, NVLINK_5, UNMEASURED, Link
 from service.estimator.network import NETWORK_FRACTION
 from service.estimator.parallelism.data import micro_batch_transfers
+from service.estimator.placement import Spacing
 from service.estimator.question import Cluster
 from service.estimator.samples import H100, sample_degrees, sample_job, sample_load
 
@@ -33,7 +34,7 @@ def wires(link: Link = NVLINK_4, domain: int = 8, **changes: Any) -> Wires:
 
 
 def seconds(kind: CollectiveName, size_bytes: float, ranks: int, through: Wires, stride: int = 1) -> float:
-    return float(transfer_seconds(Transfer(kind, size_bytes, 1, ranks, stride), through))
+    return float(transfer_seconds(Transfer(kind, size_bytes, 1, ranks, Spacing(stride)), through))
 
 
 def cases() -> Iterator[tuple[CollectiveName, float, int, int, Wires]]:
@@ -66,7 +67,7 @@ def test_what_is_sent_takes_time_and_counts() -> None:
         if ranks > 1:
             once = seconds(kind, size, ranks, through, stride)
             assert once > 0
-            assert transfer_seconds(Transfer(kind, size, 3, ranks, stride), through) == 3 * once
+            assert transfer_seconds(Transfer(kind, size, 3, ranks, Spacing(stride)), through) == 3 * once
 
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all"])
@@ -201,9 +202,9 @@ def test_columns_give_what_numbers_give(kind: CollectiveName, reduces: bool) -> 
     sizes, ranks, strides, counts = (np.array(column, dtype=np.float64) for column in zip(*drawn, strict=True))
     for link, domain in product(ALL_LINKS, DOMAINS):
         through = wires(link, domain, adds_in_network=reduces)
-        column = transfer_seconds(Transfer(kind, sizes, counts, ranks, strides), through)
+        column = transfer_seconds(Transfer(kind, sizes, counts, ranks, Spacing(strides)), through)
         single: list[Any] = [
-            transfer_seconds(Transfer(kind, size, count, group, stride), through)
+            transfer_seconds(Transfer(kind, size, count, group, Spacing(stride)), through)
             for size, group, stride, count in drawn
         ]
         assert np.array_equal(column, single)

@@ -23,10 +23,15 @@ LAYOUTS = (
         Layout(tensor=2, pipeline=2),
         16,
     ),
+    (
+        Recipe(sequence_length=4096, global_batch=64),
+        Layout(tensor=2, pipeline=2, rank_order="tp-cp-ep-pp-dp"),
+        16,
+    ),
     (Recipe(sequence_length=8192, global_batch=64, stack="torchtitan", optimizer="adamw-8bit"), Layout(context=2), 16),
     (
         Recipe(sequence_length=1024, global_batch=64, precision="fp8-blockwise", optimizer="muon"),
-        Layout(zero_stage=2),
+        Layout(zero_stage=1),
         8,
     ),
     (

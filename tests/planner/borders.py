@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from service.errors import Refused
 from service.estimator import Question, estimate
+from service.estimator.price import Price
 from service.planner.solve import Solved, solved
 from service.planner.solve_limits import RUN_LIMITS, End, SolveLimits
 from service.planner.unknowns import UNKNOWNS, Values
@@ -93,9 +95,16 @@ def asked(case: Case) -> Solved | None:
         return None
 
 
+BOUNDS: dict[str, tuple[bool, ...]] = {
+    name: (True,) if unknown.needs_limit else (False, True) if unknown.limits else (False,)
+    for name, unknown in UNKNOWNS.items()
+}
+"""For each open field, whether it is bounded by memory alone, by a limit of its run too, or by either."""
+
+
 @st.composite
-def cases(draw: st.DrawFn, name: str) -> Case:
-    """A question whose memory, or whose run, is bounded somewhere near what it takes as it is."""
+def cases(draw: st.DrawFn, name: str, *, is_limited: bool) -> Case:
+    """A question whose memory, and whose run where it is limited, is bounded somewhere near what it takes as it is."""
     question = draw(questions())
     own = estimate(question)
     factor = draw(st.floats(0.7, 12.0))
@@ -106,15 +115,15 @@ def cases(draw: st.DrawFn, name: str) -> Case:
         question = with_recipe(question, global_batch=None, stages=())
     if name == "cluster.gpus":
         question = with_layout(question, data=None)
-    if "days" in UNKNOWNS[name].limits and (name == "recipe.training_tokens" or draw(st.booleans())):
-        question = with_recipe(question, training_tokens=1e12, stages=())
-        totals = _totals(question)
-        limit = draw(st.sampled_from(("days", "gpu_hours")))
-        if totals is not None:
-            end: End = draw(st.sampled_from(("value", "high")))
-            bound = {limit: totals[limit] * draw(st.floats(0.05, 20.0))}
-            limits = SolveLimits(headroom_fraction=limits.headroom_fraction, end=end, **bound)
-    return Case(name, question, limits)
+    if not is_limited:
+        return Case(name, question, limits)
+    question = with_recipe(question, training_tokens=1e12, stages=())
+    question = replace(question, price=Price(usd_per_gpu_hour=2.5))
+    limit, taken = draw(st.sampled_from(RUN_LIMITS)), _totals(question)
+    assume(taken is not None)
+    end: End = draw(st.sampled_from(("value", "high")))
+    bound = {limit: (taken or {})[limit] * draw(st.floats(0.05, 20.0))}
+    return Case(name, question, SolveLimits(headroom_fraction=limits.headroom_fraction, end=end, **bound))
 
 
 def _totals(question: Question) -> dict[str, float] | None:
@@ -122,4 +131,6 @@ def _totals(question: Question) -> dict[str, float] | None:
         found = estimate(question).totals
     except Refused:
         return None
-    return None if found is None else {"days": found.days.value, "gpu_hours": found.gpu_hours.value}
+    if found is None or found.cost_usd is None:
+        return None
+    return {"days": found.days.value, "gpu_hours": found.gpu_hours.value, "cost_usd": found.cost_usd.value}

@@ -14,9 +14,10 @@ from service.estimator import Cluster, Layout, Model, Question, Recipe, estimate
 from service.estimator.answer import Estimate
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100, LLAMA_3_8B
+from service.planner.best import Found, question_of
 from service.planner.fitting import fits, most_reserved_bytes
 from service.planner.freedom import Freedom
-from service.planner.search import Found, question_of, search
+from service.planner.search import search
 from tests.estimator.small_models import HYBRID
 
 SPARSE = Model(
@@ -105,7 +106,12 @@ SPACES = {
         },
     ),
 }  # fmt: skip
-ALONE = {"shard_group": (None,), "embedding_in_split": (False,), "loss_in_split": (False,)}
+ALONE = {
+    "shard_group": (None,),
+    "embedding_in_split": (False,),
+    "loss_in_split": (False,),
+    "rank_order": ("tp-cp-ep-dp-pp",),
+}
 """What a single layout takes where nothing is said of it."""
 
 
@@ -117,6 +123,56 @@ def test_a_search_is_a_loop_of_estimates(question: Question, allowed: dict[str, 
     assert len(fitting) > 5
     assert [one.step_seconds for one in found.best] == pytest.approx(fitting, rel=1e-9)
     assert (found.scored, found.fitting) == (len(answers), len(fitting))
+
+
+BOTH_ORDERS = {"rank_order": ("tp-cp-ep-pp-dp", "tp-cp-ep-dp-pp")}
+ORDERED = {
+    "dense": SPACES["dense"],
+    "interleaved": SPACES["interleaved"],
+    "experts": (asked(SPARSE, 24, global_batch=48), SPACES["experts"][1]),
+}
+
+
+def is_tried(answer: Estimate) -> bool:
+    """Whether a search tries a layout: in the first order, or where the other lets a node hold a replica's stages."""
+    layout = answer.resolved.layout
+    if layout.rank_order == "tp-cp-ep-dp-pp":
+        return True
+    return 1 < layout.pipeline <= 8 // (layout.tensor * layout.context) and answer.verdict == "fits"
+
+
+@pytest.mark.parametrize(("question", "allowed"), ORDERED.values(), ids=ORDERED)
+def test_another_order_of_ranks_is_tried_where_a_node_then_holds_all_stages(
+    question: Question, allowed: dict[str, tuple[Any, ...]]
+) -> None:
+    found = found_in(question, allowed | ALONE | BOTH_ORDERS)
+    answers = {shape(answer): answer for answer in singles(question, allowed | BOTH_ORDERS) if is_tried(answer)}
+    fitting = sorted(answer.step.step_seconds.value for answer in answers.values() if answer.verdict == "fits")
+    assert [one.step_seconds for one in found.best] == pytest.approx(fitting, rel=1e-9)
+    assert (found.scored, found.fitting) == (len(answers), len(fitting))
+    assert found.generated == found.scored + found.refused.total()
+    assert {one.layout.rank_order for one in found.best} == set(BOTH_ORDERS["rank_order"])
+
+
+@pytest.mark.parametrize(("question", "allowed"), ORDERED.values(), ids=ORDERED)
+def test_a_pinned_order_of_ranks_holds_everywhere(question: Question, allowed: dict[str, tuple[Any, ...]]) -> None:
+    pinned = {"rank_order": ("tp-cp-ep-pp-dp",)}
+    found = found_in(question, allowed | ALONE | pinned)
+    answers = {shape(answer): answer for answer in singles(question, allowed | pinned)}
+    assert (found.scored, found.fitting) == (len(answers), sum(one.verdict == "fits" for one in answers.values()))
+    assert {one.layout.rank_order for one in found.best} == set(pinned["rank_order"])
+
+
+def test_an_order_of_ranks_that_the_stack_lacks_is_refused() -> None:
+    question = SPACES["torchtitan"][0]
+    with pytest.raises(Refused) as refused:
+        found_in(question, {"rank_order": ("tp-cp-ep-pp-dp",)})
+    assert {problem.code for problem in refused.value.problems} == {"stack_numbers_ranks_so"}
+
+
+def test_in_one_node_there_is_one_order_of_ranks() -> None:
+    found = found_in(replace(asked(LLAMA_3_8B, 8), gpu=H100), {"micro_batch": (1,)})
+    assert {one.layout.rank_order for one in found.best} == {"tp-cp-ep-dp-pp"}
 
 
 def shape(answer: Estimate) -> tuple[object, ...]:

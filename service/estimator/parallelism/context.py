@@ -6,6 +6,7 @@ from service.estimator.job import Job
 from service.estimator.mixers import MIXERS
 from service.estimator.names import ContextMethod
 from service.estimator.numeric import Amount, Condition, divides, implies, minimum, where
+from service.estimator.placement import context_spacing
 from service.estimator.rules import Rule, divisors_of
 
 
@@ -145,17 +146,17 @@ def layer_transfers(
         Liu et al. 2023, arXiv:2310.01889 (ring); Llama 3, arXiv:2407.21783, section 3.3.2 (all-gather);
         Jacobs et al. 2023, arXiv:2309.14509 (Ulysses)
     """
-    group, stride = degrees.context, degrees.tensor
+    group, spacing = degrees.context, context_spacing(degrees)
     if method == "ulysses":
         tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
         own = (job.model.num_attention_heads + _key_heads(job)) * (job.model.query_width + job.model.value_width)
         return (
             Transfer(
-                "all_to_all", tokens * own / degrees.tensor / degrees.context, forwards + backwards, group, stride
+                "all_to_all", tokens * own / degrees.tensor / degrees.context, forwards + backwards, group, spacing
             ),
         )
     exchanged = key_value_bytes(job, degrees)
     return (
-        Transfer("all_gather", exchanged, forwards + backwards, group, stride),
-        Transfer("reduce_scatter", exchanged, backwards, group, stride),
+        Transfer("all_gather", exchanged, forwards + backwards, group, spacing),
+        Transfer("reduce_scatter", exchanged, backwards, group, spacing),
     )

@@ -1,11 +1,24 @@
 """Data parallelism: what does ZeRO or FSDP shard over the replicas, and what do they send each other?"""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
-from service.estimator.numeric import Amount, Condition, both, divides, either, implies, maximum, minimum, where
+from service.estimator.numeric import (
+    Amount,
+    Condition,
+    both,
+    divides,
+    either,
+    implies,
+    is_nothing,
+    maximum,
+    minimum,
+    where,
+)
+from service.estimator.placement import Spacing, every, expert_replica_spacing, replica_spacing
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stages import RankParameters
 from service.estimator.state import DTYPE_BYTES
@@ -137,17 +150,16 @@ class _Group:
     shard: Amount
     """Ranks over which sharded tensors are spread."""
     ranks: Amount
-    stride: Amount
+    spacing: Spacing
 
 
-def _groups(degrees: Degrees, held: RankParameters) -> tuple[_Group, _Group]:
+def _groups(degrees: Degrees, held: RankParameters) -> Iterator[_Group]:
     ranks = degrees.data * degrees.context
-    expert_ranks = degrees.expert_data
-    expert_stride = degrees.expert * degrees.expert_tensor
-    return (
-        _Group(held.dense, held.dense_trained, minimum(degrees.shard_group, ranks), ranks, degrees.tensor),
-        _Group(held.expert, held.expert_trained, _expert_group(degrees), expert_ranks, expert_stride),
-    )
+    shard = minimum(degrees.shard_group, ranks)
+    yield _Group(held.dense, held.dense_trained, shard, ranks, replica_spacing(degrees))
+    if not is_nothing(held.expert):
+        ranks, shard = degrees.expert_data, _expert_group(degrees)
+        yield _Group(held.expert, held.expert_trained, shard, ranks, expert_replica_spacing(degrees))
 
 
 def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters, backwards: Amount) -> tuple[Transfer, ...]:
@@ -177,8 +189,8 @@ def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters, back
     reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
     for group in _groups(degrees, held):
         weights, gradients = group.every * job.state.gathered_bytes, group.trained * _reduced_bytes(job)
-        transfers.append(Transfer("all_gather", weights / layers, gathers * layers, group.shard, group.stride))
-        transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, group.shard, group.stride))
+        transfers.append(Transfer("all_gather", weights / layers, gathers * layers, group.shard, group.spacing))
+        transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, group.shard, group.spacing))
     return tuple(transfers)
 
 
@@ -206,12 +218,12 @@ def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Tr
     stage_one = where(degrees.zero_stage == OPTIMIZER_STATES, 1, 0)
     stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
     for group in _groups(degrees, held):
-        gradients, stride = group.trained * _reduced_bytes(job), group.stride
+        gradients, spacing = group.trained * _reduced_bytes(job), group.spacing
         weights = where(whole == 1, group.every, group.trained) * job.state.gathered_bytes
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
-        transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group.shard, stride))
-        transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group.shard, stride))
-        transfers.append(Transfer("all_reduce", gradients / sharded, 1, group.ranks / sharded, stride * sharded))
+        transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group.shard, spacing))
+        transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group.shard, spacing))
+        transfers.append(Transfer("all_reduce", gradients / sharded, 1, group.ranks / sharded, every(spacing, sharded)))
     return tuple(transfers)
 
 

@@ -4,6 +4,7 @@ from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
+from service.estimator.placement import NEXT_TO_EACH_OTHER, expert_spacing, stages_are_first
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
@@ -11,6 +12,12 @@ from service.estimator.stream import stream_bytes
 def _grid_fits(job: Job, degrees: Degrees) -> Condition:
     grid = degrees.data * degrees.context * degrees.tensor
     return divides(degrees.expert * degrees.expert_tensor, grid)
+
+
+def _order_fits(job: Job, degrees: Degrees) -> Condition:
+    is_apart = both(stages_are_first(degrees), degrees.pipeline > 1)
+    fills_replica = degrees.expert * degrees.expert_tensor == degrees.tensor * degrees.context
+    return implies(is_apart, either(fills_replica, job.model.num_experts == 0))
 
 
 def is_grouped(degrees: Degrees) -> Condition:
@@ -85,6 +92,16 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        "expert_fits_rank_order",
+        "layout.rank_order",
+        _order_fits,
+        lambda _, d: (
+            "where stages are numbered before replicas, experts are dealt inside one stage of one replica, and expert "
+            f"{d.expert} x expert_tensor {d.expert_tensor} is not tensor {d.tensor} x context {d.context}",
+            f"leave rank_order out, or make expert x expert_tensor {d.tensor * d.context}",
+        ),
+    ),
+    Rule(
         "expert_with_tensor_needs_sequence_parallel",
         "layout.sequence_parallel",
         _sequence_parallel_on,
@@ -127,12 +144,12 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amo
         ranks = degrees.expert * split
         every = narrowed * stream_bytes(job, degrees) / shared * ranks
         return (
-            Transfer("all_gather", every, forwards + backwards, ranks, 1),
-            Transfer("reduce_scatter", every, forwards + backwards, ranks, 1),
+            Transfer("all_gather", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER),
+            Transfer("reduce_scatter", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER),
         )
     copies = over / max(1, under) if job.software.dispatcher == "flex" else 1.0
     return (
-        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, degrees.expert_tensor, copies),
-        Transfer("all_gather", visits * split, forwards + backwards, split, 1),
-        Transfer("reduce_scatter", visits * split, forwards + backwards, split, 1),
+        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, expert_spacing(degrees), copies),
+        Transfer("all_gather", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER),
+        Transfer("reduce_scatter", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER),
     )

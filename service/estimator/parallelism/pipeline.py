@@ -7,6 +7,7 @@ from service.estimator.job import Job
 from service.estimator.model import Model
 from service.estimator.names import ScheduleName
 from service.estimator.numeric import Amount, Condition, both, divides, implies, maximum, minimum, where
+from service.estimator.placement import stage_spacing
 from service.estimator.question import Layout
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
@@ -250,5 +251,4 @@ def micro_batch_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
     """
     shared = degrees.tensor if job.overlap.splits_sends else where(degrees.sequence_parallel == 1, degrees.tensor, 1)
     stream = stream_bytes(job, degrees) / shared
-    stride = degrees.tensor * degrees.context * degrees.data
-    return (Transfer("send", stream, 2 * degrees.virtual_pipeline, degrees.pipeline, stride),)
+    return (Transfer("send", stream, 2 * degrees.virtual_pipeline, degrees.pipeline, stage_spacing(degrees)),)

@@ -9,6 +9,7 @@ from service.estimator.ledger import LayerShape
 from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.numeric import Amount, Condition, divides, either, implies, where
+from service.estimator.placement import NEXT_TO_EACH_OTHER
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 
@@ -130,9 +131,11 @@ def layer_transfers(
     reduced = stream - gathered
     narrowed = (job.precision.product_bytes or stream_width) / stream_width if job.overlap.gathers_narrow else 1.0
     return (
-        Transfer("all_reduce", reduced, (forwards + backwards) * branches, degrees.tensor, 1),
-        Transfer("all_gather", gathered * narrowed, (forwards + 2 * backwards) * branches, degrees.tensor, 1),
-        Transfer("reduce_scatter", gathered, (forwards + backwards) * branches, degrees.tensor, 1),
+        Transfer("all_reduce", reduced, (forwards + backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
+        Transfer(
+            "all_gather", gathered * narrowed, (forwards + 2 * backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER
+        ),
+        Transfer("reduce_scatter", gathered, (forwards + backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
     )
 
 
