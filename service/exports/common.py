@@ -108,5 +108,8 @@ COMMON: Rules = {
         "install the versions of the question where the job runs",
     ),
     "recipe.stack.expandable_segments": _environment,
+    "layout.rank_order": takes_only(
+        ("tp-cp-ep-dp-pp",), "the tool numbers replicas before stages, and not as {value}", "leave rank_order out"
+    ),
 }
 """Rules that hold for most tools."""

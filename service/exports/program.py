@@ -17,7 +17,7 @@ from service.exports.said import Unsaid
 from service.exports.target import Job, Target
 from service.exports.training.accelerate import ACCELERATE
 from service.exports.training.deepspeed import DEEPSPEED
-from service.exports.training.megatron_lm import MEGATRON_LM
+from service.exports.training.megatron_lm import MEGATRON_LM, environment_of
 from service.exports.training.nanotron import NANOTRON
 from service.exports.training.torchtitan import TORCHTITAN
 
@@ -100,9 +100,6 @@ _STARTED: Mapping[StackName, tuple[Target, tuple[str, ...]]] = {
 }
 """The target that says how each software trains, and how the program begins that reads what it writes."""
 
-_ENVIRONMENT: Mapping[StackName, Mapping[str, str]] = {"megatron-core": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}}
-"""What a software asks for. Source: NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args."""
-
 
 def program_of(job: Job) -> Program:
     """The program that a launcher's file starts.
@@ -123,7 +120,7 @@ def program_of(job: Job) -> Program:
     name, version = next(iter(target.versions.items()))
     written = target.write(Job(question=job.question, version=name))
     told = []
-    environment = dict(_ENVIRONMENT.get(software.name, {}))
+    environment = environment_of(job.question) if target is MEGATRON_LM else {}
     if software.expandable_segments:
         environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     unsaid = tuple(one for one in written.not_expressible if one.field != _ALLOCATOR)

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLES = {
@@ -23,19 +24,38 @@ pathlib.Path(os.environ["TOLD"]).write_text(json.dumps([os.path.basename(sys.arg
 SRUN = '#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n'
 
 
+LAUNCHERS = {"torchrun": TELL, "accelerate": TELL}
+SLURM = {"srun": SRUN, "scontrol": "#!/bin/bash\necho first\n"}
+
+
 def started(script: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     """The command that a script ends in, and the files that it has made."""
-    programs, place, told = folder / "programs", folder / "place", folder / "told.json"
+    environment = {**VARIABLES, **with_programs(folder, {**LAUNCHERS, **SLURM}, os.environ["PATH"])}
+    subprocess.run(["bash", "-c", script], cwd=place_in(folder), env=environment, check=True, timeout=60)
+    return told_in(folder)
+
+
+def with_programs(folder: Path, bodies: Mapping[str, str], path: str) -> dict[str, str]:
+    """Variables under which a shell finds these programs before others, and they know where to tell."""
+    programs = folder / "programs"
     programs.mkdir(exist_ok=True)
+    for name, body in bodies.items():
+        program = programs / name
+        program.write_text(body, encoding="utf-8")
+        program.chmod(0o755)
+    return {"TOLD": str(folder / "told.json"), "PATH": f"{programs}:{path}"}
+
+
+def place_in(folder: Path) -> Path:
+    """An empty folder to start a script in."""
+    place = folder / "place"
     place.mkdir(exist_ok=True)
     for file in place.iterdir():
         file.unlink()
-    bodies = {"torchrun": TELL, "accelerate": TELL, "srun": SRUN, "scontrol": "#!/bin/bash\necho first\n"}
-    for name, body in bodies.items():
-        path = programs / name
-        path.write_text(body, encoding="utf-8")
-        path.chmod(0o755)
-    environment = {**VARIABLES, "TOLD": str(told), "PATH": f"{programs}:{os.environ['PATH']}"}
-    subprocess.run(["bash", "-c", script], cwd=place, env=environment, check=True, timeout=60)
-    name, words, files = json.loads(told.read_text(encoding="utf-8"))
+    return place
+
+
+def told_in(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """How the program was called, and the files that it saw."""
+    name, words, files = json.loads((folder / "told.json").read_text(encoding="utf-8"))
     return [name, *words], files

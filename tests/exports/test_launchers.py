@@ -101,41 +101,6 @@ def test_a_command_of_ones_own_is_started_as_it_is(name: str, tmp_path: Path) ->
         assert {"recipe", "layout"} <= {one.field for one in file.not_expressible}
 
 
-VOLCANO: dict[str, set[str]] = {
-    "spec": {
-        "schedulerName", "minAvailable", "volumes", "tasks", "policies", "plugins", "runningEstimate", "queue",
-        "maxRetry", "ttlSecondsAfterFinished", "priorityClassName", "minSuccess", "networkTopology",
-    },
-    "tasks": {
-        "name", "replicas", "minAvailable", "template", "policies", "topologyPolicy", "maxRetry", "dependsOn",
-        "partitionPolicy",
-    },
-}  # fmt: skip
-"""Fields of a Job of Volcano. Source: volcano-sh/apis@536f121 pkg/apis/batch/v1alpha1/job.go."""
-
-
-def test_volcano_knows_every_field() -> None:
-    for question, file in written("volcano"):
-        spec = yaml.safe_load(file.content)["spec"]
-        assert spec.keys() <= VOLCANO["spec"]
-        assert all(task.keys() <= VOLCANO["tasks"] for task in spec["tasks"])
-        assert spec["minAvailable"] == nodes_of(question).count
-
-
-RAY = {"trainer_resources", "num_workers", "use_gpu", "resources_per_worker", "placement_strategy", "accelerator_type"}
-"""Fields of ScalingConfig. Source: ray-project/ray@a4217c86 python/ray/air/config.py."""
-
-
-def test_ray_knows_every_field() -> None:
-    for question, file in written("ray-train"):
-        calls = [node for node in ast.walk(ast.parse(file.content)) if isinstance(node, ast.Call)]
-        (scaling,) = [one for one in calls if isinstance(one.func, ast.Name) and one.func.id == "ScalingConfig"]
-        said = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in scaling.keywords}
-        assert said.keys() <= RAY
-        nodes = nodes_of(question)
-        assert (said["num_workers"], said["resources_per_worker"]) == (nodes.count, {"GPU": nodes.gpus_each})
-
-
 def test_a_file_is_the_same_whenever_it_is_written() -> None:
     for name in TARGETS:
         first, again = ([file.content for _, file in written(name)[:3]] for _ in range(2))

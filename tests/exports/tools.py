@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from service.estimator import Question
+from service.estimator.names import StackName
 from service.estimator.resolve import resolve
+from service.estimator.stacks import STACKS
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written
 from tests.databases import missing
@@ -34,9 +37,20 @@ def tools() -> Path:
     return Path(folder)
 
 
+STACKS_OF: Mapping[str, tuple[StackName, ...]] = {
+    "megatron-lm": ("megatron-core",),
+    "megatron-bridge": ("megatron-core",),
+    "torchtitan": ("torchtitan",),
+    "nanotron": ("nanotron",),
+    "deepspeed": ("deepspeed",),
+    "accelerate": ("fsdp1", "transformers"),
+}
+"""The training software that reads the file of each target; a launcher starts any."""
+
+
 @cache
-def asked() -> tuple[Question, ...]:
-    """Random questions of every stack, the same each time, resolved."""
+def asked(among: tuple[StackName, ...] = tuple(STACKS)) -> tuple[Question, ...]:
+    """Random questions of these stacks, the same each time, resolved."""
     found: list[Question] = []
 
     @settings(
@@ -47,7 +61,7 @@ def asked() -> tuple[Question, ...]:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(questions())
+    @given(questions(among))
     def collect(one: Question) -> None:
         found.append(resolve(one).question)
 
@@ -56,10 +70,11 @@ def asked() -> tuple[Question, ...]:
 
 
 def written(name: str, version: str | None = None) -> list[tuple[Question, Written]]:
-    """Every question as the file of a tool."""
+    """Random questions of the software that a tool runs, each as its file."""
     target = TARGETS[name]
     form = version or next(iter(target.versions))
-    return [(one, target.write(Job(question=one, version=form))) for one in asked()]
+    questions = asked(STACKS_OF[name]) if name in STACKS_OF else asked()
+    return [(one, target.write(Job(question=one, version=form))) for one in questions]
 
 
 def read_by(environment: str, reader: str, items: list[Any], *arguments: str) -> list[Any]:

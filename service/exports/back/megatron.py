@@ -26,7 +26,7 @@ _TRUTHS = (
     "deterministic-mode", "moe-grouped-gemm", "tp-comm-overlap", "overlap-moe-expert-parallel-comm",
     "no-create-attention-mask-in-dataloader", "no-gradient-accumulation-fusion", "cross-entropy-loss-fusion",
     "optimizer-cpu-offload", "fine-grained-activation-offloading", "account-for-embedding-in-pipeline-split",
-    "account-for-loss-in-pipeline-split", "use-flash-attn",
+    "account-for-loss-in-pipeline-split", "use-flash-attn", "use-tp-pp-dp-mapping",
 )  # fmt: skip
 _TEXTS = (
     "recompute-granularity", "recompute-method", "data-parallel-sharding-strategy", "optimizer", "attention-backend",
@@ -48,11 +48,11 @@ FORMS: dict[str, Form] = {
 
 UNREAD = (
     "adam-", "attention-softmax", "ckpt-", "clip-grad", "data-", "dataloader-", "decoupled-", "dist-ckpt",
-    "distributed-", "eval-", "exit-", "init-method-std", "load", "log-", "lr", "manual-gc", "merge-file", "min-lr",
-    "mock-data",
-    "no-load", "no-save", "norm-epsilon", "num-workers", "overlap-grad-reduce", "overlap-param-gather", "profile",
-    "rotary-", "save", "seed", "split", "start-weight-decay", "tensorboard-", "timing-", "tokenizer-",
-    "train-data-path", "use-mcore-models", "vocab-file", "wandb-", "weight-decay",
+    "distributed-", "eval-", "exit-", "fine-grained-offloading-max", "init-method-std", "load", "log-", "lr",
+    "manual-gc", "merge-file", "min-lr", "mock-data", "no-check-for-nan", "no-load", "no-save", "norm-epsilon",
+    "num-workers", "overlap-grad-reduce", "overlap-param-gather", "profile", "rotary-", "save", "seed", "split",
+    "start-weight-decay", "tensorboard-", "timing-", "tokenizer-", "train-data-path", "use-mcore-models",
+    "vocab-file", "wandb-", "weight-decay",
 )  # fmt: skip
 """How options begin that are about data, files, logs and learning rates."""
 
@@ -101,6 +101,7 @@ def _put_layout(draft: Draft, *, sparse: bool) -> None:
     stage = draft.chosen("data-parallel-sharding-strategy", strategies, "optim_grads_params")
     sharded = int(draft.get("use-distributed-optimizer", False))
     layout["zero_stage"] = stage if draft.get("use-megatron-fsdp") else sharded
+    layout["rank_order"] = "tp-cp-ep-pp-dp" if draft.get("use-tp-pp-dp-mapping") else "tp-cp-ep-dp-pp"
     layout["sequence_parallel"] = bool(draft.get("sequence-parallel")) and layout["tensor"] > 1
     if layout["context"] > 1:
         methods = {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"}

@@ -1,6 +1,6 @@
 """How does Ray Train want a question written? As Python that starts one worker a node, which starts its ranks.
 
-Source: ray-project/ray@a4217c86 python/ray/air/config.py, python/ray/train/torch/config.py.
+Source: ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py, train/v2/api/config.py, train/torch/config.py.
 """
 
 import json
@@ -53,6 +53,6 @@ RAY_TRAIN = Target(
     kind="launcher",
     versions={"2": Version(covers="Ray 2", file_name="train_on_ray.py", media_type="text/x-python")},
     write=written_as(_snippet, "every node of the Ray cluster holds the training software"),
-    source="ray-project/ray@a4217c86 python/ray/air/config.py",
+    source="ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py",
 )
 """A Python program for Ray Train."""

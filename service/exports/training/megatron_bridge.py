@@ -14,6 +14,7 @@ from service.exports.fields import values_of
 from service.exports.said import Rules, Settings, chooses, said_of, takes_only, writes
 from service.exports.target import Job, Target, Version, Written
 from service.exports.training.megatron_lm import RULES as MEGATRON_RULES
+from service.exports.training.megatron_lm import told_of_environment
 
 _DTYPES = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
 
@@ -34,6 +35,10 @@ _OWN_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "--disable-bias-linear": (("model.add_bias_linear", "False"),),
     "--grad-reduce-in-bf16": (("ddp.grad_reduce_in_fp32", "False"),),
     "--accumulate-allreduce-grads-in-fp32": (("ddp.grad_reduce_in_fp32", "True"),),
+    "--no-check-for-nan-in-loss-and-grad": (
+        ("rerun_state_machine.check_for_nan_in_loss", "False"),
+        ("ddp.check_for_nan_in_grad", "False"),
+    ),
     "--no-gradient-accumulation-fusion": (("model.gradient_accumulation_fusion", "False"),),
     "--no-create-attention-mask-in-dataloader": (("dataset.create_attention_mask", "False"),),
     "--use-flash-attn": (("model.attention_backend", "AttnBackend.flash"),),
@@ -53,14 +58,40 @@ _RENAMED = {
 """Options whose attribute has another name."""
 
 _ROOMS = {
+    "dist": ("use_tp_pp_dp_mapping",),
     "train": ("micro_batch_size", "global_batch_size", "train_samples"),
     "ddp": ("use_megatron_fsdp", "data_parallel_sharding_strategy", "num_distributed_optimizer_instances"),
     "optimizer": (
         *("use_precision_aware_optimizer", "exp_avg_dtype", "exp_avg_sq_dtype", "main_params_dtype"),
         "optimizer_cpu_offload",
     ),
+    "checkpoint": ("ckpt_format",),
 }
 """Attributes that are not the model's, by the part of the configuration that has them."""
+
+_UNASKED = {
+    **dict.fromkeys(
+        (
+            *("model.sequence_parallel", "model.account_for_embedding_in_pipeline_split"),
+            *("model.account_for_loss_in_pipeline_split", "model.cross_entropy_loss_fusion", "model.tp_comm_overlap"),
+            *("model.overlap_moe_expert_parallel_comm", "model.deterministic_mode", "ddp.use_megatron_fsdp"),
+            *("model.fine_grained_activation_offloading", "optimizer.optimizer_cpu_offload"),
+            *("ddp.use_distributed_optimizer", "optimizer.use_distributed_optimizer"),
+            "optimizer.use_precision_aware_optimizer",
+        ),
+        "False",
+    ),
+    **dict.fromkeys(
+        (
+            *("model.virtual_pipeline_model_parallel_size", "model.pipeline_model_parallel_layout"),
+            *("model.recompute_granularity", "model.recompute_method", "model.recompute_num_layers"),
+        ),
+        "None",
+    ),
+    "ddp.num_distributed_optimizer_instances": "1",
+    "model.cuda_graph_impl": '"none"',
+}
+"""What is set where the question does not ask for it, since the recipe under it may: attributes with their values."""
 
 
 def _attribute(option: str) -> str:
@@ -102,7 +133,7 @@ def attributes_of(settings: Settings) -> dict[str, str]:
         elif option == "--seq-length":
             found |= {"model.seq_length": str(value), "dataset.seq_length": str(value)}
         elif option == "mixed_precision":
-            found["mixed_precision"] = json.dumps(value)
+            found["mixed_precision"] = "None" if value is None else json.dumps(value)
         else:
             found[_attribute(option)] = _python(option, value)
     return found
@@ -113,7 +144,10 @@ _IN_SCRIPT = "set it where the script makes the configuration"
 RULES: Rules = {
     **MEGATRON_RULES,
     "recipe.precision": chooses(
-        {"fp32": {}, **{name: {"mixed_precision": recipe} for name, recipe in _PRECISIONS.items()}},
+        {
+            "fp32": {"mixed_precision": None},
+            **{name: {"mixed_precision": recipe} for name, recipe in _PRECISIONS.items()},
+        },
         "Megatron-Bridge has no precision recipe for {value}",
         "choose one that it has",
     ),
@@ -125,7 +159,7 @@ RULES: Rules = {
 
 def _write(job: Job) -> Written:
     said, unsaid = said_of(RULES, values_of(job.question), job.question)
-    attributes = attributes_of(said.settings)
+    attributes = _UNASKED | attributes_of(said.settings)
     imports = ["import torch"] if any("torch." in value for value in attributes.values()) else []
     imports.append("from megatron.bridge.training.config import ConfigContainer")
     if "AttnBackend" in attributes.get("model.attention_backend", ""):
@@ -134,8 +168,9 @@ def _write(job: Job) -> Written:
     head = '"""Settings for Megatron-Bridge: pass a recipe\'s configuration through configure()."""\n'
     body = ["def configure(cfg: ConfigContainer) -> ConfigContainer:", *lines, "    return cfg"]
     content = "\n".join((head, *imports, "", "", *body)) + "\n"
-    told = "the configuration comes from a recipe, or from AutoBridge for a model of Hugging Face"
-    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, told))
+    told = ["the configuration comes from a recipe, or from AutoBridge for a model of Hugging Face"]
+    told += told_of_environment(job.question)
+    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, *told))
 
 
 MEGATRON_BRIDGE = Target(

@@ -8,9 +8,12 @@ from typing import Any
 from service.estimator.filled import filled
 from service.estimator.parallelism.pipeline import dealt_layers
 from service.estimator.question import Question
+from service.estimator.software import software_of
 from service.exports.said import NOTHING, Rule, Rules, Said, both, lacking, takes_only, writes
 
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+
+_STAGES_FIRST = "tp-cp-ep-pp-dp"
 
 _OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
 
@@ -44,7 +47,7 @@ def _zero(value: Any, question: Question) -> Said:
     if value == 1:
         return Said((("--use-distributed-optimizer", True),))
     fsdp = (("--use-megatron-fsdp", True), ("--data-parallel-sharding-strategy", _STRATEGIES[value]))
-    return Said((*fsdp, ("--use-distributed-optimizer", True)))
+    return Said((*fsdp, ("--use-distributed-optimizer", True), ("--ckpt-format", "fsdp_dtensor")))
 
 
 def _groups(value: Any, question: Question) -> Said:
@@ -64,7 +67,9 @@ def _reshard(value: Any, question: Question) -> Said:
 def _offload(value: Any, question: Question) -> Said:
     optimizer = Said((("--optimizer-cpu-offload", True), ("--use-precision-aware-optimizer", True)))
     modules = ("--offload-modules", _OFFLOADED)
-    activations = Said((("--fine-grained-activation-offloading", True), modules))
+    waits = (("--fine-grained-offloading-max-inflight-offloads", 1),)
+    in_a_graph = waits if software_of(question.recipe).cuda_graphs else ()
+    activations = Said((("--fine-grained-activation-offloading", True), modules, *in_a_graph))
     found = {"none": NOTHING, "optimizer": optimizer, "activations": activations}
     if value == "optimizer-and-activations":
         return both(optimizer, activations)
@@ -85,6 +90,15 @@ def _world(value: Any, question: Question) -> Said:
     return Said(assumptions=(told,))
 
 
+def _expert_tensor(value: Any, question: Question) -> int | None:
+    """Where stages come before replicas, experts have to fill one stage of a replica, though there be none."""
+    layout = question.layout
+    if question.model.num_experts:
+        return int(value)
+    is_asked = layout.rank_order == _STAGES_FIRST and layout.pipeline > 1 and layout.context > 1
+    return layout.tensor * layout.context if is_asked else None
+
+
 LAYOUT_RULES: Rules = {
     "layout.data": _world,
     "layout.tensor": writes("--tensor-model-parallel-size"),
@@ -92,9 +106,7 @@ LAYOUT_RULES: Rules = {
     "layout.pipeline": writes("--pipeline-model-parallel-size"),
     "layout.virtual_pipeline": _virtual,
     "layout.expert": writes("--expert-model-parallel-size"),
-    "layout.expert_tensor": writes(
-        "--expert-tensor-parallel-size", lambda value, q: value if q.model.num_experts else None
-    ),
+    "layout.expert_tensor": writes("--expert-tensor-parallel-size", _expert_tensor),
     "layout.zero_stage": _zero,
     "layout.shard_group": _groups,
     "layout.reshard_after_forward": _reshard,
@@ -110,6 +122,7 @@ LAYOUT_RULES: Rules = {
     "layout.stage_layers": _stages,
     "layout.embedding_in_split": _split("--account-for-embedding-in-pipeline-split"),
     "layout.loss_in_split": _split("--account-for-loss-in-pipeline-split"),
+    "layout.rank_order": writes("--use-tp-pp-dp-mapping", lambda value, _: True if value == _STAGES_FIRST else None),
     "layout.offload": _offload,
 }
 """How each field of the layout is written."""

@@ -7,6 +7,7 @@ of options are made of: transformer_config.py, model_parallel_config.py, optimiz
 from math import ceil
 from typing import Any
 
+from service.estimator.filled import filled
 from service.estimator.question import Question
 from service.estimator.software import software_of
 from service.exports.common import COMMON, only_stack, usually
@@ -38,6 +39,8 @@ _ATTENTION: dict[str, dict[str, Any]] = {
         for version in (2, 3, 4)
     },
 }
+
+_LOSSES: dict[str, dict[str, Any]] = {"vocab-parallel": {}, "fused": {"--cross-entropy-loss-fusion": True}}
 
 
 def _samples(value: Any, question: Question) -> Said:
@@ -105,13 +108,64 @@ def _dropout(value: Any, question: Question) -> Said:
 
 
 def _tensor_overlap(value: Any, question: Question) -> Any:
-    return True if value and question.layout.tensor > 1 else None
+    return True if value and question.layout.tensor > 1 and question.layout.sequence_parallel else None
+
+
+def _expert_overlap(value: Any, question: Question) -> Said:
+    if not value:
+        return NOTHING
+    if question.layout.pipeline > 1 and question.layout.virtual_pipeline == 1:
+        return lacking(
+            "Megatron-LM runs one micro-batch beside another in a pipeline only where stages have several chunks",
+            "set virtual_pipeline above 1, or leave expert_overlap out",
+        )
+    return Said((("--overlap-moe-expert-parallel-comm", True),))
 
 
 def _kernel(value: Any, question: Question) -> Said:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
         return Said((("--use-flash-attn", True),))
     return chooses(_ATTENTION, "Megatron-LM cannot be told to run the kernel {value}", _OWN)(value, question)
+
+
+def _loss(value: Any, question: Question) -> Said:
+    if value == "transformer-engine":
+        return lacking(
+            "Megatron-LM turned Transformer Engine's cross entropy off in Megatron-Core 0.19",
+            "use vocab-parallel or fused, or leave cross_entropy out",
+        )
+    return chooses(_LOSSES, "Megatron-LM has no loss of the kind {value}", _OWN)(value, question)
+
+
+def environment_of(question: Question) -> dict[str, str]:
+    """Variables that Megatron-LM wants in its environment.
+
+    Args:
+        question: the question, every default filled
+
+    Returns:
+        values by name
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args
+    """
+    found = {} if filled(question.layout.zero_stage) >= 2 else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    if question.layout.offload in ("activations", "optimizer-and-activations"):
+        found["NVTE_CPU_OFFLOAD_V1"] = "1"
+    return found
+
+
+def told_of_environment(question: Question) -> list[str]:
+    """What whoever starts Megatron-LM has to know of its environment.
+
+    Args:
+        question: the question, every default filled
+
+    Returns:
+        a sentence, or none where nothing is wanted
+    """
+    variables = " ".join(f"{name}={value}" for name, value in environment_of(question).items())
+    return [f"it runs with {variables} in its environment"] if variables else []
 
 
 def _is_on(value: Any, question: Question) -> Any:
@@ -121,15 +175,7 @@ def _is_on(value: Any, question: Question) -> Any:
 SOFTWARE_RULES: Rules = {
     "recipe.stack.name": only_stack("Megatron-LM", "megatron-core"),
     "recipe.stack.implementation": _implementation,
-    "recipe.stack.cross_entropy": chooses(
-        {
-            "vocab-parallel": {},
-            "fused": {"--cross-entropy-loss-fusion": True},
-            "transformer-engine": {"--cross-entropy-loss-fusion": True, "--cross-entropy-fusion-impl": "te"},
-        },
-        "Megatron-LM has no loss of the kind {value}",
-        _OWN,
-    ),
+    "recipe.stack.cross_entropy": _loss,
     "recipe.stack.gradient_fusion": writes(
         "--no-gradient-accumulation-fusion", lambda value, _: None if value else True
     ),
@@ -139,8 +185,10 @@ SOFTWARE_RULES: Rules = {
         "--moe-grouped-gemm", lambda value, q: True if value and q.model.num_experts else None
     ),
     "recipe.stack.tensor_overlap": writes("--tp-comm-overlap", _tensor_overlap),
-    "recipe.stack.cuda_graphs": writes("--cuda-graph-impl", lambda value, _: "full_iteration" if value else None),
-    "recipe.stack.expert_overlap": writes("--overlap-moe-expert-parallel-comm", _is_on),
+    "recipe.stack.cuda_graphs": chooses(
+        {False: {}, True: {"--cuda-graph-impl": "full_iteration", "--no-check-for-nan-in-loss-and-grad": True}}, "", ""
+    ),
+    "recipe.stack.expert_overlap": _expert_overlap,
     "recipe.stack.dispatcher": writes("--moe-token-dispatcher-type", _dispatcher),
     "recipe.stack.attention_mask": writes(
         "--no-create-attention-mask-in-dataloader", lambda value, _: None if value else True
@@ -184,7 +232,8 @@ def _write(job: Job) -> Written:
     said, unsaid = said_of(RULES, values_of(job.question), job.question)
     content = command_text(words_of(said.settings)) + "\n"
     told = "paths of data, tokenizer and checkpoints, and the learning rate, are yours to add"
-    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, told))
+    told_too = told_of_environment(job.question)
+    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, told, *told_too))
 
 
 MEGATRON_LM = Target(

@@ -144,7 +144,7 @@ RULES: dict[str, Rules] = {
 
 
 def flag_words(settings: Settings) -> list[str]:
-    """Settings as flags of 0.3.
+    """Settings as flags of 0.3, where a list is one word with commas.
 
     Args:
         settings: names with dots, and module and config without
@@ -154,11 +154,14 @@ def flag_words(settings: Settings) -> list[str]:
 
     >>> flag_words((("parallelism.enable_sequence_parallel", False), ("training.seq_len", 8)))
     ['--parallelism.no-enable-sequence-parallel', '--training.seq_len', '8']
+    >>> flag_words((("compile.components", ["model", "loss"]),))
+    ['--compile.components', 'model,loss']
     """
     flags = []
     for name, value in settings:
         section, _, key = name.rpartition(".")
-        flags.append((f"--{section}.no-{key.replace('_', '-')}", True) if value is False else (f"--{name}", value))
+        said = ",".join(value) if isinstance(value, list) else value
+        flags.append((f"--{section}.no-{key.replace('_', '-')}", True) if value is False else (f"--{name}", said))
     return words_of(tuple(flags))
 
 

@@ -1,0 +1,59 @@
+"""What does Slurm know of a job that is submitted?
+
+Source: Slurm 22.05 src/plugins/job_submit/lua (min_nodes, tres_per_node, tres_per_job, time_limit, script).
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Le, MaxLen
+
+from service.errors import Problem, Refused
+from service.estimator.noun import STRICT
+from service.exports.back.entries import LONGEST_FILE_BYTES
+from service.exports.back.scheduled import Scheduled, gpus_in
+
+SECONDS_PER_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """A job as Slurm's hooks see it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    script: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
+    """The batch script."""
+    nodes: Annotated[int, Ge(1), Le(1 << 20)] = 1
+    """Least number of nodes."""
+    tres_per_node: Annotated[str, MaxLen(1024)] = ""
+    """What each node gives, such as gres/gpu:h100:8."""
+    tres_per_job: Annotated[str, MaxLen(1024)] = ""
+    """What all nodes give together."""
+    time_limit_minutes: Annotated[int, Ge(1), Le(1 << 24)] | None = None
+    """Wall time that the job asks for; null where it asks for none."""
+
+
+def scheduled_by_slurm(job: SlurmJob, said: dict[str, Any]) -> Scheduled:
+    """The job of a hook.
+
+    Args:
+        job: as Slurm sees it
+        said: what the hook says beside it
+
+    Returns:
+        the job
+
+    Raises:
+        Refused: it asks for no GPU
+    """
+    name, each = gpus_in(job.tres_per_node)
+    gpus = each * job.nodes
+    if not gpus:
+        name, gpus = gpus_in(job.tres_per_job)
+        each = -(-gpus // job.nodes)
+    if not gpus:
+        message, fix = "the job asks for no GPU, so there is nothing to judge", "ask for GPUs, e.g. --gpus-per-node=8"
+        raise Refused(Problem(field="tres_per_node", code="no_gpus", message=message, fix=fix))
+    limit = None if job.time_limit_minutes is None else job.time_limit_minutes * SECONDS_PER_MINUTE
+    return Scheduled(script=job.script, gpus=gpus, gpus_each=each, gpu=name, time_limit_seconds=limit, said=said)
