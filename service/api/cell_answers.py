@@ -1,0 +1,118 @@
+"""How does a sheet get its text? With an ETag that is known before the answer, and errors that it can show."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import PlainTextResponse, Response
+from pydantic_core import to_json
+
+from service import __version__
+from service.api.conditional import is_head
+from service.api.json_schema import parameter_ref
+from service.api.problems import WrongParameter
+from service.api.queries import REV
+from service.catalogue import Catalogue
+from service.errors import UnknownRevision, Unreachable
+from service.estimator import FORMULAS_VERSION
+from service.workflows import cells
+from service.workflows.flat import flat_fields
+from service.workflows.wire import digest_of
+
+TEXT = "text/plain"
+
+NO_CATALOGUE = (UnknownRevision, Unreachable, WrongParameter)
+"""Why there may be no catalogue to answer under."""
+
+OPTIONS = {
+    "num": "How what is not a whole number is written: mantissa and exponent, decimal point, or decimal comma.",
+    "unit": "Unit of the number; the metric's own where absent.",
+    "dec": "Decimal mark of the numbers in this query.",
+    "on_error": "What an error becomes: a problem document, a text in the cell (#ERR code: why), or an empty cell.",
+}
+
+
+def query_parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter of the query as the contract tells it.
+
+    Args:
+        name: its name
+        description: what it says
+        schema: what it takes
+
+    Returns:
+        an OpenAPI parameter
+    """
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+def sheet_parameters(*own: dict[str, Any], without: str = "") -> list[dict[str, Any]]:
+    """The parameters of a path that sheets ask: the flat question, and how the sheet wants its numbers.
+
+    Args:
+        own: parameters of this path alone
+        without: the option of a cell that this path does not take
+
+    Returns:
+        OpenAPI parameters
+    """
+    options = {name: meaning for name, meaning in OPTIONS.items() if name != without}
+    return [
+        *own,
+        *map(parameter_ref, (REV, *flat_fields())),
+        *(query_parameter(name, meaning, {"enum": list(cells.CHOICES[name])}) for name, meaning in options.items()),
+        query_parameter(cells.REFRESH, "Changes nothing but the URL, so that a sheet asks anew.", {"type": "string"}),
+    ]
+
+
+def sheet_text(
+    request: Request, text: str, revision: str, said: Mapping[str, str] | None = None, media_type: str = TEXT
+) -> Response:
+    """What a sheet reads, under a catalogue.
+
+    What decides the text decides its ETag: the path, the query, and the versions of what computes it. So that is known
+    before the answer, and HEAD tells the same one for nothing.
+
+    Args:
+        request: the request
+        text: the body
+        revision: of the catalogue
+        said: headers that say more
+        media_type: what the body is
+
+    Returns:
+        the response; of a HEAD without the length that nobody computed
+    """
+    inputs = [request.url.path, request.query_params.multi_items(), revision, FORMULAS_VERSION, __version__]
+    headers = {"Cache-Control": "private, max-age=300", "ETag": f'"{digest_of(to_json(inputs))}"'}
+    response = PlainTextResponse(text, headers=headers | dict(said or {}), media_type=media_type)
+    if is_head(request):
+        del response.headers["content-length"]
+    return response
+
+
+def passing_text(text: str, media_type: str = TEXT) -> Response:
+    """Why there is no catalogue to answer under: it may be there in a moment, so nobody keeps the text.
+
+    Args:
+        text: the body
+        media_type: what the body is
+
+    Returns:
+        the response
+    """
+    return PlainTextResponse(text, headers={"Cache-Control": "no-store"}, media_type=media_type)
+
+
+def head_answer(request: Request, media_type: str = TEXT) -> Response:
+    """What GET would say, without its body and without computing it.
+
+    Args:
+        request: the request
+        media_type: what the body of GET is
+
+    Returns:
+        the response
+    """
+    catalogue: Catalogue = request.app.state.catalogue
+    return sheet_text(request, "", request.query_params.get(REV, catalogue.revision), media_type=media_type)

@@ -1,0 +1,131 @@
+"""GET /v1/cell/table.csv and /v1/cell/estimate.xml: many numbers in one request, for sheets that read tables or XML.
+
+They stand before /v1/cell/{metric}, whose names have no ending of a file.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+
+from service.api.body import CSV_BODY
+from service.api.catalogues import catalogue_of
+from service.api.cell_answers import (
+    NO_CATALOGUE,
+    head_answer,
+    passing_text,
+    query_parameter,
+    sheet_parameters,
+    sheet_text,
+)
+from service.api.conditional import is_head
+from service.api.steps import finished
+from service.catalogue import Catalogue
+from service.errors import NotFound, Refused
+from service.workflows import cell_tables, cells
+from service.workflows.cells import NoNumber, Pairs
+
+router = APIRouter(tags=["cells"], default_response_class=PlainTextResponse)
+
+XML = "application/xml"
+
+NAMED = query_parameter(
+    cell_tables.METRICS,
+    "Names of the numbers, as cells take them, with ; between them; the main ones where absent.",
+    {"type": "string"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to tell many numbers."""
+
+    path: str
+    operation_id: str
+    summary: str
+    media_type: str
+    made: Callable[[Pairs, Catalogue], Awaitable[str]]
+    refused: Callable[[NoNumber], str]
+    blank: str
+    """What an error leaves where the sheet wants none of it."""
+    example: str
+
+
+async def _table(parameters: Pairs, catalogue: Catalogue) -> str:
+    return await finished(cell_tables.table_csv(parameters, catalogue))
+
+
+async def _xml(parameters: Pairs, catalogue: Catalogue) -> str:
+    return cell_tables.estimate_xml(parameters, catalogue)
+
+
+FORMS = (
+    Form(
+        "/v1/cell/table.csv",
+        "getCellTable",
+        "Numbers of an answer as CSV, or of several: a field with several values (tp=1;2;4) is swept",
+        CSV_BODY,
+        _table,
+        cell_tables.error_csv,
+        "",
+        "metric,value,low,high,unit,reason\r\nfits,1,,,1,\r\n",
+    ),
+    Form(
+        "/v1/cell/estimate.xml",
+        "getCellXml",
+        "Numbers of an answer as XML without a namespace, for FILTERXML",
+        XML,
+        _xml,
+        cell_tables.error_xml,
+        "<estimate/>",
+        '<estimate id="est_0123" verdict="fits"><fits unit="1">1</fits></estimate>',
+    ),
+)
+
+
+def _operation(form: Form) -> dict[str, Any]:
+    content = {form.media_type: {"schema": {"type": "string"}, "example": form.example}}
+    return {
+        "parameters": sheet_parameters(NAMED, without="unit"),
+        "responses": {"200": {"description": "The numbers.", "content": content}},
+    }
+
+
+def _shown(form: Form, error: NoNumber, on_error: cells.OnError) -> str:
+    return form.refused(error) if on_error == "text" else form.blank
+
+
+def _route(form: Form) -> Callable[[Request], Awaitable[Response]]:
+    async def tell(request: Request) -> Response:
+        if is_head(request):
+            return head_answer(request, form.media_type)
+        parameters = request.query_params.multi_items()
+        on_error = cells.on_error_of(cells.split_options(parameters)[0])
+        try:
+            catalogue = await catalogue_of(request)
+        except NO_CATALOGUE as error:
+            if on_error == "problem":
+                raise
+            return passing_text(_shown(form, error, on_error), form.media_type)
+        try:
+            text = await form.made(parameters, catalogue)
+        except (Refused, NotFound) as error:
+            if on_error == "problem":
+                raise
+            text = _shown(form, error, on_error)
+        return sheet_text(request, text, catalogue.revision, media_type=form.media_type)
+
+    tell.__doc__ = "Each number with its unit, a prediction with its ends; one that is not known with the reason."
+    return tell
+
+
+for _form in FORMS:
+    router.add_api_route(
+        _form.path,
+        _route(_form),
+        operation_id=_form.operation_id,
+        summary=_form.summary,
+        openapi_extra=_operation(_form),
+    )

@@ -1,0 +1,162 @@
+"""Which spreadsheet is a question's budget? Its fields on one sheet; on another its numbers, each asked of the service.
+
+Whoever changes a field has every number asked anew. The catalogue is pinned by `rev`, so that a budget does not move by
+itself; a cell that cannot be answered shows the reason.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from service.catalogue import Catalogue
+from service.units import dimension_of
+from service.workflows.cells import REFRESH, REV
+from service.workflows.estimates import answer
+from service.workflows.flat import body_of_flat, flat_fields
+from service.workflows.flat_question import FlatValue
+from service.workflows.metrics import Metric, metric_named, whole_of
+from service.workflows.questions import read_question
+from service.workflows.sheets import Cell, Formula, Heading, Sheet
+
+INPUTS, RESULTS = "Inputs", "Results"
+SERVICE, QUERY = f"{INPUTS}!$B$4", f"{INPUTS}!$B$5"
+"""Cells that hold the address of the service, and the query that the fields make."""
+FIRST_FIELD = 8
+"""Row of the first field."""
+FREE_ROWS = 6
+"""Rows for further fields."""
+
+NUMBERS = (
+    "fits", "memory.oom_probability_fraction", "device_peak_bytes", "memory.usable_bytes", "parameters.total",
+    "total_flop", "step_seconds", "tokens_per_s_per_gpu", "mfu_fraction", "gpu_hours", "days", "cost_usd",
+    "energy_kwh", "carbon_kg_co2e",
+)  # fmt: skip
+"""What a budget tells, by the names that cells take."""
+
+EXAMPLE = (
+    ("model", "llama-3.1-8b"), ("sequence_length", "8192"), ("global_batch", "512"), ("training_tokens", "2e11"),
+    ("tensor", "2"), ("gpu", "h100-sxm5-80gb"), ("gpus", "8"), ("grid_region", "DEU"), ("usd_per_gpu_hour", "2.5"),
+)  # fmt: skip
+"""The question of the budget in the guide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a budget is made of."""
+
+    title: str
+    """What it is called."""
+    address: str
+    """Where the service is, as `http://host:port`."""
+    fields: Mapping[str, FlatValue]
+    """The question, by the names of its parameters."""
+    revision: str | None
+    """Of the catalogue that its numbers rest on; None for the newest."""
+    whole: Mapping[str, Any]
+    """The answer as it was when the budget was made: what every metric is found in."""
+
+
+def example_budget(address: str, catalogue: Catalogue) -> Budget:
+    """The budget of the guide.
+
+    Args:
+        address: where the service is
+        catalogue: the facts
+
+    Returns:
+        the budget, under the catalogue that holds now
+    """
+    found = answer(read_question(body_of_flat(EXAMPLE), catalogue), catalogue)
+    fields: dict[str, FlatValue] = {name: _typed(name, text) for name, text in EXAMPLE}
+    return Budget("Llama 3.1 8B on one node", address, fields, catalogue.revision, whole_of(found))
+
+
+def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
+    """A budget as sheets of a spreadsheet.
+
+    Args:
+        budget: the budget
+
+    Returns:
+        the fields, and the numbers
+    """
+    return _inputs(budget), _results(budget)
+
+
+def _inputs(budget: Budget) -> Sheet:
+    beside: dict[str, tuple[FlatValue | None, str]] = {
+        REV: (budget.revision, "Catalogue that the numbers rest on; the newest where empty."),
+        REFRESH: (None, "Write anything new here to have every number asked again."),
+    }
+    asked = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}
+    told = list({**beside, **asked}.items())
+    fields: list[list[Cell]] = [
+        [name, value, meaning, _piece(row)] for row, (name, (value, meaning)) in enumerate(told, start=FIRST_FIELD)
+    ]
+    last = FIRST_FIELD + len(fields) + FREE_ROWS
+    fields += [[None, None, None, _piece(row)] for row in range(FIRST_FIELD + len(fields), last)]
+    pieces = "&".join(f"D{row}" for row in range(FIRST_FIELD, last))
+    rows: list[list[Cell]] = [
+        [Heading(budget.title)],
+        [f"Change column B, and the sheet {RESULTS} asks the service. An empty cell takes the default."],
+        ["More fields go into the empty rows below, by the names that the service lists at /v1/choices and /docs."],
+        ["service", budget.address, "Where the service is."],
+        ["query", Formula(f'"on_error=text"&{pieces}'), "What the fields ask; it is made from column D."],
+        [],
+        [Heading("field"), Heading("value"), Heading("meaning"), Heading("part of the query")],
+        *fields,
+    ]
+    return Sheet(INPUTS, rows, (24, 28, 60, 30))
+
+
+def _piece(row: int) -> Formula:
+    """What a field adds to the query.
+
+    A sheet writes truths and decimals as its user does: truths become 1 and 0, the comma of a number a point.
+    """
+    value = f"IF(ISLOGICAL(B{row}),IF(B{row},1,0),B{row})"
+    text = f'"&"&A{row}&"="&ENCODEURL(SUBSTITUTE({value},",","."))'
+    return Formula(f'IF(OR(A{row}="",B{row}=""),"",{text})')
+
+
+def _results(budget: Budget) -> Sheet:
+    names = ("number", "value", "low", "high", "unit", "when saved")
+    first = 5
+    rows: list[list[Cell]] = [
+        [Heading(budget.title)],
+        ["reason", Formula(f'WEBSERVICE({SERVICE}&"/v1/cell/why?"&{QUERY})', "ok"), "ok, or what is to be mended"],
+        [],
+        [Heading(name) for name in names],
+        *(_number(row, name, budget.whole) for row, name in enumerate(NUMBERS, start=first)),
+    ]
+    return Sheet(RESULTS, rows, (32, 22, 22, 22, 12, 22))
+
+
+def _number(row: int, name: str, whole: Mapping[str, Any]) -> list[Cell]:
+    metric = metric_named(name)
+    found = metric.found_in(whole)
+    ends = found if isinstance(found, Mapping) else {"value": found}
+    value = _shown(ends.get("value"))
+    asked: list[Cell] = [_asking(row, "", value), *_ends(row, metric, ends)]
+    return [name, *asked, dimension_of(metric.path).base, value]
+
+
+def _ends(row: int, metric: Metric, ends: Mapping[str, Any]) -> list[Cell]:
+    if not metric.is_interval:
+        return [None, None]
+    return [_asking(row, f".{end}", _shown(ends.get(end))) for end in ("low", "high")]
+
+
+def _asking(row: int, end: str, value: float | None) -> Formula:
+    """A number that the service is asked for, or the reason why there is none."""
+    text = f'WEBSERVICE({SERVICE}&"/v1/cell/"&$A{row}&"{end}?"&{QUERY})'
+    return Formula(f'IFERROR(NUMBERVALUE({text},".",","),{text})', "" if value is None else value)
+
+
+def _shown(value: float | None) -> float | None:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _typed(name: str, text: str) -> FlatValue:
+    form = flat_fields()[name].form
+    return float(text) if form == "number" else int(float(text)) if form == "integer" else text

@@ -1,0 +1,38 @@
+"""How does a scenario become a spreadsheet? As its question's budget, beside what was answered when it was saved."""
+
+import json
+
+from service.errors import UnknownRevision
+from service.store import Engine, History
+from service.workflows.budget import Budget
+from service.workflows.flat_question import flat_question
+from service.workflows.metrics import FITS, fits
+from service.workflows.scenarios import find_scenario, stored_answer
+
+
+def scenario_budget(engine: Engine, history: History, scenario_id: str, revision: int | None, address: str) -> Budget:
+    """The budget of a scenario, under the catalogue that it was answered from.
+
+    Args:
+        engine: the database
+        history: the catalogues that are kept
+        scenario_id: its id
+        revision: which of its revisions; None for the newest
+        address: where the service is
+
+    Returns:
+        the budget; under the newest catalogue where the scenario's own is kept no longer
+
+    Raises:
+        NotFound: there is no such scenario or revision
+        Refused: its question has no flat form, in which cells ask
+    """
+    scenario, question = find_scenario(engine, scenario_id, revision)
+    found = json.loads(stored_answer(engine, scenario.estimate_id))
+    pinned: str | None = scenario.catalogue
+    try:
+        catalogue = history.at(scenario.catalogue)
+    except UnknownRevision:
+        catalogue, pinned = history.current, None
+    fields = flat_question(question, catalogue)
+    return Budget(scenario.name, address, fields, pinned, {**found, FITS: fits(found["verdict"])})
