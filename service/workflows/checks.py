@@ -1,27 +1,32 @@
 """May this job start? A scheduler's question, with a verdict and one line that its user will read."""
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar
 
 from service.catalogue import Catalogue
-from service.errors import Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.changes import advised
 from service.estimator.interval import Interval
+from service.estimator.noun import SPOKEN
 from service.units import BYTES, SECONDS_PER_DAY, readable, said
-from service.workflows.estimates import SPOKEN, Answer, Versions, answer
+from service.workflows.alternatives import Alternative, CheckVerdict, Search, alternatives_of
+from service.workflows.check_body import FIELDS_BESIDE, Problems, Wanted, read_check
+from service.workflows.estimates import Answer, Versions, answer
 from service.workflows.limits import Limits
 from service.workflows.metrics import fits
-from service.workflows.nouns import field_names, read_noun
 from service.workflows.one_line import one_line
-from service.workflows.questions import read_question
-
-CheckVerdict = Literal["ok", "warn", "deny"]
+from service.workflows.questions import Asked, read_question
 
 SECONDS_PER_MINUTE = 60
 """Schedulers take time limits in whole minutes."""
 
-Part = TypeVar("Part")
+SHARE_OF_CHANGES = 0.5
+"""Share of the deadline in which single changes are tried; the rest works alternatives out. Source: a choice."""
+
+LEFT_OUT = "the deadline may have come before every alternative was tried: a larger deadline_seconds may name more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +55,19 @@ class Check:
     """The whole run; null without training_tokens or a price."""
     time_limit_seconds: int | None
     """Wall time to ask for: the upper end of the prediction in whole minutes; null without training_tokens."""
+    alternatives: tuple[Alternative, ...]
+    """What may run instead where the verdict is not ok: single changes of the job, or other GPUs of free_pool."""
+    warnings: tuple[str, ...]
+    """What the caller should look at."""
     versions: Versions
     """What the answer rests on."""
-
-
-LIMITS = ("limits", *(f"limits.{name}" for name in field_names(Limits)))
-"""What a check reads beside the question."""
 
 
 def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
     """Whether a job may start.
 
     Args:
-        body: a question, and `limits` beside its nouns
+        body: a question, and beside its nouns `limits`, `launch`, `free_pool` and `deadline_seconds`
         catalogue: the facts
 
     Returns:
@@ -71,22 +76,28 @@ def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
     Raises:
         Refused: the question cannot be answered, or a limit cannot be judged
     """
-    problems: list[Problem] = []
-    question = {name: value for name, value in body.items() if name != "limits"}
-    asked = _read(lambda: read_question(question, catalogue, beside=LIMITS), problems)
-    limits = _read(lambda: _limits(body.get("limits")), problems)
-    if asked is None or limits is None:
-        raise Refused(*problems)
-    found = answer(asked, catalogue)
-    return _judged(found, _exceeded(found, limits))
+    started = time.monotonic()
+    problems = Problems()
+    wanted = read_check(body, catalogue, problems)
+    asked = problems.read(lambda: read_question(wanted.question, catalogue, beside=FIELDS_BESIDE))
+    if asked is None or problems.found:
+        raise Refused(*problems.found[:MOST_PROBLEMS])
+    return _judged(wanted, asked, catalogue, lambda share: time.monotonic() - started < share * wanted.deadline_seconds)
 
 
-def _judged(found: Answer, exceeded: list[str]) -> Check:
+def _judged(wanted: Wanted, asked: Asked, catalogue: Catalogue, is_within: Callable[[float], bool]) -> Check:
+    found = answer(asked, catalogue, advise=False)
+    exceeded = _exceeded(found, wanted.limits)
+    found = replace(found, memory=advised(found.memory, asked.question, lambda: is_within(SHARE_OF_CHANGES)))
     memory, totals = found.memory, found.totals
-    verdict: CheckVerdict = "ok" if found.verdict == "fits" and not exceeded else "warn"
+    verdict = _verdict(found, exceeded)
+    alternatives: tuple[Alternative, ...] = ()
+    if verdict != "ok":
+        search = Search(wanted.question, wanted.free_pool, catalogue, _judge(wanted.limits), lambda: is_within(1))
+        alternatives = alternatives_of(search, found.resolved, memory.changes)
     return Check(
         id=found.id,
-        verdict=verdict if fits(found.verdict) else "deny",
+        verdict=verdict,
         reason=_reason(found, exceeded),
         fits=fits(found.verdict),
         oom_probability_fraction=memory.oom_probability_fraction,
@@ -94,21 +105,25 @@ def _judged(found: Answer, exceeded: list[str]) -> Check:
         usable_bytes=memory.usable_bytes,
         gpu_hours=None if totals is None else totals.gpu_hours,
         cost_usd=None if totals is None else totals.cost_usd,
-        time_limit_seconds=None if totals is None else _whole_minutes(totals.days.high * SECONDS_PER_DAY),
+        time_limit_seconds=_time_limit_seconds(found),
+        alternatives=alternatives,
+        warnings=(*wanted.warnings, *(() if verdict == "ok" or is_within(SHARE_OF_CHANGES) else (LEFT_OUT,))),
         versions=found.versions,
     )
 
 
-def _read(part: Callable[[], Part], problems: list[Problem]) -> Part | None:
-    try:
-        return part()
-    except Refused as refused:
-        problems.extend(refused.problems)
-        return None
+def _judge(limits: Limits) -> Callable[[Answer], tuple[CheckVerdict, int | None]]:
+    return lambda found: (_verdict(found, _exceeded(found, limits)), _time_limit_seconds(found))
 
 
-def _limits(value: object) -> Limits:
-    return Limits() if value is None else read_noun(Limits, value, "limits")
+def _verdict(found: Answer, exceeded: list[str]) -> CheckVerdict:
+    if not fits(found.verdict):
+        return "deny"
+    return "ok" if found.verdict == "fits" and not exceeded else "warn"
+
+
+def _time_limit_seconds(found: Answer) -> int | None:
+    return None if found.totals is None else _whole_minutes(found.totals.days.high * SECONDS_PER_DAY)
 
 
 def _exceeded(found: Answer, limits: Limits) -> list[str]:

@@ -6,8 +6,12 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
+from service.exports.back.formats import FORMATS
+from service.workflows.check_body import BESIDE
 from service.workflows.checks import Check, check
 from service.workflows.estimates import answer
+from service.workflows.imports import import_file
+from service.workflows.merge_patch import merged
 from service.workflows.questions import read_question
 
 Body = dict[str, Any]
@@ -22,7 +26,13 @@ def body() -> Body:
         "layout": {"tensor": 8},
         "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 8},
         "price": {"usd_per_gpu_hour": 2.5},
+        "deadline_seconds": 60,
     }
+
+
+def question(body: Body) -> Body:
+    """What POST /v1/estimates takes of it."""
+    return {name: value for name, value in body.items() if name not in BESIDE}
 
 
 def refusal(body: Body, catalogue: Catalogue) -> list[tuple[str, str]]:
@@ -37,7 +47,7 @@ def one_line(found: Check) -> bool:
 
 def test_what_fits_is_ok_and_tells_what_it_takes(body: Body, catalogue: Catalogue) -> None:
     found = check(body, catalogue)
-    whole = answer(read_question(body, catalogue), catalogue)
+    whole = answer(read_question(question(body), catalogue), catalogue)
     assert whole.totals is not None
     assert (found.verdict, found.fits) == ("ok", True)
     assert (found.id, found.versions) == (whole.id, whole.versions)
@@ -58,7 +68,7 @@ def test_the_time_limit_is_the_upper_end_in_whole_minutes(body: Body, catalogue:
 
 def test_what_does_not_fit_is_denied_with_advice(body: Body, catalogue: Catalogue) -> None:
     found = check({**body, "model": "llama-3.1-70b"}, catalogue)
-    whole = answer(read_question({**body, "model": "llama-3.1-70b"}, catalogue), catalogue)
+    whole = answer(read_question(question({**body, "model": "llama-3.1-70b"}), catalogue), catalogue)
     assert (found.verdict, found.fits) == ("deny", False)
     assert found.reason.startswith("out of memory: ")
     assert whole.memory.suggestions[0] in found.reason
@@ -80,7 +90,7 @@ def test_the_verdict_follows_the_probability_of_running_out_of_memory(body: Body
 
 @pytest.mark.parametrize("name", ["days", "cost_usd"])
 def test_a_limit_below_the_upper_end_is_warned_of(name: str, body: Body, catalogue: Catalogue) -> None:
-    whole = answer(read_question(body, catalogue), catalogue)
+    whole = answer(read_question(question(body), catalogue), catalogue)
     assert whole.totals is not None
     predicted = getattr(whole.totals, name)
     for limit, verdict, said in [
@@ -119,7 +129,7 @@ def test_a_limit_that_cannot_be_judged_is_refused(body: Body, catalogue: Catalog
 
 def test_an_unknown_field_is_told_of_the_limits(body: Body, catalogue: Catalogue) -> None:
     with pytest.raises(Refused) as refused:
-        check({**body, "deadline_hours": 3}, catalogue)
+        check({**body, "euros": 3}, catalogue)
     (problem,) = refused.value.problems
     assert "limits.cost_usd, limits.days" in problem.fix
 
@@ -127,5 +137,102 @@ def test_an_unknown_field_is_told_of_the_limits(body: Body, catalogue: Catalogue
 def test_everything_wrong_is_named_at_once(body: Body, catalogue: Catalogue) -> None:
     del body["cluster"]
     problems = refusal({**body, "limits": {"days": 0, "euros": 1}}, catalogue)
-    assert problems == [("cluster", "required"), ("limits", "unknown_field"), ("limits.days", "out_of_range")]
-    assert refusal({**body, "limits": []}, catalogue)[1:] == [("limits", "not_an_object")]
+    assert problems == [("limits", "unknown_field"), ("limits.days", "out_of_range"), ("cluster", "required")]
+    assert refusal({**body, "limits": []}, catalogue)[:1] == [("limits", "not_an_object")]
+
+
+ARGUMENTS = (
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 "
+    "--ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm --disable-bias-linear "
+    "--position-embedding-type rope --untie-embeddings-and-output-weights --bf16 --seq-length 8192 "
+    "--micro-batch-size 1 --global-batch-size 64 --train-iters 1000 --tensor-model-parallel-size 8 "
+    "--attention-backend flash"
+)
+
+
+def test_a_launchers_arguments_are_a_question(catalogue: Catalogue) -> None:
+    launch = {"format": "megatron-lm", "content": ARGUMENTS}
+    cluster = {"gpu": "h100-sxm5-80gb", "gpus": 8}
+    found = check({"launch": launch, "cluster": cluster}, catalogue)
+    imported = import_file(FORMATS["megatron-lm"], ARGUMENTS)
+    said = {"model": imported.model, "recipe": imported.recipe, "layout": imported.layout, "cluster": cluster}
+    assert found.id == answer(read_question(said, catalogue), catalogue).id
+    assert found.gpu_hours is not None
+
+
+def test_what_the_caller_says_counts_more_than_the_launcher(catalogue: Catalogue) -> None:
+    launch = {"format": "megatron-lm", "content": f"{ARGUMENTS} --warp-drive on"}
+    body = {"launch": launch, "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 8}, "layout": {"tensor": 4}}
+    found, other = check(body, catalogue), check({**body, "layout": {}}, catalogue)
+    assert found.device_peak_bytes.value > other.device_peak_bytes.value
+    (warning,) = found.warnings
+    assert "warp-drive" in warning
+
+
+def test_a_launchers_wrong_value_is_told_with_its_place(body: Body, catalogue: Catalogue) -> None:
+    body["launch"] = {"format": "megatron-lm", "content": "--seq-length many"}
+    assert refusal(body, catalogue) == [("launch.content", "not_a_whole_number")]
+    body["launch"] = {"format": "script", "content": "echo hello"}
+    assert refusal(body, catalogue) == [("launch.content", "no_training")]
+    body["launch"] = {"format": "tarot"}
+    assert [code for _, code in refusal(body, catalogue)] == ["not_a_choice", "required"]
+
+
+def test_every_alternative_is_what_a_check_of_it_says(body: Body, catalogue: Catalogue) -> None:
+    body |= {"layout": {"tensor": 1, "data": 8}, "free_pool": [{"gpu": "b200", "gpus": 16}, {"gpu": "t4", "gpus": 8}]}
+    found = check(body, catalogue)
+    assert found.verdict == "deny"
+    assert {"gpu": "b200", "gpus": 16} in [one.patch.get("cluster") for one in found.alternatives]
+    assert any("cluster" not in one.patch for one in found.alternatives)
+    for one in found.alternatives:
+        again = check(merged(body, one.patch), catalogue)
+        assert (again.verdict, again.device_peak_bytes) == (one.verdict, one.device_peak_bytes)
+        assert (again.gpu_hours, again.cost_usd) == (one.gpu_hours, one.cost_usd)
+        assert again.time_limit_seconds == one.time_limit_seconds
+        assert again.verdict in {"ok", "warn"}
+
+
+def test_a_change_inside_a_stack_that_is_a_name_is_told_whole(body: Body, catalogue: Catalogue) -> None:
+    body["model"], body["layout"] = "llama-3.2-1b", {}
+    body["recipe"] |= {"micro_batch": 8, "stack": "transformers", "recompute": "full"}
+    found = check(body, catalogue)
+    stacks = [one.patch["recipe"]["stack"] for one in found.alternatives if "stack" in one.patch.get("recipe", {})]
+    assert [stack["name"] for stack in stacks] == ["transformers"]
+
+
+def test_without_a_cluster_the_first_free_one_is_judged(body: Body, catalogue: Catalogue) -> None:
+    free = {"gpu": "h100-sxm5-80gb", "gpus": 16}
+    expected = check({**body, "cluster": free}, catalogue)
+    del body["cluster"]
+    found = check({**body, "free_pool": [free]}, catalogue)
+    assert (found.id, found.alternatives) == (expected.id, ())
+    assert refusal({**body, "free_pool": []}, catalogue) == [("cluster", "required")]
+
+
+def test_a_deadline_that_is_over_leaves_alternatives_out_and_keeps_the_verdict(
+    body: Body, catalogue: Catalogue
+) -> None:
+    body["layout"] = {"tensor": 1}
+    whole = check(body, catalogue)
+    at_once = check({**body, "deadline_seconds": 0}, catalogue)
+    assert whole.alternatives
+    assert at_once.alternatives == ()
+    assert (at_once.id, at_once.verdict) == (whole.id, whole.verdict) == (whole.id, "deny")
+    assert any("deadline_seconds" in one for one in at_once.warnings)
+
+
+@pytest.mark.parametrize(
+    ("beside", "problem"),
+    [
+        ({"free_pool": {"gpu": "h100", "gpus": 8}}, ("free_pool", "not_a_list")),
+        ({"free_pool": [{"gpu": "h100", "gpus": 0}]}, ("free_pool[0].gpus", "out_of_range")),
+        ({"free_pool": ["h100x"] * 17}, ("free_pool", "not_a_list")),
+        ({"deadline_seconds": -1}, ("deadline_seconds", "out_of_range")),
+        ({"deadline_seconds": "soon"}, ("deadline_seconds", "not_a_number")),
+        ({"launch": "train.py"}, ("launch", "not_an_object")),
+    ],
+)
+def test_what_stands_beside_the_question_is_judged(
+    beside: Body, problem: tuple[str, str], body: Body, catalogue: Catalogue
+) -> None:
+    assert problem in refusal({**body, **beside}, catalogue)

@@ -1,0 +1,207 @@
+"""GET /v1/adapters/...: files that a scheduler's operator copies, and the questions that those files ask.
+
+A file is served with the address at which it was fetched, so that nothing in it has to be edited.
+"""
+
+import re
+from hmac import compare_digest
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.api.answers import json_answer
+from service.api.body import read_body
+from service.api.catalogues import catalogue_of
+from service.api.json_schema import Schema, asked_in_body, json_response, ref
+from service.api.problems import WrongParameter
+from service.api.queries import takes_only
+from service.errors import NotFound, Problem
+from service.exports.back.kubernetes_job import ANNOTATION
+from service.workflows.admission import KIND, VERSION, reviewed
+from service.workflows.flat import body_of_flat
+from service.workflows.scheduled_checks import as_lines, judge_manifest, judge_slurm_job
+from service.workflows.wire import to_bytes
+
+WEB = Path(__file__).parents[2] / "web" / "adapters"
+DOCUMENTED = "localhost:8000"
+"""Address in the files as they lie here."""
+ADDRESS = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9A-Fa-f:]+\](:\d+)?")
+"""A host that is safe inside any file."""
+
+FILES = {
+    "slurm/job_submit.lua": ("slurm/ask.lua", "slurm/job_submit.lua"),
+    "slurm/cli_filter.lua": ("slurm/ask.lua", "slurm/cli_filter.lua"),
+    **{
+        name: (name,)
+        for name in (
+            "kubernetes/webhook.yaml",
+            "kueue/controller.py",
+            "kueue/manifests.yaml",
+            "ray/checked_submit.py",
+            "skypilot/checked_launch.py",
+        )
+    },
+}
+"""Files that are served, and those of which each is made."""
+
+TEXT: Schema = {"text/plain": {"schema": {"type": "string"}}}
+
+ANY_OBJECT: Schema = {"type": "object", "description": "An object of Kubernetes.", "additionalProperties": True}
+
+SCRIPT = (
+    "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+    "--ffn-hidden-size 11008 --vocab-size 32000 --swiglu --bf16 --seq-length 4096 --micro-batch-size 1 "
+    "--global-batch-size 64 --train-iters 1000 --tensor-model-parallel-size 8"
+)
+
+SLURM_JOB = {"script": SCRIPT, "nodes": 1, "tres_per_node": "gres/gpu:h100:8", "time_limit_minutes": 600}
+
+_CONTAINER = {
+    "name": "pytorch",
+    "command": ["bash", "-c", SCRIPT],
+    "resources": {"limits": {"nvidia.com/gpu": 8}},
+}
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "train", "annotations": {ANNOTATION: '{"cluster": {"gpu": "h100"}}'}},
+    "spec": {"template": {"spec": {"containers": [_CONTAINER]}}},
+}
+REVIEW = {
+    "apiVersion": VERSION,
+    "kind": KIND,
+    "request": {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": "CREATE", "object": JOB},
+}
+
+TOKEN: Schema = {
+    "name": "token",
+    "in": "path",
+    "required": True,
+    "description": "The secret of the webhook.",
+    "schema": {"type": "string"},
+}
+
+router = APIRouter(tags=["adapters"])
+
+
+def _names_of(*schedulers: str) -> list[str]:
+    return [file for scheduler, _, file in (name.partition("/") for name in FILES) if scheduler in schedulers]
+
+
+NAME: Schema = {
+    "name": "name",
+    "in": "path",
+    "required": True,
+    "description": "The file.",
+    "schema": {"type": "string", "enum": _names_of("slurm")},
+}
+SCHEDULERS = ("kubernetes", "kueue", "ray", "skypilot")
+
+
+@router.get(
+    "/v1/adapters/slurm/{name}",
+    operation_id="getSlurmHook",
+    summary="A Lua hook for Slurm, to be put beside slurm.conf",
+    openapi_extra={
+        "description": "Query parameters are parts of the question in flat form that hold for every job of the site, "
+        "such as gpu=h100&usd_per_gpu_hour=2.5.",
+        "parameters": [NAME],
+        "responses": {"200": {"description": "The hook.", "content": TEXT}},
+    },
+)
+async def slurm_hook(request: Request, name: str) -> Response:
+    """The hook, with the address of this service and what the query says of the site."""
+    text = _file(request, f"slurm/{name}")
+    said = body_of_flat(request.query_params.multi_items())
+    site = to_bytes({part: value for part, value in said.items() if value}).decode()
+    level = "=" * (site.count("=") + 1)
+    return Response(text.replace('SITE = "{}"', f"SITE = [{level}[{site}]{level}]"), media_type="text/plain")
+
+
+@router.get(
+    "/v1/adapters/{scheduler}/{name}",
+    operation_id="getAdapter",
+    summary="A file for a scheduler's operator",
+    dependencies=[takes_only()],
+    openapi_extra={
+        "description": "A webhook's configuration, Kueue's controller and manifests, checked launches with Ray and "
+        "SkyPilot.",
+        "parameters": [
+            {**NAME, "name": "scheduler", "description": "Whose.", "schema": {"type": "string", "enum": [*SCHEDULERS]}},
+            {**NAME, "schema": {"type": "string", "enum": _names_of(*SCHEDULERS)}},
+        ],
+        "responses": {"200": {"description": "The file.", "content": TEXT}},
+    },
+)
+async def adapter(request: Request, scheduler: str, name: str) -> Response:
+    """The file, with the address of this service."""
+    return Response(_file(request, f"{scheduler}/{name}"), media_type="text/plain")
+
+
+@router.post(
+    "/v1/adapters/slurm/check",
+    operation_id="createSlurmCheck",
+    summary="May this job of Slurm start? Four lines",
+    dependencies=[takes_only()],
+    openapi_extra={
+        "description": "Verdict (ok, warn, deny, or unknown for what is no known training), reason, id of the "
+        "estimate, minutes of wall time to ask for. The last two may be empty.",
+        "requestBody": asked_in_body(
+            ref("SlurmCheckRequest"), {"job": {"summary": "A job on one node", "value": SLURM_JOB}}
+        ),
+        "responses": {"200": {"description": "Four lines.", "content": TEXT}},
+    },
+)
+async def slurm_check(request: Request) -> Response:
+    """The question of both hooks."""
+    judged = judge_slurm_job(await read_body(request), await catalogue_of(request))
+    return Response(as_lines(judged), media_type="text/plain")
+
+
+@router.post(
+    "/v1/adapters/kubernetes/check",
+    operation_id="createKubernetesCheck",
+    summary="May this object of Kubernetes start?",
+    dependencies=[takes_only()],
+    openapi_extra={
+        "description": "A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown.",
+        "requestBody": asked_in_body(ANY_OBJECT, {"job": {"summary": "A Job", "value": JOB}}),
+        "responses": json_response(ref("JudgedJob")),
+    },
+)
+async def kubernetes_check(request: Request) -> Response:
+    """The question of a controller."""
+    return json_answer(judge_manifest(await read_body(request), await catalogue_of(request)))
+
+
+@router.post(
+    "/v1/adapters/kubernetes/admission/{token}",
+    operation_id="createAdmissionReview",
+    summary="A validating webhook of Kubernetes",
+    dependencies=[takes_only()],
+    openapi_extra={
+        "description": "AdmissionReview of admission.k8s.io/v1, in and out. The token is the setting "
+        "TRAINCOST_ADMISSION_TOKEN; a webhook's address can carry no other secret.",
+        "parameters": [TOKEN],
+        "requestBody": asked_in_body(ANY_OBJECT, {"review": {"summary": "A Job is created", "value": REVIEW}}),
+        "responses": json_response(ANY_OBJECT, "The same review with its response."),
+    },
+)
+async def kubernetes_admission(request: Request, token: str) -> Response:
+    """Only what runs out of memory is not admitted; a warning goes to whoever created the object."""
+    wanted = request.app.state.settings.admission_token
+    if wanted is None or not compare_digest(wanted.encode(), token.encode()):
+        raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")
+    return json_answer(reviewed(await read_body(request), await catalogue_of(request)))
+
+
+def _file(request: Request, name: str) -> str:
+    if name not in FILES:
+        raise NotFound(f"no file of that name is served; {', '.join(FILES)} are")
+    if not ADDRESS.fullmatch(request.url.netloc):
+        message = "the address at which the file was asked for is no host name"
+        raise WrongParameter(Problem(field="", code="not_a_host", message=message, fix="ask by name or IP address"))
+    text = "".join((WEB / part).read_text(encoding="utf-8") for part in FILES[name])
+    own = text.replace(f"http://{DOCUMENTED}", f"{request.url.scheme}://{request.url.netloc}")
+    return own.replace(DOCUMENTED, request.url.netloc)

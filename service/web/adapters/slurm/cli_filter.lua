@@ -1,0 +1,64 @@
+
+-- The script of an sbatch; nil where it comes from elsewhere.
+local function script_of(options)
+  local file = options.type == "sbatch" and options.argv and options.argv[1] and io.open(options.argv[1], "r")
+  if not file then
+    return nil
+  end
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+local function whole(text)
+  return tonumber(string.match(text or "", "^%d+"))
+end
+
+local function minutes_of(text)
+  local days, rest = string.match(text or "", "^(%d+)-(.*)$")
+  local parts = {}
+  for part in string.gmatch(rest or text or "", "%d+") do
+    parts[#parts + 1] = tonumber(part)
+  end
+  if days then
+    return days * 1440 + (parts[1] or 0) * 60 + (parts[2] or 0)
+  end
+  return #parts == 3 and parts[1] * 60 + parts[2] or parts[1]
+end
+
+-- Whether the job may be submitted; runs in the user's own sbatch, so nobody else waits, and it binds nobody.
+local function judge(options)
+  local script = script_of(options)
+  local per_node, per_job = options["gpus-per-node"], options["gpus"]
+  if not script or not (per_node or per_job or options.gres) then
+    return slurm.SUCCESS
+  end
+  local minutes = minutes_of(options.time)
+  local verdict, reason, id = ask({
+    script = script,
+    nodes = whole(options.nodes) or 1,
+    tres_per_node = per_node and "gpu:" .. per_node or options.gres or "",
+    tres_per_job = per_job and "gpu:" .. per_job or "",
+    time_limit_minutes = minutes and minutes > 0 and minutes or nil,
+  })
+  if id and id ~= "" then
+    options.comment = commented(options.comment, id)
+  end
+  if verdict == "warn" or verdict == "deny" then
+    slurm.log_error("traincost: %s: %s", verdict, reason)
+  end
+  return verdict == "deny" and slurm.ERROR or slurm.SUCCESS
+end
+
+function slurm_cli_setup_defaults(options, early)
+  return slurm.SUCCESS
+end
+
+function slurm_cli_pre_submit(options, offset)
+  local done, code = pcall(judge, options)
+  return done and code or slurm.SUCCESS
+end
+
+function slurm_cli_post_submit(offset, job, step)
+  return slurm.SUCCESS
+end

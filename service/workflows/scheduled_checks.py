@@ -1,0 +1,152 @@
+"""May a job start that a scheduler holds in its hands? Its script becomes a question, its resources a cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.estimator.noun import SPOKEN
+from service.exports.back.kubernetes_job import scheduled_by_kubernetes
+from service.exports.back.scheduled import Scheduled
+from service.exports.back.scripts import SCRIPT
+from service.exports.back.slurm_job import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
+from service.units import SECONDS_PER_DAY
+from service.workflows.check_body import read_launch, with_launch
+from service.workflows.checks import Check, check
+from service.workflows.findings import not_an_object
+from service.workflows.merge_patch import merged
+from service.workflows.nouns import read_noun
+from service.workflows.one_line import one_line
+from service.workflows.places import PARTS
+
+NO_JOB = "not checked: no kind of object that is read, or no container asks for GPUs"
+
+HOOK_DEADLINE_SECONDS = 0.01
+"""Seconds in which alternatives for a scheduler's user are sought, whom a hook keeps waiting. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedJob:
+    """What a scheduler is told of a job."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    verdict: Literal["ok", "warn", "deny", "unknown"]
+    """unknown: the job is none that can be judged, so it is let through."""
+    reason: str
+    """Why, in one line of at most 255 characters."""
+    check: Check | None
+    """The check behind it; null where there is none."""
+
+
+def judge_scheduled(job: Scheduled, catalogue: Catalogue) -> JudgedJob:
+    """Whether a scheduler's job may start; what cannot be judged never stands in its way.
+
+    Args:
+        job: the job
+        catalogue: the facts
+
+    Returns:
+        the verdict: a script that starts no known training is unknown, one that breaks a rule is warned of
+    """
+    try:
+        imported = read_launch({"format": SCRIPT, "content": job.script})
+        question = with_launch({name: job.said[name] for name in PARTS if name in job.said}, imported)
+        cluster = _cluster(job, catalogue)
+    except Refused as refused:
+        return _let_through("unknown", _not_checked(refused))
+    body = {**question, "cluster": cluster, "deadline_seconds": HOOK_DEADLINE_SECONDS}
+    try:
+        found = check({**body, **_limits(job, question)}, catalogue)
+    except Refused as refused:
+        return _let_through("warn", _not_checked(refused))
+    return JudgedJob(verdict=found.verdict, reason=found.reason, check=found)
+
+
+def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue) -> JudgedJob:
+    """Whether a job of Slurm may start.
+
+    Args:
+        body: a SlurmJob, and beside it `question`: parts that its site says of every job
+        catalogue: the facts
+
+    Returns:
+        the verdict
+
+    Raises:
+        Refused: the body is no such job
+    """
+    job = read_noun(SlurmJob, {name: value for name, value in body.items() if name != "question"}, "")
+    said = body.get("question", {})
+    if not isinstance(said, dict):
+        raise Refused(not_an_object("question", PARTS))
+    try:
+        return judge_scheduled(scheduled_by_slurm(job, said), catalogue)
+    except Refused as refused:
+        return _let_through("unknown", _not_checked(refused))
+
+
+def judge_manifest(manifest: Mapping[str, Any], catalogue: Catalogue) -> JudgedJob:
+    """Whether an object of Kubernetes may be admitted.
+
+    Args:
+        manifest: the object
+        catalogue: the facts
+
+    Returns:
+        the verdict; unknown for whatever starts no training that is known
+    """
+    try:
+        job = scheduled_by_kubernetes(manifest)
+    except Refused as refused:
+        return _let_through("unknown", _not_checked(refused))
+    return _let_through("unknown", NO_JOB) if job is None else judge_scheduled(job, catalogue)
+
+
+def _let_through(verdict: Literal["warn", "unknown"], reason: str) -> JudgedJob:
+    return JudgedJob(verdict=verdict, reason=reason, check=None)
+
+
+def as_lines(judged: JudgedJob) -> str:
+    """A verdict as a script without a JSON parser reads it.
+
+    Args:
+        judged: the verdict
+
+    Returns:
+        four lines: verdict, reason, id of the estimate, minutes of wall time to ask for; the last two may be empty
+    """
+    found = judged.check
+    seconds = None if found is None else found.time_limit_seconds
+    minutes = "" if seconds is None else str(round(seconds / SECONDS_PER_MINUTE))
+    return f"{judged.verdict}\n{judged.reason}\n{'' if found is None else found.id}\n{minutes}\n"
+
+
+def _not_checked(refused: Refused) -> str:
+    problem = refused.problems[0]
+    return one_line(f"not checked: {problem.message}; {problem.fix}")
+
+
+def _cluster(job: Scheduled, catalogue: Catalogue) -> dict[str, Any]:
+    """The GPUs that a job asks for, of the kind that it names, or else its site."""
+    site = job.said.get("cluster", {})
+    if not isinstance(site, str | Mapping):
+        raise Refused(not_an_object("cluster", ["preset", "gpu", "gpus_per_node"]))
+    known = {"preset": site} if isinstance(site, str) else dict(site)
+    if job.gpu is not None:
+        known["gpu"] = catalogue.find_gpu(job.gpu).row.slug
+    if job.gpus > job.gpus_each:
+        known["gpus_per_node"] = job.gpus_each
+    known.pop("nodes", None)
+    return {**known, "gpus": job.gpus}
+
+
+def _limits(job: Scheduled, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits that the site says, and the wall time that the job has where the length of the run is known."""
+    recipe = question.get("recipe")
+    if not isinstance(recipe, Mapping) or recipe.get("training_tokens") is None:
+        return {}
+    days = {} if job.time_limit_seconds is None else {"days": job.time_limit_seconds / SECONDS_PER_DAY}
+    limits = merged(days, job.said.get("limits", {}))
+    return {"limits": limits} if limits else {}

@@ -1,0 +1,211 @@
+"""Schedulers ask in their own words: what is exported for them is judged as the question behind it."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from service.api.routes.adapters import JOB, SLURM_JOB
+from service.api.routes.adapters import REVIEW as REVIEWED
+from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
+
+REVIEW = f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}"
+CHECK = "/v1/adapters/kubernetes/check"
+NODES = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+KINDS = ["Job", "JobSet", "PyTorchJob", "TrainJob", "Workload"]
+
+FITS: dict[str, Any] = {
+    "model": "llama-2-7b",
+    "recipe": {"sequence_length": 4096, "global_batch": 64, "training_tokens": 262_144_000, "stack": "megatron-core"},
+    "layout": {"tensor": 8},
+    "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 16},
+}
+
+
+def manifest_of(kind: str, ask: Ask, question: dict[str, Any]) -> dict[str, Any]:
+    """A question as an object of Kubernetes that says its GPU."""
+    exported = "jobset" if kind in {"Job", "Workload"} else kind.lower()
+    answer = ask("POST", f"/v1/exports/{exported}", json=question)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = yaml.safe_load(answer.json()["content"])
+    if kind == "TrainJob":
+        found["metadata"]["annotations"] = {"traincost/question": json.dumps({"cluster": {"gpu": "h100"}})}
+        return found
+    if kind == "PyTorchJob":
+        for replicas in found["spec"]["pytorchReplicaSpecs"].values():
+            replicas["template"]["spec"]["nodeSelector"] = NODES
+        return found
+    job = found["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["template"]["spec"]["nodeSelector"] = NODES
+    if kind == "Job":
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": job}
+    if kind == "Workload":
+        pods = {"name": "main", "count": job["parallelism"], "template": job["template"]}
+        return {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "spec": {"podSets": [pods]}}
+    return found
+
+
+def review(manifest: Any, operation: str = "CREATE") -> dict[str, Any]:
+    """A review as the API server sends it."""
+    request = {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": operation, "object": manifest}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def reviewed(ask: Ask, manifest: Any) -> dict[str, Any]:
+    """What the webhook answers."""
+    answer = ask("POST", REVIEW, json=review(manifest))
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["apiVersion"], found["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert found["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
+    response: dict[str, Any] = found["response"]
+    return response
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_manifest_is_judged_as_the_question_that_it_was_written_from(kind: str, ask: Ask) -> None:
+    found = ask("POST", CHECK, json=manifest_of(kind, ask, FITS)).json()
+    whole = ask("POST", "/v1/check", json=FITS).json()
+    assert found["verdict"] == whole["verdict"] == "ok", found
+    assert found["check"]["device_peak_bytes"]["value"] == pytest.approx(whole["device_peak_bytes"]["value"], rel=0.02)
+    assert found["check"]["gpu_hours"]["value"] == pytest.approx(whole["gpu_hours"]["value"], rel=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_webhook_admits_what_fits_and_refuses_what_does_not(kind: str, ask: Ask) -> None:
+    fits = reviewed(ask, manifest_of(kind, ask, FITS))
+    assert fits["allowed"] is True
+    assert fits["auditAnnotations"]["estimate"].startswith("est_")
+    assert "warnings" not in fits
+    too_large = {**FITS, "model": "llama-3.1-405b"}
+    refused = reviewed(ask, manifest_of(kind, ask, too_large))
+    assert refused["allowed"] is False
+    assert refused["status"]["message"].startswith("traincost: out of memory: ")
+
+
+def test_a_deadline_of_the_job_is_warned_of(ask: Ask) -> None:
+    manifest = manifest_of("Job", ask, FITS)
+    manifest["spec"]["activeDeadlineSeconds"] = 60
+    found = reviewed(ask, manifest)
+    assert found["allowed"] is True
+    (warning,) = found["warnings"]
+    assert "exceeds the limit" in warning
+
+
+def test_an_annotation_says_what_the_manifest_cannot(ask: Ask) -> None:
+    manifest = manifest_of("TrainJob", ask, FITS)
+    said = {"cluster": {"gpu": "h100"}, "price": {"usd_per_gpu_hour": 2}, "limits": {"cost_usd": 1}}
+    manifest["metadata"]["annotations"]["traincost/question"] = json.dumps(said)
+    found = reviewed(ask, manifest)
+    assert found["allowed"] is True
+    assert "cost_usd" in found["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        None,
+        {},
+        {"kind": "Pod", "spec": {"containers": []}},
+        {"kind": "Job", "spec": {"template": {"spec": {"containers": "many"}}}},
+        {"kind": "JobSet", "spec": {"replicatedJobs": [None, 1, {}]}},
+        {"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": 7}}},
+        {"kind": "TrainJob", "spec": {"trainer": {"numNodes": "x", "resourcesPerNode": []}}},
+        {"kind": "Job", "metadata": {"annotations": {"traincost/question": "["}}, "spec": {"template": {}}},
+    ],
+)
+def test_whatever_is_no_known_training_is_admitted(manifest: Any, ask: Ask) -> None:
+    assert reviewed(ask, manifest)["allowed"] is True
+
+
+@pytest.mark.parametrize(
+    "annotation", ["[", "7", '{"cluster": 7}', '{"model": {"hidden_size": "x"}}', '{"recipe": []}']
+)
+def test_a_wrong_annotation_does_not_stand_in_the_way(annotation: str, ask: Ask) -> None:
+    manifest = manifest_of("Job", ask, FITS)
+    manifest["metadata"]["annotations"] = {"traincost/question": annotation}
+    assert reviewed(ask, manifest)["allowed"] is True
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"apiVersion": "admission.k8s.io/v1beta1"}, review(None) | {"request": {"uid": 7}}]
+)
+def test_what_is_no_review_is_refused(body: Any, ask: Ask) -> None:
+    answer = ask("POST", REVIEW, json=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["code"] == "not_a_review"
+
+
+def test_another_token_finds_nothing(ask: Ask) -> None:
+    for token in ("wrong", f"{ADMISSION_TOKEN}x", "%C3%A9"):
+        assert ask("POST", f"/v1/adapters/kubernetes/admission/{token}", json=review(None)).status_code == 404
+
+
+def slurm(ask: Ask, **job: Any) -> list[str]:
+    """The four lines of a job of Slurm."""
+    answer = ask("POST", "/v1/adapters/slurm/check", json=job)
+    assert answer.status_code == 200, answer.text
+    lines = answer.text.split("\n")
+    assert len(lines) == 5
+    assert len(lines[1]) <= 255
+    return lines
+
+
+def test_an_exported_script_is_judged_in_slurms_words(ask: Ask) -> None:
+    script = ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
+    site = {"cluster": {"gpu": "h100"}}
+    verdict, reason, estimate, minutes, _ = slurm(
+        ask, script=script, nodes=2, tres_per_node="gres/gpu:8", question=site
+    )
+    whole = ask("POST", "/v1/check", json=FITS).json()
+    assert (verdict, estimate[:4]) == ("ok", "est_")
+    assert reason.startswith("fits: ")
+    assert int(minutes) == pytest.approx(whole["time_limit_seconds"] / 60, rel=0.05)
+    named = slurm(ask, script=script, nodes=2, tres_per_job="gres/gpu:h100:16")
+    assert named[:3] == [verdict, reason, estimate]
+
+
+def test_what_slurm_cannot_tell_is_unknown_and_says_why(ask: Ask) -> None:
+    script = ask("POST", "/v1/exports/sbatch", json=FITS).json()["content"]
+    for job, why in [
+        ({"script": "hostname", "tres_per_node": "gpu:8"}, "starts no training"),
+        ({"script": script, "tres_per_node": "cpu:8"}, "no GPU"),
+        ({"script": script, "tres_per_node": "gpu:abacus:8"}, "abacus"),
+    ]:
+        verdict, reason, estimate, minutes, _ = slurm(ask, **job)
+        assert (verdict, estimate, minutes) == ("unknown", "", "")
+        assert reason.startswith("not checked: ")
+        assert why in reason or why == "abacus"
+
+
+def test_a_broken_layout_is_warned_of(ask: Ask) -> None:
+    script = (
+        ask("POST", "/v1/exports/sbatch", json=FITS)
+        .json()["content"]
+        .replace("--tensor-model-parallel-size 8", "--tensor-model-parallel-size 7")
+    )
+    assert slurm(ask, script=script, nodes=2, tres_per_node="gpu:h100:8")[0] == "warn"
+
+
+def test_a_hook_carries_the_address_and_the_site(ask: Ask) -> None:
+    hook = ask("GET", "/v1/adapters/slurm/job_submit.lua?gpu=h100&usd_per_gpu_hour=2.5")
+    assert hook.status_code == 200
+    assert "localhost:8000" not in hook.text
+    assert '[=[{"cluster":{"gpu":"h100"},"price":{"usd_per_gpu_hour":2.5}}]=]' in hook.text
+    assert ask("GET", "/v1/adapters/slurm/job_submit.lua?gpux=h100").status_code == 422
+    assert ask("GET", "/v1/adapters/slurm/prolog.lua").status_code == 404
+    hostile = ask("GET", "/v1/adapters/slurm/cli_filter.lua", headers={"host": 'x"; os.execute("id") --'})
+    assert hostile.status_code in {400, 422}
+
+
+def test_the_examples_of_the_contract_are_judged(ask: Ask) -> None:
+    assert slurm(ask, **SLURM_JOB)[0] == "ok"
+    assert ask("POST", CHECK, json=JOB).json()["verdict"] == "ok"
+    assert ask("POST", REVIEW, json=REVIEWED).json()["response"]["allowed"] is True
+
+
+def test_the_question_of_a_site_is_no_place_to_hide(ask: Ask) -> None:
+    answer = ask("POST", "/v1/adapters/slurm/check", json={"script": "", "question": []})
+    assert answer.status_code == 422
+    assert ask("POST", "/v1/check", json={**QUESTION, "question": {}}).status_code == 422

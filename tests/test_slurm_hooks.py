@@ -1,0 +1,103 @@
+"""Do Slurm's hooks do what the service says? A real Slurm asks a live service, and one that is not there."""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.live import serving
+from tests.slurm import running
+
+SITE = "gpu=a100-sxm4-80gb&usd_per_gpu_hour=2"
+NOWHERE = "127.0.0.1:9"
+"""An address where nobody listens."""
+
+SCRIPT = """#!/bin/bash
+#SBATCH --nodes={nodes}
+#SBATCH --gpus-per-node=8
+#SBATCH --time=10
+srun torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers {layers} --hidden-size 4096 --num-attention-heads 32 \\
+  --ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm --disable-bias-linear --bf16 \\
+  --position-embedding-type rope --untie-embeddings-and-output-weights --seq-length 4096 --micro-batch-size 1 \\
+  --global-batch-size 32 {more} --tensor-model-parallel-size 8 --attention-backend flash
+"""
+
+OK = SCRIPT.format(nodes=1, layers=32, more="--train-iters 2")
+WARN = SCRIPT.format(nodes=1, layers=32, more="--train-iters 2000000")
+DENY = SCRIPT.format(nodes=1, layers=320, more="--train-iters 2")
+OTHER = "#!/bin/bash\n#SBATCH --gpus-per-node=8\nhostname\n"
+
+
+@pytest.fixture(scope="module", params=["job_submit.lua", "cli_filter.lua"])
+def hooked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The environment of a Slurm with one of the hooks, as the live service gives it out."""
+    with ExitStack() as stack:
+        address = stack.enter_context(serving(tmp_path_factory.mktemp("service")))
+        hook = hook_of(address, request.param)
+        yield stack.enter_context(running(PLUGIN[request.param], files={request.param: hook}))
+
+
+PLUGIN = {"job_submit.lua": "JobSubmitPlugins=lua", "cli_filter.lua": "CliFilterPlugins=lua"}
+
+
+def hook_of(address: str, name: str) -> str:
+    """A hook as it is served for a site."""
+    answer = httpx.get(f"http://{address}/v1/adapters/slurm/{name}?{SITE}", timeout=30)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def submitted(slurm: Mapping[str, str], script: str, folder: Path, *options: str) -> tuple[int, str, str]:
+    """What sbatch returns and says of a script, and the comment that Slurm keeps of the job."""
+    file = folder / "train.sbatch"
+    file.write_text(script, encoding="utf-8")
+    command = ["sbatch", "--parsable", "--hold", f"--output={folder}/said", "--partition=many", *options, str(file)]
+    done = subprocess.run(command, env=slurm, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        return done.returncode, done.stderr, ""
+    shown = subprocess.run(
+        ["scontrol", "show", "job", done.stdout.strip()], env=slurm, capture_output=True, text=True, check=True
+    ).stdout
+    comments = [line.strip().removeprefix("Comment=") for line in shown.splitlines() if "Comment=" in line]
+    return 0, done.stderr, comments[0] if comments else ""
+
+
+def test_a_job_that_fits_is_queued_with_its_estimate_in_the_comment(hooked: Mapping[str, str], tmp_path: Path) -> None:
+    code, said, comment = submitted(hooked, OK, tmp_path, "--comment=mine")
+    assert (code, said) == (0, "")
+    words = comment.split()
+    assert words[0] == "mine"
+    assert words[1].startswith("est_")
+
+
+def test_a_job_that_may_take_longer_than_its_time_is_queued_with_a_warning(
+    hooked: Mapping[str, str], tmp_path: Path
+) -> None:
+    code, said, comment = submitted(hooked, WARN, tmp_path)
+    assert code == 0
+    assert "traincost: warn: days" in said
+    assert "exceeds the limit" in said
+    assert comment.startswith("est_")
+
+
+def test_a_job_that_runs_out_of_memory_is_refused_with_the_reason(hooked: Mapping[str, str], tmp_path: Path) -> None:
+    code, said, _ = submitted(hooked, DENY, tmp_path)
+    assert code != 0
+    assert "traincost: deny: out of memory: " in said
+
+
+def test_what_is_no_known_training_is_let_through(hooked: Mapping[str, str], tmp_path: Path) -> None:
+    assert submitted(hooked, OTHER, tmp_path) == (0, "", "")
+    assert submitted(hooked, OTHER.replace("#SBATCH --gpus-per-node=8\n", ""), tmp_path) == (0, "", "")
+
+
+@pytest.mark.parametrize("name", PLUGIN)
+def test_without_the_service_every_job_is_accepted(name: str, tmp_path: Path) -> None:
+    with serving(tmp_path) as address:
+        hook = hook_of(address, name).replace(address, NOWHERE)
+    assert NOWHERE in hook
+    with running(PLUGIN[name], files={name: hook}) as slurm:
+        assert submitted(slurm, DENY, tmp_path) == (0, "", "")
