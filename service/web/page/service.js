@@ -1,0 +1,75 @@
+// How is the service asked? JSON in, JSON out; a refusal is an answer that says what to mend.
+
+const HEADERS = { "Content-Type": "application/json" };
+
+/** Thrown where the service does not answer as asked; its problems name each field and the fix. */
+class Refusal extends Error {
+  constructor(problem) {
+    super(problem.detail || problem.title || "the service did not answer");
+    this.problems = problem.errors || [];
+  }
+}
+
+let waiting = 0;
+
+/** Run a request; while any is under way the page says so in data-asking. */
+async function asking(work) {
+  waiting += 1;
+  document.body.dataset.asking = waiting;
+  try {
+    return await work();
+  } finally {
+    waiting -= 1;
+    document.body.dataset.asking = waiting;
+  }
+}
+
+async function read(response) {
+  const answer = await response.json().catch(() => ({ detail: `the service answered ${response.status}` }));
+  if (!response.ok) throw new Refusal(answer);
+  return answer;
+}
+
+export const get = (path) => asking(async () => read(await fetch(path)));
+
+export const post = (path, body, signal) =>
+  asking(async () => read(await fetch(path, { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal })));
+
+/** Plans with word of how far the search is: told(counts) now and then, the answer at the end. */
+export async function plans(body, told, signal) {
+  const headers = { ...HEADERS, Accept: "text/event-stream" };
+  const response = await fetch("/v1/plans", { method: "POST", headers, body: JSON.stringify(body), signal });
+  if (!response.ok) return read(response);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Refusal({ detail: "the search ended before its answer" });
+    const events = (text + value).split("\n\n");
+    text = events.pop();
+    for (const event of events) {
+      const [name, data] = event.split("\n").map((line) => line.slice(line.indexOf(":") + 2));
+      const held = JSON.parse(data);
+      if (name === "plans") return held;
+      if (name === "problem") throw new Refusal({ detail: held.map((p) => p.message).join("; "), errors: held });
+      told(held);
+    }
+  }
+}
+
+/** Runs one question at a time: while one is under way only the newest of those that come after it is kept. */
+export function latest(work) {
+  let busy = false;
+  let next = null;
+  return async function ask(question) {
+    next = question;
+    if (busy) return;
+    busy = true;
+    while (next !== null) {
+      const now = next;
+      next = null;
+      await work(now);
+    }
+    busy = false;
+  };
+}

@@ -1,0 +1,76 @@
+"""Is what the pages load short, known to the service, and, where others wrote it, what they published?"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from service.estimator.memory import StageBytes
+from service.workflows.flat import flat_fields
+from tests.house.source import SERVICE, shown
+from tests.house.test_sizes import LONGEST_FILE
+
+WEB = SERVICE / "web"
+VENDORED = WEB / "vendor"
+OWN = sorted(path for path in WEB.rglob("*") if path.suffix in {".js", ".css"} and VENDORED not in path.parents)
+MODULES = sorted((WEB / "page").glob("*.js"))
+
+NOT_A_LINE = {"in_flight", "host"}
+"""Fields of StageBytes that are no bytes on a GPU."""
+
+
+@pytest.mark.parametrize("path", OWN, ids=shown)
+def test_file_is_short(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST_FILE, f"cut it where its question divides: {lines} lines"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=shown)
+def test_a_module_says_first_what_it_answers(path: Path) -> None:
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert re.fullmatch(r"// [A-Z].*[.?]", first)
+
+
+def test_vendored_files_are_those_that_were_published() -> None:
+    held = json.loads((VENDORED / "manifest.json").read_text(encoding="utf-8"))["files"]
+    named = {"manifest.json"}
+    for row in held:
+        assert hashlib.sha256((VENDORED / row["file"]).read_bytes()).hexdigest() == row["sha256"]
+        assert re.fullmatch(r"\d+\.\d+\.\d+", row["version"])
+        assert row["licence"] == "Apache-2.0"
+        assert all((VENDORED / name).stat().st_size > 0 for name in row["licence_files"])
+        named |= {row["file"], *row["licence_files"]}
+    assert {path.name for path in VENDORED.iterdir()} == named
+
+
+def test_modules_import_what_there_is() -> None:
+    for path in MODULES:
+        for names, module in re.findall(
+            r'import (?:\{([^}]*)\}|\* as \w+) from "\./([\w.]+)"', path.read_text(encoding="utf-8")
+        ):
+            text = (WEB / "page" / module).read_text(encoding="utf-8")
+            for name in filter(None, (one.split(" as ")[0].strip() for one in names.split(","))):
+                assert re.search(rf"export (?:async )?(?:const|function|class) {name}\b", text), (path.name, name)
+
+
+def test_what_a_script_looks_for_stands_in_the_page() -> None:
+    page = (WEB / "index.html").read_text(encoding="utf-8")
+    scripts = "".join(path.read_text(encoding="utf-8") for path in MODULES)
+    looked_for = set(re.findall(r'\bplace\("([\w-]+)"\)', scripts))
+    made = set(re.findall(r'\bid: "([\w-]+)"', scripts)) | set(re.findall(r'\bid="([\w-]+)"', page))
+    assert len(looked_for) > 40
+    assert looked_for - made == set()
+
+
+def test_fields_of_the_page_are_fields_of_a_question() -> None:
+    fields = re.findall(r'\{ name: "(\w+)", part: "(\w+)"', (WEB / "page" / "fields.js").read_text(encoding="utf-8"))
+    known = {(name, field.path[0]) for name, field in flat_fields().items()}
+    assert len(fields) > 20
+    assert set(fields) <= known
+
+
+def test_every_line_of_memory_has_a_colour() -> None:
+    coloured = set(re.findall(r'"(\w+)"', (WEB / "page" / "kinds.js").read_text(encoding="utf-8")))
+    assert set(StageBytes.__dataclass_fields__) - NOT_A_LINE - coloured == set()

@@ -1,0 +1,190 @@
+"""Does the page do what its reader wants, in a real browser: paste, read, move, search, export, share?
+
+Every test also fails on a complaint of the browser and on a request to another host.
+"""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.page.browser import Sight
+
+CONFIG = {
+    "model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+    "tie_word_embeddings": True, "rope_scaling": None,
+}  # fmt: skip
+
+
+def _paste(sight: Sight) -> None:
+    sight.page.click("#paste summary")
+    sight.page.fill("#input-config", json.dumps(CONFIG))
+    sight.page.locator("#pasted").wait_for()
+    sight.answered()
+
+
+def _field(sight: Sight, name: str) -> str:
+    return str(sight.page.locator(f"#input-{name}").input_value())
+
+
+def test_it_opens_with_an_answer(sight: Sight) -> None:
+    assert sight.text("#verdict-word") == "Fits"
+    assert "H100 SXM5 80GB" in sight.text("#verdict-text")
+    assert sight.text("#parameters") == "8.03B parameters"
+    assert len(sight.bars()) == 2
+    assert all("of 79.1 GiB usable; weights" in bar for bar in sight.bars())
+    assert sight.page.locator("#figures .number").count() == 8
+
+
+def test_a_pasted_config_is_counted_to_the_unit(sight: Sight) -> None:
+    _paste(sight)
+    assert sight.text("#verdict-word") == "Fits"
+    sight.page.click("#parameters .number")
+    sight.page.locator("#explanation .exact").wait_for()
+    assert sight.text("#explanation .exact") == "4022468096"
+
+
+def test_a_config_that_is_none_is_refused_beside_it(sight: Sight) -> None:
+    sight.page.click("#paste summary")
+    for text, said in (("{", "this is no JSON"), ('{"hidden_size": 64}', "it names no model_type")):
+        sight.page.fill("#input-config", text)
+        assert said in sight.text("#fault-config")
+
+
+def test_a_dropped_config_is_taken(sight: Sight) -> None:
+    sight.page.evaluate(
+        """text => {
+            const held = new DataTransfer();
+            held.items.add(new File([text], "config.json"));
+            document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: held, bubbles: true, cancelable: true }));
+        }""",
+        json.dumps(CONFIG),
+    )
+    sight.page.locator("#pasted").wait_for()
+    assert "qwen3" in sight.text("#pasted")
+
+
+def test_a_slider_moves_the_bars(sight: Sight) -> None:
+    before = sight.bars()
+    sight.page.focus("#slider-micro_batch")
+    sight.page.keyboard.press("ArrowRight")
+    sight.answered()
+    assert _field(sight, "micro_batch") == "2"
+    assert len(sight.bars()) == len(before)
+    assert all(one != other for one, other in zip(before, sight.bars(), strict=True))
+
+
+def test_what_does_not_fit_says_what_would_help(sight: Sight) -> None:
+    sight.type_in("#input-model", "llama-3.1-70b")
+    sight.answered()
+    assert sight.text("#verdict-word") == "Does not fit"
+    assert "missing" in sight.text("#verdict-text")
+    assert sight.page.locator("#tips li").count() >= 3
+    assert sight.page.locator(".total.over").count() == 2
+
+
+def test_a_refusal_says_what_to_do(sight: Sight) -> None:
+    sight.type_in("#input-tensor", "3")
+    sight.answered()
+    assert sight.text("#verdict-word") == "No answer"
+    assert "does not divide" in sight.text("#verdict-text")
+    sight.type_in("#input-tensor", "4")
+    sight.answered()
+    assert sight.text("#verdict-word") == "Fits"
+    sight.type_in("#input-sequence_length", "many")
+    assert sight.page.locator("#input-sequence_length").get_attribute("aria-invalid") == "true"
+
+
+def test_every_number_opens_its_explanation_and_gives_the_focus_back(sight: Sight) -> None:
+    numbers = sight.page.locator("#view-answer .number")
+    assert numbers.count() > 25
+    for place in range(numbers.count()):
+        numbers.nth(place).click()
+        sight.page.locator("#explanation-text h3").first.wait_for()
+        assert "Equation" in sight.text("#explanation-text"), numbers.nth(place).get_attribute("data-path")
+        sight.page.keyboard.press("Escape")
+        assert numbers.nth(place).evaluate("node => node === document.activeElement")
+
+
+def test_bytes_are_told_in_either_unit(sight: Sight) -> None:
+    sight.page.select_option("#input-units", "si")
+    assert "84.9 GB" in sight.text("#usable")
+    sight.page.select_option("#input-units", "binary")
+    assert "79.1 GiB" in sight.text("#usable")
+
+
+@pytest.mark.timeout(120)
+def test_a_plan_is_searched_and_taken(sight: Sight) -> None:
+    sight.page.click("#tab-plans")
+    sight.page.check("#keep-zero_stage")
+    sight.page.click("#plan-find")
+    sight.page.locator("#plans tbody tr").first.wait_for(timeout=60_000)
+    sight.page.locator("#pareto canvas").wait_for()
+    for place in range(5):
+        sight.page.click(f"#plans tbody tr >> nth=2 >> .number >> nth={place}")
+        sight.page.locator("#explanation-text h3").first.wait_for()
+        sight.page.keyboard.press("Escape")
+    sight.page.click("#plans .use >> nth=1")
+    sight.page.locator("#export-tools button").first.wait_for()
+    sight.page.click("#tab-plans")
+    step = sight.text("#plans tbody tr >> nth=0 >> .number >> nth=0")
+    sight.page.click("#plans .use >> nth=0")
+    sight.answered()
+    assert sight.page.locator("#view-answer").is_visible()
+    assert step in sight.text("#figures")
+    assert sight.text("#verdict-word") == "Fits"
+
+
+def test_a_plan_that_is_taken_can_be_changed_on(sight: Sight) -> None:
+    sight.page.click("#tab-plans")
+    sight.page.click("#plan-find")
+    sight.page.locator("#plans .use").first.wait_for(timeout=60_000)
+    sight.page.click("#plans .use >> nth=0")
+    sight.answered()
+    sight.type_in("#input-tensor", "4")
+    sight.answered()
+    assert sight.text("#verdict-word") in {"Fits", "At risk", "Does not fit"}
+
+
+def test_an_export_is_the_file_of_the_service(sight: Sight, tmp_path: Path) -> None:
+    sight.page.click("#tab-export")
+    sight.page.click("#export-sbatch")
+    with sight.page.expect_download() as waiting:
+        sight.page.click("#export-save")
+    waiting.value.save_as(tmp_path / "file")
+    asked = json.loads(str(sight.page.locator("#export-body").text_content()))
+    told = httpx.post(f"http://{sight.address}/v1/exports/sbatch", json=asked).json()
+    assert waiting.value.suggested_filename == told["file_name"]
+    assert (tmp_path / "file").read_text(encoding="utf-8") == told["content"]
+
+
+def test_a_shared_address_opens_in_the_same_state(sight: Sight) -> None:
+    _paste(sight)
+    sight.page.select_option("#input-machine", "a100-sxm4-80gb")
+    sight.type_in("#input-gpus", "16")
+    sight.type_in("#input-training_tokens", "1.5T")
+    sight.page.select_option("#input-recompute", "full")
+    sight.page.select_option("#input-units", "si")
+    sight.page.click("#share")
+    sight.answered()
+    held = {"bars": sight.bars(), "figures": sight.text("#figures"), "verdict": sight.text("#verdict")}
+    address = sight.page.url
+    assert len(address) < 700
+    sight.open(address.removeprefix(f"http://{sight.address}"))
+    assert held == {"bars": sight.bars(), "figures": sight.text("#figures"), "verdict": sight.text("#verdict")}
+    assert [_field(sight, name) for name in ("training_tokens", "recompute", "units")] == ["1.5T", "full", "si"]
+    assert "config.json of a qwen3" in sight.text("#pasted")
+
+
+def test_a_shared_search_searches_again(sight: Sight) -> None:
+    sight.page.click("#tab-plans")
+    sight.page.select_option("#plan-objective", "cost")
+    sight.page.check("#keep-tensor")
+    sight.page.click("#share")
+    sight.answered()
+    sight.open(sight.page.url.removeprefix(f"http://{sight.address}"))
+    sight.page.locator("#plans tbody tr").first.wait_for(timeout=60_000)
+    assert sight.page.locator("#plan-objective").input_value() == "cost"
+    assert sight.page.locator("#keep-tensor").is_checked()
