@@ -53,6 +53,13 @@ class Settings(BaseSettings):
     called traincost: give the pod enableServiceLinks: false.)"""
     cors_origins: Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_split)] = ()
     """Web origins that may call from a browser, separated by commas; * for any; none where absent."""
+    admission_token: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{16,128}$")] | None = Field(default=None, repr=False)
+    """Secret part of the address of the Kubernetes webhook, 16 to 128 letters, digits, - and _; none where absent, and
+    then there is no webhook."""
+    frame_ancestors: Annotated[
+        tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_split)
+    ] = ()
+    """Web origins that may show the page at / in a frame, separated by commas; * for any; none where absent."""
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
     """Least serious messages to write; debug adds a line for each request."""
 

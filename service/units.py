@@ -60,6 +60,7 @@ CARBON_INTENSITY = Dimension("kg/kWh", {"kg/kWh": 1.0, "g/kWh": 1e-3})
 ENERGY_PRICE = Dimension("USD/kWh", {"USD/kWh": 1.0, "USD/MWh": 1e-3})
 HOSTING_PRICE = Dimension("USD/kW-month", {"USD/kW-month": 1.0})
 STORAGE_PRICE = Dimension("USD/GB-month", {"USD/GB-month": 1.0, "USD/TB-month": 1e-3})
+TOKEN_PRICE = Dimension("USD/million tokens", {"USD/million tokens": 1.0, "USD/token": 1e6})
 TRAFFIC_PRICE = Dimension("USD/GB", {"USD/GB": 1.0, "USD/TB": 1e-3})
 GPU_RATE = Dimension("1/GPU-h", {"1/GPU-h": 1.0, "1/GPU-d": 1 / 24.0})
 MACHINE_RATE = Dimension("1/instance-h", {"1/instance-h": 1.0, "1/instance-d": 1 / 24.0})
@@ -67,6 +68,7 @@ YEARS = Dimension("a", {"a": 1.0})
 LOSS = Dimension("nat", {"nat": 1.0, "bit": 0.6931471805599453})
 
 DIMENSIONS: Mapping[str, Dimension] = {
+    "usd_per_million_tokens": TOKEN_PRICE,
     "tokens_per_s_per_gpu": TOKEN_RATE,
     "usd_per_instance_hour": INSTANCE_RATE,
     "usd_per_gpu_hour": USD_RATE,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from service.__main__ import main
+from service.commands.application import main
 
 
 class Ran(NamedTuple):

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.house.source import ROOT
@@ -15,16 +15,22 @@ DOCUMENTED = "localhost:8000"
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """Host and port of the service while it runs."""
+def serving(folder: Path, log: Path | None = None) -> Iterator[str]:
+    """Host and port of the service while it runs; every request is a line of the log, where one is wanted."""
     environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "service", "serve", "--port", "0"]
-    server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        said = (re.search(r"http://([\d.]+:\d+)", line) for line in server.stdout or ())
-        found = next((match for match in said if match), None)
-        assert found, "the service ended before it said its address"
-        yield found[1]
-    finally:
-        server.terminate()
-        server.communicate(timeout=20)
+    with ExitStack() as stack:
+        written = None if log is None else stack.enter_context(log.open("w"))
+        if written:
+            environment["TRAINCOST_LOG_LEVEL"] = "debug"
+        server = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=written, text=True
+        )
+        try:
+            said = (re.search(r"http://([\d.]+:\d+)", line) for line in server.stdout or ())
+            found = next((match for match in said if match), None)
+            assert found, "the service ended before it said its address"
+            yield found[1]
+        finally:
+            server.terminate()
+            server.communicate(timeout=20)

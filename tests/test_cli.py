@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from service import __version__
-from service.__main__ import main
 from service.catalogue import shipped_catalogue
+from service.commands.application import main
 from service.workflows.estimates import answer
 from service.workflows.flat import ALIASES, flat_fields
 from service.workflows.questions import read_question

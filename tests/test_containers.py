@@ -15,7 +15,7 @@ import pytest
 import typer.main
 import yaml
 
-from service.__main__ import app
+from service.commands.application import app
 from service.settings import PREFIX, Settings
 from tests.house.source import ROOT
 

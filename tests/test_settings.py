@@ -57,6 +57,8 @@ def test_origins_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> Non
     assert read_settings().cors_origins == ("https://tools.example.org", "http://localhost:3000")
     monkeypatch.setenv("TRAINCOST_CORS_ORIGINS", "*")
     assert read_settings().cors_origins == ("*",)
+    monkeypatch.setenv("TRAINCOST_FRAME_ANCESTORS", "https://wiki.example.org,https://tools.example.org")
+    assert read_settings().frame_ancestors == ("https://wiki.example.org", "https://tools.example.org")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`traincost solve` and `traincost sensitivity` give what the API gives, from a body in a file, without a server."""
+"""`traincost plan`, `solve` and `sensitivity` give what the API gives, from a body in a file, without a server."""
 
 import io
 import json
@@ -10,6 +10,9 @@ import pytest
 from service.api.sensitivity_schemas import VARIATIONS
 from service.api.solve_schemas import SOLUTIONS
 from service.catalogue import shipped_catalogue
+from service.commands.progress import PATIENCE_SECONDS, Progress
+from service.workflows.plan_table import counted, plans_csv, plans_report
+from service.workflows.plans import PlanAnswer, PlanCounts, planning
 from service.workflows.sensitivity import vary
 from service.workflows.sensitivity_table import table_csv, table_report, whole_table
 from service.workflows.solve import solve
@@ -18,6 +21,14 @@ from tests.commands import Command, Ran
 
 OPEN: dict[str, Any] = SOLUTIONS["largest-micro-batch"]["value"]
 VARIED: dict[str, Any] = VARIATIONS["grid"]["value"]
+PLANNED: dict[str, Any] = {
+    "model": "qwen3-0.6b",
+    "recipe": {"sequence_length": 4096, "global_batch": 64, "training_tokens": 1e10},
+    "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 8},
+    "price": {"usd_per_gpu_hour": 2.5},
+    "layout": {"zero_stage": [0, 1], "virtual_pipeline": 1},
+    "top": 3,
+}
 
 
 def written(folder: Path, text: str) -> str:
@@ -46,17 +57,82 @@ def test_sensitivity_gives_what_the_api_gives(
     assert run(file, "--json").out.encode() == to_bytes(whole_table(found)) + b"\n"
 
 
-@pytest.fixture(params=["solve", "sensitivity"])
+def planned(body: dict[str, Any]) -> PlanAnswer:
+    *_, found = planning(body, shipped_catalogue())
+    assert isinstance(found, PlanAnswer)
+    return found
+
+
+def test_plan_gives_what_the_api_gives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, file = Command("plan", capsys, monkeypatch), written(tmp_path, json.dumps(PLANNED))
+    found = planned(PLANNED)
+    assert run(file).out == f"{plans_report(found)}\n"
+    assert run(file, "--csv").out.splitlines() == plans_csv(found).splitlines()
+    assert run(file, "--json").out.encode() == to_bytes(found) + b"\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(PLANNED).encode())))
+    assert run("-", "--json").out.encode() == to_bytes(found) + b"\n"
+
+
+def test_a_person_reads_the_plans_the_counts_and_the_refusals() -> None:
+    found = planned({**PLANNED, "why_not": {"layout": {"tensor": 8}}})
+    shown = plans_report(found)
+    header, *rows = shown.split("\n\n", maxsplit=1)[0].splitlines()
+    assert header.split("  ")[0] == "rank"
+    assert [row.split()[0] for row in rows] == ["1", "2", "3"]
+    assert {"days", "USD", "headroom", "MFU"} <= set(header.split())
+    assert "data 8" in rows[0]
+    assert counted(found.counts) in shown
+    assert all(f"{count:,} {rule}" in shown for rule, count in found.counts.refused.items())
+    assert f"asked after: {found.why_not.reason if found.why_not else ''}" in shown
+    assert all(line in shown for line in (*found.assumptions, *found.warnings))
+
+
+def test_what_nobody_asked_for_is_no_column() -> None:
+    recipe = {**PLANNED["recipe"], "training_tokens": None}
+    header = plans_report(planned({**PLANNED, "recipe": recipe, "price": None})).splitlines()[0]
+    assert not {"days", "USD"} & set(header.split())
+
+
+def test_where_nothing_fits_the_nearest_plan_says_what_is_missing() -> None:
+    found = planned({**PLANNED, "model": "llama-3.1-405b", "layout": {"zero_stage": 1}})
+    assert found.nearest is not None
+    shown = plans_report(found)
+    assert shown.startswith("no layout fits; the nearest one lacks ")
+    assert "GiB" in shown.splitlines()[0]
+    roomy = planned({**PLANNED, "limits": {"headroom_fraction": 0.999}})
+    assert "less than is to stay free" in plans_report(roomy).splitlines()[0]
+    late = planned({**PLANNED, "limits": {"days": 1e-6}})
+    assert plans_report(late).startswith("layouts fit, but none keeps to the limits")
+
+
+def test_a_search_that_takes_long_says_so_once_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = iter([0.0, 0.5, 1.1, 1.9, 2.1, 2.2])
+    progress = Progress(now=lambda: PATIENCE_SECONDS * next(clock))
+    for scored in range(5):
+        progress.tell(counted(PlanCounts(generated=10, refused={"rule": 3}, scored=scored, fitting=0)))
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert [line.split(", ")[1] for line in told.err.splitlines()] == ["1 worked out", "3 worked out"]
+
+
+@pytest.fixture(params=["plan", "solve", "sensitivity"])
 def run(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     return Command(request.param, capsys, monkeypatch)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("{", "not JSON"), ("[]", "no JSON object"), ('{"question": 1}', "question"), (None, "cannot be read")],
+    [
+        ("{", "not JSON"),
+        ("[]", "no JSON object"),
+        ('{"unheard_of": 1}', "a field that does not exist"),
+        (None, "cannot be read"),
+    ],
 )
 def test_what_is_wrong_is_said_in_lines(tmp_path: Path, run: Command, text: str | None, expected: str) -> None:
     ran = run(str(tmp_path / "none.json") if text is None else written(tmp_path, text))
     assert (ran.code, ran.out) == (2, "")
     assert expected in ran.err
-    assert all(line.startswith("traincost: ") for line in ran.err.splitlines())
+    assert all(line.startswith("traincost: ") and ": :" not in line for line in ran.err.splitlines())

@@ -3,7 +3,7 @@
 from typing import Any
 
 from service.api.body import CSV_BODY
-from service.api.json_schema import JSON, Schema, asked_in_body, parameter_ref, ref
+from service.api.json_schema import JSON, Schema, asked_in_body, object_schema, parameter_ref, ref, untitled
 from service.api.list_schemas import TABLES, XLSX
 from service.api.operations import EXAMPLES
 from service.api.queries import REV
@@ -73,17 +73,17 @@ def comparison_schemas(row: Schema, question: Schema, versions: Schema) -> dict[
     Returns:
         JSON schemas by component name
     """
-    manner = {name: _bare(schema) for name, schema in schema_of(Manner)["properties"].items()}
+    manner = {name: untitled(schema) for name, schema in schema_of(Manner)["properties"].items()}
     return {
-        "ComparedCluster": _object("A cluster of a comparison, with what is its own.", ["cluster"], _own()),
+        "ComparedCluster": object_schema("A cluster of a comparison, with what is its own.", ["cluster"], _own()),
         "ComparedPrices": _prices(),
-        "ComparisonRequest": _object(
+        "ComparisonRequest": object_schema(
             "One question, the clusters and the prices that it is asked for, and how the rows are to stand.",
             [QUESTION],
             {QUESTION: {**question, "description": MEANING, "required": ["model", "recipe"]}, **_lists(), **manner},
         ),
         "ComparedRow": _row(row),
-        "ComparisonAnswer": _object(
+        "ComparisonAnswer": object_schema(
             "The rows, sorted.", ["rows", "sort_by", "descending", "versions"], _answer(versions)
         ),
     }
@@ -116,7 +116,7 @@ def flat_compare_operation(form: str) -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    manner = {name: _bare(schema) for name, schema in schema_of(Manner)["properties"].items()}
+    manner = {name: untitled(schema) for name, schema in schema_of(Manner)["properties"].items()}
     beside = [
         {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
         for name, schema in manner.items()
@@ -168,7 +168,7 @@ def _lists() -> Schema:
 
 def _own() -> Schema:
     part = {"type": ["object", "null"]}
-    named = _bare(schema_of(Called)["properties"]["name"])
+    named = untitled(schema_of(Called)["properties"]["name"])
     return {
         "cluster": {"description": "What it is.", "anyOf": [NAME, *map(ref, CLUSTER_FORMS)]},
         "name": named,
@@ -184,7 +184,7 @@ def _own() -> Schema:
 def _prices() -> Schema:
     described = {"description": "A name; * for each that the catalogue holds.", "type": "string", "minLength": 1}
     meaning = "Prices of the catalogue, one row for each provider, region and terms; * stands for all of them."
-    return _object(meaning, ["provider"], dict.fromkeys(SPREAD, described))
+    return object_schema(meaning, ["provider"], dict.fromkeys(SPREAD, described))
 
 
 def _answer(versions: Schema) -> Schema:
@@ -209,17 +209,3 @@ def _row(generated: Schema) -> Schema:
         "properties": properties,
         "additionalProperties": {"description": "A number that was asked for; null where unknown.", "anyOf": NUMBER},
     }
-
-
-def _object(description: str, required: list[str], properties: Schema) -> Schema:
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        "required": required,
-        "properties": properties,
-    }
-
-
-def _bare(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key != "title"}

@@ -32,6 +32,7 @@ TAGS = {
     "catalogue": "Models, GPUs, clusters, prices, rate cards and regions: the shipped ones, and your own.",
     "cells": "One number a spreadsheet cell.",
     "checks": "Admission of jobs by a scheduler.",
+    "adapters": "Schedulers ask in their own words, and fetch the files that do so.",
     "exports": "A question as the file of a launcher or a training framework, and the way back.",
     "accuracy": "How near predictions come to what was measured.",
     "health": "Is the service alive and ready?",

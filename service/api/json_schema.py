@@ -1,5 +1,6 @@
 """What are the parts of the contract made of? JSON schemas, and references to those that have a name."""
 
+from collections.abc import Sequence
 from typing import Any
 
 Schema = dict[str, Any]
@@ -20,6 +21,39 @@ def ref(name: str) -> Schema:
         a reference to it
     """
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+def object_schema(description: str, required: Sequence[str], properties: Schema) -> Schema:
+    """The schema of an object that has no other fields than these.
+
+    Args:
+        description: what it is
+        required: fields that are always there
+        properties: schemas of all fields
+
+    Returns:
+        the schema
+    """
+    told = {"required": list(required)} if required else {}
+    return {
+        "type": "object",
+        "description": description,
+        "additionalProperties": False,
+        **told,
+        "properties": properties,
+    }
+
+
+def untitled(schema: Schema) -> Schema:
+    """A schema without its title, which would only repeat the name of a field.
+
+    Args:
+        schema: the schema
+
+    Returns:
+        the same, else
+    """
+    return {key: value for key, value in schema.items() if key != "title"}
 
 
 def parameter_ref(name: str) -> Schema:

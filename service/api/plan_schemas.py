@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service.api.json_schema import JSON, Schema, asked_in_body, parameter_ref, ref
+from service.api.json_schema import JSON, Schema, asked_in_body, object_schema, parameter_ref, ref
 from service.api.queries import REV
 from service.api.request_schemas import CLUSTER_FORMS, NAME
 from service.workflows.plan_body import MOST_VALUES, SEARCHED, VALUE_IS_A_LIST
@@ -76,8 +76,8 @@ def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Sche
     return {
         "OpenLayout": opened["layout"],
         "OpenRecipe": opened["recipe"],
-        "AskedAfter": _object("A layout of which is asked why it is not the best.", chosen),
-        "PlanRequest": {**_object(MEANING, properties), "required": ["model", "recipe"]},
+        "AskedAfter": object_schema("A layout of which is asked why it is not the best.", [], chosen),
+        "PlanRequest": object_schema(MEANING, ["model", "recipe"], properties),
     }
 
 
@@ -116,8 +116,4 @@ def _or_list(name: str, schema: Schema) -> Schema:
 
 
 def _chosen(noun: Schema, names: tuple[str, ...]) -> Schema:
-    return _object(noun["description"], {name: one for name, one in noun["properties"].items() if name in names})
-
-
-def _object(description: str, properties: dict[str, Schema]) -> Schema:
-    return {"type": "object", "description": description, "properties": properties, "additionalProperties": False}
+    return object_schema(noun["description"], [], {name: noun["properties"][name] for name in names})

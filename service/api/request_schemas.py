@@ -1,6 +1,7 @@
 """What may a request body look like? The nouns, and the shorter forms in which a body takes them."""
 
 from service.api.json_schema import Schema, ref
+from service.workflows.check_body import MOST_FREE
 from service.workflows.nouns import LONGEST_NAME
 
 MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
@@ -37,10 +38,10 @@ def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
     Returns:
         schemas by component name
     """
-    limits = _one_of("What the run may take at most; null for no limit.", ref("Limits"), {"type": "null"})
     return {
         "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
-        "CheckRequest": _question("A job that wants to start: a question, and what the run may take.", limits=limits),
+        "CheckRequest": _check(nouns["Waiting"]["properties"]),
+        "SlurmCheckRequest": _slurm(nouns["SlurmJob"]),
         "ChangedModel": _changed("A model preset with some of its fields given anew.", nouns["Model-Input"]),
         "ChangedCluster": _changed("A cluster preset, resized or changed.", nouns["Nodes"], nouns["Cluster-Input"]),
         "NodesOfGpu": _noun("So many nodes of one GPU.", ["gpu", "nodes"], nouns["Cluster-Input"], nouns["Nodes"]),
@@ -64,11 +65,40 @@ def _question(description: str, **more: Schema) -> Schema:
             "model": _one_of("What is trained.", NAME, *map(ref, MODEL_FORMS)),
             "recipe": ref("Recipe-Input"),
             "layout": _one_of("How it is divided; null for the defaults.", ref("Layout-Input"), {"type": "null"}),
-            "cluster": _one_of("What it runs on.", NAME, *map(ref, CLUSTER_FORMS)),
+            "cluster": _cluster("What it runs on."),
             "price": _one_of("What it costs.", *map(ref, PRICE_FORMS), {"type": "null"}),
             **more,
         },
     }
+
+
+def _check(waiting: Schema) -> Schema:
+    """A question, or a launcher's words that stand for parts of it: what is missing in the end is refused."""
+    none: Schema = {"type": "null"}
+    question = _question(
+        "A job that wants to start: a question, in its own words or its launcher's, and what it may take.",
+        limits=_one_of("What the run may take at most; null for no limit.", ref("Limits"), none),
+        launch=_one_of(
+            "The launcher's own words, which say of model, recipe and layout what the question leaves out.",
+            ref("Launch"),
+            none,
+        ),
+        free_pool={
+            "description": "Clusters of GPUs that are free; the job is judged on the first where cluster is absent.",
+            "anyOf": [{"type": "array", "maxItems": MOST_FREE, "items": _cluster("So many free GPUs.")}, none],
+        },
+        deadline_seconds=waiting["deadline_seconds"],
+    )
+    return {name: value for name, value in question.items() if name != "required"}
+
+
+def _slurm(job: Schema) -> Schema:
+    said = {"type": "object", "description": "Parts of the question that a site says of every job."}
+    return {**job, "properties": {**job["properties"], "question": {**said, "additionalProperties": True}}}
+
+
+def _cluster(description: str) -> Schema:
+    return _one_of(description, NAME, *map(ref, CLUSTER_FORMS))
 
 
 def _changed(description: str, *nouns: Schema) -> Schema:

@@ -2,7 +2,7 @@
 
 from service.api.body import JSON_BODY, MERGE_PATCH
 from service.api.catalogue_schemas import VERSION
-from service.api.json_schema import ETAG, Schema, asked_in_body, json_content, ref
+from service.api.json_schema import ETAG, Schema, asked_in_body, json_content, object_schema, ref, untitled
 from service.api.list_schemas import list_schemas
 from service.api.operations import EXAMPLES
 from service.api.own_row_schemas import IF_MATCH
@@ -27,6 +27,7 @@ LINKS = {
     "self": "The scenario, in its newest revision; handing this on shares it.",
     "revision": "This revision of it.",
     "estimate": "The whole answer, byte for byte as it was given.",
+    "budget": "A workbook that asks the same, its fields free to change.",
     "list": "Every scenario.",
 }
 
@@ -38,19 +39,20 @@ def scenario_schemas() -> dict[str, Schema]:
         JSON schemas by component name
     """
     grouped = {*SUMMARY, *VERSIONS}
+    links = LINKS.items()
     shown = {
         **{column.name: dict(column.schema) for column in COLUMNS if column.name not in grouped},
         QUESTION: _question(),
         "summary": _group("What was answered, in short.", SUMMARY),
         "versions": _group("What the answer rests on.", VERSIONS),
-        "links": _object("Where more is.", {name: {"type": "string", "description": s} for name, s in LINKS.items()}),
+        "links": _full_object("Where more is.", {name: {"type": "string", "description": s} for name, s in links}),
     }
     labels: Schema = schema_of(Label)["properties"]
     said = {name: _bare(labels[name]) if name in labels else _question() for name in FIELDS}
     return {
         **list_schemas("Scenario", "One of the scenarios", COLUMNS),
-        "Scenario": _object("A question under a name, with what was answered.", shown),
-        "ScenarioRequest": {**_object("A question to keep under a name.", said), "required": ["name", QUESTION]},
+        "Scenario": _full_object("A question under a name, with what was answered.", shown),
+        "ScenarioRequest": object_schema("A question to keep under a name.", ["name", QUESTION], said),
         "ScenarioPatch": {
             "type": "object",
             "description": "What changes, as a merge patch: null removes a field of the question, or the note.",
@@ -132,18 +134,13 @@ def _question() -> Schema:
 
 def _group(description: str, names: tuple[str, ...]) -> Schema:
     schemas: dict[str, Column] = {column.name: column for column in COLUMNS}
-    return _object(description, {name: dict(schemas[name].schema) for name in names})
+    return _full_object(description, {name: dict(schemas[name].schema) for name in names})
 
 
-def _object(description: str, properties: Schema) -> Schema:
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
+def _full_object(description: str, properties: Schema) -> Schema:
+    """An object all of whose fields are always there."""
+    return object_schema(description, list(properties), properties)
 
 
 def _bare(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key not in {"title", "default"}}
+    return {key: value for key, value in untitled(schema).items() if key != "default"}

@@ -15,6 +15,7 @@ from service.api.sensitivity_schemas import sensitivity_schemas
 from service.api.solve_schemas import solve_schemas
 from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts
+from service.exports.back.slurm_job import SlurmJob
 from service.workflows import estimates
 from service.workflows.accuracy.answers import (
     Accuracy,
@@ -26,14 +27,16 @@ from service.workflows.accuracy.answers import (
     Verdicts,
 )
 from service.workflows.accuracy.totals import TotalsAccuracy
+from service.workflows.check_body import Waiting
 from service.workflows.checks import Check
-from service.workflows.comparison_row import ComparedRow
+from service.workflows.comparison_row import ChosenCluster, ComparedRow
 from service.workflows.exports import Export, ExportTarget
 from service.workflows.imports import Imported
 from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
 from service.workflows.plans import PlanAnswer
 from service.workflows.price_import import ImportReport
+from service.workflows.scheduled_checks import JudgedJob
 from service.workflows.sensitivity import VariedRow
 from service.workflows.solution import Solution
 from service.workflows.timelines import TimelineAnswer
@@ -53,13 +56,19 @@ COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (
-    Accuracy, Check, ComparedRow, Export, ExportTarget, Imported, ImportReport, ParameterCounts, PlanAnswer, Solution,
-    TotalsAccuracy, VariedRow,
+    Accuracy, Check, ComparedRow, Export, ExportTarget, Imported, ImportReport, JudgedJob, ParameterCounts, PlanAnswer,
+    Solution, TotalsAccuracy, VariedRow,
 )  # fmt: skip
 """What other answers hold."""
 
 
-INHERITING = ((Figures, RelativeErrors), (Sized, Figures), (Group, Sized), (Verdicts, VerdictCounts))
+INHERITING = (
+    (ComparedRow, ChosenCluster),
+    (Figures, RelativeErrors),
+    (Sized, Figures),
+    (Group, Sized),
+    (Verdicts, VerdictCounts),
+)
 """Classes of other answers whose fields are partly another's, whose docstrings pydantic does not inherit."""
 
 
@@ -86,7 +95,7 @@ def component_schemas() -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    kinds = [(noun, "validation") for _, noun in PLACES] + [
+    kinds = [(noun, "validation") for noun in (*(noun for _, noun in PLACES), Waiting, SlurmJob)] + [
         (kind, "serialization") for kind in (*ANSWERED, *COMPARED, *OTHERS)
     ]
     _, document = TypeAdapter.json_schemas(
@@ -108,7 +117,7 @@ def component_schemas() -> dict[str, Schema]:
     requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
     requests |= sensitivity_schemas(spelled["VariedRow"], requests["QuestionRequest"], versions)
     requests |= solve_schemas(requests["QuestionRequest"], requests["ComparisonRequest"]["properties"])
-    del spelled["Nodes"]
+    del spelled["Nodes"], spelled["Waiting"], spelled["SlurmJob"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from service.api.body import CSV_BODY
 from service.api.comparison_schemas import NUMBER, QUESTIONED
-from service.api.json_schema import JSON, Schema, asked_in_body, parameter_ref, ref
+from service.api.json_schema import JSON, Schema, asked_in_body, object_schema, parameter_ref, ref, untitled
 from service.api.list_schemas import TABLES, XLSX
 from service.api.queries import REV
 from service.workflows.comparison_label import QUESTION
@@ -48,7 +48,7 @@ def sensitivity_schemas(row: Schema, question: Schema, versions: Schema) -> dict
     Returns:
         JSON schemas by component name
     """
-    tabling = {name: _bare(schema) for name, schema in schema_of(Tabling)["properties"].items()}
+    tabling = {name: untitled(schema) for name, schema in schema_of(Tabling)["properties"].items()}
     values = {"description": "Values, each as the body of a question takes it.", "type": "array", "minItems": 1}
     vary = {
         "description": "Values by dotted field, at most 1,000 rows in all; null gives a field its default.",
@@ -66,7 +66,7 @@ def sensitivity_schemas(row: Schema, question: Schema, versions: Schema) -> dict
     }
     fields = {"type": "array", "description": "The varied fields.", "items": {"type": "string"}}
     return {
-        "SensitivityRequest": _object(
+        "SensitivityRequest": object_schema(
             "A question, and the fields that are varied.", [QUESTION, VARY], {QUESTION: question, VARY: vary, **tabling}
         ),
         "VariedRow": {
@@ -78,7 +78,7 @@ def sensitivity_schemas(row: Schema, question: Schema, versions: Schema) -> dict
                 "anyOf": NUMBER,
             },
         },
-        "SensitivityAnswer": _object(
+        "SensitivityAnswer": object_schema(
             "The rows.", ["fields", "rows", "versions"], {"fields": fields, "rows": rows, "versions": versions}
         ),
     }
@@ -103,17 +103,3 @@ def sensitivity_operation(form: str) -> Schema:
         "requestBody": asked_in_body(ref("SensitivityRequest"), VARIATIONS),
         "responses": {"200": {"description": "The rows.", "content": kept}},
     }
-
-
-def _object(description: str, required: list[str], properties: Schema) -> Schema:
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        "required": required,
-        "properties": properties,
-    }
-
-
-def _bare(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key != "title"}

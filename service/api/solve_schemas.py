@@ -1,11 +1,11 @@
 """How an open field stands in the contract: what is sent, and the value that comes back with its proof."""
 
 from service.api.comparison_schemas import JOB, QUESTIONED
-from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, ref
+from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, ref, untitled
 from service.api.queries import REV
 from service.workflows.comparison_label import CLUSTERS, PRICES, QUESTION
 from service.workflows.nouns import schema_of
-from service.workflows.solve_label import LIMITS, Wish
+from service.workflows.solve_label import LIMITS, SERVING, Wish
 
 SOLUTIONS: dict[str, Schema] = {
     "largest-micro-batch": {
@@ -45,6 +45,14 @@ SOLUTIONS: dict[str, Schema] = {
         "summary": "The model and the tokens that make most of 5.76e23 FLOP",
         "value": {"unknown": "model", LIMITS: {"total_flop": 5.76e23}},
     },
+    "size-for-cheap-tokens": {
+        "summary": "The same where a million tokens in use may cost ten cents on an H100",
+        "value": {
+            "unknown": "model",
+            LIMITS: {"total_flop": 5.76e23, "inference_usd_per_million_tokens": 0.1},
+            SERVING: {"gpu": "h100", "usd_per_gpu_hour": 2.5, "mfu_fraction": 0.33},
+        },
+    },
     "plan-of-a-batch": {
         "summary": "How to make a batch of four million tokens",
         "value": {
@@ -71,15 +79,26 @@ def solve_schemas(question: Schema, lists: Schema) -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    wish = {name: _bare(schema) for name, schema in schema_of(Wish)["properties"].items()}
+    wish = {name: untitled(schema) for name, schema in schema_of(Wish)["properties"].items()}
     limits = {"description": "What has to hold beside fitting; null for no more.", "anyOf": [ref("SolveLimits"), NULL]}
+    serving = {
+        "description": "What the trained model is used on; read with limits.inference_usd_per_million_tokens.",
+        "anyOf": [ref("Serving"), NULL],
+    }
     asked = {"description": MEANING, "anyOf": [{**question, "required": ["model", "recipe"]}, NULL]}
     request: Schema = {
         "type": "object",
         "description": "One open field, and everything else.",
         "additionalProperties": False,
         "required": ["unknown"],
-        "properties": {**wish, QUESTION: asked, LIMITS: limits, CLUSTERS: lists[CLUSTERS], PRICES: lists[PRICES]},
+        "properties": {
+            **wish,
+            QUESTION: asked,
+            LIMITS: limits,
+            SERVING: serving,
+            CLUSTERS: lists[CLUSTERS],
+            PRICES: lists[PRICES],
+        },
     }
     return {"SolveRequest": request}
 
@@ -100,7 +119,3 @@ def solve_operation() -> Schema:
         "requestBody": asked_in_body(ref("SolveRequest"), SOLUTIONS),
         "responses": json_response(ref("Solution")),
     }
-
-
-def _bare(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key != "title"}

@@ -2,10 +2,10 @@
 
 from asyncio import sleep
 
-from service.planner.steps import Found, Steps
+from service.planner.steps import Outcome, Steps
 
 
-async def finished(steps: Steps[Found]) -> Found:
+async def finished(steps: Steps[Outcome]) -> Outcome:
     """What a search leads to; between its steps others are answered.
 
     Args:
@@ -18,6 +18,6 @@ async def finished(steps: Steps[Found]) -> Found:
         try:
             next(steps)
         except StopIteration as done:
-            found: Found = done.value
+            found: Outcome = done.value
             return found
         await sleep(0)

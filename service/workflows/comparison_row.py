@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, Literal
 
 from service.errors import Problem
 from service.estimator.memory_parts import Verdict
-from service.workflows.estimates import SPOKEN
+from service.estimator.noun import SPOKEN
 
 ANSWERED: Final = 200
 REFUSED: Final = 422
@@ -30,13 +30,13 @@ class RowProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRow:
-    """The job on one cluster at one price."""
+class ChosenCluster:
+    """A cluster at a price, out of those that were listed."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     cluster: str | None
-    """What the cluster is called; null where nobody named it."""
+    """What it is called; null where nobody named it."""
     gpu: str
     """Catalogue name of its GPU."""
     gpus: int
@@ -53,6 +53,14 @@ class ComparedRow:
     """Which machine, in the provider's spelling."""
     rate_card: str | None
     """The team's own rate card; null unless its rate is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRow(ChosenCluster):
+    """The job on one cluster at one price."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
     price_as_of: str | None
     """Date of the price; null where it is not known."""
     status: Literal[200, 422]

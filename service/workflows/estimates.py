@@ -12,6 +12,7 @@ from service.estimator.changes import advised
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
 from service.estimator.memory_parts import Memory, Verdict
+from service.estimator.noun import SPOKEN
 from service.estimator.question import Question
 from service.estimator.run_advice import NO_ELECTRICITY
 from service.workflows.questions import Asked
@@ -19,9 +20,6 @@ from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_by
 
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
 """One step of an explanation's path: a field, or a place in a list."""
-
-SPOKEN: dict[str, Any] = {"use_attribute_docstrings": True}
-"""pydantic takes the contract's descriptions from the docstrings below each field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
+from service.estimator.noun import SPOKEN
 from service.estimator.resolve import resolve
 from service.exports.said import Unsaid
 from service.exports.table import TARGETS
 from service.exports.target import Job, Target
-from service.workflows.estimates import SPOKEN
 from service.workflows.questions import read_question
 
 

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from service.errors import NotFound, Problem, Refused
 from service.estimator.model import Model
+from service.estimator.noun import SPOKEN
 from service.estimator.question import Layout, Recipe
 from service.exports.back.draft import Draft
 from service.exports.back.entries import FIELD, LONGEST_FILE_BYTES
 from service.exports.back.formats import FORMATS, Format
-from service.workflows.estimates import SPOKEN
 from service.workflows.nouns import read_noun
 
 MOST_UNKNOWN = 200

@@ -8,8 +8,9 @@ from service.estimator import estimate_memory
 from service.estimator.methods.answer import Comparison
 from service.estimator.methods.compare import compare
 from service.estimator.names import ToolName
+from service.estimator.noun import SPOKEN
 from service.estimator.question import Question
-from service.workflows.estimates import SPOKEN, Versions, grounds_of
+from service.workflows.estimates import Versions, grounds_of
 from service.workflows.questions import Asked
 from service.workflows.wire import refuse_infinite
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -113,6 +113,7 @@ def whole_of(answer: Answer) -> dict[str, Any]:
     return {**to_wire(answer), FITS: fits(answer.verdict)}
 
 
+@lru_cache(maxsize=1024)
 def metric_named(name: str) -> Metric:
     """The number that a name means.
 

@@ -7,7 +7,9 @@ from typing import get_args, get_type_hints
 from service.catalogue import Row
 from service.estimator.model import Model
 from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
+from service.exports.back.slurm_job import SlurmJob
 from service.planner.solve_limits import SolveLimits
+from service.workflows.check_body import BESIDE, Launch
 from service.workflows.clusters import Nodes
 from service.workflows.columns import columns_of
 from service.workflows.comparison_label import COMPARED
@@ -17,7 +19,7 @@ from service.workflows.plan_label import CLUSTERS, WHY_NOT, PlanLimits, PlanMann
 from service.workflows.prices import CardPrice, CataloguePrice
 from service.workflows.scenario_label import FIELDS
 from service.workflows.sensitivity_label import VARIED_BY
-from service.workflows.solve_label import SOLVED_FROM
+from service.workflows.solve_label import SERVING, SOLVED_FROM, Serving
 
 ASKED: Sequence[tuple[str, type]] = (
     ("model", Model),
@@ -35,7 +37,15 @@ ASKED: Sequence[tuple[str, type]] = (
 PARTS = tuple(dict.fromkeys(part for part, _ in ASKED))
 """The parts of a question."""
 
-PLACES = (*ASKED, ("limits", Limits), ("limits", PlanLimits), ("limits", SolveLimits), ("plan", PlanManner))
+PLACES = (
+    *ASKED,
+    ("limits", Limits),
+    ("limits", PlanLimits),
+    ("limits", SolveLimits),
+    ("launch", Launch),
+    (SERVING, Serving),
+    ("plan", PlanManner),
+)
 """Part of any request body, and a noun that spells it."""
 
 
@@ -52,7 +62,9 @@ def _names_in(noun: type) -> Iterator[str]:
 FIELD_NAMES = frozenset(
     (
         "preset",
-        "content",
+        *BESIDE,
+        "question",
+        *field_names(SlurmJob),
         "hf_config",
         *FIELDS,
         *(CLUSTERS, WHY_NOT),

@@ -9,11 +9,12 @@ from service.errors import Refused
 from service.estimator import estimate
 from service.estimator.interval import Interval
 from service.estimator.memory_parts import Verdict
+from service.estimator.noun import SPOKEN
 from service.estimator.question import Cluster, Layout, Question, Recipe
-from service.planner.plans import Bounds, Objective, Plan, Plans, plans_of, slower_because
-from service.planner.search import question_of
+from service.planner.best import question_of
+from service.planner.plans import Bounds, Objective, Plan, Plans, limit_missed, plans_of, slower_because
 from service.workflows.comparison_row import RowProblem, mended
-from service.workflows.estimates import SPOKEN, Versions, versions_of
+from service.workflows.estimates import Versions, versions_of
 from service.workflows.plan_body import PlanAsked, read_plan
 
 
@@ -70,7 +71,7 @@ class PlanCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhyNot:
+class Drawback:
     """What keeps a layout from being the best plan."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
@@ -99,7 +100,7 @@ class PlanAnswer:
     """The layout that takes least memory, where none fits; else null."""
     counts: PlanCounts
     """What was looked at, on all clusters."""
-    why_not: WhyNot | None
+    why_not: Drawback | None
     """What keeps the layout that was asked after from being the best; null where none was."""
     assumptions: tuple[str, ...]
     """What was assumed."""
@@ -123,12 +124,15 @@ def planning(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCoun
         Refused: the request is wrong, or no layout at all could be answered
     """
     asked = read_plan(body, catalogue)
-    limits = asked.manner.limits
-    bounds = Bounds(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
     machines, found = [one.question for one in asked.machines], Plans()
-    for found in plans_of(machines, asked.freedom, asked.manner.objective, bounds, asked.manner.top):
+    for found in plans_of(machines, asked.freedom, asked.manner.objective, _bounds(asked), asked.manner.top):
         yield _counts(found)
     yield _answer(asked, found, catalogue)
+
+
+def _bounds(asked: PlanAsked) -> Bounds:
+    limits = asked.manner.limits
+    return Bounds(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
 
 
 def _answer(asked: PlanAsked, found: Plans, catalogue: Catalogue) -> PlanAnswer:
@@ -141,7 +145,7 @@ def _answer(asked: PlanAsked, found: Plans, catalogue: Catalogue) -> PlanAnswer:
         pareto=tuple(_row(plan, rank, best) for rank, plan in enumerate(found.front, start=1)),
         nearest=_nearest(first.question, found),
         counts=_counts(found),
-        why_not=None if asked.why_not is None else _why_not(asked.why_not, best),
+        why_not=None if asked.why_not is None else _why_not(asked.why_not, best, _bounds(asked)),
         assumptions=(*first.assumptions, *(said.assumptions if said else ())),
         warnings=(*first.warnings, *(said.warnings if said else ()), *_unmet(found)),
         versions=versions_of(catalogue),
@@ -195,17 +199,17 @@ def _row(plan: Plan, rank: int, best: Plan | None) -> PlanRow:
     )
 
 
-def _why_not(asked: Question, best: Plan | None) -> WhyNot:
+def _why_not(asked: Question, best: Plan | None, bounds: Bounds) -> Drawback:
     try:
         plan = Plan(question=asked, answer=estimate(asked))
     except Refused as refused:
         problems = tuple(mended(problem) for problem in refused.problems)
-        return WhyNot(reason=problems[0].message, errors=problems, plan=None)
+        return Drawback(reason=problems[0].message, errors=problems, plan=None)
     slower = None if best is None else slower_because(plan, best)
     if plan.answer.verdict != "fits":
         missing = -plan.headroom_bytes / 2**30
         reason = f"its verdict is {plan.answer.verdict}: the fullest GPU has {-missing:.1f} GiB to spare"
         reason = reason if missing < 0 else f"it does not fit: {missing:.1f} GiB are missing on the fullest GPU"
     else:
-        reason = slower or "it is as fast as the best plan, or faster"
-    return WhyNot(reason=reason, errors=(), plan=_row(plan, 1, best))
+        reason = limit_missed(plan, bounds) or slower or "it is as fast as the best plan, or faster"
+    return Drawback(reason=reason, errors=(), plan=_row(plan, 1, best))

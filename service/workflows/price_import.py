@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from service.catalogue import SHIPPED, Catalogue, PriceRow
 from service.errors import Problem, Refused, Stale
+from service.estimator.noun import SPOKEN
 from service.store import History, Rows
 from service.workflows.catalogue_lists import LISTINGS, record_of
 from service.workflows.columns import Column
-from service.workflows.estimates import SPOKEN
 from service.workflows.flat_values import DecimalMark, Form, read_value
 from service.workflows.own_rows import TEAM, own_row, refuse_untrue
 from service.workflows.row_defaults import DERIVED, underived

@@ -10,6 +10,7 @@ from service.estimator.question import Question
 from service.estimator.software import software_of
 from service.units import BYTES, FLOP, SECONDS, readable, said
 from service.workflows.estimates import Answer
+from service.workflows.layout_words import degrees_in_words
 
 in_bytes, in_flop, in_seconds = (partial(said, dimension=dimension) for dimension in (BYTES, FLOP, SECONDS))
 
@@ -70,8 +71,6 @@ def _headline(found: Answer) -> str:
 def _asked(question: Question) -> str:
     """What the answer is about: GPUs, how they are divided, the batch, the recipe's names."""
     layout, recipe = question.layout, question.recipe
-    degrees = [(name, getattr(layout, name)) for name in ("data", "tensor", "context", "pipeline", "expert")]
-    divided = [f"{name} {degree}" for name, degree in degrees if degree and degree > 1]
     batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
     named = [
         f"micro-batches of {recipe.micro_batch}",
@@ -79,7 +78,7 @@ def _asked(question: Question) -> str:
         recipe.optimizer,
         software_of(recipe).name,
     ]
-    return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *divided, batch, *named])
+    return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *degrees_in_words(layout), batch, *named])
 
 
 def _parameters(found: Answer) -> list[Row]:

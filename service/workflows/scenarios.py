@@ -111,6 +111,7 @@ def shown(saved: Saved) -> Record:
             "self": f"{PATH}/{scenario.id}",
             "revision": f"{PATH}/{scenario.id}?revision={scenario.revision}",
             "estimate": f"/v1/estimates/{scenario.estimate_id}",
+            "budget": f"{PATH}/{scenario.id}.xlsx",
             "list": PATH,
         },
     }

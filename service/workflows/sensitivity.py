@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Final, Literal
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.memory_parts import Verdict
+from service.estimator.noun import SPOKEN
 from service.planner.steps import Steps, outcome
 from service.workflows.comparison_row import ANSWERED, REFUSED, RowProblem, mended
-from service.workflows.estimates import SPOKEN, Versions, answer, versions_of
+from service.workflows.estimates import Versions, answer, versions_of
 from service.workflows.metrics import Metric, whole_of
 from service.workflows.one_line import one_line
 from service.workflows.questions import read_question

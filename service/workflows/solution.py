@@ -6,37 +6,13 @@ from typing import Any, ClassVar
 
 from service.estimator.interval import Interval
 from service.estimator.memory_parts import Verdict
+from service.estimator.noun import SPOKEN
 from service.planner.batch_plan import BatchPlan
 from service.planner.optimal_size import OptimalSize
 from service.planner.unknowns import UnknownName
 from service.planner.why_not import WhyNot
-from service.workflows.estimates import SPOKEN, Answer, Versions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenCluster:
-    """A cluster at a price, out of those that were listed."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    cluster: str | None
-    """What it is called; null where nobody named it."""
-    gpu: str
-    """Catalogue name of its GPU."""
-    gpus: int
-    """How many of them."""
-    usd_per_gpu_hour: float | None
-    """Price of one GPU for one hour; null where none is rented."""
-    provider: str | None
-    """Who rents the GPUs out; null unless the catalogue's price is taken."""
-    region: str | None
-    """Where, in the provider's spelling."""
-    price_model: str | None
-    """On what terms."""
-    instance_type: str | None
-    """Which machine, in the provider's spelling."""
-    rate_card: str | None
-    """The team's own rate card; null unless its rate is taken."""
+from service.workflows.comparison_row import ChosenCluster
+from service.workflows.estimates import Answer, Versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

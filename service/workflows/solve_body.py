@@ -12,11 +12,11 @@ from service.workflows.comparison_label import CLUSTERS, PRICES, QUESTION
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import field_names, read_noun, schema_of
 from service.workflows.questions import Asked, read_question
-from service.workflows.solve_label import LIMITS, SOLVED_FROM, Wish
+from service.workflows.solve_label import LIMITS, SERVING, SOLVED_FROM, Serving, Wish
 
 Part = TypeVar("Part")
 
-OWN = (LIMITS, "multiple_of", "unknown", CLUSTERS, PRICES, QUESTION)
+OWN = (LIMITS, SERVING, "multiple_of", "unknown", CLUSTERS, PRICES, QUESTION)
 """Fields of the body itself; all others of a problem are the question's."""
 
 
@@ -32,6 +32,8 @@ class Wanted:
     """The question as it was sent; None where there is none."""
     lists: Mapping[str, Any]
     """The lists of clusters and of prices, as they were sent."""
+    serving: Serving
+    """What the trained model is used on."""
 
 
 def read_wanted(body: Mapping[str, Any]) -> Wanted:
@@ -50,18 +52,23 @@ def read_wanted(body: Mapping[str, Any]) -> Wanted:
     problems = [unknown_field("", name, {*SOLVED_FROM}, "the body") for name in unknown]
     wish = collected(lambda: _wish(body), problems)
     limits = collected(lambda: _limits(body.get(LIMITS)), problems)
+    serving = collected(lambda: _serving(body.get(SERVING)), problems)
     question = body.get(QUESTION)
     if question is not None and not isinstance(question, Mapping):
         problems.append(not_an_object(QUESTION, ["model", "recipe", "layout", "cluster", "price"]))
-    if problems or wish is None or limits is None:
+    if problems or wish is None or limits is None or serving is None:
         raise Refused(*problems)
     lists = {name: body[name] for name in (CLUSTERS, PRICES) if body.get(name) is not None}
     idle = [_idle(name, wish.unknown) for name in lists if wish.unknown != "cluster"]
     if wish.multiple_of > 1 and wish.unknown not in UNKNOWNS:
         idle.append(_idle("multiple_of", wish.unknown))
+    if body.get(SERVING) is not None and limits.inference_usd_per_million_tokens is None:
+        message = "serving would change nothing, because no limit says what tokens may cost"
+        fix = "give limits.inference_usd_per_million_tokens, or leave it out"
+        idle.append(Problem(field=SERVING, code="not_read", message=message, fix=fix))
     if idle:
         raise Refused(*idle)
-    return Wanted(wish, limits, question, lists)
+    return Wanted(wish, limits, question, lists, serving)
 
 
 def read_asked(wanted: Wanted, catalogue: Catalogue) -> Asked:
@@ -132,6 +139,10 @@ def _wish(body: Mapping[str, Any]) -> Wish:
 
 def _limits(value: object) -> SolveLimits:
     return SolveLimits() if value is None else read_noun(SolveLimits, value, LIMITS)
+
+
+def _serving(value: object) -> Serving:
+    return Serving() if value is None else read_noun(Serving, value, SERVING)
 
 
 def _idle(name: str, unknown: str) -> Problem:

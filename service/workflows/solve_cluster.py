@@ -6,14 +6,14 @@ from typing import Any
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.interval import Interval
-from service.planner.solve_limits import RUN_LIMITS, SolveLimits
+from service.planner.solve_limits import RUN_LIMITS, SIZE_LIMITS, SolveLimits
 from service.planner.steps import Steps
 from service.planner.why_not import WhyNot, limits_missed, memory_missing
 from service.workflows.comparison import comparing
 from service.workflows.comparison_label import CLUSTERS
-from service.workflows.comparison_row import ANSWERED, ComparedRow
+from service.workflows.comparison_row import ANSWERED, ChosenCluster, ComparedRow
 from service.workflows.nouns import field_names
-from service.workflows.solution import ChosenCluster, Evidence, KeyNumbers, NextValue, Solution
+from service.workflows.solution import Evidence, KeyNumbers, NextValue, Solution
 from service.workflows.solve_body import Wanted
 
 NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})
@@ -97,7 +97,7 @@ def _warnings(rows: Any, found: ComparedRow | None) -> tuple[str, ...]:
 
 
 def _refuse_idle(limits: SolveLimits) -> None:
-    idle = [name for name in ("total_flop", "inference_per_token_flop") if getattr(limits, name) is not None]
+    idle = [name for name in SIZE_LIMITS if getattr(limits, name) is not None]
     problems = [
         Problem(
             field=f"limits.{name}",

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Interval
+from annotated_types import Ge, Gt, Interval, Le, Lt
 
-from service.estimator.noun import STRICT
+from service.estimator.noun import STRICT, Name
+from service.planner.serving_cost import SERVING_MFU_FRACTION
 from service.planner.unknowns import UnknownName
 from service.workflows.comparison_label import CLUSTERS, PRICES, QUESTION
 from service.workflows.nouns import field_names
 
-LIMITS = "limits"
+LIMITS, SERVING = "limits", "serving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,5 +27,19 @@ class Wish:
     """What the value has to be a multiple of; read where it is one number."""
 
 
-SOLVED_FROM = (*field_names(Wish), QUESTION, LIMITS, CLUSTERS, PRICES)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What the trained model is used on, where a limit says what its tokens may cost."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    gpu: Name | None = None
+    """Catalogue name of the GPU; the question's where absent. Its dense bf16 peak counts."""
+    usd_per_gpu_hour: Annotated[float, Ge(1e-4), Lt(1e6)] | None = None
+    """What it costs; the question's price where absent."""
+    mfu_fraction: Annotated[float, Gt(0), Le(1)] = SERVING_MFU_FRACTION
+    """Share of that peak that tokens in use keep busy."""
+
+
+SOLVED_FROM = (*field_names(Wish), QUESTION, LIMITS, SERVING, CLUSTERS, PRICES)
 """What the body of POST /v1/solve may hold."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
-from service.workflows.estimates import SPOKEN
+from service.estimator.noun import SPOKEN
 from service.workflows.listed import unmarked
 
 DELIMITERS = (",", ";", "\t")

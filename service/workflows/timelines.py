@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 from service.catalogue import Catalogue
 from service.estimator import estimate_memory
 from service.estimator.fullest import fullest_in
+from service.estimator.noun import SPOKEN
 from service.estimator.resolve import resolve
 from service.estimator.timeline import StageTimeline, timeline
-from service.workflows.estimates import SPOKEN, Grounds, grounds_of
+from service.workflows.estimates import Grounds, grounds_of
 from service.workflows.questions import Asked
 from service.workflows.wire import refuse_infinite
 

@@ -25,6 +25,9 @@ QUESTION: dict[str, Any] = {
     "price": {"usd_per_gpu_hour": 2.5},
 }
 
+ADMISSION_TOKEN = "a-token-that-only-tests-have"  # noqa: S105 - nothing real answers to it
+"""Secret of the webhook's address."""
+
 KEYS = {"models": "slug", "gpus": "slug", "clusters": "slug", "prices": "id"}
 """Lists of the catalogue, each with the column that tells its items apart."""
 

@@ -17,7 +17,7 @@ from service.api.app import create_app
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
-from tests.api.asking import QUESTION, Ask, AskTogether
+from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, AskTogether
 from tests.databases import new_database
 
 NewUrl = Callable[[], str]
@@ -40,7 +40,7 @@ def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def start(url: str) -> FastAPI:
     """The application on a database, as `serve` makes it."""
     engine = prepare_database(url, shipped_catalogue())
-    settings = Settings(database_url=url, cors_origins=("https://tools.example.org",))
+    settings = Settings(database_url=url, cors_origins=("https://tools.example.org",), admission_token=ADMISSION_TOKEN)
     return create_app(settings, load_catalogue(engine), engine)
 
 

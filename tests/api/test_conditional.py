@@ -5,7 +5,8 @@ import pytest
 from tests.api.asking import Ask
 
 PATHS = [
-    "/", "/guide", "/guide/tuning", "/docs", "/openapi.json", "/healthz", "/readyz", "/v1/choices", "/web/docs.js",
+    "/", "/guide", "/guide/page", "/guide/tuning", "/docs", "/openapi.json", "/healthz", "/readyz", "/v1/choices",
+    "/web/docs.js",
     "/v1/memory?model=llama-3.1-8b&sequence_length=8192&gpu=h100-sxm5-80gb&gpus=8",
 ]  # fmt: skip
 

@@ -22,6 +22,8 @@ NAMES = {
     "/v1/cell/{metric}": "gpu_hours",
     "/v1/exports/{target}": "sbatch",
     "/v1/imports/{format}": "deepspeed",
+    "/v1/adapters/slurm/{name}": "job_submit.lua",
+    "/v1/adapters/{scheduler}/{name}": "kueue/controller.py",
     "/web/{name}": "docs.js",
 }
 """A name for each path that takes one."""

@@ -34,7 +34,7 @@ HUGGING_FACE = re.compile(
 )
 """Fields of config.json that users paste, the only names that may hold num_."""
 
-CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParameters", "ShardCounts", "Stage"})
+CLASSES_OF_COUNTS = frozenset({"Degrees", "Group", "ProductShape", "RankParameters", "ShardCounts", "Spacing", "Stage"})
 """How many, or which: every field is a plain number."""
 
 COUNTS = frozenset({

@@ -123,6 +123,17 @@ def test_why_not_tells_rule_memory_or_time() -> None:
     assert slow.plan is not None
 
 
+def test_why_not_tells_the_limit_that_is_missed() -> None:
+    for limits, words in (
+        ({"headroom_fraction": 0.9}, "limits.headroom_fraction asks for"),
+        ({"days": 0.5}, "limits.days allows 0.5"),
+        ({"cost_usd": 1.0}, "limits.cost_usd allows 1"),
+    ):
+        missed = planned(limits=limits, why_not={"layout": {"tensor": 8}, "recipe": {"recompute": "full"}}).why_not
+        assert missed is not None
+        assert words in missed.reason
+
+
 def test_where_nothing_fits_the_nearest_is_named() -> None:
     answer = planned(model="llama-3.1-405b", cluster={"gpu": "h100", "gpus": 8}, layout={})
     assert answer.plans == answer.pareto == ()
@@ -173,6 +184,12 @@ def test_what_the_stack_cannot_do_is_left_out_of_a_list_and_refused_alone() -> N
     plans = planned(recipe=recipe, layout={"tensor": [1, 2], "schedule": ["1f1b", "dualpipe"]}).plans
     assert {(row.layout.tensor, row.layout.schedule) for row in plans} == {(1, "1f1b")}
     assert codes(recipe=recipe, layout={"tensor": 2, "zero_stage": 3}) == [("layout", "stack_has_the_axis")]
+
+
+def test_what_the_implementation_does_not_offload_is_left_out_of_a_list() -> None:
+    recipe = {**BODY["recipe"], "stack": {"name": "megatron-core", "implementation": "local"}}
+    plans = planned(recipe=recipe, layout={"offload": ["none", "activations"]}).plans
+    assert {row.layout.offload for row in plans} == {"none"}
 
 
 def test_a_deadline_needs_tokens() -> None:

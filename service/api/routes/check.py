@@ -20,9 +20,26 @@ LIMITED = {
     "value": {**EXAMPLES["one-node"]["value"], "limits": {"days": 2_000, "cost_usd": 2e6}},
 }
 
+LAUNCHED = {
+    "summary": "The arguments of Megatron-LM, and GPUs that are free",
+    "value": {
+        "launch": {
+            "format": "megatron-lm",
+            "content": "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention "
+            "--num-query-groups 8 --ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm "
+            "--disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights --bf16 "
+            "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 --train-iters 10000 "
+            "--tensor-model-parallel-size 1 --attention-backend flash --use-distributed-optimizer",
+        },
+        "cluster": {"gpu": "a100-sxm4-40gb", "gpus": 8},
+        "free_pool": [{"gpu": "h100-sxm5-80gb", "gpus": 32}],
+        "deadline_seconds": 1,
+    },
+}
+
 OPERATION: dict[str, Any] = {
     "parameters": [parameter_ref(REV)],
-    "requestBody": asked_in_body(ref("CheckRequest"), {**EXAMPLES, "limits": LIMITED}),
+    "requestBody": asked_in_body(ref("CheckRequest"), {**EXAMPLES, "limits": LIMITED, "launch": LAUNCHED}),
     "responses": json_response(ref("Check")),
 }
 

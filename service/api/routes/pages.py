@@ -1,56 +1,83 @@
 """The pages for people: /, /guide, /docs, and the contract that /docs shows. Nothing is loaded from elsewhere."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
 from service.api.answers import JSON
-from service.api.queries import takes_only
+from service.api.queries import choice_of, takes_only
 from service.errors import NotFound
 
 WEB = Path(__file__).parents[2] / "web"
-ASSETS = {"style.css", "docs.js"}
+ASSETS = {path.relative_to(WEB).as_posix() for path in WEB.rglob("*") if path.suffix in {".css", ".js", ".svg"}}
 """Files in WEB that the pages load."""
 
-POLICY = {"Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'"}
-
-router = APIRouter(include_in_schema=False, dependencies=[takes_only()])
-
-
-@router.get("/")
-async def front_page() -> Response:
-    """The front page."""
-    return FileResponse(WEB / "index.html", headers=POLICY)
+EMBED = "embed"
+"""Parameter of the front page: 1 leaves out all but the answer, for a frame in a page of another tool."""
 
 
-@router.get("/guide")
+def _policy(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
+    """Headers that keep a page to this host, and say who may show it in a frame."""
+    framed_by = " ".join(frame_ancestors) or "'none'"
+    return {"Content-Security-Policy": f"default-src 'self'; frame-ancestors {framed_by}; base-uri 'none'"}
+
+
+POLICY = _policy()
+
+FRESH = {"Cache-Control": "no-cache"}
+"""Asked for again each time, and answered 304 while it is the same: the parts of a page belong together."""
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/", dependencies=[takes_only(EMBED)])
+async def front_page(request: Request) -> Response:
+    """The page that puts a question together and shows its answer."""
+    choice_of(request, EMBED, ["0", "1"])
+    return FileResponse(WEB / "index.html", headers=_policy(request.app.state.settings.frame_ancestors) | FRESH)
+
+
+@router.get("/guide", dependencies=[takes_only()])
 async def guide() -> Response:
     """The first five minutes, command by command."""
     return FileResponse(WEB / "guide" / "index.html", headers=POLICY)
 
 
-@router.get("/guide/tuning")
+@router.get("/guide/page", dependencies=[takes_only()])
+async def first_steps() -> Response:
+    """First steps on the page at /, each a link that asks."""
+    return FileResponse(WEB / "guide" / "page.html", headers=POLICY)
+
+
+@router.get("/guide/tuning", dependencies=[takes_only()])
 async def tuning() -> Response:
     """Fourteen questions of tuning, each in one call."""
     return FileResponse(WEB / "guide" / "tuning.html", headers=POLICY)
 
 
-@router.get("/docs")
+@router.get("/guide/schedulers", dependencies=[takes_only()])
+async def schedulers() -> Response:
+    """Five minutes for whoever runs a scheduler."""
+    return FileResponse(WEB / "guide" / "schedulers.html", headers=POLICY)
+
+
+@router.get("/docs", dependencies=[takes_only()])
 async def documentation() -> Response:
     """The contract, readable."""
     return FileResponse(WEB / "docs.html", headers=POLICY)
 
 
-@router.get("/web/{name}")
+@router.get("/web/{name:path}", dependencies=[takes_only()])
 async def asset(name: str) -> Response:
     """What the pages load."""
     if name not in ASSETS:
         raise NotFound("the pages load no file of this name")
-    return FileResponse(WEB / name)
+    return FileResponse(WEB / name, headers=FRESH)
 
 
-@router.get("/openapi.json")
+@router.get("/openapi.json", dependencies=[takes_only()])
 async def contract(request: Request) -> Response:
     """The contract, the same bytes as openapi/openapi.json."""
     return Response(request.app.state.contract(), media_type=JSON)

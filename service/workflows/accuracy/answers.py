@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from service.estimator.answer import StepPart
 from service.estimator.memory_parts import MemoryLine, Verdict
-from service.workflows.estimates import SPOKEN, Versions
+from service.estimator.noun import SPOKEN
+from service.workflows.estimates import Versions
 
 Quantity = Literal["peak", "static", "step"]
 """The largest bytes of a step, what stays allocated between steps, or the time of a step."""

@@ -105,6 +105,7 @@ FRAMEWORKS = (
     Framework(
         name=r"InternEvo",
         stack={"name": "deepspeed", "fused_update": False},
+        recipe={"gradient_dtype": "bf16"},
         why="bf16 weights and gradients beside fp32 copies of both, spread by ZeRO-1 or sharded whole, in a pipeline, "
         "and an optimizer of single operations: DeepSpeed's arrangement but for the last",
     ),
@@ -159,10 +160,11 @@ FRAMEWORKS = (
     ),
     Framework(
         name=r"llm-foundry",
-        stack={"name": "fsdp1"},
+        stack={"name": "fsdp1", "cross_entropy": "flash-attention", "fused_update": True},
         recipe={"attention": "flash-1"},
         why="PyTorch's sharding; scripts/train/benchmarking/submit_benchmarks.py of mosaicml/llm-foundry@b2a43a1 and "
-        "@5e85bd6, which gave its tables, runs the Triton kernel of FlashAttention unless told otherwise",
+        "@5e85bd6, which gave its tables, runs the Triton kernel of FlashAttention unless told otherwise; models/mpt: "
+        "loss_fn fused_crossentropy; its optimizers update one tensor after another, without copies of them all",
     ),
     Framework(name=r".*FSDP", stack={"name": "fsdp1"}, why="PyTorch's sharding around modules of its own"),
 )

@@ -1,0 +1,52 @@
+"""How near do predictions come? The shipped measurements, a table of one's own, or whole published runs."""
+
+from typing import Annotated
+
+import typer
+
+from service.commands.options import AsJson
+
+app = typer.Typer()
+
+
+@app.command()
+def accuracy(
+    file: Annotated[str | None, typer.Argument(help="Table of measurements; the shipped ones where absent.")] = None,
+    *,
+    as_json: AsJson = False,
+    rows: Annotated[str | None, typer.Option(help="Write what became of each row to this CSV file.")] = None,
+    totals: Annotated[bool, typer.Option("--totals", help="Compare the GPU-hours of published runs instead.")] = False,
+) -> None:
+    """How near do predictions come to published measurements of memory and of step time?"""
+    if totals:
+        _totals_accuracy(file, rows, as_json=as_json)
+        return
+    from service.calibration.shipped import shipped_rows
+    from service.catalogue import shipped_catalogue
+    from service.workflows.accuracy.accuracy import accuracy_of_judged
+    from service.workflows.accuracy.files import read_file, refuse_same_file, write_file
+    from service.workflows.accuracy.judging import judge_all
+    from service.workflows.accuracy.tables import accuracy_text, rows_csv
+    from service.workflows.accuracy.written import PUBLISHED
+    from service.workflows.wire import to_bytes
+
+    if rows is not None:
+        refuse_same_file(PUBLISHED if file is None else file, rows)
+    catalogue = shipped_catalogue()
+    shipped = (*shipped_rows(), *shipped_rows("throughput"))
+    judged = judge_all(shipped if file is None else read_file(file), catalogue)
+    found = accuracy_of_judged(judged, catalogue)
+    if rows is not None:
+        write_file(rows, rows_csv(judged))
+    typer.echo(to_bytes(found) if as_json else accuracy_text(found))
+
+
+def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:
+    from service.workflows.accuracy.totals import totals_accuracy
+    from service.workflows.accuracy.totals_tables import totals_text
+    from service.workflows.wire import to_bytes
+
+    if file is not None or rows is not None:
+        message = "--totals compares the published runs that ship with the package, and takes no table and no --rows"
+        raise typer.BadParameter(message)
+    typer.echo(to_bytes(totals_accuracy()) if as_json else totals_text(totals_accuracy()))

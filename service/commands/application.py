@@ -1,0 +1,45 @@
+"""Which commands does `traincost` have, and how does it say what is wrong?"""
+
+from typing import Annotated
+
+import typer
+
+from service import __version__
+from service.commands import accuracy, bodies, flat, serve, writers
+from service.errors import Refused, TraincostError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+for commands in (flat, bodies, serve, accuracy, writers):
+    app.add_typer(commands.app)
+
+
+def main() -> None:
+    """Run one command; whatever is wrong is said in a line on stderr, with exit code 2."""
+    try:
+        app()
+    except TraincostError as error:
+        for line in _lines(error):
+            typer.echo(f"traincost: {' '.join(line.split())}", err=True)
+        raise SystemExit(2) from None
+
+
+def _lines(error: TraincostError) -> list[str]:
+    if isinstance(error, Refused):
+        return [f"{problem.field}: {problem.message}; {problem.fix}".removeprefix(": ") for problem in error.problems]
+    return [str(error)]
+
+
+def _say_version(wanted: object) -> None:
+    if wanted:
+        typer.echo(f"traincost {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    """What it takes to train a large language model: bytes, FLOP, seconds and money."""

@@ -1,0 +1,47 @@
+"""Which answers take a JSON body from a file? The best plans, an open field, a table of varied fields."""
+
+import typer
+
+from service.commands.options import AsCsv, AsJson, Body
+from service.commands.progress import Progress
+
+app = typer.Typer()
+
+
+@app.command()
+def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """Which layouts are best for a job? The answer of POST /v1/plans; a long search tells how far it is on stderr."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.body_file import body_in
+    from service.workflows.plan_table import counted, plans_shown
+    from service.workflows.plans import PlanAnswer, planning
+
+    progress = Progress()
+    for found in planning(body_in(file), shipped_catalogue()):
+        if isinstance(found, PlanAnswer):
+            typer.echo(plans_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+        else:
+            progress.tell(f"so far {counted(found)}")
+
+
+@app.command()
+def solve(file: Body) -> None:
+    """Which value of an open field will do, and which is the next that will not? The answer of POST /v1/solve."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.body_file import body_in
+    from service.workflows.solve import solve as solution_of
+    from service.workflows.wire import to_bytes
+
+    typer.echo(to_bytes(solution_of(body_in(file), shipped_catalogue())))
+
+
+@app.command()
+def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """What changes if a field of the question changes? The table of POST /v1/sensitivity."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.body_file import body_in
+    from service.workflows.sensitivity import vary
+    from service.workflows.sensitivity_table import table_shown
+
+    found = vary(body_in(file), shipped_catalogue())
+    typer.echo(table_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)

@@ -1,0 +1,56 @@
+"""Which files of the tree are written from what else it holds?"""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def write_accuracy() -> None:
+    """Write the figures of the shipped measurements into service/calibration/README.md."""
+    from service.workflows.accuracy import written
+    from service.workflows.accuracy.accuracy import shipped_accuracy
+
+    typer.echo(written.write_accuracy(shipped_accuracy()))
+
+
+@app.command()
+def write_measurements(file: Annotated[str, typer.Argument(help="Table of measurements.")]) -> None:
+    """Trim a table of measurements to the columns used and ship it (service/calibration/published)."""
+    from service.workflows.accuracy import written
+    from service.workflows.accuracy.files import content_of
+
+    typer.echo(written.write_measurements(content_of(file)))
+
+
+@app.command()
+def write_held_out() -> None:
+    """Fit step times without each source in turn and ship what is then predicted of it."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.accuracy import written
+
+    file, spreads = written.write_held_out(shipped_catalogue())
+    typer.echo(file)
+    for name, spread in sorted(spreads.items()):
+        typer.echo(f"step_residuals.RESIDUALS: {name} {spread}")
+
+
+@app.command()
+def write_formulas() -> None:
+    """Write the index of formulas (service/estimator/README.md) from their docstrings."""
+    from service.workflows.formula_index import write_formula_index
+
+    typer.echo(write_formula_index())
+
+
+@app.command()
+def write_openapi() -> None:
+    """Write the contract (openapi/openapi.json) from the routes and the dataclasses."""
+    from service.api.app import create_app
+    from service.api.contract import write_contract
+    from service.catalogue import shipped_catalogue
+    from service.settings import Settings
+
+    typer.echo(write_contract(create_app(Settings(), shipped_catalogue())))
