@@ -1,5 +1,7 @@
 """How tests run, and databases for them, of both kinds, each new and empty.
 
+Properties are tried on the same examples each time; `--hypothesis-profile=random` tries others.
+
 Without arguments `pytest` runs everything, on every core; what is named runs in one process, without waiting for others
 to start. `-n` decides either way: `pytest -n 0`, `pytest -n 4 tests/api`. Processes share nothing: each makes its own
 databases, and a service takes any free port.
@@ -12,14 +14,22 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.databases import missing, serving
+
+collect_ignore = ["libreoffice_cells.py"]
+"""The system's own Python runs it: no other has LibreOffice's bridge."""
 
 MOST_PROCESSES = 8
 """Each collects every test and starts a PostgreSQL server, so more of them gain little."""
 
 IN_A_PROCESS_OF_MANY = "PYTEST_XDIST_WORKER"
 """Set in each of the processes, which start no others."""
+
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("random", deadline=None)
+settings.load_profile("repeatable")
 
 
 @pytest.hookimpl(tryfirst=True)

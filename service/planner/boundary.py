@@ -37,6 +37,10 @@ STEPS_DOWN = 4
 LOOKED_BACK = 64
 """Values below the smallest found one that are tried too, where not all were. Source: a choice."""
 
+LOOKED_AHEAD = 48
+"""Values above the largest found one that are tried too, where live tensors leave room; behind them at growing
+distances. Source: a choice; blocks of other sizes may share a segment, which gives back gigabytes at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Border:
@@ -65,15 +69,14 @@ def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 
     ranks, short = _Ranks(values, attempts, unit), frozenset[int]()
     if (yield from ranks.are_all_refused()):
         return Border(None, None)
-    end = len(values)
-    while True:
-        most, fails = yield from ranks.last_that_may_do(short, end)
-        attempt = None if most < 0 else (yield from ranks.at(most))
-        if attempt is None or attempt.will_do:
-            return (yield from ranks.border(most, fails))
+    most, fails = yield from ranks.last_that_may_do(short, len(values))
+    end = fails
+    while most >= 0 and not (attempt := (yield from ranks.at(most))).will_do:
         if attempt.shortage.stages <= short:
             return (yield from ranks.stepped_down(most))
-        short, end = short | attempt.shortage.stages, most + 1
+        short |= attempt.shortage.stages
+        most, fails = yield from ranks.last_that_may_do(short, most + 1)
+    return (yield from ranks.looked_ahead(most, fails, end))
 
 
 def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
@@ -110,11 +113,7 @@ def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int =
             least = legal
             break
         fails, rank = legal, legal + 1 + legal // 2
-    while (rank_between := (yield from ranks.legal_between(fails, least))) is not None:
-        if (yield from ranks.at(rank_between)).will_do:
-            least = rank_between
-        else:
-            fails = rank_between
+    least, fails = yield from ranks.closed_in(least, fails)
     return (yield from ranks.walked_back(least, fails))
 
 
@@ -202,12 +201,31 @@ class _Ranks:
                 does = rank
             else:
                 beyond = rank
-        while does >= 0 and (rank := (yield from self.legal_between(does, beyond))) is not None:
+        if does >= 0:
+            does, beyond = yield from self.closed_in(does, beyond)
+        return (yield from self.border(does, beyond))
+
+    def closed_in(self, does: int, fails: int) -> Steps[tuple[int, int]]:
+        """Of two places, one of which will do, two between them that nothing legal lies between."""
+        while (rank := (yield from self.legal_between(min(does, fails), max(does, fails)))) is not None:
             if (yield from self.at(rank)).will_do:
                 does = rank
             else:
-                beyond = rank
-        return (yield from self.border(does, beyond))
+                fails = rank
+        return does, fails
+
+    def looked_ahead(self, does: int, fails: int, end: int) -> Steps[Border]:
+        """The border once places beyond what fails were tried, too, before an end that nothing behind will do."""
+        while True:
+            beyond = end
+            for rank in reversed(places_ahead(fails, end)):
+                attempt = yield from self.at(rank)
+                if attempt.will_do:
+                    break
+                beyond = rank if attempt.is_legal else beyond
+            else:
+                return (yield from self.border(does, fails))
+            does, fails = yield from self.closed_in(rank, beyond)
 
     def walked_back(self, least: int, fails: int) -> Steps[Border]:
         """The border once the values below the found one were tried, too, as far as that is worth while."""
@@ -231,6 +249,25 @@ class _Ranks:
             (yield from self.at(found)) if found in inside else None,
             (yield from self.at(beyond)) if beyond in inside else None,
         )
+
+
+def places_ahead(start: int, end: int) -> list[int]:
+    """Places between two others: the nearest, and some at growing distances.
+
+    >>> places_ahead(0, 200)[-5:]
+    [48, 73, 110, 166]
+
+    Args:
+        start: the first, which is not among them
+        end: the last, which is not among them
+
+    Returns:
+        places, ascending
+    """
+    found, distance = list(range(start + 1, min(start + LOOKED_AHEAD + 1, end))), LOOKED_AHEAD
+    while start + (distance := distance + distance // 2 + 1) < end:
+        found.append(start + distance)
+    return found
 
 
 def roundest_between(low: int, high: int) -> int:

@@ -15,7 +15,7 @@ from service.estimator.verdict import verdict_of
 from tests.estimator.legal_questions import questions
 from tests.estimator.small_models import FAMILIES
 
-any_question = settings(deadline=None, max_examples=60)
+any_question = settings(max_examples=60)
 ROOM_BYTES = 2.0**30
 
 

@@ -25,7 +25,7 @@ def played_through(stages: int, chunks: int, batches: int, stage: int, sizes: li
     return most
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.sampled_from((2, 3, 4, 8)), st.integers(2, 5), st.integers(1, 5), st.data())
 def test_fullest_moment_is_found(stages: int, chunks: int, groups: int, data: st.DataObject) -> None:
     stage = data.draw(st.integers(0, stages - 1))

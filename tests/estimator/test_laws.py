@@ -25,7 +25,7 @@ from tests.estimator.small_models import FAMILIES, TIED
 RESIDENT = (*STATES, "optimizer_scales")
 RATES = ("memory_bytes_per_s", "link_bytes_per_s", "inter_node_bytes_per_s", "host_bytes_per_s")
 
-any_question = settings(deadline=None, max_examples=100)
+any_question = settings(max_examples=100)
 
 
 def intervals(noun: Any) -> list[Interval]:

@@ -78,7 +78,7 @@ def test_a_limit_says_the_same_of_every_tool_and_stands_once_with_each() -> None
         assert all(name.startswith("method_") for name in names)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(questions())
 def test_any_question_is_refused_or_answered_with_finite_bytes(question: Question) -> None:
     resolved = resolve(question)

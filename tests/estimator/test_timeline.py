@@ -16,7 +16,7 @@ from tests.ask import question
 from tests.estimator.legal_questions import questions
 from tests.estimator.small_models import FAMILIES
 
-any_question = settings(deadline=None, max_examples=60)
+any_question = settings(max_examples=60)
 
 
 def stages(asked: Question) -> tuple[StageTimeline, ...]:

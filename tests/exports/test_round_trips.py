@@ -52,7 +52,7 @@ def differences(name: str, resolved: Question, written: Written, found: Imported
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(asked=questions())
 def test_degrees_batches_and_recompute_come_back(name: str, asked: Question) -> None:
     resolved, written, found = read_back(name, asked)

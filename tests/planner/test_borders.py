@@ -22,7 +22,7 @@ NEAR = 40
 
 @pytest.mark.parametrize(("name", "is_limited"), [(name, limited) for name in BOUNDS for limited in BOUNDS[name]])
 @given(data=st.data())
-@settings(deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 def test_the_border_is_where_the_search_says(name: str, is_limited: bool, data: st.DataObject) -> None:
     case = data.draw(cases(name, is_limited=is_limited))
     found = asked(case)

@@ -8,7 +8,7 @@ from tests.workflows.offers import Offers, asked_cluster, offers, wrong_cluster
 from tests.workflows.sizes import SizeCase, asked_size, size_cases, wrong_size
 from tests.workflows.test_solve import refusal, solved
 
-FEW = settings(deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=10, suppress_health_check=list(HealthCheck))
 MONEY = "inference_usd_per_million_tokens"
 SERVING = {"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 3.6, "mfu_fraction": 0.5}
 
