@@ -255,7 +255,7 @@ def places_ahead(start: int, end: int) -> list[int]:
     """Places between two others: the nearest, and some at growing distances.
 
     >>> places_ahead(0, 200)[-5:]
-    [48, 73, 110, 166]
+    [47, 48, 73, 110, 166]
 
     Args:
         start: the first, which is not among them
