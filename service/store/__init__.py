@@ -3,6 +3,7 @@
 from sqlalchemy import Engine
 
 from service.store.changes import Change, Rows, Written
+from service.store.checked_questions import CheckedQuestion, keep_checked_questions, read_checked_question
 from service.store.engine import is_reachable
 from service.store.history import History, load_catalogue
 from service.store.prepare import prepare_database
@@ -20,6 +21,7 @@ from service.store.scenarios import (
 
 __all__ = [
     "Change",
+    "CheckedQuestion",
     "Engine",
     "History",
     "Rows",
@@ -30,9 +32,11 @@ __all__ = [
     "create_scenario",
     "delete_scenario",
     "is_reachable",
+    "keep_checked_questions",
     "load_catalogue",
     "prepare_database",
     "read_answer",
+    "read_checked_question",
     "read_scenario",
     "read_scenarios",
     "utc_text",

@@ -11,6 +11,7 @@ from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.changes import advised
 from service.estimator.interval import Interval
 from service.estimator.noun import SPOKEN
+from service.store import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, readable, said
 from service.workflows.alternatives import Alternative, CheckVerdict, Search, alternatives_of
 from service.workflows.check_body import FIELDS_BESIDE, Problems, Wanted, read_check
@@ -63,12 +64,17 @@ class Check:
     """What the answer rests on."""
 
 
-def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
+Keep = Callable[[CheckedQuestion], None]
+"""What is done with the question of a check, so that its estimate can be read again."""
+
+
+def check(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> Check:
     """Whether a job may start.
 
     Args:
         body: a question, and beside its nouns `limits`, `launch`, `free_pool` and `deadline_seconds`
         catalogue: the facts
+        keep: what to do with its question
 
     Returns:
         the verdict; a job that does not fit is an answer, not an error
@@ -82,7 +88,12 @@ def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
     asked = problems.read(lambda: read_question(wanted.question, catalogue, beside=FIELDS_BESIDE))
     if asked is None or problems.found:
         raise Refused(*problems.found[:MOST_PROBLEMS])
-    return _judged(wanted, asked, catalogue, lambda share: time.monotonic() - started < share * wanted.deadline_seconds)
+    found = _judged(
+        wanted, asked, catalogue, lambda share: time.monotonic() - started < share * wanted.deadline_seconds
+    )
+    rests_on = {"formulas": found.versions.formulas, "catalogue": found.versions.catalogue}
+    keep(CheckedQuestion(estimate_id=found.id, question=wanted.question, **rests_on))
+    return found
 
 
 def _judged(wanted: Wanted, asked: Asked, catalogue: Catalogue, is_within: Callable[[float], bool]) -> Check:
