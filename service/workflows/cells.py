@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
 from service.estimator.memory_parts import Verdict
 from service.units import UNITS, Dimension, dimension_of
 from service.workflows.dialects import QUERY, retold
-from service.workflows.estimates import Answer, answer
+from service.workflows.estimates import answer
 from service.workflows.flat import body_of_flat
 from service.workflows.flat_values import DecimalMark
 from service.workflows.metrics import metric_named

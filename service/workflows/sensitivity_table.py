@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from service.answers.rows import VariedRow
 from service.units import readable
 from service.workflows.comparison_row import ANSWERED
 from service.workflows.listed import cell_text, typed_cell
-from service.workflows.sensitivity import FIRST, LAST, Varied, VariedRow
+from service.workflows.sensitivity import FIRST, LAST, Varied
 from service.workflows.wire import to_bytes
 from service.workflows.workbook import workbook
 

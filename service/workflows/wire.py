@@ -9,10 +9,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from service.answers.names import WIRE_NAMES
 from service.errors import Problem, Refused
-
-WIRE_NAMES = {"six_n": "6n", "memory_class": "class"}
-"""Field names that Python cannot spell."""
 
 DIGEST_CHARACTERS = 32
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from service.answers.plans import PlanAnswer, PlanCounts
 from service.api.accept import preferred
 from service.api.answers import JSON, json_answer
 from service.api.body import read_body
@@ -15,7 +16,7 @@ from service.api.catalogues import catalogue_of
 from service.api.plan_schemas import EVENTS, plan_operation
 from service.api.queries import REV, takes_only
 from service.errors import Refused
-from service.workflows.plans import PlanAnswer, PlanCounts, planning
+from service.workflows.plans import planning
 from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
