@@ -1,6 +1,6 @@
 """The application: which routes stand behind which guards, and what they share."""
 
-from asyncio import Semaphore
+from asyncio import Lock, Semaphore
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -51,7 +51,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
         lifespan=kept_current,
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
-    app.state.turns = Semaphore(AT_ONCE)
+    app.state.turns, app.state.batch_turn = Semaphore(AT_ONCE), Lock()
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
     for router in ROUTERS:
         app.include_router(router)

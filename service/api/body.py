@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 
 from service.api.problems import ApiError
 from service.errors import MOST_PROBLEMS, Problem, Refused
@@ -79,10 +80,41 @@ async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,))
         Refused: a value is none that a field could hold
     """
     refuse_media_type(request, media_types)
-    body = parse(await request.body())
-    if not isinstance(body, dict):
+    return as_object(parse(await request.body()))
+
+
+async def read_large_body(request: Request) -> Mapping[str, Any]:
+    """The JSON object in a request's long body, parsed on another thread; its values are not judged yet.
+
+    Args:
+        request: the request; its body is already bounded
+
+    Returns:
+        the object, with Refusable in the place of what no field could hold
+
+    Raises:
+        ApiError: the media type is not JSON, or the body is not JSON
+        Refused: it is too long or too deep to be looked at
+    """
+    refuse_media_type(request, (JSON_BODY,))
+    return as_object(await run_in_threadpool(parse_unjudged, await request.body()))
+
+
+def as_object(value: object) -> Mapping[str, Any]:
+    """A parsed body, which has to be an object.
+
+    Args:
+        value: what was parsed
+
+    Returns:
+        the object
+
+    Raises:
+        ApiError: it is none
+    """
+    if not isinstance(value, dict):
         raise ApiError("not_json", "send a JSON object")
-    return body
+    return value
 
 
 async def _object_of(request: Request) -> Mapping[str, Any]:
@@ -170,10 +202,28 @@ def parse(body: bytes) -> Any:
         ApiError: the text is not JSON
         Refused: a value is none that a field could hold
     """
+    value = parse_unjudged(body)
+    refuse_faults(value)
+    return value
+
+
+def parse_unjudged(body: bytes) -> Any:
+    """The same, but with Refusable in the place of what no field could hold.
+
+    Args:
+        body: JSON text, UTF-8 without byte order mark
+
+    Returns:
+        dicts, lists, strings, numbers, booleans, None, Refusable
+
+    Raises:
+        ApiError: the text is not JSON
+        Refused: it is too long or too deep to be looked at
+    """
     if body.count(b",") > MAXIMUM_VALUES:
         raise Refused(Problem(field="", code="too_long", message="the body holds too many values", fix="send fewer"))
     try:
-        value = json.loads(
+        return json.loads(
             body.decode("utf-8"),
             parse_constant=lambda _: NOT_FINITE,
             parse_float=_parse_float,
@@ -187,13 +237,23 @@ def parse(body: bytes) -> Any:
         raise ApiError("not_json", f"send a JSON text; this one is none at {place}" if body else EMPTY) from None
     except ValueError:
         raise ApiError("not_json", "send a JSON text in UTF-8, without byte order mark") from None
+
+
+def refuse_faults(value: object) -> None:
+    """Refuse a value that holds what no field could.
+
+    Args:
+        value: what `parse_unjudged` gives, or a part of it
+
+    Raises:
+        Refused: one problem for each such place
+    """
     problems = [
         Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix)
         for path, fault in islice(_faults(value), MOST_PROBLEMS)
     ]
     if problems:
         raise Refused(*problems)
-    return value
 
 
 def _parse_float(digits: str) -> float | Refusable:

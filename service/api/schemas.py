@@ -22,6 +22,7 @@ from service.answers.names import WIRE_NAMES
 from service.answers.plans import PlanAnswer
 from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
 from service.answers.solutions import Solution
+from service.api.batch_schemas import batch_schemas
 from service.api.comparison_schemas import comparison_schemas
 from service.api.json_schema import Schema
 from service.api.plan_schemas import plan_schemas
@@ -121,6 +122,7 @@ def component_schemas() -> dict[str, Schema]:
     requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
     requests |= sensitivity_schemas(spelled["VariedRow"], requests["QuestionRequest"], versions)
     requests |= solve_schemas(requests["QuestionRequest"], requests["ComparisonRequest"]["properties"])
+    requests |= batch_schemas()
     del spelled["Nodes"], spelled["Waiting"], spelled["SlurmJob"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
 
