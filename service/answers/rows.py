@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from service.answers.estimates import Versions
+from service.answers.names import INLINE
 from service.estimator.memory_parts import Verdict
 from service.estimator.noun import SPOKEN
 
@@ -62,7 +64,7 @@ class ComparedRow(ChosenCluster):
     """200: answered. 422: refused, for the reason beside it."""
     verdict: Verdict | None
     """Does it fit? Numbers of a job that does not are hypothetical; null where the row is refused."""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
     """Every number that was asked for; in the answer they stand in the row itself."""
     reason: str | None
     """Why the row is refused, in one line of at most 255 characters; null where it is answered."""
@@ -90,7 +92,7 @@ class VariedRow:
     """200: answered. 422: refused, for the reason beside it."""
     verdict: Verdict | None
     """Does it fit? null where the row is refused."""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
     """Every number that was asked for; in the answer they stand in the row itself."""
     ratios: Mapping[str, float | None]
     """Each number over that of the first row; null where either is not known, or the first is 0."""
@@ -102,3 +104,29 @@ class VariedRow:
     """What to look at."""
     id: str | None
     """Of the estimate; null where the row is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonAnswer:
+    """The same job on many clusters, at many prices."""
+
+    rows: tuple[ComparedRow, ...]
+    """Those that fit, then those that do not, then those without an answer."""
+    sort_by: str
+    """Number by which the rows stand."""
+    descending: bool
+    """Whether the largest comes first."""
+    versions: Versions
+    """What the answers rest on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensitivityAnswer:
+    """A question and its variations."""
+
+    fields: tuple[str, ...]
+    """The varied fields."""
+    rows: tuple[VariedRow, ...]
+    """The question as it was asked, then one row a value."""
+    versions: Versions
+    """What the answers rest on."""

@@ -37,22 +37,6 @@ def mended(problem: Problem) -> RowProblem:
     return RowProblem(pointer=pointer, code=problem.code, message=problem.message, fix=problem.fix)
 
 
-def record_of(row: ComparedRow) -> dict[str, Any]:
-    """A row as the JSON object that shows it.
-
-    Args:
-        row: the row
-
-    Returns:
-        its values by name, its numbers among them
-    """
-    return {
-        **{name: getattr(row, name) for name in FIRST},
-        **row.numbers,
-        **{name: getattr(row, name) for name in LAST},
-    }
-
-
 def cells_of(row: ComparedRow, intervals: Mapping[str, bool]) -> Sequence[Any]:
     """A row as the cells of a table.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from service.answers.names import WIRE_NAMES
+from service.answers.names import INLINE, WIRE_NAMES
 from service.errors import Problem, Refused
 
 DIGEST_CHARACTERS = 32
@@ -56,7 +56,14 @@ def to_wire(value: Any) -> Any:
         return [to_wire(item) for item in value]
     if isinstance(value, Mapping):
         return {str(name): to_wire(item) for name, item in value.items()}
-    return {wire_name: to_wire(getattr(value, name)) for name, wire_name in _wire_fields(value.__class__)}
+    told: dict[str, Any] = {}
+    for name, wire_name in _wire_fields(value.__class__):
+        item = to_wire(getattr(value, name))
+        if wire_name is None:
+            told |= item
+        else:
+            told[wire_name] = item
+    return told
 
 
 def to_bytes(value: Any) -> bytes:
@@ -99,7 +106,8 @@ def digest_of(content: bytes) -> str:
 
 
 @cache
-def _wire_fields(kind: type) -> tuple[tuple[str, str], ...]:
+def _wire_fields(kind: type) -> tuple[tuple[str, str | None], ...]:
+    """Fields of a dataclass with their names on the wire; None where their items stand there themselves."""
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} has no wire form")
-    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind))
+    return tuple((f.name, None if f.metadata == INLINE else WIRE_NAMES.get(f.name, f.name)) for f in fields(kind))

@@ -11,9 +11,10 @@ from fastapi.responses import Response, StreamingResponse
 
 from service.api.answers import JSON, json_answer
 from service.api.batch_schemas import batch_operation
-from service.api.body import as_object, read_large_body, refuse_faults
+from service.api.body import as_object, read_large_body
 from service.api.catalogues import catalogue_of
 from service.api.envelope import refusal_of
+from service.api.json_text import refuse_faults
 from service.api.queries import REV, takes_only
 from service.api.steps import others_first
 from service.catalogue import Catalogue
