@@ -128,6 +128,14 @@ def test_memory_as_another_tool_says(address: str) -> None:
     assert answer["known_defects"]
 
 
+def test_program_of_the_client(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(program.replace(DOCUMENTED, address), {})  # noqa: S102 - what the README tells people to run
+    verdict, headroom_bytes = capsys.readouterr().out.split()
+    assert verdict == "fits"
+    assert float(headroom_bytes) > 0
+
+
 def test_cell_formula_gives_the_number_of_the_estimate(address: str) -> None:
     (formula,) = [line for line in README.splitlines() if line.startswith("=")]
     found = re.fullmatch(r'=NUMBERVALUE\(WEBSERVICE\("([^"]+)"\);"\.";","\)', formula)

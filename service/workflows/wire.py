@@ -56,14 +56,9 @@ def to_wire(value: Any) -> Any:
         return [to_wire(item) for item in value]
     if isinstance(value, Mapping):
         return {str(name): to_wire(item) for name, item in value.items()}
-    told: dict[str, Any] = {}
-    for name, wire_name in _wire_fields(value.__class__):
-        item = to_wire(getattr(value, name))
-        if wire_name is None:
-            told |= item
-        else:
-            told[wire_name] = item
-    return told
+    names, inline = _wire_fields(value.__class__)
+    told = {wire_name: to_wire(getattr(value, name)) for name, wire_name in names}
+    return told if inline is None else _spread(told, inline)
 
 
 def to_bytes(value: Any) -> bytes:
@@ -106,8 +101,18 @@ def digest_of(content: bytes) -> str:
 
 
 @cache
-def _wire_fields(kind: type) -> tuple[tuple[str, str | None], ...]:
-    """Fields of a dataclass with their names on the wire; None where their items stand there themselves."""
+def _wire_fields(kind: type) -> tuple[tuple[tuple[str, str], ...], str | None]:
+    """Fields of a dataclass with their names on the wire, and the one whose items stand there themselves."""
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} has no wire form")
-    return tuple((f.name, None if f.metadata == INLINE else WIRE_NAMES.get(f.name, f.name)) for f in fields(kind))
+    inline = next((f.name for f in fields(kind) if f.metadata == INLINE), None)
+    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind)), inline
+
+
+def _spread(told: dict[str, Any], inline: str) -> dict[str, Any]:
+    """An object with the items of one field in the place of the field."""
+    return {
+        name: item
+        for field, value in told.items()
+        for name, item in (value.items() if field == inline else ((field, value),))
+    }
