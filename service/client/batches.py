@@ -7,8 +7,7 @@ from service.answers.batch import MOST_QUESTIONS, BatchKind
 from service.answers.checks import Check
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer
 from service.client.errors import Problem, Unreadable
-from service.client.lists import encoded
-from service.client.reading import from_json
+from service.client.reading import encoded, from_json
 
 BatchAnswer = Answer | MemoryAnswer | FlopAnswer | GpuHoursAnswer | Check | Problem
 """What one of many questions is answered; a problem is given, not raised."""

@@ -31,8 +31,8 @@ from service.answers.solutions import Solution
 from service.client.batches import BatchAnswer, answers_of, requests_of
 from service.client.errors import Problem, Unreachable
 from service.client.events import events_of
-from service.client.lists import Collection, Listing, Value, encoded
-from service.client.reading import from_json
+from service.client.lists import Collection, Listing, Value
+from service.client.reading import encoded, from_json
 from service.client.sending import PATIENT, Retries, Sender, Sent, connections, json_of
 from service.estimator.names import ToolName
 from service.estimator.question import Question

@@ -1,6 +1,5 @@
 """How are the lists of the catalogue and the saved questions read and changed?"""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +7,7 @@ from urllib.parse import quote
 
 import httpx
 
-from service.client.reading import to_json
+from service.client.reading import encoded
 from service.client.sending import Sender, Sent, json_of
 
 PAGE_ROWS = 1_000
@@ -133,21 +132,6 @@ class Collection(Listing):
         content = None if body is None else encoded(body)
         headers = {} if etag is None else {"If-Match": etag}
         return self.sender.send(Sent(method=method, path=path, repeats=False, content=content, headers=headers))
-
-
-def encoded(body: Any) -> bytes:
-    """A request's body as bytes.
-
-    Args:
-        body: plain values, and dataclasses among them
-
-    Returns:
-        JSON
-
-    Raises:
-        ValueError: a number is infinite or NaN
-    """
-    return json.dumps(to_json(body), allow_nan=False).encode()
 
 
 def _kept(response: httpx.Response) -> Kept:

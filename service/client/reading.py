@@ -1,5 +1,6 @@
 """How does JSON become the dataclasses that the service answered with, and how do dataclasses become JSON?"""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -59,6 +60,21 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Question):
         left_out.add(FOLLOWS)
     return {name: to_json(item) for name, item in told.items() if name not in left_out}
+
+
+def encoded(body: Any) -> bytes:
+    """A request's body as bytes.
+
+    Args:
+        body: plain values, and dataclasses among them
+
+    Returns:
+        JSON
+
+    Raises:
+        ValueError: a number is infinite or NaN
+    """
+    return json.dumps(to_json(body), allow_nan=False).encode()
 
 
 @cache
