@@ -1,6 +1,6 @@
 """The application: which routes stand behind which guards, and what they share."""
 
-from asyncio import Semaphore
+from asyncio import Lock, Semaphore
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -54,7 +54,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
         lifespan=_alongside,
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
-    app.state.turns = Semaphore(AT_ONCE)
+    app.state.turns, app.state.batch_turn = Semaphore(AT_ONCE), Lock()
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
     app.state.checked_questions = CheckedQuestions(engine)
     for router in ROUTERS:

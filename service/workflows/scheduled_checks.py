@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.noun import SPOKEN
@@ -13,7 +14,7 @@ from service.exports.back.scripts import SCRIPT
 from service.exports.back.slurm_job import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
 from service.units import SECONDS_PER_DAY
 from service.workflows.check_body import read_launch, with_launch
-from service.workflows.checks import Check, Keep, check
+from service.workflows.checks import Keep, check
 from service.workflows.findings import not_an_object
 from service.workflows.merge_patch import merged
 from service.workflows.nouns import read_noun
