@@ -60,7 +60,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
     for router in ROUTERS:
         app.include_router(router)
     app.exception_handlers |= problems.HANDLERS
-    app.state.contract = cache(lambda: contract_bytes(app))  # half a second that a start need not wait for
+    app.state.contract = cache(lambda: contract_bytes(app))  # a second that a start need not wait for
     return app
 
 
