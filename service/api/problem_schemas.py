@@ -106,8 +106,8 @@ def problem_example(code: str) -> dict[str, Any]:
     Returns:
         the document
     """
-    fields = [dict(FIELDS[code])] if code in FIELDS else []
-    detail = DETAILS.get(code) or "; ".join((fields[0]["message"], fields[0]["fix"]))
+    fields = [] if code in DETAILS else [dict(FIELDS[code])]
+    detail = DETAILS[code] if code in DETAILS else f"{fields[0]['message']}; {fields[0]['fix']}"
     response = problem_response({"state": {"request_id": REQUEST_ID}}, code, detail, errors=fields)
     document: dict[str, Any] = json.loads(bytes(response.body))
     return document

@@ -1,6 +1,6 @@
 """What does the service answer to the examples of its contract?
 
-`python -m tests.contract.record` keeps the answers where the contract shows them.
+`python -m tests.contract.record` keeps the answers where the contract shows them, those alone whose form is new.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from service.api.answer_examples import GIVEN, successes, types_of
+from service.api.answer_examples import GIVEN, given_answers, successes, types_of
 from service.api.contract import contract
 from service.api.json_schema import JSON
 from tests.api.asking import ADMISSION_TOKEN, Ask
@@ -115,10 +115,20 @@ def _beginning(text: str) -> str:
     return "".join(text.splitlines(keepends=True)[:LINES])
 
 
+def form_of(value: Any) -> Any:
+    """The names in an answer at every depth; of a list those of its first item."""
+    if isinstance(value, dict):
+        return {name: form_of(inner) for name, inner in value.items()}
+    return [form_of(inner) for inner in value[:1]] if isinstance(value, list) else None
+
+
 def main() -> None:
-    """Keep what is answered now."""
+    """Keep each answer of a form that is not shown yet."""
     with tempfile.TemporaryDirectory() as folder:
         found = recorded(Path(folder))
+    for kind, held in given_answers().items():
+        known = [name for name in held if name in found[kind] and form_of(held[name]) == form_of(found[kind][name])]
+        found[kind] |= {name: held[name] for name in known}
     GIVEN.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
