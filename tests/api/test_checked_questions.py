@@ -42,7 +42,8 @@ def test_facts_that_change_afterwards_change_nothing(own: Ask) -> None:
 
 
 def test_other_formulas_answer_no_old_check(kept: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    check = kept("POST", "/v1/check", json={**QUESTION, "limits": {"days": 2}}).json()
+    asked_once = {**QUESTION, "recipe": {**QUESTION["recipe"], "training_tokens": 123456789}}
+    check = kept("POST", "/v1/check", json=asked_once).json()
     kept("GET", f"/v1/estimates/{check['id']}")
     monkeypatch.setattr(stored_answers, "FORMULAS_VERSION", "1999.1.1")
     answer = kept("GET", f"/v1/estimates/{check['id']}")
