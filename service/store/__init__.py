@@ -5,6 +5,8 @@ from sqlalchemy import Engine
 from service.store.changes import Change, Rows, Written
 from service.store.engine import is_reachable
 from service.store.history import History, load_catalogue
+from service.store.keyring import SEPARATOR, KeyRing
+from service.store.keys import ApiKey, Scope, create_key, read_keys, revoke_key
 from service.store.prepare import prepare_database
 from service.store.scenarios import (
     Saved,
@@ -19,21 +21,28 @@ from service.store.scenarios import (
 )
 
 __all__ = [
+    "SEPARATOR",
+    "ApiKey",
     "Change",
     "Engine",
     "History",
+    "KeyRing",
     "Rows",
     "Saved",
     "Scenario",
+    "Scope",
     "Written",
     "change_scenario",
+    "create_key",
     "create_scenario",
     "delete_scenario",
     "is_reachable",
     "load_catalogue",
     "prepare_database",
     "read_answer",
+    "read_keys",
     "read_scenario",
     "read_scenarios",
+    "revoke_key",
     "utc_text",
 ]
