@@ -6,7 +6,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -15,12 +15,14 @@ from service.api import problems, routes
 from service.api.catalogues import kept_current
 from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
+from service.api.credentials import Credentials
 from service.api.envelope import Envelope, LastResort
+from service.api.keys import NotAllowed, on_not_allowed, refuse_strangers
 from service.api.limits import BodyLimit
 from service.api.turns import AT_ONCE
 from service.catalogue import Catalogue
 from service.settings import Settings
-from service.store import History
+from service.store import History, KeyRing
 
 EXPOSED_HEADERS = ("ETag", "Location", "Retry-After", "X-Not-Expressible", "X-Request-Id", "X-Unit", "X-Verdict")
 """Headers that a page of another origin may read."""
@@ -49,13 +51,15 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
         redirect_slashes=False,
         middleware=_guards(settings),
         lifespan=kept_current,
+        dependencies=[Depends(refuse_strangers)],
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
+    app.state.keys = KeyRing(engine)
     app.state.turns = Semaphore(AT_ONCE)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
     for router in ROUTERS:
         app.include_router(router)
-    app.exception_handlers |= problems.HANDLERS
+    app.exception_handlers |= {**problems.HANDLERS, NotAllowed: on_not_allowed}
     app.state.contract = cache(lambda: contract_bytes(app))  # half a second that a start need not wait for
     return app
 
@@ -66,9 +70,10 @@ def _guards(settings: Settings) -> list[Middleware]:
         CORSMiddleware,
         allow_origins=settings.cors_origins,
         allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
-        allow_headers=["Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
+        allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
         expose_headers=EXPOSED_HEADERS,
         max_age=600,
     )
     allowed = [cors] if settings.cors_origins else []
-    return [Middleware(Envelope), *allowed, Middleware(LastResort), Middleware(BodyLimit), Middleware(Conditional)]
+    inner = [Middleware(guard) for guard in (LastResort, Credentials, BodyLimit, Conditional)]
+    return [Middleware(Envelope), *allowed, *inner]

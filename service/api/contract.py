@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.api.access import SECURITY_SCHEMES, security_of
 from service.api.catalogue_schemas import catalogue_schemas
 from service.api.json_schema import ETAG, Schema, parameter_ref, ref
 from service.api.own_row_schemas import own_row_schemas
@@ -40,6 +41,9 @@ TAGS = {
 
 REFUSALS = ("422", "default")
 """Responses of every operation that are problem documents."""
+
+REFUSALS_OF_STRANGERS = ("401", "403")
+"""Those of an operation that asks for a key."""
 
 REFUSALS_OF_A_BODY = ("400", "413", "415")
 """Those of an operation that takes a body."""
@@ -153,11 +157,13 @@ def contract(app: FastAPI) -> dict[str, Any]:
         "schemas": dict(sorted((own | _schemas()).items())),
         "parameters": component_parameters(),
         "responses": {"NotModified": NOT_MODIFIED, "Problem": PROBLEM_RESPONSE},
+        "securitySchemes": SECURITY_SCHEMES,
     }
     document["security"] = []
     document["paths"] = dict(sorted(document["paths"].items(), key=_place_in_tags))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
+            operation["security"] = security_of(operation["operationId"], method.upper())
             _complete(operation, _refusals(path, method, operation))
             if method == "get":
                 operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG)
@@ -172,6 +178,7 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
     return (
         *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
         *REFUSALS,
+        *(REFUSALS_OF_STRANGERS if operation["security"] else ()),
         *changes,
         *(CHANGED[family] if changes else ()),
         *(("404",) if "{" in path else ()),

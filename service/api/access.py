@@ -1,0 +1,100 @@
+"""What does an operation ask of its caller? One table: enforcement, contract and tests read it.
+
+GET reads, and PUT, PATCH and DELETE change; a POST may do either, so each has its row, and none is served without one.
+"""
+
+from collections.abc import Mapping
+
+from service.api.catalogue_schemas import SINGULAR
+from service.api.json_schema import Schema
+from service.store import Scope
+
+OPEN = frozenset({"getHealth", "getReadiness", "createAdmissionReview"})
+"""Operations that ask for no key: probes send none, and the address of the webhook holds a secret of its own."""
+
+SHEETS = frozenset({
+    "getCell", "getCellReason", "getCellTable", "getCellXml", "getScenarioAsOds", "getScenarioAsXlsx",
+})  # fmt: skip
+"""Operations for which a sheet key is enough, in the query too, for a sheet can send nothing else."""
+
+OF_METHODS: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
+
+OF_POSTS: Mapping[str, Scope] = {
+    "createCheck": "read",
+    "createComparison": "read",
+    "createComparisonAsCsv": "read",
+    "createComparisonAsXlsx": "read",
+    "createEstimate": "read",
+    "createExport": "read",
+    "createFlop": "read",
+    "createGpuHours": "read",
+    "createImport": "read",
+    "createKubernetesCheck": "read",
+    "createMemory": "read",
+    "createPlans": "read",
+    "createScenario": "write",
+    "createSensitivity": "read",
+    "createSensitivityAsCsv": "read",
+    "createSensitivityAsXlsx": "read",
+    "createSlurmCheck": "read",
+    "createSolution": "read",
+    "createTimeline": "read",
+    "importModel": "write",
+    "importPrices": "write",
+    **{f"create{singular}": "write" for singular in SINGULAR.values()},
+}
+"""What asks a question writes nothing, whatever its method."""
+
+KEY, SHEET_KEY = "key", "sheetKey"
+
+SECURITY_SCHEMES: Schema = {
+    KEY: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key that `traincost keys create` made, with at least the scope that the operation names. "
+        "A service without keys asks for none.",
+    },
+    SHEET_KEY: {
+        "type": "apiKey",
+        "in": "query",
+        "name": "key",
+        "description": "A key whose only scope is sheet, for programs that send an address and nothing else.",
+    },
+}
+
+
+def needed(operation_id: str | None, method: str) -> Scope | None:
+    """The scope that an operation needs.
+
+    Args:
+        operation_id: the operation; None for a page, which holds nobody's data
+        method: GET, POST, PUT, PATCH or DELETE
+
+    Returns:
+        the scope; None where no key is asked for
+
+    Raises:
+        KeyError: it is a POST that has no row in the table
+    """
+    if operation_id is None or operation_id in OPEN:
+        return None
+    if operation_id in SHEETS:
+        return "sheet"
+    return OF_POSTS[operation_id] if method == "POST" else OF_METHODS[method]
+
+
+def security_of(operation_id: str, method: str) -> list[dict[str, list[str]]]:
+    """What the contract says that an operation needs.
+
+    Args:
+        operation_id: the operation
+        method: its method
+
+    Returns:
+        OpenAPI security requirements, any one of which is enough; none where no key is asked for
+    """
+    scope = needed(operation_id, method)
+    if scope is None:
+        return []
+    in_query: list[dict[str, list[str]]] = [{SHEET_KEY: []}] if operation_id in SHEETS else []
+    return [{KEY: [scope]}, *in_query]

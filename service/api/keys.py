@@ -1,0 +1,89 @@
+"""May this caller do this? Decided from memory, before a route sees the request."""
+
+from datetime import UTC, datetime
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from service.api.access import needed
+from service.api.cell_answers import passing_text
+from service.api.credentials import Presented, presented_by
+from service.api.problems import ApiError, on_api_error
+from service.store import ApiKey, KeyRing, Scope
+from service.workflows.cells import on_error_of, split_options
+from service.workflows.keys import does_allow, standing_of
+
+CHALLENGE = 'Bearer realm="traincost"'
+
+NO_KEY = "this service asks for a key; send it as Authorization: Bearer KEY"
+UNKNOWN = "no key of this service is the one that was sent; look for a part of it that is missing"
+TELLS_TOO_MUCH = (
+    "an address is kept in histories and logs, so only a key whose one scope is sheet may stand in it; "
+    "send this one as Authorization: Bearer KEY"
+)
+
+SHOWN_IN_CELLS = frozenset({"getCell", "getCellReason", "getCellTable"})
+"""Operations that tell an error as text where on_error asks for that."""
+
+
+class NotAllowed(ApiError):
+    """The caller may not do this: 401 where nobody is known to ask, 403 where somebody is who may not."""
+
+
+async def refuse_strangers(request: Request) -> None:
+    """Let a request through where its caller may do it.
+
+    Args:
+        request: the request; its credentials are in its state
+
+    Raises:
+        NotAllowed: a key is missing, wrong, expired or revoked, or does not allow this
+    """
+    scope = needed(request.scope["route"].operation_id, request.method)
+    ring: KeyRing = request.app.state.keys
+    if scope is not None and ring.is_locked:
+        now = datetime.now(UTC)
+        ring.note_use(_allowed(ring, presented_by(request.scope), scope, now), now)
+
+
+def on_not_allowed(request: Request, error: NotAllowed) -> Response:
+    """Problem document of a refusal, or its text where a cell asks for that.
+
+    Args:
+        request: the request
+        error: the refusal
+
+    Returns:
+        the response
+    """
+    if request.scope["route"].operation_id in SHOWN_IN_CELLS:
+        wanted = on_error_of(split_options(request.query_params.multi_items())[0])
+        if wanted != "problem":
+            return passing_text(f"#ERR {error.code}: {error.detail}" if wanted == "text" else "")
+    return on_api_error(request, error)
+
+
+def _allowed(ring: KeyRing, presented: Presented, scope: Scope, moment: datetime) -> ApiKey:
+    sent = presented.key if presented.bearer is None else presented.bearer
+    if sent is None:
+        raise _unauthorized(NO_KEY, "")
+    key = ring.find(sent)
+    if key is None:
+        raise _unauthorized(UNKNOWN)
+    standing = standing_of(key, moment)
+    if standing != "active":
+        raise _unauthorized(f"the key {'was revoked' if standing == 'revoked' else 'has expired'}; ask for another")
+    if presented.bearer is None and set(key.scopes) != {"sheet"}:
+        raise _forbidden(TELLS_TOO_MUCH, "sheet")
+    if not does_allow(key, scope):
+        raise _forbidden(f"this needs a key with the scope {scope}, which this one has not", scope)
+    return key
+
+
+def _unauthorized(detail: str, why: str = ', error="invalid_token"') -> NotAllowed:
+    return NotAllowed("unauthorized", detail, {"WWW-Authenticate": f"{CHALLENGE}{why}"})
+
+
+def _forbidden(detail: str, scope: Scope) -> NotAllowed:
+    challenge = f'{CHALLENGE}, error="insufficient_scope", scope="{scope}"'
+    return NotAllowed("forbidden", detail, {"WWW-Authenticate": challenge})
