@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from service.settings import read_settings
 from service.store import KeyRing, prepare_database
 from tests.commands import Command
+from tests.house.source import ROOT
 from tests.store.small import SMALL
 
 PRESENTED = re.compile(r"tck_[\w-]{8}\.[\w-]{43}\n")
@@ -45,6 +47,14 @@ def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
         assert "digest" not in text
     ring = KeyRing(prepare_database(read_settings().database_url, SMALL))
     assert ring.find(told["key"]) is not None
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "service/web/guide/spreadsheets.html", "service/web/guide/schedulers.html"]
+)
+def test_the_commands_that_people_read_make_keys(page: str, run: Command) -> None:
+    commands = re.findall(r"traincost keys (create --[^<`\n]*)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [PRESENTED.fullmatch(run(*shlex.split(command)).out) is not None for command in commands] == [True]
 
 
 def test_what_is_wrong_is_said_in_a_line(run: Command) -> None:
