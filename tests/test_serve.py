@@ -140,6 +140,7 @@ def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str],
             webhook = f"{url}/v1/adapters/kubernetes/admission/"
             assert httpx.post(f"{webhook}{token}", json={}).status_code == 422
             assert httpx.post(f"{webhook}{token.replace('secret', '%73ecret')}?again", json={}).status_code == 422
+            assert httpx.get(f"{url}/v1/scenarios/scn_x.ods?sh%61re={token}").status_code == 401
             begun = monotonic()
             revoke(engine, reader.key.id)
             while httpx.get(f"{url}/v1/choices", headers=bearing).status_code == 200:

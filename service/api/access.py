@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from service.api.catalogue_schemas import SINGULAR
 from service.api.json_schema import Schema
 from service.store import Scope
+from service.workflows.share_links import PARAMETER
 
 OPEN = frozenset({"getHealth", "getReadiness", "createAdmissionReview"})
 """Operations that ask for no key: probes send none, and the address of the webhook holds a secret of its own."""
@@ -16,6 +17,9 @@ SHEETS = frozenset({
     "getCell", "getCellReason", "getCellTable", "getCellXml", "getScenarioAsOds", "getScenarioAsXlsx",
 })  # fmt: skip
 """Operations for which a sheet key is enough, in the query too, for a sheet can send nothing else."""
+
+SHARED = frozenset({"getScenario", "getScenarioAsOds", "getScenarioAsXlsx"})
+"""Operations that a link opens which the service signed for that scenario."""
 
 OF_METHODS: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
 
@@ -41,11 +45,12 @@ OF_POSTS: Mapping[str, Scope] = {
     "createTimeline": "read",
     "importModel": "write",
     "importPrices": "write",
+    "shareScenario": "write",
     **{f"create{singular}": "write" for singular in SINGULAR.values()},
 }
 """What asks a question writes nothing, whatever its method."""
 
-KEY, SHEET_KEY = "key", "sheetKey"
+KEY, SHEET_KEY, SHARE_LINK = "key", "sheetKey", "shareLink"
 
 SECURITY_SCHEMES: Schema = {
     KEY: {
@@ -59,6 +64,12 @@ SECURITY_SCHEMES: Schema = {
         "in": "query",
         "name": "key",
         "description": "A key whose only scope is sheet, for programs that send an address and nothing else.",
+    },
+    SHARE_LINK: {
+        "type": "apiKey",
+        "in": "query",
+        "name": PARAMETER,
+        "description": "A signature for one scenario, which links of POST /v1/scenarios/{scenario_id}/share hold.",
     },
 }
 
@@ -96,5 +107,6 @@ def security_of(operation_id: str, method: str) -> list[dict[str, list[str]]]:
     scope = needed(operation_id, method)
     if scope is None:
         return []
-    in_query: list[dict[str, list[str]]] = [{SHEET_KEY: []}] if operation_id in SHEETS else []
-    return [{KEY: [scope]}, *in_query]
+    requirements: list[dict[str, list[str]]] = [{KEY: [scope]}]
+    in_query = ((SHEET_KEY, SHEETS), (SHARE_LINK, SHARED))
+    return requirements + [{name: []} for name, operations in in_query if operation_id in operations]

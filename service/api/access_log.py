@@ -3,11 +3,14 @@
 import logging
 import re
 
+from service.api.credentials import IN_QUERY
+
+_NAMES = "|".join("".join(f"(?:{letter}|%{ord(letter):x})" for letter in name) for name in IN_QUERY)
+
 SECRETS = re.compile(
-    r"(?<=/v1/adapters/kubernetes/admission/)[^?]+|(?<=[?&])((?:k|%6b)(?:e|%65)(?:y|%79)=)[^&]*|\btck_[\w%.~-]+",
-    re.IGNORECASE,
+    rf"(?<=/v1/adapters/kubernetes/admission/)[^?]+|(?<=[?&])((?:{_NAMES})=)[^&]*|\btck_[\w%.~-]+", re.IGNORECASE
 )
-"""The token of the webhook's address, the key of a sheet however its name is spelled, and any key at all."""
+"""The token of the webhook's address, credentials in a query however their names are spelled, and any key at all."""
 
 MASK = "***"
 

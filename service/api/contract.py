@@ -16,6 +16,7 @@ from service.api.queries import REV
 from service.api.query_parameters import component_parameters
 from service.api.scenario_schemas import scenario_schemas
 from service.api.schemas import component_schemas
+from service.api.share_schemas import share_schemas
 from service.errors import MOST_PROBLEMS
 from service.workflows.source_tree import ROOT, write_generated
 
@@ -187,7 +188,7 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
 
 
 def _schemas() -> dict[str, Schema]:
-    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas()
+    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas() | share_schemas()
     return component_schemas() | lists | {"Problem": PROBLEM}
 
 

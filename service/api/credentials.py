@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 IN_QUERY: Mapping[str, re.Pattern[str]] = {
     "key": re.compile(r"/v1/cell/.+|/v1/scenarios/[^/]+\.(xlsx|ods)"),
+    "share": re.compile(r"/v1/scenarios/[^/]+"),
 }
 """By the name of a query parameter, the paths at which a credential may stand in it."""
 
@@ -28,6 +29,8 @@ class Presented:
     """The key in the header; None where there is none."""
     key: str | None = None
     """The key in the query; None where there is none, empty where there are several."""
+    share: str | None = None
+    """The signature in a link; None where there is none, empty where there are several."""
 
 
 NOTHING = Presented()

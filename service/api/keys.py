@@ -4,14 +4,16 @@ from datetime import UTC, datetime
 
 from fastapi import Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
-from service.api.access import needed
+from service.api.access import SHARED, needed
 from service.api.cell_answers import passing_text
 from service.api.credentials import Presented, presented_by
 from service.api.problems import ApiError, on_api_error
 from service.store import ApiKey, KeyRing, Scope
 from service.workflows.cells import on_error_of, split_options
 from service.workflows.keys import does_allow, standing_of
+from service.workflows.share_links import refusal_of
 
 CHALLENGE = 'Bearer realm="traincost"'
 
@@ -37,13 +39,16 @@ async def refuse_strangers(request: Request) -> None:
         request: the request; its credentials are in its state
 
     Raises:
-        NotAllowed: a key is missing, wrong, expired or revoked, or does not allow this
+        NotAllowed: a key or link is missing, wrong, expired or revoked, or does not allow this
     """
-    scope = needed(request.scope["route"].operation_id, request.method)
+    operation_id, presented = request.scope["route"].operation_id, presented_by(request.scope)
+    scope = needed(operation_id, request.method)
     ring: KeyRing = request.app.state.keys
-    if scope is not None and ring.is_locked:
+    if operation_id in SHARED and presented.share is not None:
+        await _refuse_unsigned(ring, request.path_params["scenario_id"], presented.share)
+    elif scope is not None and ring.is_locked:
         now = datetime.now(UTC)
-        ring.note_use(_allowed(ring, presented_by(request.scope), scope, now), now)
+        ring.note_use(_allowed(ring, presented, scope, now), now)
 
 
 def on_not_allowed(request: Request, error: NotAllowed) -> Response:
@@ -78,6 +83,14 @@ def _allowed(ring: KeyRing, presented: Presented, scope: Scope, moment: datetime
     if not does_allow(key, scope):
         raise _forbidden(f"this needs a key with the scope {scope}, which this one has not", scope)
     return key
+
+
+async def _refuse_unsigned(ring: KeyRing, scenario_id: str, share: str) -> None:
+    if ring.signing_secret is None:
+        await run_in_threadpool(ring.refresh)  # another process may have made it a moment ago
+    reason = refusal_of(ring.signing_secret, scenario_id, share, datetime.now(UTC))
+    if reason is not None:
+        raise _unauthorized(reason)
 
 
 def _unauthorized(detail: str, why: str = ', error="invalid_token"') -> NotAllowed:

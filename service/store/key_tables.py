@@ -1,4 +1,4 @@
-"""Which table holds who may ask? Keys, of whose secrets nothing but a digest is kept."""
+"""Which tables hold who may ask? Keys, of whose secrets only a digest is kept, and what links are signed with."""
 
 from sqlalchemy import Column, DateTime, LargeBinary, String, Table
 
@@ -18,3 +18,12 @@ API_KEYS = Table(
     Column("last_used_at", DateTime(timezone=True)),
 )
 """Every key that was ever made; a revoked one stays, so that the last one to go does not open the service."""
+
+SERVER_SECRETS = Table(
+    "server_secrets",
+    METADATA,
+    Column("name", String, primary_key=True),
+    Column("secret", LargeBinary, nullable=False),
+    Column("made_at", DateTime(timezone=True), nullable=False),
+)
+"""What the service signs with, made when it is first needed and shared by all of its processes."""

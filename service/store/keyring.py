@@ -1,4 +1,4 @@
-"""Whose key is this? Answered from memory: no request waits for the database.
+"""Whose key is this, and did we sign this? Answered from memory: no request waits for the database.
 
 Keys that other processes make or revoke are seen at the next look; that a key was used is written then too, at most
 once a minute a key.
@@ -12,8 +12,10 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from service.store.engine import answering, reading
+from service.errors import Unreachable
+from service.store.engine import NO_ANSWER, answering, reading
 from service.store.keys import ApiKey, keys_in, state_in, write_uses
+from service.store.secrets import make_signing_secret, signing_secret_in
 
 USES_APART = timedelta(minutes=1)
 """Shortest time between two notes that a key was used."""
@@ -26,7 +28,7 @@ _NOBODY = bytes(sha256().digest_size)
 
 
 class KeyRing:
-    """The keys of the service.
+    """The keys of the service, and what it signs links with.
 
     Args:
         engine: the database; None where there is none, so that there are no keys
@@ -38,6 +40,7 @@ class KeyRing:
         self._state: tuple[Any, ...] = ()
         self._used: dict[str, datetime] = {}
         self._noted: dict[str, datetime] = {}
+        self.signing_secret: bytes | None = None
         self.refresh()
 
     @property
@@ -80,6 +83,22 @@ class KeyRing:
             state = state_in(connection)
             if state != self._state:
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
+            self.signing_secret = signing_secret_in(connection)
+
+    def make_signing_secret(self) -> bytes:
+        """What links are signed with, made where there is nothing yet.
+
+        Returns:
+            the secret
+
+        Raises:
+            Unreachable: the database does not answer, or there is none
+        """
+        if self.signing_secret is None:
+            if self._engine is None:
+                raise Unreachable(NO_ANSWER)
+            self.signing_secret = make_signing_secret(self._engine)
+        return self.signing_secret
 
     def write_uses(self, *, all_of_them: bool = False) -> None:
         """Write when keys were last used: of each key at most once a minute.

@@ -1,11 +1,13 @@
 """Do keys come out of the database as they went in, and does memory follow what other processes make of them?"""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 import pytest
 
+from service.errors import Unreachable
 from service.store import ApiKey, Engine, KeyRing, create_key, read_keys, revoke_key
 from tests.store.conftest import Prepare
 
@@ -94,6 +96,15 @@ def test_uses_are_written_once_a_minute_and_never_backwards(store: Engine) -> No
     assert last_used(store) == [NOW + 1.5 * MINUTE, None]
 
 
+def test_of_many_that_make_the_signing_secret_all_get_the_same(store: Engine) -> None:
+    rings = [KeyRing(store) for _ in range(4)]
+    with ThreadPoolExecutor() as pool:
+        secrets = {ring.signing_secret for ring in rings} | set(pool.map(KeyRing.make_signing_secret, rings))
+    assert secrets - {None} == {rings[0].signing_secret}
+    assert KeyRing(store).signing_secret == rings[0].signing_secret
+    assert len(rings[0].make_signing_secret()) == 32
+
+
 def test_without_a_database_there_are_no_keys() -> None:
     ring = KeyRing(None)
     ring.refresh()
@@ -101,3 +112,5 @@ def test_without_a_database_there_are_no_keys() -> None:
     ring.write_uses()
     assert not ring.is_locked
     assert ring.find("tck_a.secret") is None
+    with pytest.raises(Unreachable):
+        ring.make_signing_secret()
