@@ -1,6 +1,6 @@
 """How soon does a fresh installation answer a real question, and how much memory does it hold?
 
-Run from an empty folder with the path of the `traincost` program; standard library only.
+Run from an empty folder, by the Python of the installation, with the path of its `traincost` program.
 """
 
 import json
@@ -10,9 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
+
+from service.client import Client
 
 QUESTION = {
     "model": "llama-3.1-8b",
@@ -45,6 +48,16 @@ def check(answer: Any) -> None:
         sys.exit(f"{cost} USD is not 2.5 x {hours} GPU-hours")
 
 
+def check_client(address: str, answer: Any) -> None:
+    """The installed client reads the same answer, and says that it is typed."""
+    with Client(address) as client:
+        found = client.estimate(QUESTION)
+    if found.id != answer["id"] or found.totals is None or found.totals.steps != answer["totals"]["steps"]:
+        sys.exit(f"the client reads {found.id}, expected {answer['id']}")
+    if not files("service").joinpath("py.typed").is_file():
+        sys.exit("type checkers are not told that the package is typed")
+
+
 def resident_bytes(pid: int) -> int:
     """Memory that a process holds."""
     status = Path(f"/proc/{pid}/status").read_text()
@@ -60,8 +73,10 @@ def main(program: str) -> None:
         try:
             lines = server.stdout or ()
             address = next(found[0] for line in lines if (found := re.search(r"http://[\d.]+:\d+", line)))
-            check(ask(address))
+            answer = ask(address)
+            check(answer)
             seconds, held = time.monotonic() - started, resident_bytes(server.pid)
+            check_client(address, answer)
         finally:
             server.terminate()
             server.wait(10)

@@ -128,6 +128,14 @@ def test_memory_as_another_tool_says(address: str) -> None:
     assert answer["known_defects"]
 
 
+def test_program_of_the_client(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(program.replace(DOCUMENTED, address), {})  # noqa: S102 - what the README tells people to run
+    verdict, headroom_bytes = capsys.readouterr().out.split()
+    assert verdict == "fits"
+    assert float(headroom_bytes) > 0
+
+
 def test_cell_formula_gives_the_number_of_the_estimate(address: str) -> None:
     (formula,) = [line for line in README.splitlines() if line.startswith("=")]
     found = re.fullmatch(r'=NUMBERVALUE\(WEBSERVICE\("([^"]+)"\);"\.";","\)', formula)
@@ -172,7 +180,7 @@ def _table_below(heading: str) -> list[list[str]]:
 def test_map_holds_every_room_and_no_other() -> None:
     named = {name for room, _ in _table_below("Rooms") for name in re.findall(r"`(\w+)`", room)}
     files = [path.relative_to(SERVICE) for path in SERVICE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    rooms = {path.parts[0].removesuffix(".py") for path in files} - {"__init__", "DECISIONS.md"}
+    rooms = {path.parts[0].removesuffix(".py") for path in files} - {"__init__", "DECISIONS.md", "py.typed"}
     assert named == rooms
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from service.answers.plans import PlanAnswer, PlanCounts
 from service.api.sensitivity_schemas import VARIATIONS
 from service.api.solve_schemas import SOLUTIONS
 from service.catalogue import shipped_catalogue
 from service.commands.progress import PATIENCE_SECONDS, Progress
 from service.workflows.plan_table import counted, plans_csv, plans_report
-from service.workflows.plans import PlanAnswer, PlanCounts, planning
+from service.workflows.plans import planning
 from service.workflows.sensitivity import vary
 from service.workflows.sensitivity_table import table_csv, table_report, whole_table
 from service.workflows.solve import solve

@@ -24,6 +24,7 @@ SHARED = frozenset({"getScenario", "getScenarioAsOds", "getScenarioAsXlsx"})
 OF_METHODS: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
 
 OF_POSTS: Mapping[str, Scope] = {
+    "createBatch": "read",
     "createCheck": "read",
     "createComparison": "read",
     "createComparisonAsCsv": "read",

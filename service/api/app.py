@@ -1,6 +1,8 @@
 """The application: which routes stand behind which guards, and what they share."""
 
-from asyncio import Semaphore
+from asyncio import Lock, Semaphore
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -13,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from service import __version__
 from service.api import problems, routes
 from service.api.catalogues import kept_current
+from service.api.checked_questions import CheckedQuestions, kept_checks
 from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
 from service.api.credentials import Credentials
@@ -50,18 +53,26 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
         openapi_url=None,
         redirect_slashes=False,
         middleware=_guards(settings),
-        lifespan=kept_current,
+        lifespan=_alongside,
         dependencies=[Depends(refuse_strangers)],
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
+    app.state.turns, app.state.batch_turn = Semaphore(AT_ONCE), Lock()
     app.state.keys = KeyRing(engine)
-    app.state.turns = Semaphore(AT_ONCE)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
+    app.state.checked_questions = CheckedQuestions(engine)
     for router in ROUTERS:
         app.include_router(router)
     app.exception_handlers |= {**problems.HANDLERS, NotAllowed: on_not_allowed}
     app.state.contract = cache(lambda: contract_bytes(app))  # half a second that a start need not wait for
     return app
+
+
+@asynccontextmanager
+async def _alongside(app: FastAPI) -> AsyncIterator[None]:
+    """What goes on beside the requests, on threads of its own."""
+    async with kept_current(app), kept_checks(app):
+        yield
 
 
 def _guards(settings: Settings) -> list[Middleware]:

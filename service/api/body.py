@@ -1,21 +1,14 @@
-"""What JSON did the caller send? Stricter than the standard library: one meaning for every byte, and quickly refused.
+"""What did the caller send? A body that calls itself what the route takes, read as what it calls itself."""
 
-Refused as 400 is what is not JSON at all; refused as 422, with its place, is JSON whose meaning differs between
-readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, Infinity, 1e400, 5,000 digits).
-"""
-
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from math import isfinite
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 
+from service.api.json_text import NOT_TEXT, is_text, parse, parse_unjudged
 from service.api.problems import ApiError
-from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.workflows.places import FIELD_NAMES
+from service.errors import Problem, Refused
 
 JSON_BODY = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -28,40 +21,7 @@ PARAMETERS = {
 }
 """Parameters that a media type may have."""
 
-MAXIMUM_DEPTH = 32
-"""Lists and objects inside each other."""
-MAXIMUM_VALUES = 100_000
-"""Values in one body; a batch of 1,000 questions has some 40,000."""
-MAXIMUM_ITEMS = 4_096
-"""Items of one list, fields of one object; a config.json has some 200."""
-MAXIMUM_DIGITS = 64
-"""Characters of one number; 24 spell any double."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusable:
-    """Stands in the parsed body for something that JSON's grammar lets through and we do not."""
-
-    code: str
-    message: str
-    fix: str
-
-
-INFINITE_BY_DESIGN = frozenset({"time_step_limit"})
-"""Keys that published config.json files give as Infinity, which is no JSON; nothing reads them, so they become null."""
-
-NOT_FINITE = Refusable("not_finite", "the number is infinite or not a number", "give a finite number")
-TOO_MANY_DIGITS = Refusable("too_many_digits", "the number has more digits than any field can hold", "round the number")
-DUPLICATE_KEY = Refusable("duplicate_key", "an object names one field twice, so its meaning is unclear", "give it once")
-NOT_TEXT = Refusable(
-    "not_text", "the text holds a NUL or half of a surrogate pair, which cannot be stored", "remove that character"
-)
 NOT_UTF_8 = "the body is no text in UTF-8, or holds a NUL"
-TOO_DEEP = Refusable("too_deep", f"lists and objects nest deeper than {MAXIMUM_DEPTH}", "flatten the body")
-TOO_LONG = Refusable("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
-
-
-EMPTY = "send a JSON text; the body is empty"
 
 
 async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,)) -> Mapping[str, Any]:
@@ -79,10 +39,41 @@ async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,))
         Refused: a value is none that a field could hold
     """
     refuse_media_type(request, media_types)
-    body = parse(await request.body())
-    if not isinstance(body, dict):
+    return as_object(parse(await request.body()))
+
+
+async def read_large_body(request: Request) -> Mapping[str, Any]:
+    """The JSON object in a request's long body, parsed on another thread; its values are not judged yet.
+
+    Args:
+        request: the request; its body is already bounded
+
+    Returns:
+        the object, with Refusable in the place of what no field could hold
+
+    Raises:
+        ApiError: the media type is not JSON, or the body is not JSON
+        Refused: it is too long or too deep to be looked at
+    """
+    refuse_media_type(request, (JSON_BODY,))
+    return as_object(await run_in_threadpool(parse_unjudged, await request.body()))
+
+
+def as_object(value: object) -> Mapping[str, Any]:
+    """A parsed body, which has to be an object.
+
+    Args:
+        value: what was parsed
+
+    Returns:
+        the object
+
+    Raises:
+        ApiError: it is none
+    """
+    if not isinstance(value, dict):
         raise ApiError("not_json", "send a JSON object")
-    return body
+    return value
 
 
 async def _object_of(request: Request) -> Mapping[str, Any]:
@@ -133,7 +124,7 @@ async def read_plain_text(request: Request) -> str:
         text = (await request.body()).decode("utf-8")
     except UnicodeDecodeError:
         text = "\0"
-    if not _is_text(text):
+    if not is_text(text):
         raise Refused(Problem(field="", code=NOT_TEXT.code, message=NOT_UTF_8, fix="send the file as it is, in UTF-8"))
     return text
 
@@ -155,96 +146,3 @@ def refuse_media_type(request: Request, media_types: Sequence[str]) -> None:
         raise ApiError("unsupported_media_type", f"send the body as content-type: {named}, in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError("unsupported_media_type", "send the body without content-encoding")
-
-
-def parse(body: bytes) -> Any:
-    """The value that a JSON text spells.
-
-    Args:
-        body: JSON text, UTF-8 without byte order mark
-
-    Returns:
-        dicts, lists, strings, finite numbers, booleans, None
-
-    Raises:
-        ApiError: the text is not JSON
-        Refused: a value is none that a field could hold
-    """
-    if body.count(b",") > MAXIMUM_VALUES:
-        raise Refused(Problem(field="", code="too_long", message="the body holds too many values", fix="send fewer"))
-    try:
-        value = json.loads(
-            body.decode("utf-8"),
-            parse_constant=lambda _: NOT_FINITE,
-            parse_float=_parse_float,
-            parse_int=lambda digits: int(digits) if len(digits) <= MAXIMUM_DIGITS else TOO_MANY_DIGITS,
-            object_pairs_hook=_object,
-        )
-    except RecursionError:
-        raise Refused(Problem(field="", code="too_deep", message=TOO_DEEP.message, fix=TOO_DEEP.fix)) from None
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise ApiError("not_json", f"send a JSON text; this one is none at {place}" if body else EMPTY) from None
-    except ValueError:
-        raise ApiError("not_json", "send a JSON text in UTF-8, without byte order mark") from None
-    problems = [
-        Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix)
-        for path, fault in islice(_faults(value), MOST_PROBLEMS)
-    ]
-    if problems:
-        raise Refused(*problems)
-    return value
-
-
-def _parse_float(digits: str) -> float | Refusable:
-    if len(digits) > MAXIMUM_DIGITS:
-        return TOO_MANY_DIGITS
-    number = float(digits)
-    return number if isfinite(number) else NOT_FINITE
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        return {"": DUPLICATE_KEY}
-    for name in INFINITE_BY_DESIGN & value.keys():
-        value[name] = None
-    return value
-
-
-def _faults(root: object) -> Iterator[tuple[str, Refusable]]:
-    """What the body holds that no field can, each with the nearest place that has a known name."""
-    level: list[tuple[str, object]] = [("", root)]
-    for depth in range(MAXIMUM_DEPTH + 1):
-        for path, value in level:
-            fault = _fault_of(value, depth)
-            if fault is not None:
-                yield path, fault
-        level = [inner for path, value in level for inner in _inside(path, value)]
-
-
-def _fault_of(value: object, depth: int) -> Refusable | None:
-    if isinstance(value, Refusable):
-        return value
-    if isinstance(value, str):
-        return None if _is_text(value) else NOT_TEXT
-    if isinstance(value, (list, dict)) and depth == MAXIMUM_DEPTH:
-        return TOO_DEEP
-    return TOO_LONG if isinstance(value, (list, dict)) and len(value) > MAXIMUM_ITEMS else None
-
-
-def _inside(path: str, value: object) -> list[tuple[str, object]]:
-    if not isinstance(value, (list, dict)) or len(value) > MAXIMUM_ITEMS:
-        return []
-    if isinstance(value, list):
-        return [(path, item) for item in value]
-    return [*((path, name) for name in value), *((_below(path, name), item) for name, item in value.items())]
-
-
-def _below(path: str, name: str) -> str:
-    """A caller's own words are never repeated: an unknown name does not lengthen the path."""
-    return f"{path}.{name}".lstrip(".") if name in FIELD_NAMES else path
-
-
-def _is_text(text: str) -> bool:
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))

@@ -4,10 +4,12 @@ import logging
 import re
 from uuid import uuid4
 
+from fastapi import Request
+from fastapi.responses import Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api.problems import problem_response
+from service.api.problems import HANDLERS, problem_response
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 """A caller's own request id is kept only in this form, which is safe in any log and header."""
@@ -66,10 +68,26 @@ class LastResort:
 
         try:
             await self.app(scope, receive, send_watched)
-        except Exception:
+        except Exception as error:
             if scope["type"] != "http" or started:
                 raise
-            request_id = scope["state"]["request_id"]
-            log.exception("request %s failed", request_id)
-            detail = "this is a defect of the service; report it with the request_id"
-            await problem_response(scope, "internal_error", detail)(scope, receive, send)
+            await refusal_of(Request(scope), error)(scope, receive, send)
+
+
+def refusal_of(request: Request, error: Exception) -> Response:
+    """The problem document of what went wrong, also where only a part of the answer did.
+
+    Args:
+        request: the request
+        error: what was raised
+
+    Returns:
+        the response; that of a 500 for what nobody foresaw, which is logged with its stack
+    """
+    handler = next((HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS), None)
+    if handler is not None:
+        found: Response = handler(request, error)
+        return found
+    log.error("request %s failed", request.scope["state"]["request_id"], exc_info=error)
+    detail = "this is a defect of the service; report it with the request_id"
+    return problem_response(request.scope, "internal_error", detail)

@@ -8,8 +8,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.problems import problem_response
 
 MAXIMUM_BODY_BYTES = 1 << 20
-LARGER_BODY_BYTES: Mapping[str, int] = {"/v1/prices/import": 4 << 20}
-"""Longest body of the paths that take more: a table of as many prices as one import takes has some 2 MB."""
+LARGER_BODY_BYTES: Mapping[str, int] = {"/v1/batch": 4 << 20, "/v1/prices/import": 4 << 20}
+"""Longest body of the paths that take more: a thousand questions with a config.json each have some 3 MB, and a table of
+as many prices as one import takes has some 2 MB."""
 BODY_SECONDS = 30.0
 """Seconds a body may take to arrive."""
 

@@ -87,7 +87,7 @@ def plan_operation() -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    said = "Events: progress, with counts so far; then plans, with the answer, or problem, with why there is none."
+    said = "Events: progress, with counts so far; then plans, with the answer, or problem, with the problem document."
     forms = {JSON: {"schema": ref("PlanAnswer")}, EVENTS: {"schema": {"type": "string", "description": said}}}
     return {
         "description": "Every legal layout is worked out by the formulas of estimates. Whoever accepts "

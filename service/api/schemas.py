@@ -7,6 +7,22 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
+from service.answers.checks import Check
+from service.answers.estimates import (
+    Answer,
+    FlopAnswer,
+    GpuHoursAnswer,
+    Grounds,
+    MemoryAnswer,
+    MethodAnswer,
+    TimelineAnswer,
+)
+from service.answers.exports import Export, ExportTarget, Imported
+from service.answers.names import WIRE_NAMES
+from service.answers.plans import PlanAnswer
+from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
+from service.answers.solutions import Solution
+from service.api.batch_schemas import batch_schemas
 from service.api.comparison_schemas import comparison_schemas
 from service.api.json_schema import Schema
 from service.api.plan_schemas import plan_schemas
@@ -16,7 +32,6 @@ from service.api.solve_schemas import solve_schemas
 from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts
 from service.exports.back.slurm_job import SlurmJob
-from service.workflows import estimates
 from service.workflows.accuracy.answers import (
     Accuracy,
     Figures,
@@ -28,26 +43,16 @@ from service.workflows.accuracy.answers import (
 )
 from service.workflows.accuracy.totals import TotalsAccuracy
 from service.workflows.check_body import Waiting
-from service.workflows.checks import Check
-from service.workflows.comparison_row import ChosenCluster, ComparedRow
-from service.workflows.exports import Export, ExportTarget
-from service.workflows.imports import Imported
-from service.workflows.methods import MethodAnswer
 from service.workflows.places import PLACES
-from service.workflows.plans import PlanAnswer
 from service.workflows.price_import import ImportReport
 from service.workflows.scheduled_checks import JudgedJob
-from service.workflows.sensitivity import VariedRow
-from service.workflows.solution import Solution
-from service.workflows.timelines import TimelineAnswer
-from service.workflows.wire import WIRE_NAMES
 
 ANSWERED = (
-    estimates.Grounds,
-    estimates.Answer,
-    estimates.MemoryAnswer,
-    estimates.FlopAnswer,
-    estimates.GpuHoursAnswer,
+    Grounds,
+    Answer,
+    MemoryAnswer,
+    FlopAnswer,
+    GpuHoursAnswer,
     TimelineAnswer,
 )
 """What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
@@ -117,6 +122,7 @@ def component_schemas() -> dict[str, Schema]:
     requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
     requests |= sensitivity_schemas(spelled["VariedRow"], requests["QuestionRequest"], versions)
     requests |= solve_schemas(requests["QuestionRequest"], requests["ComparisonRequest"]["properties"])
+    requests |= batch_schemas()
     del spelled["Nodes"], spelled["Waiting"], spelled["SlurmJob"]
     return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
 

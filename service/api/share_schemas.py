@@ -2,9 +2,10 @@
 
 from pydantic import TypeAdapter
 
+from service.answers.shares import Share, ShareLinks
 from service.api.json_schema import Schema, object_schema, ref, untitled
 from service.workflows.nouns import schema_of
-from service.workflows.share_links import Share, ShareLinks, WantedShare
+from service.workflows.share_links import WantedShare
 
 
 def share_schemas() -> dict[str, Schema]:

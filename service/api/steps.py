@@ -4,6 +4,9 @@ from asyncio import sleep
 
 from service.planner.steps import Outcome, Steps
 
+PASSES = 3
+"""Turns of the event loop that others get between two steps: to read a request, to answer it, to send the answer."""
+
 
 async def finished(steps: Steps[Outcome]) -> Outcome:
     """What a search leads to; between its steps others are answered.
@@ -20,4 +23,10 @@ async def finished(steps: Steps[Outcome]) -> Outcome:
         except StopIteration as done:
             found: Outcome = done.value
             return found
+        await others_first()
+
+
+async def others_first() -> None:
+    """Let whoever asks something short be answered before the next step."""
+    for _ in range(PASSES):
         await sleep(0)

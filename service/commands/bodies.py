@@ -11,10 +11,11 @@ app = typer.Typer()
 @app.command()
 def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Which layouts are best for a job? The answer of POST /v1/plans; a long search tells how far it is on stderr."""
+    from service.answers.plans import PlanAnswer
     from service.catalogue import shipped_catalogue
     from service.workflows.body_file import body_in
     from service.workflows.plan_table import counted, plans_shown
-    from service.workflows.plans import PlanAnswer, planning
+    from service.workflows.plans import planning
 
     progress = Progress()
     for found in planning(body_in(file), shipped_catalogue()):

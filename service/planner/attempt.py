@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from service.answers.solutions import WhyNot
 from service.errors import Refused
 from service.estimator import estimate, estimate_memory
 from service.estimator.answer import Estimate, MemoryEstimate
@@ -10,7 +11,7 @@ from service.estimator.question import Question
 from service.planner.shortage import NONE, Shortage, shortage_of
 from service.planner.solve_limits import SolveLimits, limits_given
 from service.planner.steps import Steps
-from service.planner.why_not import WhyNot, limits_missed, memory_missing, refused_because
+from service.planner.why_not import limits_missed, memory_missing, refused_because
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, replace
 from math import ceil, floor, isclose
-from typing import Any, ClassVar
 
+from service.answers.solutions import BatchPlan
 from service.errors import Problem, Refused
 from service.estimator import estimate
 from service.estimator.divisors import divisors
 from service.estimator.filled import filled
-from service.estimator.noun import SPOKEN
 from service.estimator.question import Question, Recipe
 from service.estimator.resolve import resolve
 from service.estimator.run_stages import micro_batch_multiple
@@ -32,30 +31,6 @@ MOST_ACCUMULATED = 64
 
 LOOKED_AHEAD = 64
 """Micro-batches behind the plan's that are tried one by one. Source: a choice; fitting is not monotone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlan:
-    """A batch, factor by factor."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    sequence_length: int
-    """Tokens in one sequence."""
-    micro_batch: int
-    """Sequences that one replica runs at once."""
-    accumulation: int
-    """Micro-batches of one replica in one step."""
-    data: int
-    """Data-parallel replicas."""
-    global_batch: int
-    """Sequences in one step: micro_batch x accumulation x data."""
-    global_batch_tokens: int
-    """Tokens in one step."""
-    wanted_tokens: int
-    """Tokens that were asked for."""
-    best_tokens: float | None
-    """Tokens that came out best in sweeps with as many FLOP; null without training_tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,9 @@ Three answers stand side by side, because they differ by a factor: a rule, a fit
 from dataclasses import dataclass
 from math import floor, sqrt
 from math import pow as power
-from typing import Any, ClassVar
 
+from service.answers.solutions import OptimalSize, SizeByFit
 from service.estimator.advice import TOKENS_FOR_EACH_PARAMETER
-from service.estimator.noun import SPOKEN
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
 """FLOP of training for each parameter and token.
@@ -56,54 +55,6 @@ LOSS_FITS = (BESIROGLU, HOFFMANN)
 
 RULE = "20-tokens-per-parameter"
 RULE_SOURCE = "Hoffmann et al. 2022, arXiv:2203.15556, table 3: 70e9 parameters, 1.4e12 tokens"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeByFit:
-    """The best size by one fit."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    fit: str
-    """besiroglu-2024, hoffmann-2022 or 20-tokens-per-parameter."""
-    parameters: int
-    """Parameters of the model, N."""
-    training_tokens: float
-    """Tokens of the run, D."""
-    tokens_per_parameter: float
-    """D over N."""
-    loss_nats: float | None
-    """Loss that the fit expects, in nats a token; null for the rule, which knows none."""
-    caution: str | None
-    """What is known to be wrong with the fit; null where nothing is."""
-    source: str
-    """Who says so."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimalSize:
-    """The model that makes the most of a budget."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    total_flop: float
-    """Operations of the run that the budget buys."""
-    parameters: int
-    """Parameters of the model, N, by the first of the fits."""
-    training_tokens: float
-    """Tokens of the run, D."""
-    tokens_per_parameter: float
-    """D over N."""
-    loss_nats: float | None
-    """Loss that the fit expects, in nats a token."""
-    inference_per_token_flop: float
-    """Operations of one token once the model is used, 2 N."""
-    inference_usd_per_million_tokens: float | None = None
-    """What a million of such tokens cost; null unless limits.inference_usd_per_million_tokens asks for it."""
-    is_capped: bool
-    """Whether the limit of its use makes the model smaller than the budget alone would."""
-    fits: tuple[SizeByFit, ...]
-    """The same by each fit; the rule last."""
 
 
 def expected_loss_nats(fit: LossFit, parameters: float, training_tokens: float) -> float:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
+from service.answers.plans import Objective
 from service.estimator.answer import Estimate
 from service.estimator.estimate import estimate
 from service.estimator.question import Question
@@ -12,9 +12,6 @@ from service.planner.best import Candidate, Found, question_of
 from service.planner.freedom import Freedom
 from service.planner.search import search
 from service.units import BYTES, readable, said
-
-Objective = Literal["time", "cost", "gpus", "energy"]
-"""What the best plan has least of: days (seconds of a step without training_tokens), dollars, GPUs, kilowatt-hours."""
 
 MOST_FRONT = 24
 """Points of the front of one machine that are answered in full. Source: a choice; more than a chart shows."""

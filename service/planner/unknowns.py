@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
-from typing import Any, Literal
+from typing import Any
 
 from service.errors import Refused
 from service.estimator.divisors import divisors
@@ -14,19 +14,6 @@ from service.estimator.resolve import configuration_of
 from service.planner.field_bounds import field_bounds
 from service.planner.scaled_width import PROPORTIONS, width_unit, with_width
 from service.planner.solve_limits import RUN_LIMITS
-
-UnknownName = Literal[
-    "recipe.micro_batch",
-    "recipe.sequence_length",
-    "recipe.training_tokens",
-    "model.num_hidden_layers",
-    "model.hidden_size",
-    "cluster.gpus",
-    "recipe.global_batch",
-    "cluster",
-    "model",
-]
-"""What may be left open: a field, or a whole noun."""
 
 LARGEST_TOKENS = 10**18 - 1
 """Training tokens that the field takes."""

@@ -1,12 +1,10 @@
 """Why will one value of the open field not do: which bytes, days or dollars are missing, or which rule is broken?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
+from service.answers.solutions import WhyNot
 from service.errors import Problem
 from service.estimator.interval import Interval
-from service.estimator.noun import SPOKEN
 from service.estimator.verdict import largest_fitting_bytes, verdict_of
 from service.planner.solve_limits import SolveLimits, limits_given
 from service.units import BYTES, readable, said
@@ -17,29 +15,6 @@ MISSED: Mapping[str, str] = {
     "gpu_hours": "gpu_hours_exceeded",
 }
 """What a limit of the run that does not hold is called."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhyNot:
-    """Why a value will not do."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    code: str
-    """out_of_memory, at_risk, headroom_missing, deadline_missed, budget_exceeded, gpu_hours_exceeded,
-    inference_limit_exceeded, or the rule that refuses the value."""
-    message: str
-    """The same in words, with the numbers."""
-    fix: str | None = None
-    """What the rule proposes; null where none is broken."""
-    missing_bytes: float | None = None
-    """Bytes that the fullest GPU lacks; null where memory is not the reason."""
-    over_days: float | None = None
-    """Days beyond limits.days; null where they are kept or not asked for."""
-    over_usd: float | None = None
-    """Dollars beyond limits.cost_usd; null likewise."""
-    over_gpu_hours: float | None = None
-    """GPU-hours beyond limits.gpu_hours; null likewise."""
 
 
 def refused_because(problems: tuple[Problem, ...]) -> WhyNot:

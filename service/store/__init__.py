@@ -3,6 +3,7 @@
 from sqlalchemy import Engine
 
 from service.store.changes import Change, Rows, Written
+from service.store.checked_questions import CheckedQuestion, keep_checked_questions, read_checked_question
 from service.store.engine import is_reachable
 from service.store.history import History, load_catalogue
 from service.store.keyring import SEPARATOR, KeyRing
@@ -24,6 +25,7 @@ __all__ = [
     "SEPARATOR",
     "ApiKey",
     "Change",
+    "CheckedQuestion",
     "Engine",
     "History",
     "KeyRing",
@@ -37,9 +39,11 @@ __all__ = [
     "create_scenario",
     "delete_scenario",
     "is_reachable",
+    "keep_checked_questions",
     "load_catalogue",
     "prepare_database",
     "read_answer",
+    "read_checked_question",
     "read_keys",
     "read_scenario",
     "read_scenarios",

@@ -11,7 +11,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, Insert, Table, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
@@ -43,6 +44,7 @@ _WRITING: dict[str, dict[str, Any]] = {
         "isolation_level": "READ COMMITTED"
     },  # whatever the server's default: who waited sees what was written
 }
+_INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 _LOCK = 0x7472_6169_6E63_6F73
 """Key of the advisory lock: "traincos" in ASCII, so that no other program's lock is meant."""
 
@@ -119,6 +121,20 @@ def alone(connection: Connection, *, patient: bool = False) -> None:
         if not patient:
             connection.execute(text(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
+def insert_new(connection: Connection, table: Table) -> Insert:
+    """A statement that inserts rows, but for those whose key is there already.
+
+    Args:
+        connection: the database
+        table: where to
+
+    Returns:
+        the statement
+    """
+    found: Insert = _INSERT[connection.dialect.name](table).on_conflict_do_nothing()
+    return found
 
 
 @contextmanager

@@ -27,6 +27,17 @@ ESTIMATES = Table(
 )
 """Stored answers, byte for byte; none is ever changed or removed."""
 
+CHECKED_QUESTIONS = Table(
+    "checked_questions",
+    METADATA,
+    Column("estimate_id", String, primary_key=True),
+    Column("question", JSON, nullable=False),
+    Column("formulas", String, nullable=False),
+    Column("catalogue", String, nullable=False),
+    Column("asked_at", DateTime(timezone=True), nullable=False),
+)
+"""Questions of checks with the versions of their answers, which are worked out again when somebody reads them."""
+
 SCENARIOS = Table(
     "scenarios",
     METADATA,

@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, Select, delete, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from service.errors import Stale
 from service.estimator.memory_parts import Verdict
-from service.store.engine import answering, reading, writing
+from service.store.engine import answering, insert_new, reading, writing
 from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
 Question = Mapping[str, Any]
@@ -21,7 +20,6 @@ Question = Mapping[str, Any]
 
 _HEAD = frozenset(("id", "owner", "revision", "created_at"))
 """Fields of a scenario that stand in its own table; the others may differ from revision to revision."""
-_INSERT: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +180,7 @@ def _add_revision(connection: Connection, saved: Saved, answer: bytes | None) ->
     scenario, question = saved
     if answer is not None:
         stored = {"id": scenario.estimate_id, "answer": answer, "stored_at": datetime.now(UTC)}
-        connection.execute(_INSERT[connection.dialect.name](ESTIMATES).values(stored).on_conflict_do_nothing())
+        connection.execute(insert_new(connection, ESTIMATES), stored)
     record = _record(scenario)
     said = {column.name: record[column.name] for column in SCENARIO_REVISIONS.c if column.name in record}
     connection.execute(insert(SCENARIO_REVISIONS), {**said, "question": question})

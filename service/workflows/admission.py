@@ -5,6 +5,7 @@ from typing import Any
 
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
+from service.workflows.checks import Keep
 from service.workflows.scheduled_checks import JudgedJob, judge_manifest
 
 VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
@@ -15,12 +16,13 @@ FORBIDDEN = 403
 """Code of the status that kubectl shows of what is not admitted."""
 
 
-def reviewed(review: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+def reviewed(review: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> dict[str, Any]:
     """The answer to a review.
 
     Args:
         review: an AdmissionReview with a request
         catalogue: the facts
+        keep: what to do with its question
 
     Returns:
         an AdmissionReview with a response; only what runs out of memory is not allowed
@@ -36,7 +38,7 @@ def reviewed(review: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
         fix = "let a ValidatingWebhookConfiguration with admissionReviewVersions [v1] send it"
         raise Refused(Problem(field="", code="not_a_review", message=message, fix=fix))
     manifest = request.get("object")
-    judged = judge_manifest(manifest, catalogue) if isinstance(manifest, Mapping) else None
+    judged = judge_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
     return {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(judged)}}
 
 

@@ -2,46 +2,24 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
+from service.answers.checks import Alternative, CheckVerdict
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.estimator.interval import Interval
 from service.estimator.memory_parts import Change
-from service.estimator.noun import SPOKEN
 from service.estimator.question import Question
 from service.estimator.software import software_of
-from service.workflows.estimates import Answer, answer
+from service.workflows.estimates import answer
 from service.workflows.merge_patch import merged
 from service.workflows.questions import read_question
-
-CheckVerdict = Literal["ok", "warn", "deny"]
 
 MOST_ALTERNATIVES = 8
 """Alternatives that a check names. Source: a choice; more are not read."""
 
 VERDICTS: tuple[CheckVerdict, ...] = ("ok", "warn", "deny")
 """In the order in which alternatives are told."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
-    """What the job might do instead, worked out as a check of its own would."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    patch: dict[str, Any]
-    """What to change in the question, as a merge patch."""
-    verdict: CheckVerdict
-    """ok or warn: what is denied is no alternative."""
-    device_peak_bytes: Interval
-    """Memory of the fullest GPU."""
-    gpu_hours: Interval | None
-    """The whole run; null without training_tokens."""
-    cost_usd: Interval | None
-    """The whole run; null without training_tokens or a price."""
-    time_limit_seconds: int | None
-    """Wall time to ask for; null without training_tokens."""
 
 
 Judge = Callable[[Answer], tuple[CheckVerdict, int | None]]

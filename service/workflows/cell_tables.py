@@ -14,6 +14,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
 from service.planner.steps import Steps
@@ -28,7 +29,6 @@ from service.workflows.cells import (
     reason,
     split_options,
 )
-from service.workflows.estimates import Answer
 from service.workflows.flat import ALIASES, LIST_MARK, flat_fields
 from service.workflows.listed import cell_text
 from service.workflows.metrics import FITS, Metric, whole_of

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from service.answers.cells import Cell
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
-from service.estimator.memory_parts import Verdict
 from service.units import UNITS, Dimension, dimension_of
 from service.workflows.dialects import QUERY, retold
-from service.workflows.estimates import Answer, answer
+from service.workflows.estimates import answer
 from service.workflows.flat import body_of_flat
 from service.workflows.flat_values import DecimalMark
 from service.workflows.metrics import metric_named
@@ -60,18 +61,6 @@ class CellOptions:
     """What becomes of an error: an HTTP problem, a text in the cell, or an empty cell."""
     unit: str | None = None
     """Unit of the number; the metric's own where absent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One number as a cell shows it."""
-
-    text: str
-    """The number, nothing else."""
-    unit: str
-    """Its unit."""
-    verdict: Verdict
-    """Whether the job fits: the number of one that does not looks no different."""
 
 
 def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:

@@ -6,13 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Ge, Le, MaxLen
 
+from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.noun import STRICT
 from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.scripts import SCRIPT, found_in
 from service.workflows.clusters import read_cluster
-from service.workflows.imports import Imported, format_named, import_file
+from service.workflows.imports import format_named, import_file
 from service.workflows.limits import Limits
 from service.workflows.merge_patch import merged
 from service.workflows.nouns import field_names, read_noun

@@ -2,19 +2,21 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
-from typing import Any, ClassVar
+from typing import Any
 
+from service.answers.checks import Alternative, Check, CheckVerdict
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.changes import advised
 from service.estimator.interval import Interval
-from service.estimator.noun import SPOKEN
+from service.store import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, readable, said
-from service.workflows.alternatives import Alternative, CheckVerdict, Search, alternatives_of
+from service.workflows.alternatives import Search, alternatives_of
 from service.workflows.check_body import FIELDS_BESIDE, Problems, Wanted, read_check
-from service.workflows.estimates import Answer, Versions, answer
+from service.workflows.estimates import answer
 from service.workflows.limits import Limits
 from service.workflows.metrics import fits
 from service.workflows.one_line import one_line
@@ -29,46 +31,17 @@ SHARE_OF_CHANGES = 0.5
 LEFT_OUT = "the deadline may have come before every alternative was tried: a larger deadline_seconds may name more"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """Whether a job may start, and what a scheduler wants to note of it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    id: str
-    """Of the estimate behind it."""
-    verdict: CheckVerdict
-    """deny: it runs out of memory. warn: it may, or it may exceed a limit. ok: neither."""
-    reason: str
-    """Why, in one line of at most 255 characters."""
-    fits: bool
-    """False where the verdict is deny."""
-    oom_probability_fraction: float
-    """Probability that the device peak exceeds the usable memory."""
-    device_peak_bytes: Interval
-    """Memory of the fullest GPU, as nvidia-smi shows it."""
-    usable_bytes: float
-    """Memory a job can use on this GPU."""
-    gpu_hours: Interval | None
-    """The whole run; null without training_tokens."""
-    cost_usd: Interval | None
-    """The whole run; null without training_tokens or a price."""
-    time_limit_seconds: int | None
-    """Wall time to ask for: the upper end of the prediction in whole minutes; null without training_tokens."""
-    alternatives: tuple[Alternative, ...]
-    """What may run instead where the verdict is not ok: single changes of the job, or other GPUs of free_pool."""
-    warnings: tuple[str, ...]
-    """What the caller should look at."""
-    versions: Versions
-    """What the answer rests on."""
+Keep = Callable[[CheckedQuestion], None]
+"""What is done with the question of a check, so that its estimate can be read again."""
 
 
-def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
+def check(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> Check:
     """Whether a job may start.
 
     Args:
         body: a question, and beside its nouns `limits`, `launch`, `free_pool` and `deadline_seconds`
         catalogue: the facts
+        keep: what to do with its question
 
     Returns:
         the verdict; a job that does not fit is an answer, not an error
@@ -82,7 +55,12 @@ def check(body: Mapping[str, Any], catalogue: Catalogue) -> Check:
     asked = problems.read(lambda: read_question(wanted.question, catalogue, beside=FIELDS_BESIDE))
     if asked is None or problems.found:
         raise Refused(*problems.found[:MOST_PROBLEMS])
-    return _judged(wanted, asked, catalogue, lambda share: time.monotonic() - started < share * wanted.deadline_seconds)
+    found = _judged(
+        wanted, asked, catalogue, lambda share: time.monotonic() - started < share * wanted.deadline_seconds
+    )
+    rests_on = {"formulas": found.versions.formulas, "catalogue": found.versions.catalogue}
+    keep(CheckedQuestion(estimate_id=found.id, question=wanted.question, **rests_on))
+    return found
 
 
 def _judged(wanted: Wanted, asked: Asked, catalogue: Catalogue, is_within: Callable[[float], bool]) -> Check:

@@ -8,14 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from service.answers.estimates import Answer, Versions
+from service.answers.rows import ComparedRow
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.planner.steps import Steps, outcome
 from service.workflows.comparison_body import Variant, read_comparison
 from service.workflows.comparison_label import CLUSTERS, MOST_ROWS
 from service.workflows.comparison_prices import Terms, prices_meant, terms_of, terms_told
-from service.workflows.comparison_row import ANSWERED, FIRST, LAST, REFUSED, ComparedRow, mended
-from service.workflows.estimates import Answer, Versions, answer, versions_of
+from service.workflows.comparison_row import ANSWERED, FIRST, LAST, REFUSED, mended
+from service.workflows.estimates import answer, versions_of
 from service.workflows.grids import placed
 from service.workflows.metrics import Metric, fits, metric_named, whole_of
 from service.workflows.nouns import field_names

@@ -5,31 +5,33 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.answers.rows import ComparisonAnswer
 from service.units import readable
 from service.workflows.comparison import Compared
-from service.workflows.comparison_row import ANSWERED, cells_of, columns_of, record_of
+from service.workflows.comparison_row import ANSWERED, cells_of, columns_of
 from service.workflows.listed import cell_text, typed_cell
+from service.workflows.wire import to_wire
 from service.workflows.workbook import workbook
 
 SHOWN = ("cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model", "verdict")
 """What a person reads of a row before its numbers; columns that hold nothing are left out."""
 
 
-def whole_comparison(compared: Compared) -> dict[str, Any]:
+def whole_comparison(compared: Compared) -> ComparisonAnswer:
     """A comparison as it stands on the wire.
 
     Args:
         compared: the comparison
 
     Returns:
-        the JSON object, its parts still as they are inside
+        the same without what only tables need
     """
-    return {
-        "rows": [record_of(row) for row in compared.rows],
-        "sort_by": compared.sort_by,
-        "descending": compared.descending,
-        "versions": compared.versions,
-    }
+    return ComparisonAnswer(
+        rows=tuple(compared.rows),
+        sort_by=compared.sort_by,
+        descending=compared.descending,
+        versions=compared.versions,
+    )
 
 
 def comparison_csv(compared: Compared) -> str:
@@ -72,7 +74,7 @@ def comparison_report(compared: Compared) -> str:
     Returns:
         aligned lines, then why rows are refused
     """
-    records = [record_of(row) for row in compared.rows]
+    records = to_wire(compared.rows)
     names = [name for name in (*SHOWN, *compared.metrics) if any(_text(record.get(name)) for record in records)]
     table = [names, *([_text(record.get(name)) for name in names] for record in records)]
     widths = [max(len(line[column]) for line in table) for column in range(len(names))]

@@ -1,110 +1,50 @@
 """What does this training job take? The answer to a question, whole or in part, with what it rests on."""
 
 import re
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
+from service.answers.estimates import Answer, Grounds, MemoryAnswer, Versions
+from service.answers.names import WIRE_NAMES
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_TOTALS
-from service.estimator.answer import Estimate, Flop, MemoryEstimate, Parameters, Step, Totals
+from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.changes import advised
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
-from service.estimator.memory_parts import Memory, Verdict
-from service.estimator.noun import SPOKEN
 from service.estimator.question import Question
 from service.estimator.run_advice import NO_ELECTRICITY
-from service.workflows.questions import Asked
-from service.workflows.wire import WIRE_NAMES, digest_of, refuse_infinite, to_bytes
+from service.workflows.questions import Asked, read_question
+from service.workflows.wire import digest_of, refuse_infinite, to_bytes
 
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
 """One step of an explanation's path: a field, or a place in a list."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Versions:
-    """What an answer rests on: the same question under the same versions is the same answer."""
-
-    formulas: str
-    """Version of the formulas."""
-    catalogue: str
-    """Digest of the catalogue's facts."""
-    calibration: str | None
-    """Calibration that corrected the predictions; null where none did."""
+Part = TypeVar("Part", bound=Grounds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
-    """What every answer says beside its numbers."""
+def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, *, explain: bool = False) -> Grounds:
+    """What a request body asks, whole or in part; of what the part leaves out nothing is tried.
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    Args:
+        kind: which part
+        body: the JSON object of the request
+        catalogue: the facts
+        explain: add the equation, the inputs and the source of each number
 
-    id: str
-    """est_ and a digest of the resolved question and the versions."""
-    resolved: Question
-    """The question with names looked up and every default filled."""
-    assumptions: tuple[str, ...]
-    """What was assumed."""
-    warnings: tuple[str, ...]
-    """What to look at."""
-    versions: Versions
-    """What the answer rests on."""
-    explain: dict[str, Explanation] | None
-    """Equation, inputs and source of each number, by the name that cells give it; null unless asked for."""
+    Returns:
+        that part
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAnswer(Grounds):
-    """Whether one configuration fits, and what its bytes are."""
-
-    verdict: Verdict
-    """Does it fit?"""
-    memory: Memory
-    """Bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlopAnswer(Grounds):
-    """The operations of one configuration."""
-
-    parameters: Parameters
-    """Parameter counts, which the conventions multiply."""
-    flop: Flop
-    """Operations."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuHoursAnswer(Grounds):
-    """How long one configuration takes and what that costs."""
-
-    verdict: Verdict
-    """Does it fit? Hours of a job that does not are hypothetical."""
-    step: Step
-    """Seconds of one optimizer step."""
-    totals: Totals | None
-    """The whole run; null without training_tokens."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Grounds):
-    """Everything about one configuration."""
-
-    verdict: Verdict
-    """Does it fit?"""
-    parameters: Parameters
-    """Parameter counts."""
-    memory: Memory
-    """Bytes."""
-    flop: Flop
-    """Operations."""
-    step: Step
-    """Seconds of one optimizer step."""
-    totals: Totals | None
-    """The whole run; null without training_tokens."""
-
-
-Part = TypeVar("Part", Answer, MemoryAnswer, FlopAnswer, GpuHoursAnswer)
+    Raises:
+        Refused: the question cannot be answered
+        NotFinite: its values lead together beyond all bounds
+    """
+    asked = read_question(body, catalogue)
+    if kind is MemoryAnswer:
+        return memory_answer(asked, catalogue, explain=explain)
+    return part(kind, answer(asked, catalogue, explain=explain, advise=kind is Answer))
 
 
 def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:

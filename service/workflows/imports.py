@@ -1,12 +1,12 @@
 """What does the file of a training framework ask? The way back: its text becomes a recipe, a layout and a model."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import MISSING, fields
+from typing import Any
 
+from service.answers.exports import Imported, UnknownSetting
 from service.errors import NotFound, Problem, Refused
 from service.estimator.model import Model
-from service.estimator.noun import SPOKEN
 from service.estimator.question import Layout, Recipe
 from service.exports.back.draft import Draft
 from service.exports.back.entries import FIELD, LONGEST_FILE_BYTES
@@ -18,42 +18,6 @@ MOST_UNKNOWN = 200
 
 LONGEST_NAME = 80
 """Characters of such a setting's name that are repeated."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownSetting:
-    """A setting of the file that nobody understood."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    name: str
-    """Its name in the file, its beginning where it is long."""
-    line: int
-    """Line on which its value stands."""
-    column: int
-    """Column in which its value begins."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """What a file says, as the parts of a question."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    format: str
-    """The kind of file."""
-    model: Any
-    """The model as a question takes it: a name or an object; null where the file does not say it."""
-    recipe: Mapping[str, Any]
-    """Fields of the recipe that the file says, or that its tool does without being told."""
-    layout: Mapping[str, Any]
-    """The same of the layout."""
-    unknown: tuple[UnknownSetting, ...]
-    """Settings that were not understood, at most 200; those about data, files and learning rates are passed over."""
-    assumptions: tuple[str, ...]
-    """What the file leaves open, and what was assumed."""
-    source: str
-    """Tool and version or commit whose fields and defaults were read."""
 
 
 def format_named(name: str) -> Format:

@@ -1,36 +1,15 @@
 """What would another tool say of this question, and why does it differ from our answer?"""
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import fields
 
+from service.answers.estimates import MethodAnswer
 from service.catalogue import Catalogue
 from service.estimator import estimate_memory
-from service.estimator.methods.answer import Comparison
 from service.estimator.methods.compare import compare
 from service.estimator.names import ToolName
-from service.estimator.noun import SPOKEN
-from service.estimator.question import Question
-from service.workflows.estimates import Versions, grounds_of
+from service.workflows.estimates import grounds_of
 from service.workflows.questions import Asked
 from service.workflows.wire import refuse_infinite
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MethodAnswer(Comparison):
-    """What another tool says of one configuration, beside our own estimate of it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    id: str
-    """The id of our own estimate."""
-    resolved: Question
-    """The question with names looked up and every default filled: what both are asked."""
-    assumptions: tuple[str, ...]
-    """What was assumed to read the question, and by our own estimate."""
-    warnings: tuple[str, ...]
-    """What to look at in the question."""
-    versions: Versions
-    """What our own estimate rests on."""
 
 
 def answer_by(method: ToolName, asked: Asked, catalogue: Catalogue) -> MethodAnswer:

@@ -6,11 +6,12 @@ from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from service.answers.estimates import Answer
+from service.answers.names import WIRE_NAMES
 from service.errors import Problem, Refused, UnknownMetric, did_you_mean, nearest
 from service.estimator.interval import Interval
 from service.estimator.memory_parts import Verdict
-from service.workflows.estimates import Answer
-from service.workflows.wire import WIRE_NAMES, to_wire
+from service.workflows.wire import to_wire
 
 Path = tuple[str, ...]
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt, Interval, Len, Lt
 
+from service.answers.plans import Objective
 from service.estimator.noun import STRICT, Degree
-from service.planner.plans import Objective
 
 MOST_PLANS = 100
 """Plans that are named at most; each is answered in full."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
+from service.answers.plans import PlanAnswer, PlanCounts, PlanRow
 from service.estimator.filled import filled
 from service.estimator.interval import Interval
 from service.estimator.question import Layout, Recompute
 from service.units import BYTES, readable, said
 from service.workflows.layout_words import layout_in_words
 from service.workflows.listed import cell_text
-from service.workflows.plans import PlanAnswer, PlanCounts, PlanRow
 from service.workflows.report import VERDICTS
 from service.workflows.wire import to_bytes
 

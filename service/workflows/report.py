@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from service.answers.estimates import Answer
 from service.estimator.filled import filled
 from service.estimator.interval import Interval
 from service.estimator.question import Question
 from service.estimator.software import software_of
 from service.units import BYTES, FLOP, SECONDS, readable, said
-from service.workflows.estimates import Answer
 from service.workflows.layout_words import degrees_in_words
 
 in_bytes, in_flop, in_seconds = (partial(said, dimension=dimension) for dimension in (BYTES, FLOP, SECONDS))

@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.workflows.estimates import Answer, answer
+from service.workflows.estimates import answer
 from service.workflows.findings import not_an_object
 from service.workflows.nouns import read_noun
 from service.workflows.questions import read_question

@@ -7,7 +7,8 @@ from service.store import Engine, History
 from service.workflows.budget import Budget
 from service.workflows.flat_question import flat_question
 from service.workflows.metrics import FITS, fits
-from service.workflows.scenarios import find_scenario, stored_answer
+from service.workflows.scenarios import find_scenario
+from service.workflows.stored_answers import stored_answer
 
 
 def scenario_budget(engine: Engine, history: History, scenario_id: str, revision: int | None, address: str) -> Budget:
@@ -28,7 +29,7 @@ def scenario_budget(engine: Engine, history: History, scenario_id: str, revision
         Refused: its question has no flat form, in which cells ask
     """
     scenario, question = find_scenario(engine, scenario_id, revision)
-    found = json.loads(stored_answer(engine, scenario.estimate_id))
+    found = json.loads(stored_answer(engine, scenario.estimate_id, history.at))
     pinned: str | None = scenario.catalogue
     try:
         catalogue = history.at(scenario.catalogue)

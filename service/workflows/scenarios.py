@@ -32,7 +32,6 @@ RANDOM_BYTES = 16
 """Of an id: 128 bits, which nobody guesses."""
 
 SCENARIO_ID = re.compile(r"scn_[A-Za-z0-9_-]{22}")
-ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}")
 """What ids look like; for anything else no database is asked."""
 
 SUMMARY = (
@@ -217,28 +216,6 @@ def _done(engine: Engine, change: ScenarioChange, act: Callable[[Saved], Done]) 
             raise Stale(f"the scenario is at revision {saved.scenario.revision} now; read it again, and change that")
         with suppress(Stale):
             return act(saved)
-
-
-def stored_answer(engine: Engine, estimate_id: str) -> bytes:
-    """An answer that a scenario stored.
-
-    Args:
-        engine: the database
-        estimate_id: id of the answer
-
-    Returns:
-        the answer byte for byte as it was first given
-
-    Raises:
-        NotFound: none of this id is stored
-    """
-    found = store.read_answer(engine, estimate_id) if ESTIMATE_ID.fullmatch(estimate_id) else None
-    if found is None:
-        raise NotFound(
-            "no stored answer has this id; asking alone stores nothing, so only answers that a scenario holds can be "
-            f"read again: POST {PATH} with a name and the question"
-        )
-    return found
 
 
 def _rewritten(engine: Engine, saved: Saved, wanted: Wanted) -> Saved:

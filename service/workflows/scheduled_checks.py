@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.noun import SPOKEN
@@ -13,7 +14,7 @@ from service.exports.back.scripts import SCRIPT
 from service.exports.back.slurm_job import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
 from service.units import SECONDS_PER_DAY
 from service.workflows.check_body import read_launch, with_launch
-from service.workflows.checks import Check, check
+from service.workflows.checks import Keep, check
 from service.workflows.findings import not_an_object
 from service.workflows.merge_patch import merged
 from service.workflows.nouns import read_noun
@@ -40,12 +41,13 @@ class JudgedJob:
     """The check behind it; null where there is none."""
 
 
-def judge_scheduled(job: Scheduled, catalogue: Catalogue) -> JudgedJob:
+def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
     """Whether a scheduler's job may start; what cannot be judged never stands in its way.
 
     Args:
         job: the job
         catalogue: the facts
+        keep: what to do with its question
 
     Returns:
         the verdict: a script that starts no known training is unknown, one that breaks a rule is warned of
@@ -58,18 +60,19 @@ def judge_scheduled(job: Scheduled, catalogue: Catalogue) -> JudgedJob:
         return _let_through("unknown", _not_checked(refused))
     body = {**question, "cluster": cluster, "deadline_seconds": HOOK_DEADLINE_SECONDS}
     try:
-        found = check({**body, **_limits(job, question)}, catalogue)
+        found = check({**body, **_limits(job, question)}, catalogue, keep)
     except Refused as refused:
         return _let_through("warn", _not_checked(refused))
     return JudgedJob(verdict=found.verdict, reason=found.reason, check=found)
 
 
-def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue) -> JudgedJob:
+def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
     """Whether a job of Slurm may start.
 
     Args:
         body: a SlurmJob, and beside it `question`: parts that its site says of every job
         catalogue: the facts
+        keep: what to do with its question
 
     Returns:
         the verdict
@@ -82,17 +85,18 @@ def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue) -> JudgedJob:
     if not isinstance(said, dict):
         raise Refused(not_an_object("question", PARTS))
     try:
-        return judge_scheduled(scheduled_by_slurm(job, said), catalogue)
+        return judge_scheduled(scheduled_by_slurm(job, said), catalogue, keep)
     except Refused as refused:
         return _let_through("unknown", _not_checked(refused))
 
 
-def judge_manifest(manifest: Mapping[str, Any], catalogue: Catalogue) -> JudgedJob:
+def judge_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
     """Whether an object of Kubernetes may be admitted.
 
     Args:
         manifest: the object
         catalogue: the facts
+        keep: what to do with its question
 
     Returns:
         the verdict; unknown for whatever starts no training that is known
@@ -101,7 +105,7 @@ def judge_manifest(manifest: Mapping[str, Any], catalogue: Catalogue) -> JudgedJ
         job = scheduled_by_kubernetes(manifest)
     except Refused as refused:
         return _let_through("unknown", _not_checked(refused))
-    return _let_through("unknown", NO_JOB) if job is None else judge_scheduled(job, catalogue)
+    return _let_through("unknown", NO_JOB) if job is None else judge_scheduled(job, catalogue, keep)
 
 
 def _let_through(verdict: Literal["warn", "unknown"], reason: str) -> JudgedJob:

@@ -4,16 +4,16 @@ What is wrong with the request is refused as a whole; what one value makes impos
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from service.answers.estimates import Versions
+from service.answers.rows import VariedRow
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.memory_parts import Verdict
-from service.estimator.noun import SPOKEN
 from service.planner.steps import Steps, outcome
-from service.workflows.comparison_row import ANSWERED, REFUSED, RowProblem, mended
-from service.workflows.estimates import Versions, answer, versions_of
+from service.workflows.comparison_row import ANSWERED, REFUSED, mended
+from service.workflows.estimates import answer, versions_of
 from service.workflows.metrics import Metric, whole_of
 from service.workflows.one_line import one_line
 from service.workflows.questions import read_question
@@ -29,34 +29,6 @@ FIRST: Final = ("values", "varied", "status", "verdict")
 
 LAST: Final = ("ratios", "reason", "errors", "warnings", "id")
 """What stands behind them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariedRow:
-    """The question with some fields given anew."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    values: Mapping[str, Any]
-    """Every varied field, with its value in this row."""
-    varied: tuple[str, ...]
-    """Those of them that are not as the question was asked; empty in the first row, which is the question itself."""
-    status: Literal[200, 422]
-    """200: answered. 422: refused, for the reason beside it."""
-    verdict: Verdict | None
-    """Does it fit? null where the row is refused."""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    """Every number that was asked for; in the answer they stand in the row itself."""
-    ratios: Mapping[str, float | None]
-    """Each number over that of the first row; null where either is not known, or the first is 0."""
-    reason: str | None
-    """Why the row is refused, in one line of at most 255 characters; null where it is answered."""
-    errors: tuple[RowProblem, ...]
-    """The same, one entry for each thing to mend; empty where it is answered."""
-    warnings: tuple[str, ...]
-    """What to look at."""
-    id: str | None
-    """Of the estimate; null where the row is refused."""
 
 
 @dataclass(frozen=True, slots=True)

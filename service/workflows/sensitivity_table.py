@@ -6,26 +6,27 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from service.answers.rows import SensitivityAnswer, VariedRow
 from service.units import readable
 from service.workflows.comparison_row import ANSWERED
 from service.workflows.listed import cell_text, typed_cell
-from service.workflows.sensitivity import FIRST, LAST, Varied, VariedRow
+from service.workflows.sensitivity import Varied
 from service.workflows.wire import to_bytes
 from service.workflows.workbook import workbook
 
 ENDS = ("low", "value", "high")
 
 
-def whole_table(varied: Varied) -> dict[str, Any]:
+def whole_table(varied: Varied) -> SensitivityAnswer:
     """A table as it stands on the wire.
 
     Args:
         varied: the table
 
     Returns:
-        the JSON object, its parts still as they are inside
+        the same without what only tables need
     """
-    return {"fields": varied.fields, "rows": [_record(row) for row in varied.rows], "versions": varied.versions}
+    return SensitivityAnswer(fields=varied.fields, rows=tuple(varied.rows), versions=varied.versions)
 
 
 def table_csv(varied: Varied) -> str:
@@ -86,11 +87,6 @@ def table_shown(varied: Varied, form: Literal["json", "csv", "report"]) -> str |
     if form == "json":
         return to_bytes(whole_table(varied))
     return table_csv(varied) if form == "csv" else table_report(varied)
-
-
-def _record(row: VariedRow) -> dict[str, Any]:
-    first, last = ({name: getattr(row, name) for name in names} for names in (FIRST, LAST))
-    return {**first, **row.numbers, **last}
 
 
 def _columns(varied: Varied) -> list[str]:

@@ -13,8 +13,9 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Interval, Len
 
+from service.answers.shares import Share, ShareLinks
 from service.errors import Problem, Refused
-from service.estimator.noun import SPOKEN, STRICT
+from service.estimator.noun import STRICT
 from service.store import Engine, KeyRing, utc_text
 from service.workflows.nouns import read_noun
 from service.workflows.scenarios import PATH, find_scenario
@@ -36,32 +37,6 @@ class WantedShare:
     """Days from now; 30 where neither is given."""
     expires_at: Annotated[str, Len(1, 40)] | None = None
     """When it ends, as RFC 3339 has it, at most 366 days from now; instead of days."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShareLinks:
-    """Links that show a scenario to whoever has them."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    scenario: str
-    """The scenario as JSON."""
-    xlsx: str
-    """Its budget as an Excel workbook."""
-    ods: str
-    """Its budget as an OpenDocument spreadsheet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A scenario that is shared."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    expires_at: str
-    """When the links end, in UTC."""
-    links: ShareLinks
-    """One for each form that the scenario has."""
 
 
 def share_scenario(engine: Engine, keys: KeyRing, scenario_id: str, body: Mapping[str, Any], address: str) -> Share:

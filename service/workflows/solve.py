@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from service.answers.solutions import Solution
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.planner.batch_plan import planning_batch
 from service.planner.solve import Solved, solving
 from service.planner.steps import Steps, outcome
-from service.workflows.solution import Solution
 from service.workflows.solve_body import Wanted, in_question, read_asked, read_wanted
 from service.workflows.solve_border import solution_of
 from service.workflows.solve_cluster import choosing_cluster

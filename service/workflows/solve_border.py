@@ -3,13 +3,14 @@
 from dataclasses import fields, replace
 from typing import Any
 
+from service.answers.estimates import Answer
+from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution
 from service.catalogue import Catalogue
 from service.estimator.question import Question
 from service.planner.solve import Solved
 from service.planner.unknowns import UNKNOWNS
-from service.workflows.estimates import Answer, answer, versions_of
+from service.workflows.estimates import answer, versions_of
 from service.workflows.questions import Asked
-from service.workflows.solution import Evidence, KeyNumbers, NextValue, Solution, key_numbers
 from service.workflows.solve_body import Wanted
 from service.workflows.wire import to_wire
 
@@ -85,4 +86,29 @@ def _answered(asked: Asked, question: Question, catalogue: Catalogue) -> Answer:
 
 
 def _numbers(found: Answer | None) -> KeyNumbers | None:
-    return None if found is None else key_numbers(found)
+    return None if found is None else _key_numbers(found)
+
+
+def _key_numbers(found: Answer) -> KeyNumbers:
+    """What an answer says in a few numbers.
+
+    Args:
+        found: the answer
+
+    Returns:
+        the numbers
+    """
+    memory, step, totals = found.memory, found.step, found.totals
+    return KeyNumbers(
+        id=found.id,
+        verdict=found.verdict,
+        oom_probability_fraction=memory.oom_probability_fraction,
+        device_peak_bytes=memory.device_peak_bytes,
+        usable_bytes=memory.usable_bytes,
+        step_seconds=step.step_seconds,
+        tokens_per_s_per_gpu=step.tokens_per_s_per_gpu,
+        mfu_fraction=step.mfu_fraction,
+        gpu_hours=None if totals is None else totals.gpu_hours,
+        days=None if totals is None else totals.days,
+        cost_usd=None if totals is None else totals.cost_usd,
+    )

@@ -3,17 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
+from service.answers.rows import ChosenCluster, ComparedRow
+from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution, WhyNot
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.interval import Interval
 from service.planner.solve_limits import RUN_LIMITS, SIZE_LIMITS, SolveLimits
 from service.planner.steps import Steps
-from service.planner.why_not import WhyNot, limits_missed, memory_missing
+from service.planner.why_not import limits_missed, memory_missing
 from service.workflows.comparison import comparing
 from service.workflows.comparison_label import CLUSTERS
-from service.workflows.comparison_row import ANSWERED, ChosenCluster, ComparedRow
+from service.workflows.comparison_row import ANSWERED
 from service.workflows.nouns import field_names
-from service.workflows.solution import Evidence, KeyNumbers, NextValue, Solution
 from service.workflows.solve_body import Wanted
 
 NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})

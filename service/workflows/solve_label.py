@@ -5,9 +5,9 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
+from service.answers.solutions import UnknownName
 from service.estimator.noun import STRICT, Name
 from service.planner.serving_cost import SERVING_MFU_FRACTION
-from service.planner.unknowns import UnknownName
 from service.workflows.comparison_label import CLUSTERS, PRICES, QUESTION
 from service.workflows.nouns import field_names
 

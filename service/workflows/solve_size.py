@@ -2,22 +2,21 @@
 
 from dataclasses import replace
 
+from service.answers.solutions import Evidence, NextValue, OptimalSize, Solution, WhyNot
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.charges import rent_usd
 from service.estimator.gpu import Gpu
 from service.estimator.price import Price
-from service.planner.optimal_size import OptimalSize, optimal_size
+from service.planner.optimal_size import optimal_size
 from service.planner.serving_cost import Server, affordable_inference_flop, inference_usd_per_million_tokens
 from service.planner.solve import Solved, solving
 from service.planner.solve_limits import RUN_LIMITS, limits_given
 from service.planner.steps import Steps
-from service.planner.why_not import WhyNot
 from service.units import readable
 from service.workflows.estimates import answer, versions_of
 from service.workflows.questions import Asked
 from service.workflows.reading import Read, assumed
-from service.workflows.solution import Evidence, NextValue, Solution
 from service.workflows.solve_body import Wanted, read_asked
 from service.workflows.solve_border import solution_of
 from service.workflows.solve_label import SERVING

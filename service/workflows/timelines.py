@@ -1,33 +1,14 @@
 """How does the memory of every stage rise and fall over a step, and which tensors hold its peak?"""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
-
+from service.answers.estimates import TimelineAnswer
 from service.catalogue import Catalogue
 from service.estimator import estimate_memory
 from service.estimator.fullest import fullest_in
-from service.estimator.noun import SPOKEN
 from service.estimator.resolve import resolve
-from service.estimator.timeline import StageTimeline, timeline
-from service.workflows.estimates import Grounds, grounds_of
+from service.estimator.timeline import timeline
+from service.workflows.estimates import grounds_of
 from service.workflows.questions import Asked
 from service.workflows.wire import refuse_infinite
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimelineAnswer(Grounds):
-    """Live bytes of one rank of every stage over the first step and over a later one."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
-
-    usable_bytes: float
-    """Memory a job can use on this GPU."""
-    allocated_peak_bytes: float
-    """The highest point of the fullest stage."""
-    peak_stage: int
-    """That stage."""
-    stages: tuple[StageTimeline, ...]
-    """Every pipeline stage."""
 
 
 def timeline_answer(asked: Asked, catalogue: Catalogue) -> TimelineAnswer:

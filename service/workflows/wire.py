@@ -9,10 +9,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from service.answers.names import INLINE, WIRE_NAMES
 from service.errors import Problem, Refused
-
-WIRE_NAMES = {"six_n": "6n", "memory_class": "class"}
-"""Field names that Python cannot spell."""
 
 DIGEST_CHARACTERS = 32
 
@@ -58,7 +56,9 @@ def to_wire(value: Any) -> Any:
         return [to_wire(item) for item in value]
     if isinstance(value, Mapping):
         return {str(name): to_wire(item) for name, item in value.items()}
-    return {wire_name: to_wire(getattr(value, name)) for name, wire_name in _wire_fields(value.__class__)}
+    names, inline = _wire_fields(value.__class__)
+    told = {wire_name: to_wire(getattr(value, name)) for name, wire_name in names}
+    return told if inline is None else _spread(told, inline)
 
 
 def to_bytes(value: Any) -> bytes:
@@ -101,7 +101,18 @@ def digest_of(content: bytes) -> str:
 
 
 @cache
-def _wire_fields(kind: type) -> tuple[tuple[str, str], ...]:
+def _wire_fields(kind: type) -> tuple[tuple[tuple[str, str], ...], str | None]:
+    """Fields of a dataclass with their names on the wire, and the one whose items stand there themselves."""
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} has no wire form")
-    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind))
+    inline = next((f.name for f in fields(kind) if f.metadata == INLINE), None)
+    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind)), inline
+
+
+def _spread(told: dict[str, Any], inline: str) -> dict[str, Any]:
+    """An object with the items of one field in the place of the field."""
+    return {
+        name: item
+        for field, value in told.items()
+        for name, item in (value.items() if field == inline else ((field, value),))
+    }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from service.api.body import MAXIMUM_DEPTH, MAXIMUM_ITEMS, MAXIMUM_VALUES, parse
+from service.api.json_text import MAXIMUM_DEPTH, MAXIMUM_ITEMS, MAXIMUM_VALUES, parse
 from service.api.problems import ApiError
 from service.errors import Problem, Refused
 

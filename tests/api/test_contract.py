@@ -24,6 +24,8 @@ PLACES = {
 }
 """A path that an example is sent to, for each that takes a name."""
 
+GUIDE = [f"/guide{page}" for page in ("", "/page", "/tuning", "/schedulers", "/spreadsheets", "/clients")]
+
 
 @pytest.fixture(scope="module")
 def document(app: FastAPI) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def test_pages_load_nothing_from_elsewhere(ask: Ask, path: str) -> None:
     assert "//" not in answer.text.replace("// ", "")
 
 
-@pytest.mark.parametrize("path", ["/guide", "/guide/page", "/guide/tuning", "/guide/schedulers", "/guide/spreadsheets"])
+@pytest.mark.parametrize("path", GUIDE)
 def test_the_guide_links_to_this_service_only(ask: Ask, path: str) -> None:
     page = ask("GET", path).text
     places = [piece.split('"')[0] for name in ("href", "src") for piece in page.split(f'{name}="')[1:]]
@@ -94,7 +96,7 @@ def test_the_guide_links_to_this_service_only(ask: Ask, path: str) -> None:
 
 
 def test_pages_forbid_loading_from_elsewhere(ask: Ask) -> None:
-    for path in ("/", "/guide", "/guide/page", "/guide/tuning", "/guide/schedulers", "/guide/spreadsheets", "/docs"):
+    for path in ("/", *GUIDE, "/docs"):
         assert "default-src 'self'" in ask("GET", path).headers["content-security-policy"]
 
 

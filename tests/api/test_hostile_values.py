@@ -100,6 +100,17 @@ def check_refusal(answer: httpx.Response, pointer: str) -> None:
         assert error["fix"]
 
 
+def check_batch(ask: Ask, contents: list[bytes]) -> None:
+    """In one request each is refused as it is alone."""
+    headers = {"content-type": "application/json", "x-request-id": "the-same"}
+    questions = b",".join(b'{"kind": "memory", "body": %b}' % content for content in contents)
+    together = ask("POST", "/v1/batch", content=b'{"questions": [%b]}' % questions, headers=headers)
+    alone = [ask("POST", "/v1/memory", content=content, headers=headers) for content in contents]
+    answers = [{"status": answer.status_code, "body": answer.json()} for answer in alone]
+    assert {answer["status"] for answer in answers} == {422}
+    assert together.json() == {"answers": answers}
+
+
 @pytest.fixture(scope="module")
 def paths(app: FastAPI) -> list[str]:
     """Every route that takes a question in its body."""
@@ -127,10 +138,10 @@ def test_every_kind_of_field_is_found() -> None:
 def test_a_numeric_field_takes_numbers_within_bounds_only(ask: Ask, paths: list[str], noun: type, field: str) -> None:
     pointer = "/" + PARTS[noun][0].replace(".", "/")
     headers = {"content-type": "application/json"}
+    never = [text for text in NEVER if field != "stage_layers" or text != "[[1]]"]
+    check_batch(ask, [body_with(noun, field, text) for text in never])
     for path in paths:
-        for text in NEVER:
-            if field == "stage_layers" and text == "[[1]]":
-                continue
+        for text in never:
             answer = ask("POST", path, content=body_with(noun, field, text), headers=headers)
             check_refusal(answer, pointer)
         for text in SOMETIMES:
@@ -141,11 +152,12 @@ def test_a_numeric_field_takes_numbers_within_bounds_only(ask: Ask, paths: list[
 
 @pytest.mark.parametrize(("noun", "field"), fields_where(numeric=False))
 def test_no_other_field_repeats_what_it_was_given(ask: Ask, paths: list[str], noun: type, field: str) -> None:
+    texts = (f'"{CANARY}"', f'["{CANARY}"]', f'{{"{CANARY}": "{CANARY}"}}', '"\\ud800"', "NaN", "1", "1e400")
+    contents = [body_with(noun, field, text) for text in texts]
+    check_batch(ask, contents)
     for path in paths:
-        for text in (f'"{CANARY}"', f'["{CANARY}"]', f'{{"{CANARY}": "{CANARY}"}}', '"\\ud800"', "NaN", "1", "1e400"):
-            answer = ask(
-                "POST", path, content=body_with(noun, field, text), headers={"content-type": "application/json"}
-            )
+        for content in contents:
+            answer = ask("POST", path, content=content, headers={"content-type": "application/json"})
             check_refusal(answer, "/" + PARTS[noun][0].split(".")[0])
 
 
@@ -165,6 +177,7 @@ def test_no_other_field_repeats_what_it_was_given(ask: Ask, paths: list[str], no
     ],
 )
 def test_nothing_of_a_body_comes_back(ask: Ask, paths: list[str], body: dict[str, Any]) -> None:
+    check_batch(ask, [json.dumps({**QUESTION, **body}).encode()])
     for path in paths:
         check_refusal(ask("POST", path, json={**QUESTION, **body}), "")
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from fastapi import FastAPI
 
+from service.answers.cells import Cell
 from service.api import catalogues
 from service.catalogue import Catalogue
 from service.errors import Unreachable
@@ -159,7 +160,7 @@ def test_a_cell_is_marked_with_the_catalogue_that_answered(
     asked = {"params": {**FLAT, "gpu": "h100"}}
     before, kept, answer = own("GET", "/v1/cell/step_seconds", **asked), own_app.state.catalogue, cells.cell
 
-    def while_it_changes(*inputs: Any) -> cells.Cell:
+    def while_it_changes(*inputs: Any) -> Cell:
         own_app.state.catalogue = replace(kept, revision="0123456789ab")
         return answer(*inputs)
 

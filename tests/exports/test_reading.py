@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from service.answers.exports import Imported
 from service.errors import Refused
 from service.exports.back.entries import LONGEST_FILE_BYTES, MOST_WORDS
 from service.exports.back.formats import FORMATS
-from service.workflows.imports import Imported, import_file
+from service.workflows.imports import import_file
 
 MEGATRON = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 99 --seq-length 128"
 

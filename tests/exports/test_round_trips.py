@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from service.answers.exports import Imported
 from service.estimator import Question
 from service.estimator.job import recompute_of
 from service.estimator.resolve import resolve
@@ -13,7 +14,7 @@ from service.estimator.stacks import STACKS
 from service.exports.back.formats import FORMATS
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written
-from service.workflows.imports import Imported, import_file
+from service.workflows.imports import import_file
 from tests.estimator.legal_questions import questions
 
 DEGREES = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor", "zero_stage")

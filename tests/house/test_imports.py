@@ -94,8 +94,16 @@ def test_importing_the_core_opens_no_file_but_its_code() -> None:
     assert [path for path in opened if Path(path).suffix not in {".py", ".pyc"} and ".pyc." not in path] == []
 
 
-def test_importing_the_core_loads_no_other_room() -> None:
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import service.estimator; print(*sys.modules, sep='\\n')"
+ROOMS_OF = {
+    "estimator": {"estimator", "errors", "units"},
+    "client": {"client", "answers", "estimator", "errors", "units"},
+}
+"""Rooms that may be used without a service, and those that each loads."""
+
+
+@pytest.mark.parametrize("room", ROOMS_OF)
+def test_importing_a_room_loads_no_other(room: str) -> None:
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import service.{room}; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    rooms = {name.split(".")[1] for name in loaded if name.startswith("service.")}
-    assert rooms <= {"estimator", "errors", "units"}
+    assert {name.split(".")[1] for name in loaded if name.startswith("service.")} <= ROOMS_OF[room]
+    assert not {"fastapi", "numpy", "pydantic", "sqlalchemy"} & set(loaded)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.answers.solutions import WhyNot
 from service.errors import Problem, Refused
 from service.estimator import Recipe
 from service.estimator.question import Question
@@ -13,7 +14,6 @@ from service.planner.attempt import Attempt, Attempts
 from service.planner.boundary import MOST_REFUSED_IN_ALL, Border, largest_that_will_do, smallest_that_will_do
 from service.planner.shortage import NONE, Shortage
 from service.planner.steps import Steps, outcome
-from service.planner.why_not import WhyNot
 from tests.ask import question
 from tests.estimator.small_models import DENSE
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue, shipped_catalogue
-from service.workflows.estimates import Answer, answer
+from service.workflows.estimates import answer
 from service.workflows.flat import body_of_flat
 from service.workflows.questions import read_question
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from service.answers.cells import Cell
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import Refused, UnknownMetric
 from service.workflows.cells import (
-    Cell,
     CellOptions,
     cell,
     error_text,
@@ -16,7 +17,6 @@ from service.workflows.cells import (
     split_options,
     why,
 )
-from service.workflows.estimates import Answer
 
 Flat = dict[str, str]
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.exports.back.formats import FORMATS
 from service.workflows.check_body import BESIDE
-from service.workflows.checks import Check, check
+from service.workflows.checks import check
 from service.workflows.estimates import answer
 from service.workflows.imports import import_file
 from service.workflows.merge_patch import merged

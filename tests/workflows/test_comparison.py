@@ -10,7 +10,7 @@ from service.catalogue.prices import PriceQuery
 from service.workflows import estimates
 from service.workflows.comparison import Compared, compare, comparing
 from service.workflows.comparison_label import MOST_ROWS
-from service.workflows.comparison_row import FIRST, LAST, record_of
+from service.workflows.comparison_row import FIRST, LAST
 from service.workflows.comparison_table import whole_comparison
 from service.workflows.estimates import answer
 from service.workflows.metrics import metric_named
@@ -216,4 +216,4 @@ def test_as_many_rows_as_may_be_are_answered_the_same_each_time(catalogue: Catal
 def test_the_record_of_a_row_holds_every_field(catalogue: Catalogue) -> None:
     found = compare({"question": JOB, "clusters": [H100]}, catalogue)
     names = {field.name for field in fields(found.rows[0])} - {"numbers"}
-    assert names == {*FIRST, *LAST} == record_of(found.rows[0]).keys() - COLUMNS.keys()
+    assert names == {*FIRST, *LAST} == to_wire(found.rows[0]).keys() - COLUMNS.keys()

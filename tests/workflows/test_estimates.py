@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, Versions
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION
 from service.workflows import estimates
-from service.workflows.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, answer, part
+from service.workflows.estimates import answer, part
 from service.workflows.metrics import metric_named
 from service.workflows.questions import read_question
 from service.workflows.wire import DIGEST_CHARACTERS, to_bytes, to_wire
@@ -43,9 +44,7 @@ def test_the_id_is_of_the_resolved_question(catalogue: Catalogue) -> None:
 
 def test_the_id_is_of_the_versions_too(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     first = whole(catalogue)
-    assert first.versions == estimates.Versions(
-        formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None
-    )
+    assert first.versions == Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
     assert whole(replace(catalogue, revision="another")).id != first.id
     monkeypatch.setattr(estimates, "FORMULAS_VERSION", "another")
     assert whole(catalogue).id != first.id

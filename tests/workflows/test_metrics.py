@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from service.answers.estimates import Answer
 from service.errors import Refused, UnknownMetric
 from service.units import COUNT, dimension_of
-from service.workflows.estimates import Answer
 from service.workflows.metrics import MAIN, metric_named
 from service.workflows.wire import to_wire
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from service.answers.plans import PlanAnswer
 from service.catalogue import shipped_catalogue
 from service.errors import Refused
 from service.estimator import estimate
-from service.workflows.plans import PlanAnswer, planning
+from service.workflows.plans import planning
 from service.workflows.questions import read_question
 from service.workflows.wire import to_wire
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.estimator.memory_parts import Verdict
 from service.units import BYTES, SECONDS, said
-from service.workflows.estimates import Answer, answer
+from service.workflows.estimates import answer
 from service.workflows.flat import body_of_flat
 from service.workflows.questions import read_question
 from service.workflows.report import report

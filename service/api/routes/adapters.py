@@ -19,6 +19,7 @@ from service.api.queries import takes_only
 from service.errors import NotFound, Problem
 from service.exports.back.kubernetes_job import ANNOTATION
 from service.workflows.admission import KIND, VERSION, reviewed
+from service.workflows.checks import Keep
 from service.workflows.flat import body_of_flat
 from service.workflows.scheduled_checks import as_lines, judge_manifest, judge_slurm_job
 from service.workflows.wire import to_bytes
@@ -155,7 +156,7 @@ async def adapter(request: Request, scheduler: str, name: str) -> Response:
 )
 async def slurm_check(request: Request) -> Response:
     """The question of both hooks."""
-    judged = judge_slurm_job(await read_body(request), await catalogue_of(request))
+    judged = judge_slurm_job(await read_body(request), await catalogue_of(request), _keep(request))
     return Response(as_lines(judged), media_type="text/plain")
 
 
@@ -172,7 +173,7 @@ async def slurm_check(request: Request) -> Response:
 )
 async def kubernetes_check(request: Request) -> Response:
     """The question of a controller."""
-    return json_answer(judge_manifest(await read_body(request), await catalogue_of(request)))
+    return json_answer(judge_manifest(await read_body(request), await catalogue_of(request), _keep(request)))
 
 
 @router.post(
@@ -193,7 +194,12 @@ async def kubernetes_admission(request: Request, token: str) -> Response:
     wanted = request.app.state.settings.admission_token
     if wanted is None or not compare_digest(wanted.encode(), token.encode()):
         raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")
-    return json_answer(reviewed(await read_body(request), await catalogue_of(request)))
+    return json_answer(reviewed(await read_body(request), await catalogue_of(request), _keep(request)))
+
+
+def _keep(request: Request) -> Keep:
+    keep: Keep = request.app.state.checked_questions.keep
+    return keep
 
 
 def _file(request: Request, name: str) -> str:

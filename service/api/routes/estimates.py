@@ -14,14 +14,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer, MethodAnswer
 from service.api.answers import json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
 from service.api.operations import flat_operation, memory_operation, question_operation
 from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, takes_only
 from service.estimator.names import ToolName
-from service.workflows import estimates, methods
+from service.workflows.estimates import answer_of
 from service.workflows.flat import body_of_flat
+from service.workflows.methods import answer_by
 from service.workflows.questions import read_question
 
 router = APIRouter(tags=["estimates"])
@@ -33,33 +35,30 @@ class Part:
 
     path: str
     name: str
-    kind: type[Any]
+    kind: type[Grounds]
     summary: str
 
 
 PARTS = (
-    Part("/v1/estimates", "Estimate", estimates.Answer, "Everything about one configuration"),
-    Part("/v1/memory", "Memory", estimates.MemoryAnswer, "Does it fit? Bytes of every stage, by kind"),
-    Part("/v1/flops", "Flop", estimates.FlopAnswer, "Floating-point operations, model and hardware"),
-    Part("/v1/gpu-hours", "GpuHours", estimates.GpuHoursAnswer, "Seconds, GPU-hours, days, USD, kWh"),
+    Part("/v1/estimates", "Estimate", Answer, "Everything about one configuration"),
+    Part("/v1/memory", "Memory", MemoryAnswer, "Does it fit? Bytes of every stage, by kind"),
+    Part("/v1/flops", "Flop", FlopAnswer, "Floating-point operations, model and hardware"),
+    Part("/v1/gpu-hours", "GpuHours", GpuHoursAnswer, "Seconds, GPU-hours, days, USD, kWh"),
 )
 
 
 async def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Response:
     catalogue = await catalogue_of(request)
-    asked, explain = read_question(body, catalogue), is_explained(request)
-    if part.kind is estimates.MemoryAnswer:
-        return json_answer(estimates.memory_answer(asked, catalogue, explain=explain))
-    return json_answer(estimates.part(part.kind, estimates.answer(asked, catalogue, explain=explain)))
+    return json_answer(answer_of(part.kind, body, catalogue, explain=is_explained(request)))
 
 
 async def _answered_by(method: ToolName, request: Request, body: Mapping[str, Any]) -> Response:
     catalogue = await catalogue_of(request)
-    return json_answer(methods.answer_by(method, read_question(body, catalogue), catalogue))
+    return json_answer(answer_by(method, read_question(body, catalogue), catalogue))
 
 
 def _add_routes(part: Part) -> None:
-    compares = part.kind is estimates.MemoryAnswer
+    compares = part.kind is MemoryAnswer
 
     async def ask(request: Request) -> Response:
         method = method_of(request) if compares else None
@@ -78,7 +77,7 @@ def _add_routes(part: Part) -> None:
         operation_id=f"create{part.name}",
         summary=part.summary,
         openapi_extra=(
-            memory_operation(part.kind.__name__, methods.MethodAnswer.__name__)
+            memory_operation(part.kind.__name__, MethodAnswer.__name__)
             if compares
             else question_operation(part.kind.__name__)
         ),

@@ -63,6 +63,12 @@ async def schedulers() -> Response:
     return FileResponse(WEB / "guide" / "schedulers.html", headers=POLICY)
 
 
+@router.get("/guide/clients", dependencies=[takes_only()])
+async def clients() -> Response:
+    """Five minutes for whoever asks from a program."""
+    return FileResponse(WEB / "guide" / "clients.html", headers=POLICY)
+
+
 @router.get("/docs", dependencies=[takes_only()])
 async def documentation() -> Response:
     """The contract, readable."""

@@ -1,21 +1,21 @@
 """POST /v1/plans: the best layouts for a job, as one answer or with word of how far the search is."""
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict
 from time import monotonic
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from service.answers.plans import PlanAnswer, PlanCounts
 from service.api.accept import preferred
 from service.api.answers import JSON, json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
+from service.api.envelope import refusal_of
 from service.api.plan_schemas import EVENTS, plan_operation
 from service.api.queries import REV, takes_only
-from service.errors import Refused
-from service.workflows.plans import PlanAnswer, PlanCounts, planning
+from service.workflows.plans import planning
 from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
@@ -40,7 +40,9 @@ async def best_layouts(request: Request) -> Response:
     steps = planning(await read_body(request), await catalogue_of(request))
     if preferred(request.headers.get("accept", ""), (JSON, EVENTS)) == EVENTS:
         first = await run_in_threadpool(next, steps)  # what is wrong with the request is told as everywhere else
-        return StreamingResponse(_events(first, steps), media_type=EVENTS, headers={"Cache-Control": "no-store"})
+        return StreamingResponse(
+            _events(request, first, steps), media_type=EVENTS, headers={"Cache-Control": "no-store"}
+        )
     async for found in _each(steps):
         if isinstance(found, PlanAnswer):
             return json_answer(found)
@@ -55,20 +57,20 @@ async def _each(steps: Steps) -> AsyncIterator[PlanCounts | PlanAnswer]:
         yield found
 
 
-async def _events(first: PlanCounts | PlanAnswer, steps: Steps) -> AsyncIterator[bytes]:
+async def _events(request: Request, first: PlanCounts | PlanAnswer, steps: Steps) -> AsyncIterator[bytes]:
     """Progress now and then, and the answer; ends with its reader."""
-    yield _event("progress", first)
+    yield _event("progress", to_bytes(first))
     told = monotonic()
     try:
         async for found in _each(steps):
             if isinstance(found, PlanAnswer):
-                yield _event("plans", found)
+                yield _event("plans", to_bytes(found))
             elif monotonic() - told >= BETWEEN_EVENTS_SECONDS:
                 told = monotonic()
-                yield _event("progress", found)
-    except Refused as refused:
-        yield _event("problem", [asdict(problem) for problem in refused.problems])
+                yield _event("progress", to_bytes(found))
+    except Exception as error:  # the status is sent already, so an event says what went wrong
+        yield _event("problem", bytes(refusal_of(request, error).body))
 
 
-def _event(name: str, value: object) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + to_bytes(value) + b"\n\n"
+def _event(name: str, document: bytes) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + document + b"\n\n"

@@ -1,13 +1,13 @@
-"""GET /v1/estimates/{id}: the answer that a scenario stored, byte for byte as it was first given."""
+"""GET /v1/estimates/{id}: the answer that a scenario or a check was given, byte for byte as it was first given."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
 from service.api.database import Database
 from service.api.json_schema import json_response, ref
 from service.api.queries import takes_only
-from service.workflows.scenarios import stored_answer
+from service.workflows.stored_answers import stored_answer
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only()])
 
@@ -26,6 +26,7 @@ ID = {
     summary="An answer that was stored",
     openapi_extra={"parameters": [ID], "responses": json_response(ref("Answer"))},
 )
-def stored_estimate(database: Database, estimate_id: str) -> Response:
-    """Asking alone stores nothing; a scenario stores its answer."""
-    return Response(stored_answer(database, estimate_id), media_type=JSON)
+def stored_estimate(request: Request, database: Database, estimate_id: str) -> Response:
+    """Asking alone stores nothing; scenarios and checks do."""
+    request.app.state.checked_questions.write()  # one that was asked just now is found, too
+    return Response(stored_answer(database, estimate_id, request.app.state.history.at), media_type=JSON)

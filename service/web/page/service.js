@@ -62,7 +62,7 @@ export async function plans(body, told, signal) {
       const [name, data] = event.split("\n").map((line) => line.slice(line.indexOf(":") + 2));
       const held = JSON.parse(data);
       if (name === "plans") return held;
-      if (name === "problem") throw new Refusal({ detail: held.map((p) => p.message).join("; "), errors: held });
+      if (name === "problem") throw new Refusal(held);
       told(held);
     }
   }

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, get_args
 
+from service.answers.estimates import Versions
 from service.calibration.in_sample import constants_read_off
 from service.calibration.measured_rows import MeasuredRow
 from service.calibration.residuals import left_out_fraction
@@ -22,7 +23,6 @@ from service.workflows.accuracy.step_scores import StepJudge
 from service.workflows.accuracy.steps import APART
 from service.workflows.accuracy.verdicts import verdicts_of
 from service.workflows.accuracy.worst import worst_rows, worst_steps
-from service.workflows.estimates import Versions
 
 LARGE_FROM_BYTES: dict[Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
 """From where on a value is large: below, workspaces of fixed size weigh more than what formulas are about."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from service.answers.estimates import Versions
 from service.estimator.answer import StepPart
 from service.estimator.memory_parts import MemoryLine, Verdict
 from service.estimator.noun import SPOKEN
-from service.workflows.estimates import Versions
 
 Quantity = Literal["peak", "static", "step"]
 """The largest bytes of a step, what stays allocated between steps, or the time of a step."""

@@ -1,0 +1,9 @@
+"""How many questions may one request ask, and of which kinds?"""
+
+from typing import Literal
+
+BatchKind = Literal["estimate", "memory", "flops", "gpu-hours", "check"]
+"""Which answer a question wants: that of the route of the same name."""
+
+MOST_QUESTIONS = 1_000
+"""Questions of one request. Source: a choice; they take some seconds of a core."""

@@ -1,0 +1,17 @@
+"""What stands in one cell?"""
+
+from dataclasses import dataclass
+
+from service.estimator.memory_parts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One number as a cell shows it."""
+
+    text: str
+    """The number, nothing else."""
+    unit: str
+    """Its unit."""
+    verdict: Verdict
+    """Whether the job fits: the number of one that does not looks no different."""

@@ -1,0 +1,64 @@
+"""What is a scheduler told that asks whether a job may start?"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from service.answers.estimates import Versions
+from service.estimator.interval import Interval
+from service.estimator.noun import SPOKEN
+
+CheckVerdict = Literal["ok", "warn", "deny"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """What the job might do instead, worked out as a check of its own would."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    patch: dict[str, Any]
+    """What to change in the question, as a merge patch."""
+    verdict: CheckVerdict
+    """ok or warn: what is denied is no alternative."""
+    device_peak_bytes: Interval
+    """Memory of the fullest GPU."""
+    gpu_hours: Interval | None
+    """The whole run; null without training_tokens."""
+    cost_usd: Interval | None
+    """The whole run; null without training_tokens or a price."""
+    time_limit_seconds: int | None
+    """Wall time to ask for; null without training_tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """Whether a job may start, and what a scheduler wants to note of it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Of the estimate behind it."""
+    verdict: CheckVerdict
+    """deny: it runs out of memory. warn: it may, or it may exceed a limit. ok: neither."""
+    reason: str
+    """Why, in one line of at most 255 characters."""
+    fits: bool
+    """False where the verdict is deny."""
+    oom_probability_fraction: float
+    """Probability that the device peak exceeds the usable memory."""
+    device_peak_bytes: Interval
+    """Memory of the fullest GPU, as nvidia-smi shows it."""
+    usable_bytes: float
+    """Memory a job can use on this GPU."""
+    gpu_hours: Interval | None
+    """The whole run; null without training_tokens."""
+    cost_usd: Interval | None
+    """The whole run; null without training_tokens or a price."""
+    time_limit_seconds: int | None
+    """Wall time to ask for: the upper end of the prediction in whole minutes; null without training_tokens."""
+    alternatives: tuple[Alternative, ...]
+    """What may run instead where the verdict is not ok: single changes of the job, or other GPUs of free_pool."""
+    warnings: tuple[str, ...]
+    """What the caller should look at."""
+    versions: Versions
+    """What the answer rests on."""

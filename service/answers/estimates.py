@@ -1,0 +1,128 @@
+"""What is answered to one question, whole or in part, with what it rests on?"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from service.estimator.answer import Flop, Parameters, Step, Totals
+from service.estimator.explanation import Explanation
+from service.estimator.memory_parts import Memory, Verdict
+from service.estimator.methods.answer import Comparison
+from service.estimator.noun import SPOKEN
+from service.estimator.question import Question
+from service.estimator.timeline import StageTimeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What an answer rests on: the same question under the same versions is the same answer."""
+
+    formulas: str
+    """Version of the formulas."""
+    catalogue: str
+    """Digest of the catalogue's facts."""
+    calibration: str | None
+    """Calibration that corrected the predictions; null where none did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What every answer says beside its numbers."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """est_ and a digest of the resolved question and the versions."""
+    resolved: Question
+    """The question with names looked up and every default filled."""
+    assumptions: tuple[str, ...]
+    """What was assumed."""
+    warnings: tuple[str, ...]
+    """What to look at."""
+    versions: Versions
+    """What the answer rests on."""
+    explain: dict[str, Explanation] | None
+    """Equation, inputs and source of each number, by the name that cells give it; null unless asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAnswer(Grounds):
+    """Whether one configuration fits, and what its bytes are."""
+
+    verdict: Verdict
+    """Does it fit?"""
+    memory: Memory
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlopAnswer(Grounds):
+    """The operations of one configuration."""
+
+    parameters: Parameters
+    """Parameter counts, which the conventions multiply."""
+    flop: Flop
+    """Operations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHoursAnswer(Grounds):
+    """How long one configuration takes and what that costs."""
+
+    verdict: Verdict
+    """Does it fit? Hours of a job that does not are hypothetical."""
+    step: Step
+    """Seconds of one optimizer step."""
+    totals: Totals | None
+    """The whole run; null without training_tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Grounds):
+    """Everything about one configuration."""
+
+    verdict: Verdict
+    """Does it fit?"""
+    parameters: Parameters
+    """Parameter counts."""
+    memory: Memory
+    """Bytes."""
+    flop: Flop
+    """Operations."""
+    step: Step
+    """Seconds of one optimizer step."""
+    totals: Totals | None
+    """The whole run; null without training_tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineAnswer(Grounds):
+    """Live bytes of one rank of every stage over the first step and over a later one."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    usable_bytes: float
+    """Memory a job can use on this GPU."""
+    allocated_peak_bytes: float
+    """The highest point of the fullest stage."""
+    peak_stage: int
+    """That stage."""
+    stages: tuple[StageTimeline, ...]
+    """Every pipeline stage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodAnswer(Comparison):
+    """What another tool says of one configuration, beside our own estimate of it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """The id of our own estimate."""
+    resolved: Question
+    """The question with names looked up and every default filled: what both are asked."""
+    assumptions: tuple[str, ...]
+    """What was assumed to read the question, and by our own estimate."""
+    warnings: tuple[str, ...]
+    """What to look at in the question."""
+    versions: Versions
+    """What our own estimate rests on."""

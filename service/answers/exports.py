@@ -1,0 +1,117 @@
+"""What does a question say as a tool's file, and a tool's file as the parts of a question?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from service.estimator.noun import SPOKEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetVersion:
+    """One form of a tool's file."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    version: str
+    """Its name, as the parameter version takes it."""
+    covers: str
+    """The releases or the commit that read it."""
+    file_name: str
+    """What to call the file."""
+    media_type: str
+    """What kind of text it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTarget:
+    """A tool that a question can be written for."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    target: str
+    """Its name in the path."""
+    tool: str
+    """What the tool is called."""
+    kind: str
+    """training: the file says how to train; launcher: it starts what does."""
+    versions: tuple[TargetVersion, ...]
+    """Versions between which the file's form changed; the first holds where none is named."""
+    source: str
+    """Tool and version or commit where its fields were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotExpressed:
+    """Something of the question that the file does not hold."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    field: str
+    """Dotted path of the field."""
+    message: str
+    """Why the file does not hold it."""
+    fix: str
+    """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A question as the file of one tool."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    target: str
+    """The tool's name in the path."""
+    version: str
+    """The form that was written."""
+    file_name: str
+    """What to call the file."""
+    media_type: str
+    """What kind of text it is."""
+    content: str
+    """The file."""
+    not_expressible: tuple[NotExpressed, ...]
+    """What of the recipe, the layout and the model it does not hold; what is not listed is in it, or needs no place."""
+    assumptions: tuple[str, ...]
+    """What was assumed, and what whoever uses the file has to know."""
+    warnings: tuple[str, ...]
+    """What the caller should look at."""
+    source: str
+    """Tool and version or commit where its fields were read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownSetting:
+    """A setting of the file that nobody understood."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    name: str
+    """Its name in the file, its beginning where it is long."""
+    line: int
+    """Line on which its value stands."""
+    column: int
+    """Column in which its value begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What a file says, as the parts of a question."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    format: str
+    """The kind of file."""
+    model: Any
+    """The model as a question takes it: a name or an object; null where the file does not say it."""
+    recipe: Mapping[str, Any]
+    """Fields of the recipe that the file says, or that its tool does without being told."""
+    layout: Mapping[str, Any]
+    """The same of the layout."""
+    unknown: tuple[UnknownSetting, ...]
+    """Settings that were not understood, at most 200; those about data, files and learning rates are passed over."""
+    assumptions: tuple[str, ...]
+    """What the file leaves open, and what was assumed."""
+    source: str
+    """Tool and version or commit whose fields and defaults were read."""

@@ -1,0 +1,132 @@
+"""What does a row say, of a comparison or of a table of varied fields?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from service.answers.estimates import Versions
+from service.answers.names import INLINE
+from service.estimator.memory_parts import Verdict
+from service.estimator.noun import SPOKEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowProblem:
+    """One thing that keeps a row from being answered."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    pointer: str
+    """JSON pointer of the field in the body."""
+    code: str
+    """Broken rule, stable."""
+    message: str
+    """What is wrong and why it matters."""
+    fix: str
+    """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenCluster:
+    """A cluster at a price, out of those that were listed."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    cluster: str | None
+    """What it is called; null where nobody named it."""
+    gpu: str
+    """Catalogue name of its GPU."""
+    gpus: int
+    """How many of them."""
+    usd_per_gpu_hour: float | None
+    """Price of one GPU for one hour; null without a price, or where none is rented."""
+    provider: str | None
+    """Who rents the GPUs out; null unless the catalogue's price is taken."""
+    region: str | None
+    """Where, in the provider's spelling."""
+    price_model: str | None
+    """On what terms."""
+    instance_type: str | None
+    """Which machine, in the provider's spelling."""
+    rate_card: str | None
+    """The team's own rate card; null unless its rate is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRow(ChosenCluster):
+    """The job on one cluster at one price."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    price_as_of: str | None
+    """Date of the price; null where it is not known."""
+    status: Literal[200, 422]
+    """200: answered. 422: refused, for the reason beside it."""
+    verdict: Verdict | None
+    """Does it fit? Numbers of a job that does not are hypothetical; null where the row is refused."""
+    numbers: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
+    """Every number that was asked for; in the answer they stand in the row itself."""
+    reason: str | None
+    """Why the row is refused, in one line of at most 255 characters; null where it is answered."""
+    errors: tuple[RowProblem, ...]
+    """The same, one entry for each thing to mend; empty where it is answered."""
+    warnings: tuple[str, ...]
+    """What to look at."""
+    assumptions: tuple[str, ...]
+    """What was assumed."""
+    id: str | None
+    """Of the estimate; null where the row is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariedRow:
+    """The question with some fields given anew."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    values: Mapping[str, Any]
+    """Every varied field, with its value in this row."""
+    varied: tuple[str, ...]
+    """Those of them that are not as the question was asked; empty in the first row, which is the question itself."""
+    status: Literal[200, 422]
+    """200: answered. 422: refused, for the reason beside it."""
+    verdict: Verdict | None
+    """Does it fit? null where the row is refused."""
+    numbers: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
+    """Every number that was asked for; in the answer they stand in the row itself."""
+    ratios: Mapping[str, float | None]
+    """Each number over that of the first row; null where either is not known, or the first is 0."""
+    reason: str | None
+    """Why the row is refused, in one line of at most 255 characters; null where it is answered."""
+    errors: tuple[RowProblem, ...]
+    """The same, one entry for each thing to mend; empty where it is answered."""
+    warnings: tuple[str, ...]
+    """What to look at."""
+    id: str | None
+    """Of the estimate; null where the row is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonAnswer:
+    """The same job on many clusters, at many prices."""
+
+    rows: tuple[ComparedRow, ...]
+    """Those that fit, then those that do not, then those without an answer."""
+    sort_by: str
+    """Number by which the rows stand."""
+    descending: bool
+    """Whether the largest comes first."""
+    versions: Versions
+    """What the answers rest on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensitivityAnswer:
+    """A question and its variations."""
+
+    fields: tuple[str, ...]
+    """The varied fields."""
+    rows: tuple[VariedRow, ...]
+    """The question as it was asked, then one row a value."""
+    versions: Versions
+    """What the answers rest on."""

@@ -1,0 +1,199 @@
+"""What is said of an open field: its value, the nearest one that will not do, and the numbers that prove both?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from service.answers.estimates import Versions
+from service.answers.rows import ChosenCluster
+from service.estimator.interval import Interval
+from service.estimator.memory_parts import Verdict
+from service.estimator.noun import SPOKEN
+
+UnknownName = Literal[
+    "recipe.micro_batch",
+    "recipe.sequence_length",
+    "recipe.training_tokens",
+    "model.num_hidden_layers",
+    "model.hidden_size",
+    "cluster.gpus",
+    "recipe.global_batch",
+    "cluster",
+    "model",
+]
+"""What may be left open: a field, or a whole noun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """A batch, factor by factor."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    sequence_length: int
+    """Tokens in one sequence."""
+    micro_batch: int
+    """Sequences that one replica runs at once."""
+    accumulation: int
+    """Micro-batches of one replica in one step."""
+    data: int
+    """Data-parallel replicas."""
+    global_batch: int
+    """Sequences in one step: micro_batch x accumulation x data."""
+    global_batch_tokens: int
+    """Tokens in one step."""
+    wanted_tokens: int
+    """Tokens that were asked for."""
+    best_tokens: float | None
+    """Tokens that came out best in sweeps with as many FLOP; null without training_tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeByFit:
+    """The best size by one fit."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    fit: str
+    """besiroglu-2024, hoffmann-2022 or 20-tokens-per-parameter."""
+    parameters: int
+    """Parameters of the model, N."""
+    training_tokens: float
+    """Tokens of the run, D."""
+    tokens_per_parameter: float
+    """D over N."""
+    loss_nats: float | None
+    """Loss that the fit expects, in nats a token; null for the rule, which knows none."""
+    caution: str | None
+    """What is known to be wrong with the fit; null where nothing is."""
+    source: str
+    """Who says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimalSize:
+    """The model that makes the most of a budget."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    total_flop: float
+    """Operations of the run that the budget buys."""
+    parameters: int
+    """Parameters of the model, N, by the first of the fits."""
+    training_tokens: float
+    """Tokens of the run, D."""
+    tokens_per_parameter: float
+    """D over N."""
+    loss_nats: float | None
+    """Loss that the fit expects, in nats a token."""
+    inference_per_token_flop: float
+    """Operations of one token once the model is used, 2 N."""
+    inference_usd_per_million_tokens: float | None = None
+    """What a million of such tokens cost; null unless limits.inference_usd_per_million_tokens asks for it."""
+    is_capped: bool
+    """Whether the limit of its use makes the model smaller than the budget alone would."""
+    fits: tuple[SizeByFit, ...]
+    """The same by each fit; the rule last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyNot:
+    """Why a value will not do."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    code: str
+    """out_of_memory, at_risk, headroom_missing, deadline_missed, budget_exceeded, gpu_hours_exceeded,
+    inference_limit_exceeded, or the rule that refuses the value."""
+    message: str
+    """The same in words, with the numbers."""
+    fix: str | None = None
+    """What the rule proposes; null where none is broken."""
+    missing_bytes: float | None = None
+    """Bytes that the fullest GPU lacks; null where memory is not the reason."""
+    over_days: float | None = None
+    """Days beyond limits.days; null where they are kept or not asked for."""
+    over_usd: float | None = None
+    """Dollars beyond limits.cost_usd; null likewise."""
+    over_gpu_hours: float | None = None
+    """GPU-hours beyond limits.gpu_hours; null likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyNumbers:
+    """What an estimate says of one value."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str | None
+    """Of the estimate."""
+    verdict: Verdict | None
+    """Does it fit?"""
+    oom_probability_fraction: float | None
+    """Probability that the device peak exceeds the usable memory."""
+    device_peak_bytes: Interval | None
+    """Memory of the fullest GPU, as nvidia-smi shows it."""
+    usable_bytes: float | None
+    """Memory a job can use on this GPU."""
+    step_seconds: Interval | None
+    """Wall time of one step."""
+    tokens_per_s_per_gpu: Interval | None
+    """Trained tokens a second on one GPU."""
+    mfu_fraction: Interval | None
+    """Model FLOP over what the GPUs could do at their peak."""
+    gpu_hours: Interval | None
+    """The whole run; null without training_tokens."""
+    days: Interval | None
+    """The whole run; null without training_tokens."""
+    cost_usd: Interval | None
+    """The whole run; null without training_tokens or a price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The numbers behind both values."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    value: KeyNumbers | None
+    """Of the value; null where there is none, or where no question was asked beside it."""
+    next: KeyNumbers | None
+    """Of the next one; null where a rule refuses it, or there is none."""
+    tried: int
+    """Values that were tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextValue:
+    """The nearest value that will not do: the next larger one where the largest is asked for, else the next smaller."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    value: int | ChosenCluster
+    """The value; of a plan of a batch its micro-batch, of a model its parameters."""
+    why_not: WhyNot
+    """Why it will not do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """One open field, solved."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    unknown: UnknownName
+    """The open field."""
+    value: int | BatchPlan | ChosenCluster | OptimalSize | None
+    """The value; null where none will do, and then `next` is the one that comes nearest and says what is missing."""
+    next: NextValue | None
+    """The nearest value that will not do; null where the field, or the list, ends before it."""
+    changes: Mapping[str, Any]
+    """Fields that the question has with the value, where they are not as it was asked."""
+    evidence: Evidence
+    """The numbers that prove both."""
+    assumptions: tuple[str, ...]
+    """What was assumed."""
+    warnings: tuple[str, ...]
+    """What to look at."""
+    versions: Versions
+    """What the answer rests on."""

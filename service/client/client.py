@@ -1,0 +1,258 @@
+"""What can a program ask the service? A method for each thing that the JSON API answers.
+
+A question is what `POST /v1/estimates` takes, its nouns dicts or dataclasses; an answer is the dataclass that the
+service filled, so that a type checker and an editor know every field of it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from service.answers.batch import BatchKind
+from service.answers.cells import Cell
+from service.answers.checks import Check
+from service.answers.estimates import (
+    Answer,
+    FlopAnswer,
+    GpuHoursAnswer,
+    MemoryAnswer,
+    MethodAnswer,
+    TimelineAnswer,
+)
+from service.answers.exports import Export, ExportTarget, Imported
+from service.answers.plans import PlanAnswer, PlanCounts
+from service.answers.rows import ComparisonAnswer, SensitivityAnswer
+from service.answers.shares import Share
+from service.answers.solutions import Solution
+from service.client.batches import BatchAnswer, answers_of, requests_of
+from service.client.errors import Problem, Unreachable
+from service.client.events import events_of
+from service.client.lists import Collection, Listing, Value
+from service.client.reading import encoded, from_json
+from service.client.sending import PATIENT, Retries, Sender, Sent, connections, json_of
+from service.estimator.names import ToolName
+from service.estimator.question import Question
+
+Kind = TypeVar("Kind")
+Body = Mapping[str, Any] | Question
+"""A request's body; values at any depth may be dataclasses, and an answer's `resolved` question may be asked again."""
+
+EVENTS = {"Accept": "text/event-stream"}
+
+
+class Client:
+    """Asks one service; may be shared by threads.
+
+    Args:
+        url: address of the service, e.g. http://localhost:8000
+        key: one that `traincost keys create` made; None where the service asks for none
+        timeout: longest wait for a connection, and for each next part of an answer [second]
+        retries: how often and how long requests are repeated that may be
+        transport: sends requests otherwise than over the network
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: Retries = PATIENT,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._sender = Sender(connections(url, key, timeout, transport), retries)
+        self.models = Collection(self._sender, "/v1/models")
+        self.gpus = Collection(self._sender, "/v1/gpus")
+        self.clusters = Collection(self._sender, "/v1/clusters")
+        self.prices = Collection(self._sender, "/v1/prices")
+        self.rate_cards = Collection(self._sender, "/v1/rate-cards")
+        self.regions = Collection(self._sender, "/v1/regions")
+        self.scenarios = Collection(self._sender, "/v1/scenarios")
+        self.revisions = Listing(self._sender, "/v1/catalogue/revisions")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._sender.http.close()
+
+    def estimate(self, question: Body, *, explain: bool = False, rev: str | None = None) -> Answer:
+        """Everything about one configuration.
+
+        Args:
+            question: model, recipe, layout, cluster and price
+            explain: with the equation, the inputs and the source of each number
+            rev: revision of the catalogue to answer under; None for that of now
+
+        Returns:
+            the answer
+        """
+        return self._asked(Answer, "/v1/estimates", question, explain=explain or None, rev=rev)
+
+    def memory(self, question: Body, *, explain: bool = False, rev: str | None = None) -> MemoryAnswer:
+        """Does it fit? Bytes of every stage, by kind; arguments as those of `estimate`."""
+        return self._asked(MemoryAnswer, "/v1/memory", question, explain=explain or None, rev=rev)
+
+    def memory_by(self, method: ToolName, question: Body, *, rev: str | None = None) -> MethodAnswer:
+        """What another tool says of the memory, beside our own estimate; other arguments as those of `estimate`."""
+        return self._asked(MethodAnswer, "/v1/memory", question, method=method, rev=rev)
+
+    def flop(self, question: Body, *, explain: bool = False, rev: str | None = None) -> FlopAnswer:
+        """Floating-point operations, model and hardware; arguments as those of `estimate`."""
+        return self._asked(FlopAnswer, "/v1/flops", question, explain=explain or None, rev=rev)
+
+    def gpu_hours(self, question: Body, *, explain: bool = False, rev: str | None = None) -> GpuHoursAnswer:
+        """Seconds, GPU-hours, days, dollars and energy; arguments as those of `estimate`."""
+        return self._asked(GpuHoursAnswer, "/v1/gpu-hours", question, explain=explain or None, rev=rev)
+
+    def timeline(self, question: Body, *, rev: str | None = None) -> TimelineAnswer:
+        """The memory of every stage over a step; arguments as those of `estimate`."""
+        return self._asked(TimelineAnswer, "/v1/memory/timeline", question, rev=rev)
+
+    def check(self, job: Body, *, rev: str | None = None) -> Check:
+        """May this job start? A question with limits, or a launcher's own words, as `POST /v1/check` takes them."""
+        return self._asked(Check, "/v1/check", job, rev=rev)
+
+    def solve(self, body: Body, *, rev: str | None = None) -> Solution:
+        """The value of one open field, and the next one that will not do; a body as `POST /v1/solve` takes it."""
+        return self._asked(Solution, "/v1/solve", body, rev=rev)
+
+    def compare(self, body: Body, *, rev: str | None = None) -> ComparisonAnswer:
+        """The same job on many clusters at many prices; a body as `POST /v1/compare` takes it."""
+        return self._asked(ComparisonAnswer, "/v1/compare", body, rev=rev)
+
+    def sensitivity(self, body: Body, *, rev: str | None = None) -> SensitivityAnswer:
+        """What changes if a field changes; a body as `POST /v1/sensitivity` takes it."""
+        return self._asked(SensitivityAnswer, "/v1/sensitivity", body, rev=rev)
+
+    def plans(
+        self, body: Body, on_progress: Callable[[PlanCounts], object] | None = None, *, rev: str | None = None
+    ) -> PlanAnswer:
+        """The best layouts for a job.
+
+        Args:
+            body: as `POST /v1/plans` takes it
+            on_progress: told now and then how far the search is, which then may take longer than the timeout
+            rev: revision of the catalogue to answer under; None for that of now
+
+        Returns:
+            the plans
+        """
+        if on_progress is None:
+            return self._asked(PlanAnswer, "/v1/plans", body, rev=rev)
+        sent = Sent(
+            method="POST", path="/v1/plans", repeats=True, content=encoded(body), parameters=_given(rev=rev),
+            headers=EVENTS, streams=True,
+        )  # fmt: skip
+        with closing(self._sender.send(sent)) as response:
+            try:
+                for event in events_of(response.iter_bytes()):
+                    document = json.loads(event.data)
+                    if event.name == "plans":
+                        return from_json(PlanAnswer, document)
+                    if event.name == "problem":
+                        raise Problem(document["status"], document)
+                    if event.name == "progress":
+                        on_progress(from_json(PlanCounts, document))
+            except httpx.RequestError as error:
+                raise Unreachable(f"the search broke off: {error!r}") from error
+        raise Unreachable("the search ended before its answer")
+
+    def batch(self, questions: Iterable[tuple[BatchKind, Body]], *, rev: str | None = None) -> Iterator[BatchAnswer]:
+        """Many questions, each answered as its kind is; any number of them, in as few requests as take them.
+
+        Args:
+            questions: kinds and bodies, e.g. ("memory", {...})
+            rev: revision of the catalogue to answer under; None for that of now
+
+        Yields:
+            an answer for each question, in order, or the problem that it has
+        """
+        for kinds, content in requests_of(questions):
+            sent = Sent(method="POST", path="/v1/batch", repeats=True, content=content, parameters=_given(rev=rev))
+            yield from answers_of(kinds, json_of(self._sender.send(sent)))
+
+    def export(
+        self, target: str, question: Body, *, version: str | None = None, command: str | None = None,
+        rev: str | None = None,
+    ) -> Export:  # fmt: skip
+        """A question as a tool's own file.
+
+        Args:
+            target: the tool, one of `export_targets`
+            question: as that of `estimate`
+            version: the form of the file; None for the newest
+            command: what a launcher is to start; None for the program of the recipe's stack
+            rev: revision of the catalogue to answer under; None for that of now
+
+        Returns:
+            the file, and what it does not hold
+        """
+        return self._asked(Export, f"/v1/exports/{quote(target)}", question, version=version, command=command, rev=rev)
+
+    def export_targets(self) -> tuple[ExportTarget, ...]:
+        """Tools that a question can be written for."""
+        return tuple(from_json(ExportTarget, item) for item in self._read("/v1/exports")["items"])
+
+    def import_file(self, kind: str, content: str) -> Imported:
+        """What a training framework's file asks.
+
+        Args:
+            kind: megatron-lm, nanotron, torchtitan, deepspeed or accelerate
+            content: the file, or the arguments
+
+        Returns:
+            model, recipe and layout, as far as it says them
+        """
+        return self._asked(Imported, f"/v1/imports/{quote(kind)}", {"content": content})
+
+    def cell(self, metric: str, **fields: Value) -> Cell:
+        """One number of an answer.
+
+        Args:
+            metric: its name, e.g. gpu_hours
+            fields: the question in its flat form, e.g. sequence_length=8192, and options of a cell
+
+        Returns:
+            the number as text, its unit, and whether the job fits
+        """
+        sent = Sent(method="GET", path=f"/v1/cell/{quote(metric)}", repeats=True, parameters=_given(**fields))
+        response = self._sender.send(sent)
+        said: Any = {"unit": response.headers["X-Unit"], "verdict": response.headers["X-Verdict"]}
+        return Cell(text=response.text, **said)
+
+    def stored_estimate(self, estimate_id: str) -> Answer:
+        """The answer that a scenario stored, by its id."""
+        return from_json(Answer, self._read(f"/v1/estimates/{quote(estimate_id)}"))
+
+    def share(self, scenario_id: str, *, days: int | None = None, expires_at: str | None = None) -> Share:
+        """Links that show a scenario to whoever has them, for some days or until a moment of RFC 3339; else a month."""
+        return self._asked(Share, f"/v1/scenarios/{quote(scenario_id)}/share", _given(days=days, expires_at=expires_at))
+
+    def choices(self) -> Mapping[str, Any]:
+        """Every name that a field takes, with its meaning and source, by field."""
+        found: Mapping[str, Any] = self._read("/v1/choices")
+        return found
+
+    def _read(self, path: str) -> Any:
+        return json_of(self._sender.send(Sent(method="GET", path=path, repeats=True)))
+
+    def _asked(self, kind: type[Kind], path: str, body: Body, **parameters: Value) -> Kind:
+        """What is answered to a body that writes nothing."""
+        sent = Sent(method="POST", path=path, repeats=True, content=encoded(body), parameters=_given(**parameters))
+        return from_json(kind, json_of(self._sender.send(sent)))
+
+
+def _given(**parameters: Value) -> dict[str, Value]:
+    return {name: value for name, value in parameters.items() if value is not None}

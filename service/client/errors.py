@@ -1,0 +1,69 @@
+"""What may a program be told instead of an answer?
+
+ClientError
+├── Problem      the service refuses, or fails to answer: its problem document, typed
+├── Unreachable  no whole answer came, however often it was asked for
+└── Unreadable   an answer came that this version of the client does not understand
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import responses
+from typing import Any
+
+NO_DOCUMENT = "unknown"
+"""Code of a problem without a document: some other server on the way answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing to mend."""
+
+    pointer: str | None
+    """JSON pointer of the field in the body; None where a parameter is wrong."""
+    parameter: str | None
+    """Query parameter; None where the body is wrong."""
+    code: str
+    """Broken rule, stable."""
+    message: str
+    """What is wrong and why it matters."""
+    fix: str
+    """What to do about it."""
+
+
+class ClientError(Exception):
+    """Root of what a client raises on purpose."""
+
+
+class Problem(ClientError):
+    """The service refuses, or fails to answer.
+
+    Args:
+        status: HTTP status
+        document: its problem document; empty where none came
+        request_id: the request's id in the service's log, where the document does not say it
+    """
+
+    def __init__(self, status: int, document: Mapping[str, Any], request_id: str = "") -> None:
+        self.status = status
+        self.code = str(document.get("code", NO_DOCUMENT))
+        """This kind of problem, stable."""
+        self.detail = str(document.get("detail") or responses.get(status, "no reason was given"))
+        """What went wrong this time."""
+        self.request_id = str(document.get("request_id") or request_id)
+        self.errors = tuple(map(_finding, document.get("errors") or ()))
+        """One entry for each thing to mend."""
+        super().__init__(f"{status} {self.code}: {self.detail}")
+
+
+class Unreachable(ClientError):
+    """No whole answer came: no connection, one that broke, or none in time."""
+
+
+class Unreadable(ClientError):
+    """An answer came that is not what this version of the client reads."""
+
+
+def _finding(error: Mapping[str, Any]) -> Finding:
+    said = {name: str(error.get(name, "")) for name in ("code", "message", "fix")}
+    return Finding(pointer=error.get("pointer"), parameter=error.get("parameter"), **said)

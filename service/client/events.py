@@ -1,0 +1,59 @@
+"""What does a stream of server-sent events say? Its events, as the HTML standard reads them.
+
+Source: HTML standard, section 9.2.6, interpreting an event stream. Ids and waiting times serve a reader who connects
+anew, which is not done to a stream that a POST began; they are passed over.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+LINE_END = re.compile(rb"\r\n|\n|\r")
+BYTE_ORDER_MARK = "\ufeff"
+UNNAMED = "message"
+"""Name of an event that says none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event."""
+
+    name: str
+    """Which kind of event it is."""
+    data: str
+    """What it says."""
+
+
+def events_of(chunks: Iterable[bytes]) -> Iterator[Event]:
+    r"""The events of a stream, each as soon as it is whole.
+
+    Args:
+        chunks: the bytes, cut anywhere
+
+    Yields:
+        events; one that the end of the stream cuts off is none
+
+    >>> [event.data for event in events_of([b"data: a\r", b"\ndata: b\n\n: a comment\n"])]
+    ['a\nb']
+    """
+    name, data = "", list[str]()
+    for place, line in enumerate(_lines(chunks)):
+        field, _, value = (line if place else line.removeprefix(BYTE_ORDER_MARK)).partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            name = value
+        elif not line:
+            if data:
+                yield Event(name or UNNAMED, "\n".join(data))
+            name, data = "", []
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Lines of a text that is cut anywhere; a return at the end of a chunk ends its line, whatever follows."""
+    rest, returned = b"", False
+    for chunk in chunks:
+        *whole, rest = LINE_END.split(rest + (chunk.removeprefix(b"\n") if returned else chunk))
+        returned = chunk.endswith(b"\r") or (returned and not chunk)
+        yield from (line.decode("utf-8", errors="replace") for line in whole)

@@ -1,0 +1,134 @@
+"""How does JSON become the dataclasses that the service answered with, and how do dataclasses become JSON?"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from service.answers.names import INLINE, WIRE_NAMES
+from service.client.errors import Unreadable
+from service.estimator.question import Question
+
+Kind = TypeVar("Kind")
+Read = Callable[[Any], Any]
+
+FOLLOWS = "gpu"
+"""Field of a question that no request has: what it holds follows from the cluster."""
+
+
+def from_json(kind: type[Kind], value: Any) -> Kind:
+    """An answer as the dataclass that the service filled; what a newer service says beyond it is passed over.
+
+    Args:
+        kind: the dataclass
+        value: the JSON value
+
+    Returns:
+        the answer
+
+    Raises:
+        Unreadable: a field is missing, or is of another kind
+    """
+    wanted: Any = kind  # mypy holds type[Kind] to be unhashable
+    try:
+        found: Kind = _reader(wanted)(value)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unreadable(f"the answer is no {kind.__name__} of this version of the client: {error!r}") from None
+    return found
+
+
+def to_json(value: Any) -> Any:
+    """A request's body as plain JSON values.
+
+    Args:
+        value: dicts, lists, plain values, and among them nouns such as Recipe, whose fields are told where they are not
+            their defaults
+
+    Returns:
+        the same without dataclasses
+    """
+    if isinstance(value, Mapping):
+        return {name: to_json(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if not is_dataclass(value):
+        return value
+    told = {field.name: getattr(value, field.name) for field in fields(value)}
+    left_out = {field.name for field in fields(value) if told[field.name] == field.default}
+    if isinstance(value, Question):
+        left_out.add(FOLLOWS)
+    return {name: to_json(item) for name, item in told.items() if name not in left_out}
+
+
+def encoded(body: Any) -> bytes:
+    """A request's body as bytes.
+
+    Args:
+        body: plain values, and dataclasses among them
+
+    Returns:
+        JSON
+
+    Raises:
+        ValueError: a number is infinite or NaN
+    """
+    return json.dumps(to_json(body), allow_nan=False).encode()
+
+
+@cache
+def _reader(hint: Any) -> Read:
+    """What makes a value of a type out of its JSON."""
+    if is_dataclass(hint):
+        return _dataclass_reader(hint)
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in {Union, UnionType}:
+        return _union_reader(inner)
+    if origin is tuple:
+        item = _reader(inner[0])
+        return lambda values: tuple(item(value) for value in values)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        item = _reader(inner[1])
+        return lambda values: {name: item(value) for name, value in values.items()}
+    return _whole if hint is int else _as_it_is
+
+
+def _dataclass_reader(kind: Any) -> Read:
+    hints = get_type_hints(kind)
+    inline = next((field.name for field in fields(kind) if field.metadata == INLINE), None)
+    names = [field.name for field in fields(kind) if field.name != inline]
+    readers = [(name, WIRE_NAMES.get(name, name), _reader(hints[name])) for name in names]
+    known = {wire_name for _, wire_name, _ in readers}
+
+    def read(value: Mapping[str, Any]) -> Any:
+        found = {name: reader(value[wire_name]) for name, wire_name, reader in readers}
+        if inline is not None:
+            found[inline] = {name: item for name, item in value.items() if name not in known}
+        return kind(**found)
+
+    return read
+
+
+def _union_reader(members: tuple[Any, ...]) -> Read:
+    """Reads an object as the dataclass of which it has most fields, a list as a tuple, anything else as it is."""
+    kinds = {member: {field.name for field in fields(member)} for member in members if is_dataclass(member)}
+    containers = {get_origin(member): _reader(member) for member in members if get_origin(member) in {tuple, dict}}
+    plain = _whole if int in members and float not in members else _as_it_is
+
+    def read(value: Any) -> Any:
+        if isinstance(value, dict) and kinds:
+            nearest: Any = max(kinds, key=lambda kind: len(kinds[kind] & value.keys()))
+            return _reader(nearest)(value)
+        return containers.get(tuple if isinstance(value, list) else type(value), plain)(value)
+
+    return read
+
+
+def _whole(value: Any) -> Any:
+    """A count, which is on the wire the nearest double where no double is it exactly."""
+    return int(value) if isinstance(value, float) else value
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

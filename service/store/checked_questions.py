@@ -1,0 +1,61 @@
+"""What did schedulers ask? The question of each check, by the id of its estimate, with the versions of its answer."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Engine, select
+
+from service.store.engine import answering, insert_new, reading, writing
+from service.store.scenario_tables import CHECKED_QUESTIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedQuestion:
+    """A question whose answer can be worked out again, the same under the same versions."""
+
+    estimate_id: str
+    """What its answer is read by."""
+    question: Mapping[str, Any]
+    """A request body of POST /v1/estimates."""
+    formulas: str
+    """Version of the formulas that answered."""
+    catalogue: str
+    """Digest of the facts that it was answered from."""
+
+
+def keep_checked_questions(engine: Engine, asked: Iterable[CheckedQuestion]) -> None:
+    """Keep questions; one whose id is kept already stays as it is.
+
+    Args:
+        engine: the database
+        asked: the questions
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    now = datetime.now(UTC)
+    rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one in asked}.values()]
+    with answering(), writing(engine) as connection:
+        connection.execute(insert_new(connection, CHECKED_QUESTIONS), rows)
+
+
+def read_checked_question(engine: Engine, estimate_id: str) -> CheckedQuestion | None:
+    """The question of a check.
+
+    Args:
+        engine: the database
+        estimate_id: id of its estimate
+
+    Returns:
+        the question; None where no check of this id is kept
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
+    query = select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id)
+    with answering(), reading(engine) as connection:
+        row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else CheckedQuestion(**row)

@@ -1,0 +1,89 @@
+"""What are many questions answered that come in one request? Each what the route of its kind would answer it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from service.answers.batch import MOST_QUESTIONS, BatchKind
+from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.noun import STRICT
+from service.workflows.checks import Keep, check
+from service.workflows.estimates import answer_of
+from service.workflows.findings import not_an_object, unknown_field
+from service.workflows.nouns import read_noun
+
+QUESTIONS, KIND, BODY = "questions", "kind", "body"
+
+
+def _estimated(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, _: Keep) -> Grounds:
+    return answer_of(kind, body, catalogue)
+
+
+ANSWERED: Mapping[BatchKind, Callable[[Mapping[str, Any], Catalogue, Keep], Any]] = {
+    "estimate": partial(_estimated, Answer),
+    "memory": partial(_estimated, MemoryAnswer),
+    "flops": partial(_estimated, FlopAnswer),
+    "gpu-hours": partial(_estimated, GpuHoursAnswer),
+    "check": check,
+}
+"""What answers the body of a question, by its kind; the question of a check is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What stands beside the body of a question."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    kind: BatchKind
+    """Which answer it wants."""
+
+
+def read_batch(body: Mapping[str, Any]) -> Sequence[object]:
+    """The questions of a request; none of them is judged yet.
+
+    Args:
+        body: the JSON object of the request
+
+    Returns:
+        the questions, in order
+
+    Raises:
+        Refused: the body holds something else, or too many questions
+    """
+    unknown = [name for name in body if name != QUESTIONS][:MOST_PROBLEMS]
+    if unknown:
+        raise Refused(*(unknown_field("", name, {QUESTIONS}, "the body") for name in unknown))
+    questions = body.get(QUESTIONS)
+    if not isinstance(questions, list):
+        message = "questions is not a list of questions"
+        fix = f'give questions, e.g. [{{"{KIND}": "memory", "{BODY}": {{...}}}}]'
+        raise Refused(Problem(field=QUESTIONS, code="not_a_list", message=message, fix=fix))
+    if len(questions) > MOST_QUESTIONS:
+        message = f"there are {len(questions)} questions, and one request takes {MOST_QUESTIONS}"
+        raise Refused(Problem(field=QUESTIONS, code="too_many", message=message, fix="ask in several requests"))
+    return questions
+
+
+def read_one(question: object) -> tuple[BatchKind, object]:
+    """Which answer a question wants, and its body, which is not judged yet.
+
+    Args:
+        question: JSON value of the list
+
+    Returns:
+        kind, body
+
+    Raises:
+        Refused: it is no object, or holds something else than a kind and a body
+    """
+    if not isinstance(question, Mapping):
+        raise Refused(not_an_object("", [KIND, BODY]))
+    if BODY not in question:
+        message, fix = "body is missing; it says what is asked", "give what the route of its kind takes"
+        raise Refused(Problem(field=BODY, code="required", message=message, fix=fix))
+    label = {name: value for name, value in question.items() if name != BODY}
+    return read_noun(Label, label, "", beside=(BODY,)).kind, question[BODY]

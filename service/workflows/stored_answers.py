@@ -1,0 +1,56 @@
+"""What was answered under an id? What a scenario holds, byte for byte; what was checked is worked out once more."""
+
+import re
+from collections.abc import Callable
+
+from service import store
+from service.catalogue import Catalogue
+from service.errors import NotFound
+from service.estimator import FORMULAS_VERSION
+from service.store import CheckedQuestion, Engine
+from service.workflows.estimates import answer
+from service.workflows.questions import read_question
+from service.workflows.wire import to_bytes
+
+ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}")
+"""What ids look like; for anything else no database is asked."""
+
+NOT_STORED = (
+    "no stored answer has this id; asking alone stores nothing, so only answers of scenarios and of checks can be read "
+    "again: POST /v1/scenarios with a name and the question"
+)
+
+
+def stored_answer(engine: Engine, estimate_id: str, catalogue_at: Callable[[str], Catalogue]) -> bytes:
+    """An answer that a scenario or a check was given.
+
+    Args:
+        engine: the database
+        estimate_id: id of the answer
+        catalogue_at: the facts of a revision
+
+    Returns:
+        the answer byte for byte as it was first given
+
+    Raises:
+        NotFound: none of this id is stored, or the formulas that gave it are those of another release
+        UnknownRevision: the facts that it was given from are not kept any more
+        Unreachable: the database does not answer
+    """
+    known = ESTIMATE_ID.fullmatch(estimate_id) is not None
+    if known and (found := store.read_answer(engine, estimate_id)) is not None:
+        return found
+    checked = store.read_checked_question(engine, estimate_id) if known else None
+    if checked is None:
+        raise NotFound(NOT_STORED)
+    return _answered_again(checked, catalogue_at)
+
+
+def _answered_again(checked: CheckedQuestion, catalogue_at: Callable[[str], Catalogue]) -> bytes:
+    if checked.formulas != FORMULAS_VERSION:
+        raise NotFound(
+            f"this check was answered under the formulas {checked.formulas}, and this release holds "
+            f"{FORMULAS_VERSION}; ask its question again"
+        )
+    catalogue = catalogue_at(checked.catalogue)
+    return to_bytes(answer(read_question(checked.question, catalogue), catalogue))

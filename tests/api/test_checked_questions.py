@@ -1,0 +1,78 @@
+"""The id that a check gives leads to its estimate, the same byte for byte; no scheduler waits for the database."""
+
+import pytest
+from fastapi import FastAPI
+
+from service.api import checked_questions
+from service.api.checked_questions import CheckedQuestions
+from service.api.routes.adapters import JOB, REVIEW, SLURM_JOB
+from service.errors import Unreachable
+from service.store import CheckedQuestion, keep_checked_questions, read_checked_question
+from service.workflows import stored_answers
+from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
+from tests.api.own_bodies import TINY
+
+
+def asked(estimate_id: str) -> CheckedQuestion:
+    return CheckedQuestion(estimate_id=estimate_id, question={"model": "größer"}, formulas="1", catalogue="c")
+
+
+@pytest.mark.parametrize("question", [QUESTION, {**QUESTION, "model": "llama-3.1-70b"}])
+def test_a_check_can_be_read_as_an_estimate(question: dict[str, object], kept: Ask) -> None:
+    check = kept("POST", "/v1/check", json={**question, "limits": {"days": 1}}).json()
+    stored = kept("GET", f"/v1/estimates/{check['id']}")
+    assert stored.status_code == 200
+    assert stored.content == kept("POST", "/v1/estimates", json=question).content
+
+
+def test_what_hooks_ask_can_be_read_too(kept: Ask) -> None:
+    slurm = kept("POST", "/v1/adapters/slurm/check", json=SLURM_JOB).text.splitlines()[2]
+    judged = kept("POST", "/v1/adapters/kubernetes/check", json=JOB).json()["check"]["id"]
+    review = kept("POST", f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}", json=REVIEW).json()
+    for estimate_id in (slurm, judged, review["response"]["auditAnnotations"]["estimate"]):
+        assert kept("GET", f"/v1/estimates/{estimate_id}").json()["id"] == estimate_id
+
+
+def test_facts_that_change_afterwards_change_nothing(own: Ask) -> None:
+    check = own("POST", "/v1/check", json=QUESTION).json()
+    before = own("GET", f"/v1/estimates/{check['id']}").content
+    assert own("POST", "/v1/models", json={"slug": "checked-model", **TINY}).status_code == 201
+    assert own("POST", "/v1/estimates", json=QUESTION).json()["id"] != check["id"]
+    assert own("GET", f"/v1/estimates/{check['id']}").content == before
+
+
+def test_other_formulas_answer_no_old_check(kept: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = kept("POST", "/v1/check", json={**QUESTION, "limits": {"days": 2}}).json()
+    kept("GET", f"/v1/estimates/{check['id']}")
+    monkeypatch.setattr(stored_answers, "FORMULAS_VERSION", "1999.1.1")
+    answer = kept("GET", f"/v1/estimates/{check['id']}")
+    assert answer.status_code == 404
+    assert "1999.1.1" in answer.json()["detail"]
+
+
+def test_what_cannot_be_written_waits_and_the_oldest_is_let_go(
+    kept_app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise Unreachable("gone")
+
+    monkeypatch.setattr(checked_questions, "MOST_WAITING", 3)
+    engine = kept_app.state.engine
+    questions = CheckedQuestions(engine)
+    with monkeypatch.context() as gone:
+        gone.setattr(checked_questions, "keep_checked_questions", unreachable)
+        for number in range(4):
+            questions.keep(asked(f"est_{number}"))
+            with pytest.raises(Unreachable):
+                questions.write()
+    questions.write()
+    kept = [number for number in range(4) if read_checked_question(engine, f"est_{number}")]
+    assert kept == [1, 2, 3]
+
+
+def test_a_question_is_kept_once(kept_app: FastAPI) -> None:
+    engine = kept_app.state.engine
+    first, second = asked("est_a"), CheckedQuestion(estimate_id="est_a", question={}, formulas="2", catalogue="d")
+    keep_checked_questions(engine, [first])
+    keep_checked_questions(engine, [second, second])
+    assert read_checked_question(engine, "est_a") == first

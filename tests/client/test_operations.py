@@ -1,0 +1,99 @@
+"""Every operation of the contract has a method, or a reason why it has none."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.contract import COMMITTED
+from service.client import Client, ClientError
+
+ROW = {"slug": "a"}
+
+CALLS: tuple[Callable[[Client], Any], ...] = (
+    lambda client: client.estimate({}),
+    lambda client: client.memory({}),
+    lambda client: client.flop({}),
+    lambda client: client.gpu_hours({}),
+    lambda client: client.timeline({}),
+    lambda client: client.plans({}),
+    lambda client: client.solve({}),
+    lambda client: client.compare({}),
+    lambda client: client.sensitivity({}),
+    lambda client: client.check({}),
+    lambda client: list(client.batch([("memory", {})])),
+    lambda client: client.stored_estimate("est_a"),
+    lambda client: client.share("scn_a"),
+    lambda client: client.export("torchtitan", {}),
+    lambda client: client.export_targets(),
+    lambda client: client.import_file("deepspeed", "{}"),
+    lambda client: client.choices(),
+    lambda client: client.cell("gpu_hours"),
+    lambda client: list(client.revisions.rows()),
+    *(
+        call
+        for name in ("models", "gpus", "clusters", "prices", "rate_cards", "regions", "scenarios")
+        for call in (
+            lambda client, name=name: list(getattr(client, name).rows()),
+            lambda client, name=name: getattr(client, name).read("a"),
+            lambda client, name=name: getattr(client, name).create(ROW),
+            lambda client, name=name: getattr(client, name).replace("a", ROW, "*"),
+            lambda client, name=name: getattr(client, name).update("a", ROW, "*"),
+            lambda client, name=name: getattr(client, name).delete("a", "*"),
+        )
+    ),
+)
+
+LEFT_OUT = {
+    r"get /v1/(estimates|memory|flops|gpu-hours|compare)": "what POST answers, flat; a program has objects",
+    r"\w+ /v1/.*\.(csv|xlsx|ods|xml)": "tables and files for spreadsheets; a program has the rows",
+    r"get /v1/cell/why": "says in a cell what a problem says",
+    r"post /v1/models/import": "models.create takes the same config under hf_config",
+    r"post /v1/prices/import": "the table of a spreadsheet; prices.create takes each of its rows",
+    r"\w+ /v1/adapters/.*": "schedulers ask in their own words, by the files that they fetch",
+    r"get /v1/accuracy(/totals)?": "how near predictions come is for people to read",
+    r"get /(healthz|readyz)": "whoever runs the service asks, not whoever asks it",
+}
+"""Operations without a method, and why."""
+
+
+def operations() -> Iterator[str]:
+    for path, methods in httpx.Response(200, content=COMMITTED.read_bytes()).json()["paths"].items():
+        for method in methods:
+            yield f"{method} {path}"
+
+
+def asked() -> set[str]:
+    """What all methods together ask for."""
+    requests: set[str] = set()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.add(f"{request.method.lower()} {request.url.path}")
+        return httpx.Response(200, json={"items": [], "next_cursor": None})
+
+    with Client("http://t", transport=httpx.MockTransport(answer)) as client:
+        for call in CALLS:
+            with suppress(ClientError, KeyError):  # what is answered is no answer to it
+                call(client)
+    return requests
+
+
+def test_every_operation_has_a_method_or_a_reason() -> None:
+    known = sorted(operations(), key=lambda operation: operation.count("{"))
+    assert len(known) > 80
+    patterns = {operation: re.sub(r"\{\w+\}", "[^/]+", operation.replace(".", r"\.")) for operation in known}
+    reached = {
+        next(operation for operation, pattern in patterns.items() if re.fullmatch(pattern, request))
+        for request in asked()
+    }
+    left_out = {operation for operation in known if any(re.fullmatch(reason, operation) for reason in LEFT_OUT)}
+    assert reached & left_out == set()
+    assert reached | left_out == set(known)
+
+
+@pytest.mark.parametrize("reason", LEFT_OUT)
+def test_every_reason_is_needed(reason: str) -> None:
+    assert any(re.fullmatch(reason, operation) for operation in operations())

@@ -1,0 +1,137 @@
+"""Every answer is read back as the dataclass that the service filled, and nouns are sent as what they say."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+
+import pytest
+
+from service.answers import checks, estimates, exports, plans, rows, solutions
+from service.api.comparison_schemas import COMPARISONS
+from service.api.operations import EXAMPLES
+from service.api.plan_schemas import PLANS
+from service.api.routes.check import LAUNCHED
+from service.api.sensitivity_schemas import VARIATIONS
+from service.api.solve_schemas import SOLUTIONS
+from service.catalogue import Catalogue, shipped_catalogue
+from service.client import Layout, Price, Recipe, Recompute, Unreadable
+from service.client.reading import from_json, to_json
+from service.exports.table import TARGETS
+from service.workflows.check_body import read_launch
+from service.workflows.checks import check
+from service.workflows.comparison import compare
+from service.workflows.comparison_table import whole_comparison
+from service.workflows.estimates import answer, answer_of
+from service.workflows.exports import export, listed_targets
+from service.workflows.methods import answer_by
+from service.workflows.plans import planning
+from service.workflows.questions import read_question
+from service.workflows.sensitivity import vary
+from service.workflows.sensitivity_table import whole_table
+from service.workflows.solve import solve
+from service.workflows.timelines import timeline_answer
+from service.workflows.wire import to_bytes
+from tests.api.asking import QUESTION
+
+MODULES = (checks, estimates, exports, plans, rows, solutions)
+ALONE = {"model": "smollm3-3b", "recipe": {"sequence_length": 4096}, "cluster": {"gpu": "h100", "gpus": 1}}
+LAUNCH: dict[str, Any] = cast(dict[str, Any], LAUNCHED["value"])
+TOO_LARGE = {**QUESTION, "model": "llama-3.1-405b"}
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return shipped_catalogue()
+
+
+def answered(catalogue: Catalogue) -> Iterator[Any]:
+    """Answers of every kind, and of every kind of value that they may hold."""
+    for question in (QUESTION, TOO_LARGE, *(example["value"] for example in EXAMPLES.values())):
+        asked = read_question(question, catalogue)
+        yield answer(asked, catalogue, explain=question is QUESTION)
+        yield timeline_answer(asked, catalogue)
+    for kind in (estimates.MemoryAnswer, estimates.FlopAnswer, estimates.GpuHoursAnswer):
+        yield answer_of(kind, QUESTION, catalogue)
+    yield answer_by("nanotron-predict-memory", read_question(ALONE, catalogue), catalogue)
+    yield check({**TOO_LARGE, "deadline_seconds": 5}, catalogue)
+    yield check(LAUNCH, catalogue)
+    yield from (list(planning(example["value"], catalogue))[-1] for example in islice(PLANS.values(), 1, 2))
+    yield next(iter(planning(QUESTION, catalogue)))
+    yield from (solve(example["value"], catalogue) for example in SOLUTIONS.values())
+    yield from (whole_comparison(compare(example["value"], catalogue)) for example in COMPARISONS.values())
+    yield whole_table(vary(VARIATIONS["one-at-a-time"]["value"], catalogue))
+    yield export(QUESTION, catalogue, TARGETS["torchtitan"], next(iter(TARGETS["torchtitan"].versions)))
+    yield from listed_targets()
+    yield read_launch(LAUNCH["launch"])
+
+
+def shape(value: Any) -> Any:
+    """A value whose dataclasses can be told from dicts, and whose numbers are as near as doubles are."""
+    if dataclasses.is_dataclass(value):
+        return type(value), {field.name: shape(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [shape(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: shape(item) for name, item in value.items()}
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def test_every_answer_is_read_back_as_it_was_filled(catalogue: Catalogue) -> None:
+    read = set()
+    for found in answered(catalogue):
+        document = json.loads(to_bytes(found))
+        assert shape(from_json(type(found), document)) == shape(found)
+        with pytest.raises(Unreadable, match=type(found).__name__):
+            from_json(type(found), dict(islice(document.items(), 1, None)))
+        assert from_json(type(found), {**document, "of_a_newer_service": 1}) is not None
+        read.add(type(found))
+    assert read >= {
+        estimates.Answer, estimates.TimelineAnswer, estimates.MethodAnswer, checks.Check, plans.PlanAnswer,
+        rows.ComparisonAnswer, rows.SensitivityAnswer, solutions.Solution, exports.Export, exports.Imported,
+    }  # fmt: skip
+
+
+def hints(kind: Any, seen: set[Any]) -> Iterator[Any]:
+    """The types of all fields below a dataclass."""
+    if dataclasses.is_dataclass(kind):
+        inner = [] if kind in seen else [get_type_hints(kind)[field.name] for field in dataclasses.fields(kind)]
+        seen.add(kind)
+    else:
+        inner = [] if get_origin(kind) is Literal else [one for one in get_args(kind) if one is not ...]
+        yield kind
+    for hint in inner:
+        yield from hints(hint, seen)
+
+
+def test_every_field_is_of_a_kind_that_is_read() -> None:
+    """Tuples of any length, mappings by text, unions of those, plain values: nothing else is told apart on the wire."""
+    kinds = [kind for module in MODULES for kind in vars(module).values() if dataclasses.is_dataclass(kind)]
+    held = [hint for kind in kinds for hint in hints(kind, set())]
+    tuples = [hint for hint in held if get_origin(hint) is tuple]
+    assert len(tuples) > 20
+    assert all(get_args(hint)[1:] == (...,) for hint in tuples)
+    mappings = [hint for hint in held if isinstance(get_origin(hint), type) and issubclass(get_origin(hint), Mapping)]
+    assert {get_args(hint)[0] for hint in mappings} == {str}
+
+
+def test_a_noun_says_what_is_not_its_default() -> None:
+    body = {
+        "model": "llama-3.1-8b",
+        "recipe": Recipe(sequence_length=8192, recompute=Recompute(granularity="full", layers=2)),
+        "layout": Layout(tensor=2, sequence_parallel=False),
+        "clusters": [{"price": Price(usd_per_gpu_hour=2.5)}],
+    }
+    assert to_json(body) == {
+        "model": "llama-3.1-8b",
+        "recipe": {"sequence_length": 8192, "recompute": {"granularity": "full", "layers": 2}},
+        "layout": {"tensor": 2, "sequence_parallel": False},
+        "clusters": [{"price": {"usd_per_gpu_hour": 2.5}}],
+    }
+
+
+def test_a_resolved_question_can_be_asked_again(catalogue: Catalogue) -> None:
+    first = answer(read_question(QUESTION, catalogue), catalogue)
+    again = answer(read_question(to_json(first.resolved), catalogue), catalogue)
+    assert (again.id, again.totals) == (first.id, first.totals)
