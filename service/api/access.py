@@ -53,11 +53,14 @@ OF_POSTS: Mapping[str, Scope] = {
 
 KEY, SHEET_KEY, SHARE_LINK = "key", "sheetKey", "shareLink"
 
+SCOPE = "x-scope"
+"""Where an operation of the contract says which scope its caller needs: only OAuth has scopes among its schemes."""
+
 SECURITY_SCHEMES: Schema = {
     KEY: {
         "type": "http",
         "scheme": "bearer",
-        "description": "A key that `traincost keys create` made, with at least the scope that the operation names. "
+        "description": "A key that `traincost keys create` made, with a scope that allows the operation's x-scope. "
         "A service without keys asks for none.",
     },
     SHEET_KEY: {
@@ -95,7 +98,7 @@ def needed(operation_id: str | None, method: str) -> Scope | None:
     return OF_POSTS[operation_id] if method == "POST" else OF_METHODS[method]
 
 
-def security_of(operation_id: str, method: str) -> list[dict[str, list[str]]]:
+def access_to(operation_id: str, method: str) -> Schema:
     """What the contract says that an operation needs.
 
     Args:
@@ -103,11 +106,10 @@ def security_of(operation_id: str, method: str) -> list[dict[str, list[str]]]:
         method: its method
 
     Returns:
-        OpenAPI security requirements, any one of which is enough; none where no key is asked for
+        the scope, and OpenAPI security requirements, any one of which is enough; no scope where no key is asked for
     """
     scope = needed(operation_id, method)
     if scope is None:
-        return []
-    requirements: list[dict[str, list[str]]] = [{KEY: [scope]}]
-    in_query = ((SHEET_KEY, SHEETS), (SHARE_LINK, SHARED))
-    return requirements + [{name: []} for name, operations in in_query if operation_id in operations]
+        return {"security": []}
+    in_query = [name for name, operations in ((SHEET_KEY, SHEETS), (SHARE_LINK, SHARED)) if operation_id in operations]
+    return {"security": [{name: []} for name in (KEY, *in_query)], SCOPE: scope}

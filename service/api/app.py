@@ -34,16 +34,20 @@ ROUTERS = tuple(import_module(f"{routes.__name__}.{found.name}").router for foun
 """The router of every module of routes/: a file added there is served."""
 
 
-def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> FastAPI:
+def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, keys: KeyRing | None = None) -> FastAPI:
     """The service as an ASGI application.
 
     Args:
         settings: how it is set up
         catalogue: the facts it answers from, held in memory until others take their place
         engine: the database of the store; None where there is none to reach
+        keys: who may ask; None for those that the database holds now
 
     Returns:
         the application
+
+    Raises:
+        Unreachable: the database does not tell which keys there are, so that nobody knows whom to let in
     """
     app = FastAPI(
         title="traincost",
@@ -58,13 +62,13 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None) -> 
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
     app.state.turns, app.state.batch_turn = Semaphore(AT_ONCE), Lock()
-    app.state.keys = KeyRing(engine)
+    app.state.keys = KeyRing(engine) if keys is None else keys
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
     app.state.checked_questions = CheckedQuestions(engine)
     for router in ROUTERS:
         app.include_router(router)
     app.exception_handlers |= {**problems.HANDLERS, NotAllowed: on_not_allowed}
-    app.state.contract = cache(lambda: contract_bytes(app))  # half a second that a start need not wait for
+    app.state.contract = cache(lambda: contract_bytes(app))  # a second that a start need not wait for
     return app
 
 

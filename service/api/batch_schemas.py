@@ -1,7 +1,7 @@
 """How many questions at a time stand in the contract: each with its kind, and each answer with its status."""
 
 from service.answers.batch import MOST_QUESTIONS
-from service.api.json_schema import Schema, asked_in_body, json_response, object_schema, parameter_ref, ref
+from service.api.json_schema import Schema, asked_in_body, described, json_response, object_schema, parameter_ref, ref
 from service.api.operations import EXAMPLES
 from service.api.queries import REV
 from service.workflows.batch import ANSWERED, BODY, KIND, QUESTIONS
@@ -47,7 +47,7 @@ def batch_schemas() -> dict[str, Schema]:
         "BatchRequest": object_schema(
             "Questions that are asked together.", [QUESTIONS], {QUESTIONS: _list("The questions.", _question_forms())}
         ),
-        "BatchQuestion": _question("A question.", {"enum": kinds}, "QuestionRequest"),
+        "BatchQuestion": _question("A question.", {"type": "string", "enum": kinds}, "QuestionRequest"),
         "BatchCheck": _question("A job that wants to start.", {"const": CHECKED}, "CheckRequest"),
         "BatchAnswers": object_schema(
             "The answers, in the order of the questions.",
@@ -66,13 +66,8 @@ def batch_schemas() -> dict[str, Schema]:
             "A question that was not.",
             ["status", "body"],
             {
-                "status": {
-                    "type": "integer",
-                    "minimum": 400,
-                    "maximum": 599,
-                    "description": "Status of the refusal: 400, 422, or 500.",
-                },
-                "body": ref("Problem"),
+                "status": {"type": "integer", "enum": [400, 422, 500], "description": "Status of the refusal."},
+                "body": described("Why not.", ref("Problem")),
             },
         ),
     }
@@ -99,7 +94,10 @@ def _question_forms() -> Schema:
 
 
 def _question(description: str, kind: Schema, body: str) -> Schema:
-    properties = {KIND: {**kind, "description": "Which answer it wants."}, BODY: ref(body)}
+    properties = {
+        KIND: described("Which answer it wants.", kind),
+        BODY: described("What the route of that kind takes.", ref(body)),
+    }
     return object_schema(description, [KIND, BODY], properties)
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from service.api.json_schema import Schema, json_response, ref
-from service.api.list_schemas import list_schemas
+from service.api.json_schema import Schema, json_response, path_parameter, query_parameter, ref
+from service.api.list_schemas import list_parameters, list_schemas, paging_parameters
+from service.api.row_examples import PRICE_ID, ROWS
 from service.workflows.catalogue_lists import LISTINGS
-from service.workflows.revisions import COLUMNS
+from service.workflows.revisions import COLUMNS, NEWEST_FIRST
 
 SINGULAR: Mapping[str, str] = {
     "models": "Model",
@@ -18,12 +19,11 @@ SINGULAR: Mapping[str, str] = {
 """What one row of a list is called in the names of schemas and operations."""
 
 
-VERSION: Schema = {
-    "name": "revision",
-    "in": "query",
-    "description": "An older version of the row, by its revision; the one that holds where absent.",
-    "schema": {"type": "integer", "minimum": 1},
-}
+VERSION = query_parameter(
+    "revision",
+    "An older version of the row, by its revision; the one that holds where absent.",
+    {"type": "integer", "minimum": 1},
+)
 
 
 def catalogue_schemas() -> dict[str, Schema]:
@@ -38,6 +38,18 @@ def catalogue_schemas() -> dict[str, Schema]:
     return schemas | list_schemas("Revision", "One change of the catalogue", COLUMNS)
 
 
+def catalogue_parameters() -> dict[str, Schema]:
+    """The parameters that the lists refer to.
+
+    Returns:
+        OpenAPI parameters by component name
+    """
+    parameters = paging_parameters() | list_parameters("Revision", COLUMNS, NEWEST_FIRST)
+    for plural, listing in LISTINGS.items():
+        parameters |= list_parameters(SINGULAR[plural], listing.columns)
+    return parameters
+
+
 def row_operation(plural: str) -> Schema:
     """What the contract adds to the reading of one row.
 
@@ -48,16 +60,21 @@ def row_operation(plural: str) -> Schema:
         parts of an OpenAPI operation
     """
     meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
-    return {"parameters": [named_row(meaning), VERSION], "responses": json_response(ref(f"{SINGULAR[plural]}Row"))}
+    return {
+        "parameters": [named_row(plural, meaning), VERSION],
+        "responses": json_response(ref(f"{SINGULAR[plural]}Row")),
+    }
 
 
-def named_row(meaning: str) -> Schema:
+def named_row(plural: str, meaning: str) -> Schema:
     """The part of a path that names one row.
 
     Args:
+        plural: the list that it stands in
         meaning: which names mean it
 
     Returns:
         an OpenAPI parameter
     """
-    return {"name": "name", "in": "path", "required": True, "description": meaning, "schema": {"type": "string"}}
+    row = ROWS[plural]
+    return path_parameter("name", meaning, row.get("slug", PRICE_ID))

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from service import __version__
 from service.api.conditional import is_head
-from service.api.json_schema import parameter_ref
+from service.api.json_schema import parameter_ref, query_parameter
 from service.api.problems import WrongParameter
 from service.api.queries import REV
 from service.catalogue import Catalogue
@@ -30,20 +30,6 @@ OPTIONS = {
     "dec": "Decimal mark of the numbers in this query.",
     "on_error": "What an error becomes: a problem document, a text in the cell (#ERR code: why), or an empty cell.",
 }
-
-
-def query_parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A parameter of the query as the contract tells it.
-
-    Args:
-        name: its name
-        description: what it says
-        schema: what it takes
-
-    Returns:
-        an OpenAPI parameter
-    """
-    return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
 def sheet_parameters(*own: dict[str, Any], without: str = "") -> list[dict[str, Any]]:

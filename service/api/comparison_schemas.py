@@ -3,11 +3,22 @@
 from typing import Any
 
 from service.api.body import CSV_BODY
-from service.api.json_schema import JSON, Schema, asked_in_body, object_schema, parameter_ref, ref, untitled
+from service.api.json_schema import (
+    JSON,
+    NULL,
+    Schema,
+    asked_in_body,
+    described,
+    object_schema,
+    parameter_ref,
+    query_parameter,
+    ref,
+    untitled,
+)
 from service.api.list_schemas import TABLES, XLSX
 from service.api.operations import EXAMPLES
 from service.api.queries import REV
-from service.api.query_parameters import TYPES
+from service.api.query_parameters import TYPES, flat_example
 from service.api.request_schemas import CLUSTER_FORMS, NAME, PRICE_FORMS
 from service.workflows.comparison_flat import LISTS
 from service.workflows.comparison_label import CLUSTERS, MOST_ROWS, PRICES, QUESTION, Called, Manner
@@ -58,16 +69,15 @@ COMPARISONS: dict[str, Schema] = {
 
 MEANING = "What POST /v1/estimates takes; its cluster and price may stand in the lists instead."
 
-NUMBER: list[Schema] = [ref("Interval"), {"type": "number"}, {"type": "boolean"}, {"type": "null"}]
+NUMBER: list[Schema] = [ref("Interval"), {"type": "number"}, {"type": "boolean"}, NULL]
 """What a number of a row may be."""
 
 
-def comparison_schemas(row: Schema, question: Schema, versions: Schema) -> dict[str, Schema]:
+def comparison_schemas(row: Schema, versions: Schema) -> dict[str, Schema]:
     """The schemas that the routes of comparisons refer to.
 
     Args:
         row: schema of the dataclass of a row
-        question: schema of what POST /v1/estimates takes
         versions: schema of what an answer rests on
 
     Returns:
@@ -80,7 +90,7 @@ def comparison_schemas(row: Schema, question: Schema, versions: Schema) -> dict[
         "ComparisonRequest": object_schema(
             "One question, the clusters and the prices that it is asked for, and how the rows are to stand.",
             [QUESTION],
-            {QUESTION: {**question, "description": MEANING, "required": ["model", "recipe"]}, **_lists(), **manner},
+            {QUESTION: described(MEANING, ref("JobQuestion")), **_lists(), **manner},
         ),
         "ComparedRow": _row(row),
         "ComparisonAnswer": object_schema(
@@ -117,10 +127,7 @@ def flat_compare_operation(form: str) -> Schema:
         parts of an OpenAPI operation
     """
     manner = {name: untitled(schema) for name, schema in schema_of(Manner)["properties"].items()}
-    beside = [
-        {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
-        for name, schema in manner.items()
-    ]
+    beside = [query_parameter(name, schema.pop("description"), schema) for name, schema in manner.items()]
     return {
         "description": "The same in its flat form: fields of the cluster may be given several times, and those of the "
         "price; all their combinations are compared.",
@@ -142,7 +149,7 @@ def _parameter(field: FlatField) -> Schema:
     choices = [*field.choices, *([ANY] if field.name in SPREAD and field.choices else [])]
     one = TYPES[field.form] | ({"enum": choices} if choices else {})
     schema = {"type": "array", "items": one}
-    return {"name": field.name, "in": "query", "description": field.meaning, "schema": schema}
+    return query_parameter(field.name, field.meaning, schema) | flat_example(field.name, is_list=True)
 
 
 def _lists() -> Schema:
@@ -161,22 +168,21 @@ def _lists() -> Schema:
             "type": ["array", "null"],
             "minItems": 1,
             "maxItems": MOST_ROWS,
-            "items": {"anyOf": [*map(ref, PRICE_FORMS), ref("ComparedPrices"), {"type": "null"}]},
+            "items": {"anyOf": [*map(ref, PRICE_FORMS), ref("ComparedPrices"), NULL]},
         },
     }
 
 
 def _own() -> Schema:
-    part = {"type": ["object", "null"]}
     named = untitled(schema_of(Called)["properties"]["name"])
     return {
         "cluster": {"description": "What it is.", "anyOf": [NAME, *map(ref, CLUSTER_FORMS)]},
         "name": named,
-        "recipe": part | {"description": "Fields of the recipe that are its own; null takes one away."},
-        "layout": part | {"description": "Fields of the layout that are its own; null takes one away."},
+        "recipe": {"description": "Fields of the recipe that are its own.", "anyOf": [ref("RecipePatch"), NULL]},
+        "layout": {"description": "Fields of the layout that are its own.", "anyOf": [ref("LayoutPatch"), NULL]},
         "price": {
             "description": "Its own price, instead of those of the list.",
-            "anyOf": [*map(ref, PRICE_FORMS), ref("ComparedPrices"), {"type": "null"}],
+            "anyOf": [*map(ref, PRICE_FORMS), ref("ComparedPrices"), NULL],
         },
     }
 

@@ -7,17 +7,21 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api.access import SECURITY_SCHEMES, security_of
-from service.api.catalogue_schemas import catalogue_schemas
-from service.api.json_schema import ETAG, Schema, parameter_ref, ref
+from service.api.access import SECURITY_SCHEMES, access_to
+from service.api.answer_examples import add_examples, example_components
+from service.api.catalogue_schemas import VERSION, catalogue_parameters, catalogue_schemas
+from service.api.json_schema import ETAG, Schema, parameter_ref
+from service.api.list_schemas import list_parameters
 from service.api.own_row_schemas import own_row_schemas
-from service.api.problems import KINDS, MEDIA_TYPE
+from service.api.plain_schemas import plain_schemas
+from service.api.problem_schemas import problem_responses, problem_schemas, response_ref
+from service.api.published_names import published, published_schemas
 from service.api.queries import REV
 from service.api.query_parameters import component_parameters
 from service.api.scenario_schemas import scenario_schemas
 from service.api.schemas import component_schemas
 from service.api.share_schemas import share_schemas
-from service.errors import MOST_PROBLEMS
+from service.workflows.scenarios import COLUMNS
 from service.workflows.source_tree import ROOT, write_generated
 
 COMMITTED = ROOT / "openapi" / "openapi.json"
@@ -46,7 +50,11 @@ REFUSALS = ("422", "default")
 REFUSALS_OF_STRANGERS = ("401", "403")
 """Those of an operation that asks for a key."""
 
-REFUSALS_OF_A_BODY = ("400", "413", "415")
+NEVER_REFUSED = "/v1/cell/why"
+"""The path that tells in words what is wrong, whatever it is, to whoever may ask; a body, which it never reads, can be
+too large."""
+
+REFUSALS_OF_A_BODY = ("400", "408", "413", "415")
 """Those of an operation that takes a body."""
 
 REFUSALS_OF_A_CHANGE = {"post": ("503",), **dict.fromkeys(("put", "patch", "delete"), ("412", "428", "503"))}
@@ -58,48 +66,11 @@ CHANGED = {"catalogue": ("409",), "scenarios": ()}
 REFUSALS_UNDER_A_REVISION = ("404", "503")
 """Those of an operation that answers under an earlier catalogue."""
 
+STORED = ("/v1/scenarios", "/v1/estimates/", "/v1/catalogue/revisions", "/readyz")
+"""Where paths begin whose every answer comes from the database, which may not answer."""
+
 NOT_MODIFIED = {"description": "The answer is the one that If-None-Match names.", "headers": {"ETag": ETAG}}
 """Response to every GET of what the caller has already."""
-
-PROBLEM_RESPONSE = {
-    "description": "What is wrong, field by field, and what to do about it.",
-    "content": {MEDIA_TYPE: {"schema": ref("Problem")}},
-}
-
-_TEXT: Schema = {"type": "string"}
-
-PROBLEM: Schema = {
-    "type": "object",
-    "description": "What went wrong, as RFC 9457 has it; nothing of the request is repeated.",
-    "required": ["type", "title", "status", "code", "detail", "request_id", "errors"],
-    "properties": {
-        "type": _TEXT | {"description": "Where this kind of problem is described."},
-        "title": _TEXT | {"description": "This kind of problem in words."},
-        "status": {"type": "integer", "description": "HTTP status."},
-        "code": {"enum": list(KINDS), "description": "This kind of problem, stable."},
-        "detail": _TEXT | {"description": "What went wrong this time."},
-        "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
-        "report": ref("ImportReport"),
-        "errors": {
-            "type": "array",
-            "maxItems": MOST_PROBLEMS,
-            "description": "One entry for each thing to mend.",
-            "items": {
-                "type": "object",
-                "required": ["code", "message", "fix"],
-                "properties": {
-                    "pointer": _TEXT | {"description": "JSON pointer of the field in the body."},
-                    "parameter": _TEXT | {"description": "Name of the query parameter, instead of a pointer."},
-                    "row": {"type": "integer", "description": "Row of a table, its header being row 1."},
-                    "column": _TEXT | {"description": "Column of a table, instead of a pointer."},
-                    "code": _TEXT | {"description": "Broken rule, stable."},
-                    "message": _TEXT | {"description": "What is wrong and why it matters."},
-                    "fix": _TEXT | {"description": "What to do about it."},
-                },
-            },
-        },
-    },
-}
 
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 """FastAPI's own error form, which this service never sends."""
@@ -155,26 +126,31 @@ def contract(app: FastAPI) -> dict[str, Any]:
     schemas = document.get("components", {}).get("schemas", {})
     own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
     document["components"] = {
-        "schemas": dict(sorted((own | _schemas()).items())),
-        "parameters": component_parameters(),
-        "responses": {"NotModified": NOT_MODIFIED, "Problem": PROBLEM_RESPONSE},
+        "schemas": published_schemas(own | _schemas()),
+        "parameters": published(_parameters()),
+        "responses": {"NotModified": NOT_MODIFIED, **problem_responses()},
         "securitySchemes": SECURITY_SCHEMES,
     }
+    document["components"]["examples"] = example_components(document["components"]["schemas"])
     document["security"] = []
-    document["paths"] = dict(sorted(document["paths"].items(), key=_place_in_tags))
+    document["paths"] = published(dict(sorted(document["paths"].items(), key=_place_in_tags)))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            operation["security"] = security_of(operation["operationId"], method.upper())
+            operation.update(access_to(operation["operationId"], method.upper()))
             _complete(operation, _refusals(path, method, operation))
             if method == "get":
                 operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG)
                 operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
+            add_examples(operation)
     return document
 
 
 def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
     """How an operation may be refused, beside what may happen to every one."""
+    if path == NEVER_REFUSED:
+        return (*REFUSALS_OF_STRANGERS, "413", "default")
     (family,) = operation["tags"]
+    parameters = operation.get("parameters", ())
     changes = REFUSALS_OF_A_CHANGE.get(method, ()) if family in CHANGED else ()
     return (
         *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
@@ -183,13 +159,18 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
         *changes,
         *(CHANGED[family] if changes else ()),
         *(("404",) if "{" in path else ()),
-        *(REFUSALS_UNDER_A_REVISION if parameter_ref(REV) in operation.get("parameters", ()) else ()),
+        *(REFUSALS_UNDER_A_REVISION if parameter_ref(REV) in parameters else ()),
+        *(("503",) if path.startswith(STORED) or VERSION in parameters else ()),
     )
 
 
 def _schemas() -> dict[str, Schema]:
     lists = catalogue_schemas() | own_row_schemas() | scenario_schemas() | share_schemas()
-    return component_schemas() | lists | {"Problem": PROBLEM}
+    return component_schemas() | lists | plain_schemas() | problem_schemas()
+
+
+def _parameters() -> dict[str, Schema]:
+    return component_parameters() | catalogue_parameters() | list_parameters("Scenario", COLUMNS)
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:
@@ -204,7 +185,7 @@ def _complete(operation: Schema, refusals: tuple[str, ...]) -> None:
         media = response.pop("content", {})
         described = {name: content for name, content in media.items() if content.get("schema")}
         response.update({"content": described} if described else {})
-    operation["responses"] |= {status: {"$ref": "#/components/responses/Problem"} for status in refusals}
+    operation["responses"] |= {status: response_ref(status) for status in refusals}
     operation.setdefault("description", f"{operation['summary']}.")
     if "parameters" in operation:
         operation["parameters"] = _without_guesses(operation["parameters"])

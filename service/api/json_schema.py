@@ -7,6 +7,7 @@ Schema = dict[str, Any]
 """A JSON schema, or another part of an OpenAPI document."""
 
 JSON = "application/json"
+NULL: Schema = {"type": "null"}
 ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type": "string"}}
 """Header of every answer to GET, for If-None-Match; of a row, for If-Match too."""
 
@@ -56,6 +57,57 @@ def untitled(schema: Schema) -> Schema:
     return {key: value for key, value in schema.items() if key != "title"}
 
 
+def undefaulted(schema: Schema) -> Schema:
+    """A schema without its default, where what is left out stays as it is.
+
+    Args:
+        schema: the schema
+
+    Returns:
+        the same, else
+    """
+    return {key: value for key, value in schema.items() if key != "default"}
+
+
+def bare(schema: Schema) -> Schema:
+    """A schema without what stands only where it is used.
+
+    Args:
+        schema: the schema
+
+    Returns:
+        the same without description and default
+    """
+    return {key: value for key, value in schema.items() if key not in {"description", "default"}}
+
+
+def described(description: str, schema: Schema) -> Schema:
+    """A schema under the meaning that it has where it is used.
+
+    Args:
+        description: what it means there
+        schema: the schema
+
+    Returns:
+        the same with that description
+    """
+    return {"description": description, **bare(schema)}
+
+
+def nullable(schema: Schema) -> Schema:
+    """A schema that takes null too.
+
+    Args:
+        schema: the schema
+
+    Returns:
+        the same, and null
+    """
+    options = schema.get("anyOf", [bare(schema)])
+    told = {key: schema[key] for key in ("description", "default") if key in schema}
+    return told | {"anyOf": options if NULL in options else [*options, NULL]}
+
+
 def parameter_ref(name: str) -> Schema:
     """The query parameter of a component, by its name.
 
@@ -66,6 +118,43 @@ def parameter_ref(name: str) -> Schema:
         a reference to it
     """
     return {"$ref": f"#/components/parameters/{name}"}
+
+
+def query_parameter(name: str, description: str, schema: Schema) -> Schema:
+    """A parameter of the query.
+
+    Args:
+        name: its name
+        description: what it says
+        schema: what it takes
+
+    Returns:
+        an OpenAPI parameter
+    """
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+def path_parameter(name: str, description: str, example: str, choices: Sequence[str] = ()) -> Schema:
+    """A parameter of the path.
+
+    Args:
+        name: its name
+        description: what it says
+        example: one that is there
+        choices: what it takes; empty where that is no closed list
+
+    Returns:
+        an OpenAPI parameter
+    """
+    schema = {"type": "string", **({"enum": list(choices)} if choices else {})}
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": schema,
+        "example": example,
+    }
 
 
 def json_content(schema: Schema) -> Schema:

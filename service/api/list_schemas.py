@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 
 from service.api.body import CSV_BODY
-from service.api.json_schema import Schema, json_response, ref
+from service.api.json_schema import Schema, json_response, parameter_ref, query_parameter, ref
 from service.workflows.columns import Column
 from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
 
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
-CURSOR: Schema = {
-    "name": "cursor",
-    "in": "query",
-    "description": "next_cursor of the page before, with the same sort; the first page where absent.",
-    "schema": {"type": "string", "minLength": 1},
-}
+MEANING = (
+    "Each column is a filter of its own name: given twice, either value will do; empty, rows of which it is not known; "
+    "a GPU by any of its names."
+)
+
+SORT = "sort"
 
 TABLES: dict[str, Schema] = {
     CSV_BODY: {"type": "string", "description": "RFC 4180, with a header."},
@@ -34,15 +34,11 @@ def list_schemas(singular: str, meaning: str, columns: Sequence[Column]) -> dict
     Returns:
         JSON schemas by component name
     """
-    return {
-        f"{singular}Row": row_schema(meaning, columns),
-        f"{singular}Page": _page(singular),
-        f"{singular}Filter": _filter(columns),
-    }
+    return {f"{singular}Row": row_schema(meaning, columns), f"{singular}Page": _page(singular)}
 
 
-def list_operation(singular: str, columns: Sequence[Column], sort: str | None = None) -> Schema:
-    """What the contract adds to a list.
+def list_parameters(singular: str, columns: Sequence[Column], sort: str | None = None) -> dict[str, Schema]:
+    """The parameters that a list takes beside those of every list: a filter for each column, and an order.
 
     Args:
         singular: what one row is called in the names of schemas
@@ -50,29 +46,59 @@ def list_operation(singular: str, columns: Sequence[Column], sort: str | None = 
         sort: its order where the caller gives none; None for that of the keys
 
     Returns:
+        OpenAPI parameters by component name
+    """
+    filters = {_component(singular, column.name): _filter(column) for column in columns}
+    return {**filters, _component(singular, SORT): _order(columns, sort)}
+
+
+def paging_parameters() -> dict[str, Schema]:
+    """The parameters of every list.
+
+    Returns:
+        OpenAPI parameters by component name
+    """
+    limit = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS}
+    cursor = "next_cursor of the page before, with the same sort; the first page where absent."
+    return {
+        "limit": query_parameter("limit", "Rows on a page, at most.", limit | {"default": DEFAULT_ROWS}),
+        "table_limit": query_parameter("limit", "Rows of the table, at most; all of them where absent.", limit),
+        "cursor": query_parameter("cursor", cursor, {"type": "string", "minLength": 1}),
+    }
+
+
+def list_operation(singular: str, columns: Sequence[Column]) -> Schema:
+    """What the contract adds to a list.
+
+    Args:
+        singular: what one row is called in the names of schemas
+        columns: columns of the list
+
+    Returns:
         parts of an OpenAPI operation
     """
     return {
-        "parameters": [*_selection(singular, columns, sort), _limit({"default": DEFAULT_ROWS}), CURSOR],
+        "description": f"{MEANING} More rows than one page holds are asked for by next_cursor.",
+        "parameters": _parameters(singular, columns, "limit"),
         "responses": json_response(ref(f"{singular}Page")),
     }
 
 
-def table_operation(media_type: str, singular: str, columns: Sequence[Column], sort: str | None = None) -> Schema:
+def table_operation(media_type: str, singular: str, columns: Sequence[Column]) -> Schema:
     """What the contract adds to a list as a table.
 
     Args:
         media_type: one of TABLES
         singular: what one row is called in the names of schemas
         columns: columns of the list
-        sort: its order where the caller gives none; None for that of the keys
 
     Returns:
         parts of an OpenAPI operation
     """
     content = {media_type: {"schema": TABLES[media_type]}}
     return {
-        "parameters": [*_selection(singular, columns, sort), _limit({}), CURSOR],
+        "description": MEANING,
+        "parameters": _parameters(singular, columns, "table_limit"),
         "responses": {"200": {"description": "Every row that passes the filters.", "content": content}},
     }
 
@@ -109,44 +135,27 @@ def _page(singular: str) -> Schema:
     }
 
 
-def _filter(columns: Sequence[Column]) -> Schema:
-    return {
-        "type": "object",
-        "description": "Columns and the values that they must have; no value means that nothing is known.",
-        "additionalProperties": False,
-        "properties": {column.name: _filtered(column) for column in columns},
-    }
+def _component(singular: str, name: str) -> str:
+    return f"{singular}-{name}"
 
 
-def _filtered(column: Column) -> Schema:
+def _parameters(singular: str, columns: Sequence[Column], limit: str) -> list[Schema]:
+    own = [_component(singular, name) for name in (*(column.name for column in columns), SORT)]
+    return [parameter_ref(name) for name in (*own, limit, "cursor")]
+
+
+def _filter(column: Column) -> Schema:
     kind = next((name for name in ("integer", "number", "boolean") if name in column.types), "string")
     choices = {"enum": list(column.choices)} if column.choices and kind == "string" else {}
-    return {"type": kind, **choices, "description": column.schema["description"]}
+    schema = {"type": "array", "items": {"type": kind, **choices}}
+    return query_parameter(column.name, column.schema["description"], schema)
 
 
-def _selection(singular: str, columns: Sequence[Column], sort: str | None) -> list[Schema]:
-    """The parameters that say which rows are meant, and in which order."""
-    filters = {
-        "name": "filter",
-        "in": "query",
-        "description": "Each column is a parameter of its own name; twice, either will do; gpu by any of its names.",
-        "style": "form",
-        "explode": True,
-        "schema": ref(f"{singular}Filter"),
-    }
+def _order(columns: Sequence[Column], sort: str | None) -> Schema:
     names = [sign + column.name for column in columns for sign in ("", "-")]
-    order = {
-        "name": "sort",
-        "in": "query",
-        "description": "Columns to sort by, the first one first, `-` before one that descends; what is not known comes "
-        f"last, and rows that agree in all of them stand by {columns[0].name}; {sort or columns[0].name} where absent.",
-        "style": "form",
-        "explode": False,
-        "schema": {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"enum": names}},
-    }
-    return [filters, order]
-
-
-def _limit(more: Schema) -> Schema:
-    schema = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, **more}
-    return {"name": "limit", "in": "query", "description": "Rows at most.", "schema": schema}
+    meaning = (
+        "Columns to sort by, the first one first, `-` before one that descends; what is not known comes last, and rows "
+        f"that agree in all of them stand by {columns[0].name}; {sort or columns[0].name} where absent."
+    )
+    schema = {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string", "enum": names}}
+    return query_parameter(SORT, meaning, schema)

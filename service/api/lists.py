@@ -30,8 +30,6 @@ class Routes:
     """Its columns, the key first."""
     held: Callable[[Request], Listed]
     """The list, as it is when somebody asks."""
-    sort: str | None = None
-    """How its rows stand where the caller does not say; None for the order of the keys."""
 
 
 def add_list(router: APIRouter, routes: Routes) -> None:
@@ -41,7 +39,7 @@ def add_list(router: APIRouter, routes: Routes) -> None:
         router: where its routes are added
         routes: the list
     """
-    held, plural, described = routes.held, routes.plural, (routes.singular, routes.columns, routes.sort)
+    held, plural, described = routes.held, routes.plural, (routes.singular, routes.columns)
 
     def page(request: Request) -> Response:
         return json_answer(page_of(held(request), request.query_params.multi_items()))

@@ -1,6 +1,6 @@
 """How the estimating routes describe themselves in the contract: bodies, parameters, answers, examples that work."""
 
-from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, ref
+from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, query_parameter, ref
 from service.api.queries import EXPLAIN, METHOD, REV
 from service.api.query_parameters import flat_references
 from service.estimator.methods.table import TOOLS
@@ -68,13 +68,12 @@ def memory_operation(answer: str, answer_by_method: str) -> Schema:
         parts of an OpenAPI operation
     """
     operation = question_operation(answer)
-    method = {
-        "name": METHOD,
-        "in": "query",
-        "description": "Answer as this other tool would, with the main reason why it differs from our own answer; "
-        "what its formula does not read is refused. /v1/choices says what each is.",
-        "schema": {"type": "string", "enum": list(TOOLS)},
-    }
+    method = query_parameter(
+        METHOD,
+        "Answer as this other tool would, with the main reason why it differs from our own answer; what its formula "
+        "does not read is refused. /v1/choices says what each is.",
+        {"type": "string", "enum": list(TOOLS)},
+    )
     return operation | {
         "parameters": [*operation["parameters"], method],
         "responses": json_response({"anyOf": [ref(answer), ref(answer_by_method)]}),
@@ -100,15 +99,4 @@ def choices_operation() -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    text = {"type": "string"}
-    choice = {
-        "type": "object",
-        "required": ["name", "meaning", "source"],
-        "properties": {
-            "name": text | {"description": "The name, as written in a question."},
-            "meaning": text | {"description": "What it stands for."},
-            "source": text | {"description": "Who says so."},
-        },
-    }
-    schema = {"type": "object", "additionalProperties": {"type": "array", "items": choice}}
-    return {"responses": json_response(schema, "Choices by field.")}
+    return {"responses": json_response(ref("Choices"), "Choices by field.")}

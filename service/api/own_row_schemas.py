@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from service.api.body import JSON_BODY, MERGE_PATCH
 from service.api.catalogue_schemas import SINGULAR, named_row
-from service.api.json_schema import ETAG, Schema, asked_in_body, json_content, ref
+from service.api.json_schema import ETAG, Schema, asked_in_body, json_content, nullable, query_parameter, ref
 from service.api.request_schemas import CONFIG
 from service.api.row_examples import CONFIG_JSON, PATCHES, ROWS, one_example
 from service.workflows.catalogue_lists import LISTINGS, Listing
@@ -28,6 +28,7 @@ IF_MATCH: Schema = {
     "required": True,
     "description": "ETag of the row as GET gives it, or * for any: a change that starts from an older version is 412.",
     "schema": {"type": "string"},
+    "example": "*",
 }
 
 
@@ -37,13 +38,14 @@ def own_row_schemas() -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    bodies = {f"{SINGULAR[plural]}Body": _body(plural, listing) for plural, listing in LISTINGS.items()}
+    whole = {plural: _whole(plural, listing) for plural, listing in LISTINGS.items()}
     changed = {"description": "Columns to change; null for derived or unknown."}
     patches = {
-        name.replace("Body", "Patch"): {key: value for key, value in body.items() if key != "required"} | changed
-        for name, body in bodies.items()
+        f"{SINGULAR[plural]}RowPatch": {key: value for key, value in row.items() if key != "required"} | changed
+        for plural, row in whole.items()
     }
-    return {**bodies, **patches, "ImportedModelRow": _IMPORTED}
+    requests = {f"{SINGULAR[plural]}RowRequest": row for plural, row in whole.items()}
+    return {**requests, **patches, "ImportedModelRow": _IMPORTED}
 
 
 def create_operation(plural: str) -> Schema:
@@ -83,7 +85,7 @@ def patch_operation(plural: str) -> Schema:
         parts of an OpenAPI operation
     """
     examples = one_example("Some columns of the row", PATCHES[plural])
-    body = asked_in_body(ref(f"{SINGULAR[plural]}Patch"), examples, MERGE_PATCH, JSON_BODY)
+    body = asked_in_body(ref(f"{SINGULAR[plural]}RowPatch"), examples, MERGE_PATCH, JSON_BODY)
     return {"description": "An RFC 7396 merge patch of the row as GET shows it."} | _change(plural, body)
 
 
@@ -111,10 +113,7 @@ def import_operation() -> Schema:
     }
     return {
         "description": "The whole body is the config.json, as it is.",
-        "parameters": [
-            {"name": name, "in": "query", "description": meaning, "schema": {"type": "string"}}
-            for name, meaning in described.items()
-        ],
+        "parameters": [query_parameter(name, meaning, {"type": "string"}) for name, meaning in described.items()],
         "requestBody": asked_in_body(CONFIG, one_example("A config.json", CONFIG_JSON)),
         "responses": {
             "201": {
@@ -127,7 +126,7 @@ def import_operation() -> Schema:
 
 
 def _whole_row(plural: str) -> Schema:
-    return asked_in_body(ref(f"{SINGULAR[plural]}Body"), one_example("A row of your own", ROWS[plural]))
+    return asked_in_body(ref(f"{SINGULAR[plural]}RowRequest"), one_example("A row of your own", ROWS[plural]))
 
 
 def _change(plural: str, body: Schema) -> Schema:
@@ -142,11 +141,13 @@ def _answered(plural: str, headers: Schema) -> Schema:
 
 
 def _key(plural: str) -> Schema:
-    return named_row("Its id." if plural == "prices" else "Its slug, and no other name.")
+    return named_row(plural, "Its id." if plural == "prices" else "Its slug, and no other name.")
 
 
-def _body(plural: str, listing: Listing) -> Schema:
-    properties = {column.name: _or_null(column.schema) for column in listing.columns}
+def _whole(plural: str, listing: Listing) -> Schema:
+    needed = NEEDED[plural]
+    schemas = {column.name: dict(column.schema) for column in listing.columns}
+    properties = {name: schema if name in needed else nullable(schema) for name, schema in schemas.items()}
     for name in FOLLOWING:
         if name in properties:
             properties[name] = {**properties[name], "description": "Follows from the row; leave it out."}
@@ -156,18 +157,9 @@ def _body(plural: str, listing: Listing) -> Schema:
         "type": "object",
         "description": f"One of your own {plural}, column by column; null or absent means derived or unknown.",
         "additionalProperties": False,
-        "required": list(NEEDED[plural]),
+        "required": list(needed),
         "properties": properties,
     }
-
-
-def _or_null(schema: Mapping[str, object]) -> Schema:
-    options = schema.get("anyOf")
-    if isinstance(options, list):
-        known = {"type": "null"} in options
-        return {**schema, "anyOf": options if known else [*options, {"type": "null"}]}
-    inner = {key: value for key, value in schema.items() if key != "description"}
-    return {"anyOf": [inner, {"type": "null"}], "description": schema["description"]}
 
 
 _SENTENCES: Schema = {"type": "array", "items": {"type": "string"}}

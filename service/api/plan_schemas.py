@@ -2,7 +2,18 @@
 
 from typing import Any
 
-from service.api.json_schema import JSON, Schema, asked_in_body, object_schema, parameter_ref, ref
+from service.api.json_schema import (
+    JSON,
+    Schema,
+    asked_in_body,
+    bare,
+    described,
+    nullable,
+    object_schema,
+    parameter_ref,
+    ref,
+    undefaulted,
+)
 from service.api.queries import REV
 from service.api.request_schemas import CLUSTER_FORMS, NAME
 from service.workflows.plan_body import MOST_VALUES, SEARCHED, VALUE_IS_A_LIST
@@ -55,10 +66,7 @@ def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Sche
         JSON schemas by component name
     """
     manner = spelled.pop("PlanManner")["properties"]
-    opened, chosen = {}, {}
-    for part, (noun, names) in SEARCHED.items():
-        own = spelled[f"{noun.__name__}-Input"]
-        opened[part], chosen[part] = _opened(own, names), _chosen(own, names)
+    opened = {part: _opened(spelled[f"{noun.__name__}-Input"], names) for part, (noun, names) in SEARCHED.items()}
     clusters: Schema = {
         "type": "array",
         "description": "Clusters to plan on, in place of cluster.",
@@ -68,15 +76,15 @@ def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Sche
     }
     asked = {name: schema for name, schema in question["properties"].items() if name not in SEARCHED}
     open_parts: dict[str, Schema] = {
-        "recipe": ref("OpenRecipe"),
-        "layout": ref("OpenLayout"),
-        WHY_NOT: ref("AskedAfter"),
+        "recipe": described("How it is trained.", ref("OpenRecipe")),
+        "layout": nullable(described("How it is divided; null where all of it is open.", ref("OpenLayout"))),
+        WHY_NOT: described("A layout of which is asked why it is not the best.", ref("WhyNotPlan")),
     }
     properties = {**asked, **open_parts, CLUSTERS: clusters, **manner}
     return {
         "OpenLayout": opened["layout"],
         "OpenRecipe": opened["recipe"],
-        "AskedAfter": object_schema("A layout of which is asked why it is not the best.", [], chosen),
+        "WhyNotPlan": _asked_after(spelled["Recipe-Input"]),
         "PlanRequest": object_schema(MEANING, ["model", "recipe"], properties),
     }
 
@@ -107,7 +115,7 @@ def _opened(noun: Schema, names: tuple[str, ...]) -> Schema:
 def _or_list(name: str, schema: Schema) -> Schema:
     if name in VALUE_IS_A_LIST:
         return schema
-    own = {key: value for key, value in schema.items() if key not in {"description", "default"}}
+    own = bare(schema)
     options = own.get("anyOf", [own])
     plain = [option for option in options if option.get("type") != "null"]
     item = plain[0] if len(plain) == 1 else {"anyOf": plain}
@@ -115,5 +123,9 @@ def _or_list(name: str, schema: Schema) -> Schema:
     return {"anyOf": [*options, several], "description": schema.get("description", "")}
 
 
-def _chosen(noun: Schema, names: tuple[str, ...]) -> Schema:
-    return object_schema(noun["description"], [], {name: noun["properties"][name] for name in names})
+def _asked_after(recipe: Schema) -> Schema:
+    """A layout, and of the recipe what a search chooses."""
+    _, names = SEARCHED["recipe"]
+    fields = {name: undefaulted(recipe["properties"][name]) for name in names}
+    chosen = object_schema("What is chosen of the recipe.", [], fields)
+    return object_schema("One plan out of all that are legal.", [], {"layout": ref("Layout-Input"), "recipe": chosen})

@@ -1,6 +1,8 @@
 """The query parameters of the contract: the flat form, in which each field of the nouns is one parameter."""
 
-from service.api.json_schema import Schema, parameter_ref
+from collections.abc import Mapping
+
+from service.api.json_schema import Schema, parameter_ref, query_parameter
 from service.api.queries import EXPLAIN, REV
 from service.workflows.flat import FlatField, flat_fields
 
@@ -13,20 +15,27 @@ TYPES: dict[str, Schema] = {
     "text": {"type": "string"},
 }
 
-EXPLAINED: Schema = {
-    "name": EXPLAIN,
-    "in": "query",
-    "description": "Add the equation, the inputs and the source of each headline number.",
-    "schema": {"type": "boolean", "default": False},
-}
+EXPLAINED = query_parameter(
+    EXPLAIN,
+    "Add the equation, the inputs and the source of each headline number.",
+    {"type": "boolean", "default": False},
+)
 
-UNDER: Schema = {
-    "name": REV,
-    "in": "query",
-    "description": "Answer under an earlier catalogue: versions.catalogue of an answer, or one that "
-    "/v1/catalogue/revisions lists. The one that holds now where absent.",
-    "schema": {"type": "string", "pattern": "^[0-9a-f]{12}$"},
+UNDER = query_parameter(
+    REV,
+    "Answer under an earlier catalogue: versions.catalogue of an answer, or one that /v1/catalogue/revisions lists. "
+    "The one that holds now where absent.",
+    {"type": "string", "pattern": "^[0-9a-f]{12}$"},
+)
+
+EXAMPLE: Mapping[str, str | int] = {
+    "model": "llama-3.1-8b",
+    "sequence_length": 8192,
+    "tensor": 2,
+    "gpu": "h100-sxm5-80gb",
+    "gpus": 8,
 }
+"""A question in its flat form."""
 
 
 def component_parameters() -> dict[str, Schema]:
@@ -50,4 +59,19 @@ def flat_references() -> list[Schema]:
 def _parameter(field: FlatField) -> Schema:
     one = TYPES[field.form] | ({"enum": list(field.choices)} if field.choices else {})
     schema = {"type": "array", "items": one} if field.is_list else one
-    return {"name": field.name, "in": "query", "description": field.meaning, "schema": schema}
+    return query_parameter(field.name, field.meaning, schema) | flat_example(field.name)
+
+
+def flat_example(name: str, *, is_list: bool = False) -> Schema:
+    """What the contract shows as the value of a parameter.
+
+    Args:
+        name: the parameter
+        is_list: whether it takes several values
+
+    Returns:
+        part of an OpenAPI parameter; empty where a question does without it
+    """
+    if name not in EXAMPLE:
+        return {}
+    return {"example": [EXAMPLE[name]] if is_list else EXAMPLE[name]}

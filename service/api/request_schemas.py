@@ -1,6 +1,6 @@
 """What may a request body look like? The nouns, and the shorter forms in which a body takes them."""
 
-from service.api.json_schema import Schema, ref
+from service.api.json_schema import NULL, Schema, described, ref, undefaulted
 from service.workflows.check_body import MOST_FREE
 from service.workflows.nouns import LONGEST_NAME
 
@@ -42,6 +42,7 @@ def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
         "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
         "CheckRequest": _check(nouns["Waiting"]["properties"]),
         "SlurmCheckRequest": _slurm(nouns["SlurmJob"]),
+        "SiteQuestion": _site(),
         "ChangedModel": _changed("A model preset with some of its fields given anew.", nouns["Model-Input"]),
         "ChangedCluster": _changed("A cluster preset, resized or changed.", nouns["Nodes"], nouns["Cluster-Input"]),
         "NodesOfGpu": _noun("So many nodes of one GPU.", ["gpu", "nodes"], nouns["Cluster-Input"], nouns["Nodes"]),
@@ -63,10 +64,10 @@ def _question(description: str, **more: Schema) -> Schema:
         "required": ["model", "recipe", "cluster"],
         "properties": {
             "model": _one_of("What is trained.", NAME, *map(ref, MODEL_FORMS)),
-            "recipe": ref("Recipe-Input"),
-            "layout": _one_of("How it is divided; null for the defaults.", ref("Layout-Input"), {"type": "null"}),
+            "recipe": described("How it is trained.", ref("Recipe-Input")),
+            "layout": _one_of("How it is divided; null for the defaults.", ref("Layout-Input"), NULL),
             "cluster": _cluster("What it runs on."),
-            "price": _one_of("What it costs.", *map(ref, PRICE_FORMS), {"type": "null"}),
+            "price": _one_of("What it costs.", *map(ref, PRICE_FORMS), NULL),
             **more,
         },
     }
@@ -74,18 +75,18 @@ def _question(description: str, **more: Schema) -> Schema:
 
 def _check(waiting: Schema) -> Schema:
     """A question, or a launcher's words that stand for parts of it: what is missing in the end is refused."""
-    none: Schema = {"type": "null"}
     question = _question(
         "A job that wants to start: a question, in its own words or its launcher's, and what it may take.",
-        limits=_one_of("What the run may take at most; null for no limit.", ref("Limits"), none),
+        recipe=described("How it is trained, as far as its launcher does not say it.", ref("RecipeFields")),
+        limits=_one_of("What the run may take at most; null for no limit.", ref("Limits"), NULL),
         launch=_one_of(
             "The launcher's own words, which say of model, recipe and layout what the question leaves out.",
             ref("Launch"),
-            none,
+            NULL,
         ),
         free_pool={
             "description": "Clusters of GPUs that are free; the job is judged on the first where cluster is absent.",
-            "anyOf": [{"type": "array", "maxItems": MOST_FREE, "items": _cluster("So many free GPUs.")}, none],
+            "anyOf": [{"type": "array", "maxItems": MOST_FREE, "items": _cluster("So many free GPUs.")}, NULL],
         },
         deadline_seconds=waiting["deadline_seconds"],
     )
@@ -93,8 +94,19 @@ def _check(waiting: Schema) -> Schema:
 
 
 def _slurm(job: Schema) -> Schema:
-    said = {"type": "object", "description": "Parts of the question that a site says of every job."}
-    return {**job, "properties": {**job["properties"], "question": {**said, "additionalProperties": True}}}
+    said = described("Parts of the question that a site says of every job.", ref("SiteQuestion"))
+    return {**job, "properties": {**job["properties"], "question": said}}
+
+
+def _site() -> Schema:
+    """Fields of any part: a site names its GPU and its price, and the job the rest."""
+    whole = _question(
+        "What holds for every job of a site.",
+        recipe=described("How they train, as far as all agree.", ref("RecipeFields")),
+        cluster=_one_of("What the jobs run on; the job says how many GPUs.", NAME, ref("ClusterFields")),
+        limits=described("What a run may take at most.", ref("Limits")),
+    )
+    return {name: value for name, value in whole.items() if name != "required"}
 
 
 def _cluster(description: str) -> Schema:
@@ -105,7 +117,7 @@ def _changed(description: str, *nouns: Schema) -> Schema:
     """A preset with fields given anew: what is left out is the preset's, so no field has a default."""
     changed = _noun(description, ["preset"], *nouns)
     fields = changed["properties"].items()
-    changes = {name: {key: value for key, value in s.items() if key != "default"} for name, s in fields}
+    changes = {name: undefaulted(schema) for name, schema in fields}
     return changed | {"properties": {"preset": NAME, **changes}}
 
 

@@ -1,6 +1,7 @@
 """What does a change of the catalogue look like? For each list a body that makes a row, and a patch of that row."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from service.api.json_schema import Schema
 
@@ -23,6 +24,9 @@ ROWS: Mapping[str, Schema] = {
 }  # fmt: skip
 """A body for each list; a whole row is put in the place of another by the same."""
 
+PRICE_ID = "example-cloud-any-h100-sxm5-80gb-frankfurt-reserved-1y-point-2025-06-01-e0b45c36"
+"""Id of that price."""
+
 PATCHES: Mapping[str, Schema] = {
     "models": {"name": "Example 1.1B", "tie_word_embeddings": True},
     "gpus": {"board_watts": 650, "note": "capped"},
@@ -41,7 +45,7 @@ CONFIG_JSON: Schema = {
 """A config.json, its longest keys left out."""
 
 
-def one_example(summary: str, value: Schema) -> Schema:
+def one_example(summary: str, value: Any) -> Schema:
     """The examples of a body that has one.
 
     Args:

@@ -2,7 +2,18 @@
 
 from service.api.body import JSON_BODY, MERGE_PATCH
 from service.api.catalogue_schemas import VERSION
-from service.api.json_schema import ETAG, Schema, asked_in_body, json_content, object_schema, ref, untitled
+from service.api.json_schema import (
+    ETAG,
+    Schema,
+    asked_in_body,
+    described,
+    json_content,
+    object_schema,
+    path_parameter,
+    ref,
+    undefaulted,
+    untitled,
+)
 from service.api.list_schemas import list_schemas
 from service.api.operations import EXAMPLES
 from service.api.own_row_schemas import IF_MATCH
@@ -12,13 +23,7 @@ from service.workflows.nouns import schema_of
 from service.workflows.scenario_label import FIELDS, QUESTION, Label
 from service.workflows.scenarios import COLUMNS, SUMMARY, VERSIONS
 
-ID: Schema = {
-    "name": "scenario_id",
-    "in": "path",
-    "required": True,
-    "description": "Id of the scenario.",
-    "schema": {"type": "string"},
-}
+ID = path_parameter("scenario_id", "Id of the scenario.", "scn_ZIjOyq1grjPPQTBxcVsEqg")
 LOCATION: Schema = {"description": "Where it is read; handing this on shares it.", "schema": {"type": "string"}}
 
 EXAMPLE: Schema = {"name": "8B on one node", "note": "first guess", QUESTION: EXAMPLES["one-node"]["value"]}
@@ -60,7 +65,7 @@ def scenario_schemas() -> dict[str, Schema]:
             "properties": {
                 **said,
                 "note": {**said["note"], "type": ["string", "null"]},
-                QUESTION: {"type": "object", "description": "Fields of the question that change."},
+                QUESTION: described("Fields of the question that change.", ref("QuestionPatch")),
             },
         },
     }
@@ -129,7 +134,7 @@ def _answered(status: str, description: str, headers: Schema) -> Schema:
 
 
 def _question() -> Schema:
-    return {"description": "What POST /v1/estimates takes, as it was sent.", "allOf": [ref("QuestionRequest")]}
+    return described("What POST /v1/estimates takes, as it was sent.", ref("QuestionRequest"))
 
 
 def _group(description: str, names: tuple[str, ...]) -> Schema:
@@ -143,4 +148,4 @@ def _full_object(description: str, properties: Schema) -> Schema:
 
 
 def _bare(schema: Schema) -> Schema:
-    return {key: value for key, value in untitled(schema).items() if key != "default"}
+    return undefaulted(untitled(schema))

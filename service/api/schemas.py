@@ -24,7 +24,8 @@ from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
 from service.answers.solutions import Solution
 from service.api.batch_schemas import batch_schemas
 from service.api.comparison_schemas import comparison_schemas
-from service.api.json_schema import Schema
+from service.api.json_schema import Schema, untitled
+from service.api.partial_schemas import partial_schemas, questions_inside
 from service.api.plan_schemas import plan_schemas
 from service.api.request_schemas import request_schemas
 from service.api.sensitivity_schemas import sensitivity_schemas
@@ -118,13 +119,16 @@ def component_schemas() -> dict[str, Schema]:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
     versions = spelled["Check"]["properties"]["versions"]
+    requests |= partial_schemas(spelled | requests)
     requests |= plan_schemas(spelled, requests["QuestionRequest"])
-    requests |= comparison_schemas(spelled["ComparedRow"], requests["QuestionRequest"], versions)
-    requests |= sensitivity_schemas(spelled["VariedRow"], requests["QuestionRequest"], versions)
-    requests |= solve_schemas(requests["QuestionRequest"], requests["ComparisonRequest"]["properties"])
+    requests |= comparison_schemas(spelled["ComparedRow"], versions)
+    requests |= sensitivity_schemas(spelled | requests, versions)
+    requests |= solve_schemas(requests["ComparisonRequest"]["properties"])
     requests |= batch_schemas()
     del spelled["Nodes"], spelled["Waiting"], spelled["SlurmJob"]
-    return {name: _defaults_in_words(schema) for name, schema in (spelled | requests).items()}
+    for name, fields in questions_inside(spelled).items():
+        spelled[name]["properties"] |= fields
+    return {name: _defaults_in_words(untitled(schema)) for name, schema in (spelled | requests).items()}
 
 
 def _as_on_the_wire(schema: Schema) -> Schema:

@@ -1,11 +1,24 @@
 """How a table of varied fields stands in the contract: what is sent, and the rows that come back in each form."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from service.api.body import CSV_BODY
 from service.api.comparison_schemas import NUMBER, QUESTIONED
-from service.api.json_schema import JSON, Schema, asked_in_body, object_schema, parameter_ref, ref, untitled
+from service.api.json_schema import (
+    JSON,
+    Schema,
+    asked_in_body,
+    bare,
+    described,
+    nullable,
+    object_schema,
+    parameter_ref,
+    ref,
+    untitled,
+)
 from service.api.list_schemas import TABLES, XLSX
+from service.api.partial_schemas import dotted
 from service.api.queries import REV
 from service.workflows.comparison_label import QUESTION
 from service.workflows.nouns import schema_of
@@ -37,51 +50,54 @@ VARIATIONS: dict[str, Schema] = {
 """Request bodies that POST /v1/sensitivity answers."""
 
 
-def sensitivity_schemas(row: Schema, question: Schema, versions: Schema) -> dict[str, Schema]:
+def sensitivity_schemas(spelled: Mapping[str, Schema], versions: Schema) -> dict[str, Schema]:
     """The schemas that the routes refer to.
 
     Args:
-        row: schema of the dataclass of a row
-        question: schema of what POST /v1/estimates takes
+        spelled: schemas of the nouns, of the forms in which a request takes them, and of a row, by component name
         versions: schema of what an answer rests on
 
     Returns:
         JSON schemas by component name
     """
-    tabling = {name: untitled(schema) for name, schema in schema_of(Tabling)["properties"].items()}
-    values = {"description": "Values, each as the body of a question takes it.", "type": "array", "minItems": 1}
-    vary = {
-        "description": "Values by dotted field, at most 1,000 rows in all; null gives a field its default.",
-        "type": "object",
-        "minProperties": 1,
-        "propertyNames": {"enum": list(variable_fields())},
-        "additionalProperties": values,
-    }
-    properties = {name: schema for name, schema in row["properties"].items() if name != "numbers"}
+    fields = {name: dotted(spelled, path) for name, path in variable_fields().items()}
+    given = {name: nullable(field) for name, field in fields.items()}
     rows = {
         "type": "array",
         "description": "The question as it was asked, then one row a value.",
         "maxItems": MOST_ROWS,
         "items": ref("VariedRow"),
     }
-    fields = {"type": "array", "description": "The varied fields.", "items": {"type": "string"}}
+    named = {"type": "array", "description": "The varied fields.", "items": {"type": "string"}}
     return {
-        "SensitivityRequest": object_schema(
-            "A question, and the fields that are varied.", [QUESTION, VARY], {QUESTION: question, VARY: vary, **tabling}
-        ),
-        "VariedRow": {
-            **row,
-            "required": list(properties),
-            "properties": properties,
-            "additionalProperties": {
-                "description": "A number; null where it is not known.",
-                "anyOf": NUMBER,
-            },
-        },
+        "SensitivityRequest": _request(fields),
+        "VariedFields": object_schema("Varied fields, each with its value.", [], given),
+        "VariedRow": _row(spelled["VariedRow"]),
         "SensitivityAnswer": object_schema(
-            "The rows.", ["fields", "rows", "versions"], {"fields": fields, "rows": rows, "versions": versions}
+            "The rows.", ["fields", "rows", "versions"], {"fields": named, "rows": rows, "versions": versions}
         ),
     }
+
+
+def _request(fields: Schema) -> Schema:
+    tabling = {name: untitled(schema) for name, schema in schema_of(Tabling)["properties"].items()}
+    meaning = "Values by dotted field, at most 1,000 rows in all; null gives a field its default."
+    values = {name: _values(field) for name, field in fields.items()}
+    vary = object_schema(meaning, [], values) | {"minProperties": 1}
+    asked = {QUESTION: described("What is asked.", ref("QuestionRequest")), VARY: vary, **tabling}
+    return object_schema("A question, and the fields that are varied.", [QUESTION, VARY], asked)
+
+
+def _values(field: Schema) -> Schema:
+    """The list of values that a field takes one after another."""
+    return {"description": field["description"], "type": "array", "minItems": 1, "items": bare(nullable(field))}
+
+
+def _row(generated: Schema) -> Schema:
+    properties = {name: schema for name, schema in generated["properties"].items() if name != "numbers"}
+    properties["values"] = described(properties["values"]["description"], ref("VariedFields"))
+    number = {"description": "A number; null where it is not known.", "anyOf": NUMBER}
+    return {**generated, "required": list(properties), "properties": properties, "additionalProperties": number}
 
 
 def sensitivity_operation(form: str) -> Schema:

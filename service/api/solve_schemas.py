@@ -1,7 +1,7 @@
 """How an open field stands in the contract: what is sent, and the value that comes back with its proof."""
 
 from service.api.comparison_schemas import JOB, QUESTIONED
-from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, ref, untitled
+from service.api.json_schema import NULL, Schema, asked_in_body, json_response, parameter_ref, ref, untitled
 from service.api.queries import REV
 from service.workflows.comparison_label import CLUSTERS, PRICES, QUESTION
 from service.workflows.nouns import schema_of
@@ -69,11 +69,10 @@ SOLUTIONS: dict[str, Schema] = {
 MEANING = "What POST /v1/estimates takes; the open field may be any legal value, or absent where it has a default."
 
 
-def solve_schemas(question: Schema, lists: Schema) -> dict[str, Schema]:
+def solve_schemas(lists: Schema) -> dict[str, Schema]:
     """The schemas that the route refers to, beside the answer's.
 
     Args:
-        question: schema of what POST /v1/estimates takes
         lists: schemas of the lists of clusters and prices that a comparison takes
 
     Returns:
@@ -85,7 +84,7 @@ def solve_schemas(question: Schema, lists: Schema) -> dict[str, Schema]:
         "description": "What the trained model is used on; read with limits.inference_usd_per_million_tokens.",
         "anyOf": [ref("Serving"), NULL],
     }
-    asked = {"description": MEANING, "anyOf": [{**question, "required": ["model", "recipe"]}, NULL]}
+    asked = {"description": MEANING, "anyOf": [ref("JobQuestion"), NULL]}
     request: Schema = {
         "type": "object",
         "description": "One open field, and everything else.",
@@ -101,9 +100,6 @@ def solve_schemas(question: Schema, lists: Schema) -> dict[str, Schema]:
         },
     }
     return {"SolveRequest": request}
-
-
-NULL: Schema = {"type": "null"}
 
 
 def solve_operation() -> Schema:

@@ -6,7 +6,7 @@ const element = (name, ...children) => {
   node.append(...children);
   return node;
 };
-const shown = (value) => element("pre", JSON.stringify(value, null, 1));
+const shown = (value) => element("pre", typeof value === "string" ? value : JSON.stringify(value, null, 1));
 const nameOf = (reference) => reference.split("/").pop();
 
 function typeOf(schema) {
@@ -18,6 +18,7 @@ function typeOf(schema) {
   const options = schema.anyOf || schema.oneOf;
   if (options) return element("span", ...options.flatMap((option, i) => (i ? [" or ", typeOf(option)] : [typeOf(option)])));
   if (schema.enum) return element("span", schema.enum.join(", "));
+  if (schema.const !== undefined) return element("span", String(schema.const));
   if (schema.type === "array" && schema.items) return element("span", "list of ", typeOf(schema.items));
   const low = schema.minimum ?? schema.exclusiveMinimum;
   const high = schema.maximum ?? schema.exclusiveMaximum;
@@ -34,23 +35,29 @@ function fieldTable(rows) {
   return table;
 }
 
+function examplesOf(content, components) {
+  if (content.example !== undefined) return [shown(content.example)];
+  const examples = Object.values(content.examples || {}).map((e) => (e.$ref ? components.examples[nameOf(e.$ref)] : e));
+  return examples.flatMap((example) => [element("p", example.summary), shown(example.value)]);
+}
+
 function operationDetails(path, method, operation, components) {
   const verb = element("span", method.toUpperCase());
   verb.className = "method";
   const details = element("details", element("summary", verb, element("code", path), "  ", operation.summary || ""));
+  if (operation["x-scope"]) details.append(element("p", "Scope of the key: ", element("code", operation["x-scope"])));
   const parameters = (operation.parameters || []).map((p) => (p.$ref ? components.parameters[nameOf(p.$ref)] : p));
   if (parameters.length) {
     details.append(element("p", "Parameters (* is required)"));
     details.append(fieldTable(parameters.map((p) => [p.name, { description: p.description, ...p.schema }, p.required])));
   }
   for (const content of Object.values(operation.requestBody?.content || {})) {
-    details.append(element("p", "Body: ", typeOf(content.schema)));
-    for (const example of Object.values(content.examples || {})) details.append(element("p", example.summary), shown(example.value));
+    details.append(element("p", "Body: ", typeOf(content.schema)), ...examplesOf(content, components));
   }
   for (const [status, response] of Object.entries(operation.responses)) {
     if (response.$ref) continue;
     for (const [media, content] of Object.entries(response.content || {}))
-      details.append(element("p", `${status} ${media}: `, typeOf(content.schema || {})));
+      details.append(element("p", `${status} ${media}: `, typeOf(content.schema || {})), ...examplesOf(content, components));
   }
   return details;
 }
@@ -59,6 +66,7 @@ function schemaDetails(name, schema) {
   const details = element("details", element("summary", element("code", name), "  ", schema.description || ""));
   details.id = "schema-" + name;
   const required = new Set(schema.required || []);
+  if (schema.enum) details.append(element("p", typeOf(schema)));
   details.append(fieldTable(Object.entries(schema.properties || {}).map(([field, s]) => [field, s, required.has(field)])));
   return details;
 }

@@ -78,8 +78,9 @@ def read_list_query(
     given: dict[str, list[str]] = {}
     for name, text in parameters:
         given.setdefault(name, []).append(text)
-    limit, cursor, asked = (_once(name, given.pop(name, [])) for name in PAGING)
-    order = read_order(sort if asked is None else asked, columns)
+    limit, cursor = (_once(name, given.pop(name, [])) for name in ("limit", "cursor"))
+    asked = given.pop("sort", [])
+    order = read_order(",".join(asked) if asked else sort, columns)
     return ListQuery(
         filters=tuple(
             (known[name], frozenset(form for text in texts for form in _wanted(known[name], text, meanings.get(name))))

@@ -10,8 +10,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from service.api.access import SCOPE
 from service.api.app import ROUTERS
 from service.api.contract import contract
+from service.api.problem_schemas import problem_example
 from service.store import ApiKey, Scope, create_key, revoke_key
 from service.workflows.keys import ALLOWED, WantedKey, make_key
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
@@ -74,8 +76,9 @@ def operations(app: FastAPI) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
 
 
 def scope_of(operation: dict[str, Any]) -> Scope | None:
-    found: list[Scope] = [scopes[0] for asked in operation["security"] for scopes in asked.values() if scopes]
-    return found[0] if found else None
+    found: Scope | None = operation.get(SCOPE)
+    assert (found is None) == (operation["security"] == [])
+    return found
 
 
 def test_every_operation_lets_in_whom_the_contract_says(locked: Ask, locked_app: FastAPI, keys: Keys) -> None:
@@ -136,11 +139,18 @@ def test_a_refusal_says_why_and_nothing_that_was_sent(locked: Ask, keys: Keys) -
         assert answer.headers["www-authenticate"].startswith('Bearer realm="traincost"')
         assert ("invalid_token" in answer.headers["www-authenticate"]) is (caller is not None)
         assert why in answer.json()["detail"]
+        if caller is None:
+            assert without_id(answer.json()) == without_id(problem_example("unauthorized"))
         if caller is not None:
             assert not any(part in answer.text + str(answer.headers) for part in keys[caller].split("."))
     answer = locked("POST", "/v1/gpus", headers=bearing(keys["read"]))
     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
     assert 'scope="write"' in answer.headers["www-authenticate"]
+    assert without_id(answer.json()) == without_id(problem_example("forbidden"))
+
+
+def without_id(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name != "request_id"}
 
 
 @pytest.mark.parametrize("header", ["Basic dGVzdDp0ZXN0", "Bearer", "Bearer ", "tck_a.b", "Bearer \xff.\xfe"])

@@ -278,4 +278,5 @@ def test_reports_are_as_the_contract_says(own_app: FastAPI, own: Ask, provider: 
     problem = _import(own, _table(provider, 1, "x")).json()
     schema = document["components"]["responses"]["Problem"]["content"]["application/problem+json"]["schema"]
     OAS31Validator({**schema, "components": document["components"]}).validate(problem)
-    assert _counts(_import(own, operation["requestBody"]["content"]["text/csv"]["example"]))[3] == 0
+    (example,) = operation["requestBody"]["content"]["text/csv"]["examples"].values()
+    assert _counts(_import(own, example["value"]))[3] == 0

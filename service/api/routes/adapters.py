@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from service.api.answers import json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
-from service.api.json_schema import Schema, asked_in_body, json_response, ref
+from service.api.json_schema import Schema, asked_in_body, json_response, path_parameter, ref
 from service.api.problems import WrongParameter
 from service.api.queries import takes_only
 from service.errors import NotFound, Problem
@@ -48,8 +48,6 @@ FILES = {
 
 TEXT: Schema = {"text/plain": {"schema": {"type": "string"}}}
 
-ANY_OBJECT: Schema = {"type": "object", "description": "An object of Kubernetes.", "additionalProperties": True}
-
 SCRIPT = (
     "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
     "--ffn-hidden-size 11008 --vocab-size 32000 --swiglu --bf16 --seq-length 4096 --micro-batch-size 1 "
@@ -75,13 +73,7 @@ REVIEW = {
     "request": {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": "CREATE", "object": JOB},
 }
 
-TOKEN: Schema = {
-    "name": "token",
-    "in": "path",
-    "required": True,
-    "description": "The secret of the webhook.",
-    "schema": {"type": "string"},
-}
+TOKEN = path_parameter("token", "The secret of the webhook.", "a-secret-of-16-letters")
 
 router = APIRouter(tags=["adapters"])
 
@@ -90,13 +82,6 @@ def _names_of(*schedulers: str) -> list[str]:
     return [file for scheduler, _, file in (name.partition("/") for name in FILES) if scheduler in schedulers]
 
 
-NAME: Schema = {
-    "name": "name",
-    "in": "path",
-    "required": True,
-    "description": "The file.",
-    "schema": {"type": "string", "enum": _names_of("slurm")},
-}
 SCHEDULERS = ("kubernetes", "kueue", "ray", "skypilot")
 
 
@@ -107,7 +92,7 @@ SCHEDULERS = ("kubernetes", "kueue", "ray", "skypilot")
     openapi_extra={
         "description": "Query parameters are parts of the question in flat form that hold for every job of the site, "
         "such as gpu=h100&usd_per_gpu_hour=2.5.",
-        "parameters": [NAME],
+        "parameters": [path_parameter("name", "The file.", "job_submit.lua", _names_of("slurm"))],
         "responses": {"200": {"description": "The hook.", "content": TEXT}},
     },
 )
@@ -129,8 +114,8 @@ async def slurm_hook(request: Request, name: str) -> Response:
         "description": "A webhook's configuration, Kueue's controller and manifests, checked launches with Ray and "
         "SkyPilot.",
         "parameters": [
-            {**NAME, "name": "scheduler", "description": "Whose.", "schema": {"type": "string", "enum": [*SCHEDULERS]}},
-            {**NAME, "schema": {"type": "string", "enum": _names_of(*SCHEDULERS)}},
+            path_parameter("scheduler", "Whose.", "kubernetes", SCHEDULERS),
+            path_parameter("name", "The file.", "webhook.yaml", _names_of(*SCHEDULERS)),
         ],
         "responses": {"200": {"description": "The file.", "content": TEXT}},
     },
@@ -167,7 +152,7 @@ async def slurm_check(request: Request) -> Response:
     dependencies=[takes_only()],
     openapi_extra={
         "description": "A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown.",
-        "requestBody": asked_in_body(ANY_OBJECT, {"job": {"summary": "A Job", "value": JOB}}),
+        "requestBody": asked_in_body(ref("KubernetesObject"), {"job": {"summary": "A Job", "value": JOB}}),
         "responses": json_response(ref("JudgedJob")),
     },
 )
@@ -185,8 +170,10 @@ async def kubernetes_check(request: Request) -> Response:
         "description": "AdmissionReview of admission.k8s.io/v1, in and out. The token is the setting "
         "TRAINCOST_ADMISSION_TOKEN; a webhook's address can carry no other secret.",
         "parameters": [TOKEN],
-        "requestBody": asked_in_body(ANY_OBJECT, {"review": {"summary": "A Job is created", "value": REVIEW}}),
-        "responses": json_response(ANY_OBJECT, "The same review with its response."),
+        "requestBody": asked_in_body(
+            ref("AdmissionReview"), {"review": {"summary": "A Job is created", "value": REVIEW}}
+        ),
+        "responses": json_response(ref("AdmissionAnswer"), "The same review with its response."),
     },
 )
 async def kubernetes_admission(request: Request, token: str) -> Response:

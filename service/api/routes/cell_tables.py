@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import Response
 
 from service.api.body import CSV_BODY
 from service.api.catalogues import catalogue_of
@@ -16,18 +16,18 @@ from service.api.cell_answers import (
     NO_CATALOGUE,
     head_answer,
     passing_text,
-    query_parameter,
     sheet_parameters,
     sheet_text,
 )
 from service.api.conditional import is_head
+from service.api.json_schema import query_parameter
 from service.api.steps import finished
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused
 from service.workflows import cell_tables, cells
 from service.workflows.cells import NoNumber, Pairs
 
-router = APIRouter(tags=["cells"], default_response_class=PlainTextResponse)
+router = APIRouter(tags=["cells"], default_response_class=Response)
 
 XML = "application/xml"
 
@@ -50,7 +50,6 @@ class Form:
     refused: Callable[[NoNumber], str]
     blank: str
     """What an error leaves where the sheet wants none of it."""
-    example: str
 
 
 async def _table(parameters: Pairs, catalogue: Catalogue) -> str:
@@ -70,7 +69,6 @@ FORMS = (
         _table,
         cell_tables.error_csv,
         "",
-        "metric,value,low,high,unit,reason\r\nfits,1,,,1,\r\n",
     ),
     Form(
         "/v1/cell/estimate.xml",
@@ -80,13 +78,12 @@ FORMS = (
         _xml,
         cell_tables.error_xml,
         "<estimate/>",
-        '<estimate id="est_0123" verdict="fits"><fits unit="1">1</fits></estimate>',
     ),
 )
 
 
 def _operation(form: Form) -> dict[str, Any]:
-    content = {form.media_type: {"schema": {"type": "string"}, "example": form.example}}
+    content = {form.media_type: {"schema": {"type": "string"}}}
     return {
         "parameters": sheet_parameters(NAMED, without="unit"),
         "responses": {"200": {"description": "The numbers.", "content": content}},

@@ -14,11 +14,11 @@ from service.api.cell_answers import (
     NO_CATALOGUE,
     head_answer,
     passing_text,
-    query_parameter,
     sheet_parameters,
     sheet_text,
 )
 from service.api.conditional import is_head
+from service.api.json_schema import path_parameter, query_parameter
 from service.errors import NotFound, Refused
 from service.estimator.memory_parts import Verdict
 from service.workflows import cells
@@ -32,11 +32,11 @@ VERDICT = {
 }
 
 
-def _operation(description: str, headers: dict[str, Any], example: str, *own: dict[str, Any]) -> dict[str, Any]:
+def _operation(description: str, headers: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """What the contract adds to a route that answers one text."""
-    text = {"schema": {"type": "string"}, "example": example}
+    text = {"schema": {"type": "string"}}
     return {
-        "parameters": sheet_parameters(*own),
+        "parameters": sheet_parameters(own),
         "responses": {"200": {"description": description, "headers": headers, "content": {"text/plain": text}}},
     }
 
@@ -46,8 +46,9 @@ ASKED = query_parameter(
     "The metric of the cell, whose error is then explained too; where absent, ok speaks of the question alone.",
     {"type": "string"},
 )
-WHY = _operation("ok, or one line for each thing to mend.", {}, "ok", ASKED)
-CELL = _operation("The number alone.", {"X-Unit": UNIT, "X-Verdict": VERDICT}, "7125e-2")
+WHY = _operation("ok, or one line for each thing to mend.", {}, ASKED)
+NUMBER = path_parameter("metric", "Name of the number, or as much of its path as tells it apart.", "step_seconds")
+CELL = _operation("The number alone.", {"X-Unit": UNIT, "X-Verdict": VERDICT}, NUMBER)
 
 
 @router.get("/v1/cell/why", operation_id="getCellReason", summary="Why a cell shows an error", openapi_extra=WHY)

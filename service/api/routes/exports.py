@@ -13,7 +13,15 @@ from service.api.accept import preferred
 from service.api.answers import JSON, json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
-from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, ref
+from service.api.json_schema import (
+    Schema,
+    asked_in_body,
+    json_response,
+    parameter_ref,
+    path_parameter,
+    query_parameter,
+    ref,
+)
 from service.api.operations import EXAMPLES
 from service.api.problems import WrongParameter
 from service.api.queries import REV, choice_of, one_of, takes_only
@@ -28,28 +36,21 @@ TEXT = "text/plain"
 NOT_EXPRESSIBLE = "X-Not-Expressible"
 """Header that names the fields which the file does not hold, for those who read the file alone."""
 
-TARGET: Schema = {
-    "name": "target",
-    "in": "path",
-    "required": True,
-    "description": "The tool; GET /v1/exports lists them with their versions.",
-    "schema": {"type": "string", "enum": list(TARGETS)},
-}
+TARGET = path_parameter(
+    "target", "The tool; GET /v1/exports lists them with their versions.", "torchtitan", tuple(TARGETS)
+)
 PARAMETERS: tuple[Schema, ...] = (
     TARGET,
-    {
-        "name": VERSION,
-        "in": "query",
-        "description": "The form of the file, where the tool's has changed; the newest listed first where absent.",
-        "schema": {"type": "string"},
-    },
-    {
-        "name": COMMAND,
-        "in": "query",
-        "description": "What a launcher is to start, such as train.py --lr 1e-4; the program of the recipe's stack "
-        "where absent.",
-        "schema": {"type": "string", "maxLength": 4096},
-    },
+    query_parameter(
+        VERSION,
+        "The form of the file, where the tool's has changed; the newest listed first where absent.",
+        {"type": "string"},
+    ),
+    query_parameter(
+        COMMAND,
+        "What a launcher is to start, such as train.py --lr 1e-4; the program of the recipe's stack where absent.",
+        {"type": "string", "maxLength": 4096},
+    ),
     parameter_ref(REV),
 )
 
@@ -74,15 +75,7 @@ def _operation() -> dict[str, Any]:
     operation_id="listExportTargets",
     summary="Tools that a question can be written for",
     dependencies=[takes_only()],
-    openapi_extra={
-        "responses": json_response(
-            {
-                "type": "object",
-                "required": ["items"],
-                "properties": {"items": {"type": "array", "description": "The tools.", "items": ref("ExportTarget")}},
-            }
-        )
-    },
+    openapi_extra={"responses": json_response(ref("ExportTargets"))},
 )
 async def list_targets() -> Response:
     """Each with its versions, its file names and where its fields were read."""

@@ -1,4 +1,4 @@
-"""/guide/spreadsheets and its examples: a budget as .xlsx and .ods, a script for Google Sheets, a Power Query.
+"""Examples of the guide: a budget as .xlsx and .ods, a script for Google Sheets, a Power Query, a TypeScript client.
 
 The examples name the address under which they are read, so they work where they come from as they are.
 """
@@ -20,7 +20,7 @@ from service.workflows.sheets import Sheet
 GUIDE = WEB / "guide"
 DOCUMENTED = "http://localhost:8000"
 """Address in the snippets, for which that of the service is put."""
-SNIPPETS = ("traincost.gs", "traincost.pq")
+SNIPPETS = ("traincost.gs", "traincost.pq", "clients.ts")
 
 router = APIRouter(include_in_schema=False, dependencies=[takes_only()])
 

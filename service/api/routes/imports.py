@@ -10,8 +10,9 @@ from fastapi.responses import Response
 
 from service.api.answers import json_answer
 from service.api.body import JSON_BODY, read_body, read_plain_text
-from service.api.json_schema import Schema, json_response, ref
+from service.api.json_schema import json_response, path_parameter, ref
 from service.api.queries import takes_only
+from service.api.row_examples import one_example
 from service.errors import Problem, Refused
 from service.exports.back.entries import FIELD, LONGEST_FILE_BYTES
 from service.exports.back.formats import FORMATS
@@ -21,43 +22,34 @@ router = APIRouter(tags=["exports"])
 
 TEXT = "text/plain"
 
-FILE: Schema = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": [FIELD],
-    "properties": {FIELD: {"type": "string", "maxLength": LONGEST_FILE_BYTES, "description": "The file."}},
-}
-
-EXAMPLES: Schema = {
-    "arguments": {
-        "summary": "Arguments of Megatron-LM, for /v1/imports/megatron-lm",
-        "value": {
-            FIELD: "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention "
-            "--num-query-groups 8 --ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm "
-            "--disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights --bf16 "
-            "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 2 "
-            "--sequence-parallel --use-distributed-optimizer"
-        },
-    }
-}
+ARGUMENTS = (
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 "
+    "--ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm --disable-bias-linear "
+    "--position-embedding-type rope --untie-embeddings-and-output-weights --bf16 --seq-length 8192 "
+    "--micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 2 --sequence-parallel "
+    "--use-distributed-optimizer"
+)
+SUMMARY = "Arguments of Megatron-LM, for /v1/imports/megatron-lm"
 
 OPERATION: dict[str, Any] = {
     "description": "What the file says, field by field, ready to be asked with a cluster beside it. A wrong value is "
     "refused with its line and column; settings that are not understood are listed.",
     "parameters": [
-        {
-            "name": "format",
-            "in": "path",
-            "required": True,
-            "description": "; ".join(f"{kind.name}: {kind.meaning}" for kind in FORMATS.values()),
-            "schema": {"type": "string", "enum": list(FORMATS)},
-        }
+        path_parameter(
+            "format",
+            "; ".join(f"{kind.name}: {kind.meaning}" for kind in FORMATS.values()),
+            "megatron-lm",
+            tuple(FORMATS),
+        )
     ],
     "requestBody": {
         "required": True,
         "content": {
-            TEXT: {"schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES}},
-            JSON_BODY: {"schema": FILE, "examples": EXAMPLES},
+            TEXT: {
+                "schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES},
+                "examples": one_example(SUMMARY, ARGUMENTS),
+            },
+            JSON_BODY: {"schema": ref("ImportRequest"), "examples": one_example(SUMMARY, {FIELD: ARGUMENTS})},
         },
     },
     "responses": json_response(ref("Imported"), "Model, recipe and layout, as far as the file says them."),

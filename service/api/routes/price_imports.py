@@ -8,9 +8,10 @@ from fastapi.responses import Response
 
 from service.api.answers import json_answer
 from service.api.body import CSV_BODY, read_table_text
-from service.api.json_schema import Schema, json_response, ref
+from service.api.json_schema import Schema, json_response, query_parameter, ref
 from service.api.problems import problem_response
 from service.api.queries import choice_of, takes_only
+from service.api.row_examples import one_example
 from service.api.turns import in_turn
 from service.workflows.price_import import ImportRefused, ImportReport, Manner, import_prices
 
@@ -27,8 +28,8 @@ EXAMPLE = "provider,gpu,region,price_model,usd_per_gpu_hour\r\nour-cluster,h100,
 
 
 def _parameter(name: str) -> Schema:
-    schema = {"enum": list(CHOICES[name]), "default": CHOICES[name][0]}
-    return {"name": name, "in": "query", "description": MEANINGS[name], "schema": schema}
+    schema = {"type": "string", "enum": list(CHOICES[name]), "default": CHOICES[name][0]}
+    return query_parameter(name, MEANINGS[name], schema)
 
 
 OPERATION: dict[str, Any] = {
@@ -36,7 +37,7 @@ OPERATION: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "UTF-8 with a header of column names of the list; comma, semicolon or tab between the cells.",
-        "content": {CSV_BODY: {"schema": {"type": "string"}, "example": EXAMPLE}},
+        "content": {CSV_BODY: {"schema": {"type": "string"}, "examples": one_example("One price", EXAMPLE)}},
     },
     "responses": json_response(ref("ImportReport"), "What was done, and what is wrong with rows that were skipped."),
 }

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from service.api.lists import Routes, add_list
-from service.workflows.revisions import COLUMNS, NEWEST_FIRST, listed_revisions
+from service.workflows.revisions import COLUMNS, listed_revisions
 
 router = APIRouter(tags=["catalogue"])
 
@@ -15,6 +15,5 @@ add_list(
         meaning="Every change of the catalogue, the newest first",
         columns=COLUMNS,
         held=lambda request: listed_revisions(request.app.state.history),
-        sort=NEWEST_FIRST,
     ),
 )

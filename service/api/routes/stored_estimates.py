@@ -5,19 +5,13 @@ from fastapi.responses import Response
 
 from service.api.answers import JSON
 from service.api.database import Database
-from service.api.json_schema import json_response, ref
+from service.api.json_schema import json_response, path_parameter, ref
 from service.api.queries import takes_only
 from service.workflows.stored_answers import stored_answer
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only()])
 
-ID = {
-    "name": "estimate_id",
-    "in": "path",
-    "required": True,
-    "description": "Id of the answer.",
-    "schema": {"type": "string"},
-}
+ID = path_parameter("estimate_id", "Id of the answer.", "est_bcc8e6385ed0cbc7bc9d4ef58d62404d")
 
 
 @router.get(

@@ -1,0 +1,28 @@
+"""The application whose contract is read, in process, on SQLite."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi import FastAPI
+
+from service.api.contract import contract
+from tests.api.asking import Ask
+from tests.api.conftest import asking, one_by_one, running
+from tests.contract.record import Document
+
+
+@pytest.fixture(scope="package")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
+    with running(f"sqlite:///{tmp_path_factory.mktemp('contract') / 'traincost.db'}") as started:
+        yield started
+
+
+@pytest.fixture(scope="package")
+def ask(app: FastAPI) -> Iterator[Ask]:
+    with asking(app) as together:
+        yield one_by_one(together)
+
+
+@pytest.fixture(scope="package")
+def document(app: FastAPI) -> Document:
+    return contract(app)

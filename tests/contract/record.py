@@ -1,0 +1,154 @@
+"""What does the service answer to the examples of its contract?
+
+`python -m tests.contract.record` keeps the answers where the contract shows them, those alone whose form is new.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.api.answer_examples import GIVEN, given_answers, successes, types_of
+from service.api.contract import contract
+from service.api.json_schema import JSON
+from service.api.scenario_schemas import ID
+from tests.api.asking import ADMISSION_TOKEN, Ask
+from tests.api.conftest import asking, one_by_one, running
+from tests.live import DOCUMENTED
+
+Document = dict[str, Any]
+
+LONGEST = 10_000
+"""Characters of an answer from which on each of its lists of objects is shown by its first item."""
+
+SCENARIO = ID["example"]
+"""Stands in the contract for the id of a scenario; one that was just made takes its place."""
+
+LINES = 3
+"""Lines by which a text is shown."""
+
+ASKED_BY = {"ToolAnswer": {"method": "megatron-theoretical"}}
+"""What the query has to say for an answer of a type, where a route gives several."""
+
+
+def recorded(folder: Path) -> dict[str, dict[str, Any]]:
+    """An answer of each type, and the beginning of each text, asked for by the examples of the contract."""
+    answers: dict[str, Any] = {}
+    texts: dict[str, Any] = {}
+    with running(f"sqlite:///{folder / 'traincost.db'}") as app, asking(app) as together:
+        document, ask = contract(app), one_by_one(together)
+        for path, method, operation in _writing_first(document):
+            for media_type, content in successes(operation):
+                if media_type == JSON:
+                    new = [name for name in types_of(content["schema"]) if name not in answers]
+                    for name in new:
+                        answer = sent(
+                            ask,
+                            document,
+                            (path, method),
+                            accept=JSON,
+                            query=ASKED_BY.get(name),
+                            scenario=answers.get("Scenario", {}).get("id"),
+                        )
+                        answers[name] = _shown(answer.json())
+                elif content["schema"].get("format") != "binary":
+                    text = sent(ask, document, (path, method), accept=media_type).text
+                    texts.setdefault(operation["operationId"], {})[media_type] = _beginning(text)
+    return {"answers": dict(sorted(answers.items())), "texts": dict(sorted(texts.items()))}
+
+
+def sent(
+    ask: Ask,
+    document: Document,
+    place: tuple[str, str],
+    *,
+    accept: str,
+    query: dict[str, str] | None = None,
+    scenario: str | None = None,
+) -> httpx.Response:
+    """The answer to the request that the examples of an operation make together."""
+    path, method = place
+    request = request_of(document, place)
+    request["params"] |= query or {}
+    request["headers"] |= {"accept": accept, "host": DOCUMENTED}
+    request["path"] = request["path"].replace(SCENARIO, scenario or SCENARIO)
+    answer = ask(method.upper(), **request)
+    assert answer.is_success, (path, answer.text)
+    return answer
+
+
+def request_of(document: Document, place: tuple[str, str]) -> dict[str, Any]:
+    """The request that the examples of an operation make together; of a list one row is asked for."""
+    path, method = place
+    operation = document["paths"][path][method]
+    given: dict[str, dict[str, Any]] = {"path": {}, "query": {}, "header": {}}
+    for parameter in (resolved(document, one) for one in operation.get("parameters", ())):
+        if "example" in parameter:
+            given[parameter["in"]][parameter["name"]] = parameter["example"]
+        elif parameter["name"] == "limit":
+            given["query"]["limit"] = 1
+    if "token" in given["path"]:
+        given["path"]["token"] = ADMISSION_TOKEN
+    headers: dict[str, str] = given["header"]
+    request: dict[str, Any] = {"path": path.format(**given["path"]), "params": given["query"], "headers": headers}
+    for media_type, content in list(operation.get("requestBody", {}).get("content", {}).items())[:1]:
+        value = next(iter(content["examples"].values()))["value"]
+        request["content"] = value if isinstance(value, str) else json.dumps(value)
+        headers["content-type"] = media_type
+    return request
+
+
+def resolved(document: Document, part: Document) -> Document:
+    """A part of the document, or the component that it refers to."""
+    found = document
+    for step in part.get("$ref", "").split("/")[1:]:
+        found = found[step]
+    return found if "$ref" in part else part
+
+
+def _writing_first(document: Document) -> Iterator[tuple[str, str, Document]]:
+    """Lists and rows are shown as they are once something was written."""
+    every = [(path, method, one) for path, methods in document["paths"].items() for method, one in methods.items()]
+    yield from (one for one in every if one[1] == "post")
+    yield from (one for one in every if one[1] == "get" and "{scenario_id}" not in one[0] and "_id}" not in one[0])
+
+
+def _shown(answer: Any) -> Any:
+    return answer if len(json.dumps(answer)) < LONGEST else _shortened(answer)
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shortened(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        kept = value[:1] if value and isinstance(value[0], dict) else value
+        return [_shortened(inner) for inner in kept]
+    return value
+
+
+def _beginning(text: str) -> str:
+    return "".join(text.splitlines(keepends=True)[:LINES])
+
+
+def form_of(value: Any) -> Any:
+    """The names in an answer at every depth; of a list those of its first item."""
+    if isinstance(value, dict):
+        return {name: form_of(inner) for name, inner in value.items()}
+    return [form_of(inner) for inner in value[:1]] if isinstance(value, list) else None
+
+
+def main() -> None:
+    """Keep each answer of a form that is not shown yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = recorded(Path(folder))
+    for kind, held in given_answers().items():
+        known = [name for name in held if name in found[kind] and form_of(held[name]) == form_of(found[kind][name])]
+        found[kind] |= {name: held[name] for name in known}
+    GIVEN.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
