@@ -60,6 +60,8 @@ class Settings(BaseSettings):
         tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_split)
     ] = ()
     """Web origins that may show the page at / in a frame, separated by commas; * for any; none where absent."""
+    insecure: bool = False
+    """Whether to start without any key on an address that other machines reach; true or false."""
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
     """Least serious messages to write; debug adds a line for each request."""
 

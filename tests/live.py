@@ -8,10 +8,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from service.catalogue import shipped_catalogue
+from service.store import Scope, prepare_database
+from service.workflows.keys import WantedKey, make_key
 from tests.house.source import ROOT
 
 DOCUMENTED = "localhost:8000"
 """Address in the commands that people read."""
+
+
+def bearer(folder: Path, scope: Scope) -> dict[str, str]:
+    """Headers with a key to the service that is started in a folder afterwards, which asks for keys then."""
+    engine = prepare_database(f"sqlite:///{folder}/traincost.db", shipped_catalogue())
+    made = make_key(engine, WantedKey(name="tests", scopes=[scope]))
+    engine.dispose()
+    return {"Authorization": f"Bearer {made.presented}"}
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -18,7 +18,7 @@ import yaml
 from service.exports.program import nodes_of
 from tests.exports.tools import read_by, written
 from tests.house.source import SERVICE
-from tests.live import serving
+from tests.live import bearer, serving
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta1"
 MEGATRON = (
@@ -29,18 +29,31 @@ MEGATRON = (
 )
 
 
+class Live(NamedTuple):
+    """A live service that asks for keys."""
+
+    address: str
+    headers: dict[str, str]
+
+    @property
+    def key(self) -> str:
+        """The key that the headers hold."""
+        return self.headers["Authorization"].removeprefix("Bearer ")
+
+
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Host and port of a live service."""
-    with serving(tmp_path_factory.mktemp("service")) as found:
-        yield found
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    folder = tmp_path_factory.mktemp("service")
+    headers = bearer(folder, "read")
+    with serving(folder) as address:
+        yield Live(address, headers)
 
 
-def fetched(address: str, name: str, folder: Path) -> Path:
+def fetched(live: Live, name: str, folder: Path) -> Path:
     """A file as operators fetch it."""
-    answer = httpx.get(f"http://{address}/v1/adapters/{name}", timeout=30)
+    answer = httpx.get(f"http://{live.address}/v1/adapters/{name}", headers=live.headers, timeout=30)
     assert answer.status_code == 200, answer.text
-    assert address in answer.text or name == "kueue/manifests.yaml"
+    assert live.address in answer.text or name == "kueue/manifests.yaml"
     file = folder / Path(name).name
     file.write_text(answer.text, encoding="utf-8")
     return file
@@ -132,8 +145,8 @@ def checks_of(put: dict[str, Any], name: str) -> dict[str, Any]:
     return {check["name"]: check for check in whole["status"]["admissionChecks"]}
 
 
-def test_kueues_controller_readies_what_fits_and_rejects_what_does_not(address: str, tmp_path: Path) -> None:
-    put = judged_by_controller(fetched(address, "kueue/controller.py", tmp_path))
+def test_kueues_controller_readies_what_fits_and_rejects_what_does_not(live: Live, tmp_path: Path) -> None:
+    put = judged_by_controller(fetched(live, "kueue/controller.py", tmp_path), TRAINCOST_KEY=live.key)
     _, check = put["/admissionchecks/traincost/status"]
     assert [(one["type"], one["status"]) for one in check["status"]["conditions"]] == [("Active", "True")]
     small, large = checks_of(put, "small"), checks_of(put, "large")
@@ -144,16 +157,20 @@ def test_kueues_controller_readies_what_fits_and_rejects_what_does_not(address: 
     assert small["other"]["state"] == large["other"]["state"] == "Pending"
 
 
-def test_without_the_service_the_controller_lets_workloads_through(address: str, tmp_path: Path) -> None:
-    controller = fetched(address, "kueue/controller.py", tmp_path)
-    put = judged_by_controller(controller, TRAINCOST_URL="http://127.0.0.1:9")
-    for name in ("small", "large"):
-        found = checks_of(put, name)["traincost"]
-        assert (found["state"], found["message"][:11]) == ("Ready", "not checked")
+def test_without_the_service_the_controller_lets_workloads_through(live: Live, tmp_path: Path) -> None:
+    controller = fetched(live, "kueue/controller.py", tmp_path)
+    for variables, why in (
+        ({"TRAINCOST_URL": "http://127.0.0.1:9"}, "does not answer (URLError)"),
+        ({"TRAINCOST_KEY": "tck_none.none"}, "answers 401"),
+    ):
+        put = judged_by_controller(controller, **variables)
+        for name in ("small", "large"):
+            found = checks_of(put, name)["traincost"]
+            assert (found["state"], found["message"]) == ("Ready", f"not checked: the service {why}")
 
 
-def test_a_checked_submission_reaches_ray_only_where_the_job_fits(address: str, tmp_path: Path) -> None:
-    program = fetched(address, "ray/checked_submit.py", tmp_path)
+def test_a_checked_submission_reaches_ray_only_where_the_job_fits(live: Live, tmp_path: Path) -> None:
+    program = fetched(live, "ray/checked_submit.py", tmp_path)
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "__init__.py").write_text("")
     (tmp_path / "ray" / "job_submission.py").write_text(
@@ -164,7 +181,7 @@ def test_a_checked_submission_reaches_ray_only_where_the_job_fits(address: str, 
 
     def submitted(layers: int) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(program), "a100", "8", MEGATRON.format(layers=layers)]
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TRAINCOST_KEY": live.key}
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
 
     fits, large = submitted(32), submitted(320)
@@ -176,7 +193,7 @@ def test_a_checked_submission_reaches_ray_only_where_the_job_fits(address: str, 
     assert "submitted" not in large.stdout
 
 
-def test_skypilots_own_task_becomes_the_question(address: str) -> None:
+def test_skypilots_own_task_becomes_the_question(live: Live) -> None:
     pairs = written("skypilot")
     program = str(SERVICE / "web" / "adapters" / "skypilot" / "checked_launch.py")
     asked = read_by("skypilot", "checked_launch", [file.content for _, file in pairs], program)
@@ -185,14 +202,14 @@ def test_skypilots_own_task_becomes_the_question(address: str) -> None:
         assert body["cluster"]["gpus"] == question.cluster.gpus
         assert body["cluster"]["gpus_per_node"] == nodes_of(question).gpus_each
         assert body["launch"] == {"format": "script", "content": yaml.safe_load(file.content)["run"]}
-    answer = httpx.post(f"http://{address}/v1/check", json=asked[0], timeout=30)
+    answer = httpx.post(f"http://{live.address}/v1/check", json=asked[0], headers=live.headers, timeout=30)
     assert answer.status_code in {200, 422}
     assert answer.status_code == 200 or "launch" not in answer.text
 
 
-def test_kubernetes_knows_every_field_of_the_manifests(address: str, tmp_path: Path) -> None:
+def test_kubernetes_knows_every_field_of_the_manifests(live: Live, tmp_path: Path) -> None:
     names = ("kubernetes/webhook.yaml", "kueue/manifests.yaml")
-    contents = [fetched(address, name, tmp_path).read_text(encoding="utf-8") for name in names]
+    contents = [fetched(live, name, tmp_path).read_text(encoding="utf-8") for name in names]
     (check,) = read_by("kubernetes", "manifests", contents)
     assert check == {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
@@ -202,8 +219,8 @@ def test_kubernetes_knows_every_field_of_the_manifests(address: str, tmp_path: P
     }
 
 
-def test_the_webhook_never_stands_in_the_way(address: str, tmp_path: Path) -> None:
-    found = yaml.safe_load(fetched(address, "kubernetes/webhook.yaml", tmp_path).read_text(encoding="utf-8"))
+def test_the_webhook_never_stands_in_the_way(live: Live, tmp_path: Path) -> None:
+    found = yaml.safe_load(fetched(live, "kubernetes/webhook.yaml", tmp_path).read_text(encoding="utf-8"))
     (webhook,) = found["webhooks"]
-    assert webhook["clientConfig"]["url"] == f"https://{address}/v1/adapters/kubernetes/admission/TOKEN"
+    assert webhook["clientConfig"]["url"] == f"https://{live.address}/v1/adapters/kubernetes/admission/TOKEN"
     assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["timeoutSeconds"]) == ("Ignore", "None", 2)

@@ -16,6 +16,8 @@ from tests.live import serving
 LOCALES = ("en-US", "de-DE", "fr-FR")
 ENDS = ("value", "low", "high")
 FILES = ("budget.xlsx", "budget.ods")
+BESIDE = 3
+"""Rows above the first field of the question: `rev`, `key` and `r`."""
 WAYS = ("{}*1", "VALUE({})", 'NUMBERVALUE({};".";",")')
 """How sheets make a number of a text."""
 
@@ -36,11 +38,11 @@ ASKED = [(number, {**QUESTION, **change}) for change in CHANGES for number in NU
 
 
 def field(name: str) -> str:
-    """Where a field of the example stands in a budget, below `rev` and `r`."""
-    return f"Inputs.B{FIRST_FIELD + 2 + list(QUESTION).index(name)}"
+    """Where a field of the example stands in a budget, below `rev`, `key` and `r`."""
+    return f"Inputs.B{FIRST_FIELD + BESIDE + list(QUESTION).index(name)}"
 
 
-FREE = FIRST_FIELD + 2 + len(QUESTION)
+FREE = FIRST_FIELD + BESIDE + len(QUESTION)
 CHANGED: Question = {**QUESTION, "recompute": "full", "usd_per_gpu_hour": "1.75"}
 EDITS: tuple[Mapping[str, str | float], ...] = (
     {},

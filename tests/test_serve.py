@@ -14,10 +14,12 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from service.api.server import refuse_unguarded
 from service.catalogue import Catalogue, shipped_catalogue
-from service.settings import PREFIX
+from service.settings import PREFIX, Settings
 from service.store import prepare_database
 from service.store.engine import writing
+from service.workflows.keys import WantedKey, make_key, revoke
 
 ROOT = Path(__file__).parents[1]
 SERVE = [sys.executable, "-m", "service", "serve"]
@@ -104,6 +106,55 @@ def test_requests_are_logged_at_debug_only(environment: dict[str, str], tmp_path
                 httpx.get(f"{url}/healthz?marked")
                 process.terminate()
         assert ("/healthz?marked" in (tmp_path / level).read_text()) is is_logged
+
+
+def test_other_machines_are_served_with_keys_or_on_purpose(environment: dict[str, str], tmp_path: Path) -> None:
+    everywhere = ("--host", "0.0.0.0", "--port", "0")  # noqa: S104 - that is what is tried
+    assert "traincost keys create" in _refused(environment, tmp_path, *everywhere)
+    for is_locked, insecure, host in ((True, False, "0.0.0.0"), (False, True, "0.0.0.0"), (False, False, "127.0.0.1")):  # noqa: S104
+        with socket.create_server((host, 0)) as listener:
+            refuse_unguarded(listener, Settings(insecure=insecure), is_locked=is_locked)
+
+
+def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str], tmp_path: Path) -> None:
+    """One service on an address that other machines reach: keys, what is logged of them, and the end of one."""
+    token = "the-secret-of-a-webhook"  # noqa: S105 - nothing real answers to it
+    engine = prepare_database(f"sqlite:///{tmp_path / 'traincost.db'}", shipped_catalogue())
+    sheet, reader = (make_key(engine, WantedKey(name="x", scopes=[scope])) for scope in ("sheet", "read"))
+    settings = {"DATABASE_URL": str(engine.url), "LOG_LEVEL": "debug", "ADMISSION_TOKEN": token}
+    settings = {**environment, **{f"{PREFIX}{name}": value for name, value in settings.items()}}
+    log = tmp_path / "log"
+    with log.open("w") as written:
+        command = [*SERVE, "--port", "0", "--host", "0.0.0.0"]  # noqa: S104 - with keys it may
+        with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=written, text=True) as process:
+            url = process.stdout.readline().split()[3].replace("0.0.0.0", "127.0.0.1") if process.stdout else ""  # noqa: S104
+            bearing = {"Authorization": f"Bearer {reader.presented}"}
+            assert httpx.get(f"{url}/v1/choices").status_code == 401
+            assert httpx.get(f"{url}/v1/choices", headers=bearing).status_code == 200
+            for query in (
+                f"tp=1&key={sheet.presented}",
+                f"k%65y={sheet.presented}&tp=2",
+                f"tp=3&api_key={sheet.presented}",
+            ):
+                assert httpx.get(f"{url}/v1/cell/fits?{query}").status_code in {401, 422}
+            webhook = f"{url}/v1/adapters/kubernetes/admission/"
+            assert httpx.post(f"{webhook}{token}", json={}).status_code == 422
+            assert httpx.post(f"{webhook}{token.replace('secret', '%73ecret')}?again", json={}).status_code == 422
+            assert httpx.get(f"{url}/v1/scenarios/scn_x.ods?sh%61re={token}").status_code == 401
+            begun = monotonic()
+            revoke(engine, reader.key.id)
+            while httpx.get(f"{url}/v1/choices", headers=bearing).status_code == 200:
+                assert monotonic() - begun < 10
+                sleep(0.05)
+            process.terminate()
+    engine.dispose()
+    said = log.read_text()
+    assert said.count("/v1/cell/fits?") == 3
+    assert said.count("/admission/***") == 2
+    for new in (sheet, reader):
+        assert new.presented.partition(".")[2] not in said
+        assert new.key.id not in said
+    assert "secret-of" not in said
 
 
 def test_a_wrong_setting(environment: dict[str, str], tmp_path: Path) -> None:

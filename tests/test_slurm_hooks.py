@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.live import serving
+from tests.live import bearer, serving
 from tests.slurm import running
 
 SITE = "gpu=a100-sxm4-80gb&usd_per_gpu_hour=2"
@@ -35,17 +35,26 @@ OTHER = "#!/bin/bash\n#SBATCH --gpus-per-node=8\nhostname\n"
 def hooked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     """The environment of a Slurm with one of the hooks, as the live service gives it out."""
     with ExitStack() as stack:
-        address = stack.enter_context(serving(tmp_path_factory.mktemp("service")))
-        hook = hook_of(address, request.param)
+        folder = tmp_path_factory.mktemp("service")
+        headers = bearer(folder, "read") if request.param == LOCKED else {}
+        address = stack.enter_context(serving(folder))
+        hook = hook_of(address, request.param, headers)
+        if headers:
+            (folder / "header").write_text("".join(f"{name}: {value}\n" for name, value in headers.items()))
+            assert HEADER in hook
+            hook = hook.replace(HEADER, str(folder / "header"))
         yield stack.enter_context(running(PLUGIN[request.param], files={request.param: hook}))
 
+
+LOCKED, HEADER = "job_submit.lua", "/etc/slurm/traincost.header"
+"""The hook that asks a service with keys, and where it looks for one."""
 
 PLUGIN = {"job_submit.lua": "JobSubmitPlugins=lua", "cli_filter.lua": "CliFilterPlugins=lua"}
 
 
-def hook_of(address: str, name: str) -> str:
+def hook_of(address: str, name: str, headers: Mapping[str, str]) -> str:
     """A hook as it is served for a site."""
-    answer = httpx.get(f"http://{address}/v1/adapters/slurm/{name}?{SITE}", timeout=30)
+    answer = httpx.get(f"http://{address}/v1/adapters/slurm/{name}?{SITE}", headers=headers, timeout=30)
     assert answer.status_code == 200, answer.text
     return answer.text
 
@@ -97,7 +106,7 @@ def test_what_is_no_known_training_is_let_through(hooked: Mapping[str, str], tmp
 @pytest.mark.parametrize("name", PLUGIN)
 def test_without_the_service_every_job_is_accepted(name: str, tmp_path: Path) -> None:
     with serving(tmp_path) as address:
-        hook = hook_of(address, name).replace(address, NOWHERE)
+        hook = hook_of(address, name, {}).replace(address, NOWHERE)
     assert NOWHERE in hook
     with running(PLUGIN[name], files={name: hook}) as slurm:
         assert submitted(slurm, DENY, tmp_path) == (0, "", "")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,13 @@ from tests.databases import missing
 from tests.guide_pages import PLACEHOLDER, Block, blocks_of, differences
 from tests.house.source import ROOT, SERVICE
 from tests.libreoffice import Book, Cell, shown
-from tests.live import DOCUMENTED, serving
+from tests.live import DOCUMENTED, bearer, serving
 
 GUIDE = SERVICE / "web" / "guide"
 BLOCKS = blocks_of(GUIDE / "spreadsheets.html")
 OUTSIDE_TEXTS = re.compile(r'("[^"]*")|,')
+SHEET_KEY, KEY_CELL = "SHEET_KEY", "Inputs.B9"
+"""What stands in the guide for a key, and where a budget holds one."""
 RESULT = "D1"
 """Where a formula of the guide stands in its test."""
 
@@ -64,8 +67,8 @@ def test_the_commands_answer_what_the_guide_shows(address: str) -> None:
         answer = asked(block.text.replace(PLACEHOLDER, scenario), address)
         assert answer.is_success, answer.text
         if following.kind == "answer":
-            assert differences(json.loads(following.text), answer.json()) == []
-            scenario = answer.json()["id"]
+            assert differences(json.loads(following.text.replace(DOCUMENTED, address)), answer.json()) == []
+            scenario = answer.json().get("id", scenario)
         elif following.kind == "csv":
             assert differences(table_of(following.text), columns_of(answer.text, following.text)) == []
         else:
@@ -115,6 +118,37 @@ def test_the_formulas_show_what_the_guide_shows(address: str, locale: str) -> No
         assert is_shown(following, cell), (following, cell)
 
 
+def test_a_sheet_asks_a_locked_service_with_its_key(tmp_path: Path) -> None:
+    key = bearer(tmp_path, "sheet")["Authorization"].removeprefix("Bearer ")
+    ((block, following),) = [pair for pair in after("cell") if SHEET_KEY in pair[0].title]
+    with serving(tmp_path) as address:
+        url = f"http://{address}/v1/cell/gpu_hours?model=llama-3.1-8b&on_error=text"
+        book = tmp_path / "budget.xlsx"
+        book.write_bytes(httpx.get(f"http://{address}/guide/budget.xlsx", timeout=30).content)
+        given, without, reason, budget, spoilt = shown(
+            "en-US",
+            [
+                Book(edits=edits_of(replace(block, title=block.title.replace(SHEET_KEY, key)), address)),
+                Book(edits=edits_of(block, address)),
+                Book(edits={RESULT: f'=WEBSERVICE("{url}")'}),
+                Book(str(book), {KEY_CELL: key}),
+                Book(str(book), {KEY_CELL: "none"}),
+            ],
+        )
+        one, none = (called(address, tmp_path, ("gpu_hours", FIELDS), key=held)[0][0][0] for held in (key, ""))
+    assert is_shown(following, cell_at(given, RESULT))
+    assert cell_at(without, RESULT).error
+    assert cell_at(reason, RESULT).text.startswith("#ERR unauthorized")
+    assert one == cell_at(budget, "B14").number == pytest.approx(float(following.text), rel=1e-3)
+    assert none.startswith("#ERR unauthorized")
+    assert cell_at(spoilt, "B14").text.startswith("#ERR unauthorized")
+
+
+def cell_at(cells: dict[str, Cell], place: str) -> Cell:
+    """A cell of the last sheet that has one at this place."""
+    return next(cell for at, cell in reversed(cells.items()) if at.endswith(f".{place}"))
+
+
 def is_shown(block: Block, cell: Cell) -> bool:
     if block.kind == "answer":
         return cell.text.startswith(block.text)
@@ -131,12 +165,14 @@ def test_the_scripts_of_the_page_are_the_files_that_are_served(address: str) -> 
         assert served == text.replace(DOCUMENTED, address)
 
 
-def called(address: str, tmp_path: Path, *calls: tuple[Any, list[list[Any]]]) -> list[Any]:
+def called(address: str, tmp_path: Path, *calls: tuple[Any, list[list[Any]]], key: str = "") -> list[Any]:
     """What the script of Google Sheets gives for names and fields."""
     if shutil.which("node") is None:
         missing("node is not installed: apt-get install nodejs")
     script = tmp_path / "traincost.js"
     source = (GUIDE / "traincost.gs").read_text(encoding="utf-8").replace(DOCUMENTED, address)
+    assert 'KEY = ""' in source
+    source = source.replace('KEY = ""', f'KEY = "{key}"')
     script.write_text(NODE % source, encoding="utf-8")
     command = ["node", str(script), sys.executable, json.dumps(calls)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -1,8 +1,9 @@
 """Which catalogue does a question rest on? The one that holds now, or the one that `rev` names."""
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from threading import Event, Thread
 
 from fastapi import FastAPI, Request
@@ -10,7 +11,8 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.queries import REV, one_of
 from service.catalogue import Catalogue
-from service.store import History
+from service.errors import Unreachable
+from service.store import History, KeyRing
 
 LOOK_SECONDS = 1.0
 """Time between two looks at what other processes changed."""
@@ -45,33 +47,50 @@ async def catalogue_of(request: Request) -> Catalogue:
 
 @asynccontextmanager
 async def kept_current(app: FastAPI) -> AsyncIterator[None]:
-    """While the application runs, what other processes change is taken over, on a thread of its own.
+    """While the application runs, what other processes change is taken over, on threads of their own.
 
     Args:
-        app: the application; it has a history
+        app: the application; it has a history and a keyring
 
     Yields:
-        nothing; the thread runs meanwhile
+        nothing; the threads run meanwhile
     """
-    stop = Event()
-    thread = Thread(target=_look_again, args=(app.state.history, stop), name="catalogue", daemon=True)
-    thread.start()
+    stop, keys = Event(), app.state.keys
+    looks = {
+        "the catalogue in memory is not brought up to date": app.state.history.refresh,
+        "keys that others make or revoke are not seen": keys.refresh,
+        "it is not written when keys were last used": keys.write_uses,
+    }
+    threads = [_started(partial(_look_again, complaint, look, stop)) for complaint, look in looks.items()]
     try:
         yield
     finally:
         stop.set()
-        await run_in_threadpool(thread.join, LEAVE_SECONDS)
+        for thread in (*threads, _started(partial(_write_last_uses, keys))):
+            await run_in_threadpool(thread.join, LEAVE_SECONDS)
 
 
-def _look_again(history: History, stop: Event) -> None:
-    """Look at the newest change, again and again; what fails is said once, until it works again."""
+def _started(work: Callable[[], None]) -> Thread:
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def _write_last_uses(keys: KeyRing) -> None:
+    """Write what is left to write; a process that ends has nobody to tell that it cannot."""
+    with suppress(Unreachable):
+        keys.write_uses(all_of_them=True)
+
+
+def _look_again(complaint: str, look: Callable[[], None], stop: Event) -> None:
+    """Look at the database, again and again; what fails is said once, until it works again."""
     failing = False
     while not stop.wait(LOOK_SECONDS):
         try:
-            history.refresh()
+            look()
         except Exception as error:  # whatever it is, answers go on from memory, and the next look may succeed
             if not failing:
-                log.warning("the catalogue in memory is not brought up to date: %s", type(error).__name__)
+                log.warning("%s: %s", complaint, type(error).__name__)
             failing = True
         else:
             failing = False

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.api.access import SECURITY_SCHEMES, access_to
 from service.api.answer_examples import add_examples, example_components
 from service.api.catalogue_schemas import VERSION, catalogue_parameters, catalogue_schemas
 from service.api.json_schema import ETAG, Schema, parameter_ref
@@ -19,6 +20,7 @@ from service.api.queries import REV
 from service.api.query_parameters import component_parameters
 from service.api.scenario_schemas import scenario_schemas
 from service.api.schemas import component_schemas
+from service.api.share_schemas import share_schemas
 from service.workflows.scenarios import COLUMNS
 from service.workflows.source_tree import ROOT, write_generated
 
@@ -45,8 +47,12 @@ TAGS = {
 REFUSALS = ("422", "default")
 """Responses of every operation that are problem documents."""
 
+REFUSALS_OF_STRANGERS = ("401", "403")
+"""Those of an operation that asks for a key."""
+
 NEVER_REFUSED = "/v1/cell/why"
-"""The path that tells in words what is wrong, whatever it is; only a body, which it never reads, can be too large."""
+"""The path that tells in words what is wrong, whatever it is, to whoever may ask; a body, which it never reads, can be
+too large."""
 
 REFUSALS_OF_A_BODY = ("400", "408", "413", "415")
 """Those of an operation that takes a body."""
@@ -123,12 +129,14 @@ def contract(app: FastAPI) -> dict[str, Any]:
         "schemas": published_schemas(own | _schemas()),
         "parameters": published(_parameters()),
         "responses": {"NotModified": NOT_MODIFIED, **problem_responses()},
+        "securitySchemes": SECURITY_SCHEMES,
     }
     document["components"]["examples"] = example_components(document["components"]["schemas"])
     document["security"] = []
     document["paths"] = published(dict(sorted(document["paths"].items(), key=_place_in_tags)))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
+            operation.update(access_to(operation["operationId"], method.upper()))
             _complete(operation, _refusals(path, method, operation))
             if method == "get":
                 operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG)
@@ -140,13 +148,14 @@ def contract(app: FastAPI) -> dict[str, Any]:
 def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
     """How an operation may be refused, beside what may happen to every one."""
     if path == NEVER_REFUSED:
-        return ("413", "default")
+        return (*REFUSALS_OF_STRANGERS, "413", "default")
     (family,) = operation["tags"]
     parameters = operation.get("parameters", ())
     changes = REFUSALS_OF_A_CHANGE.get(method, ()) if family in CHANGED else ()
     return (
         *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
         *REFUSALS,
+        *(REFUSALS_OF_STRANGERS if operation["security"] else ()),
         *changes,
         *(CHANGED[family] if changes else ()),
         *(("404",) if "{" in path else ()),
@@ -156,7 +165,7 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
 
 
 def _schemas() -> dict[str, Schema]:
-    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas()
+    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas() | share_schemas()
     return component_schemas() | lists | plain_schemas() | problem_schemas()
 
 

@@ -40,6 +40,7 @@ class Envelope:
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
                 headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
             await send(message)
 
         state = {**scope.get("state", {}), "request_id": request_id}

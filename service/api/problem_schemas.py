@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.api.json_schema import Schema, described, ref
+from service.api.keys import NO_KEY
 from service.api.preconditions import NEEDED
 from service.api.problems import KINDS, MEDIA_TYPE, RETRY_AFTER, problem_response
 from service.api.turns import NOT_YET
@@ -15,6 +16,8 @@ DEFAULT = "Problem"
 
 RESPONSES: Mapping[str, str] = {
     "400": "BadRequest",
+    "401": "Unauthorized",
+    "403": "Forbidden",
     "404": "NotFound",
     "408": "RequestTimeout",
     "409": "Conflict",
@@ -32,6 +35,8 @@ REQUEST_ID = "5d2f0c0a6c0f4b5e9a3f1f6f0c8e7a21"
 
 DETAILS: Mapping[str, str] = {
     "not_json": "send a JSON text; this one is none at line 1, column 11",
+    "unauthorized": NO_KEY,
+    "forbidden": "this needs a key with the scope write, which this one has not",
     "unknown_metric": "no number of the answer has this name; did you mean gpu_hours or usd_per_gpu_hour or "
     "totals.gpu_hours?",
     "unknown_revision": "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are",
@@ -117,10 +122,9 @@ def _response(status: str) -> Schema:
     own = [code for code, kind in KINDS.items() if str(kind.status) == status]
     codes = own or [code for code, kind in KINDS.items() if str(kind.status) not in RESPONSES]
     titles = [KINDS[code].title for code in codes]
-    waited = {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}
     return {
         "description": f"{'; or '.join(titles)}." if own else "Whatever else goes wrong, under its own status.",
-        **({"headers": dict.fromkeys(RETRY_AFTER, waited)} if status == "503" else {}),
+        **({"headers": headers} if (headers := _headers(status)) else {}),
         "content": {
             MEDIA_TYPE: {
                 "schema": ref("Problem"),
@@ -128,6 +132,15 @@ def _response(status: str) -> Schema:
             }
         },
     }
+
+
+def _headers(status: str) -> Schema:
+    if status == "503":
+        waited = {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}
+        return dict.fromkeys(RETRY_AFTER, waited)
+    if status in {"401", "403"}:
+        return {"WWW-Authenticate": {"description": "What is wrong with the key, as RFC 6750 has it.", "schema": _TEXT}}
+    return {}
 
 
 _FIELD_PROBLEM: Schema = {

@@ -47,6 +47,8 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "not_json": Kind(400, "The body is not a JSON object"),
+    "unauthorized": Kind(401, "No key that holds came with the request"),
+    "forbidden": Kind(403, "The key does not allow this"),
     "unknown_metric": Kind(404, "No number of an answer has this name"),
     "unknown_revision": Kind(404, "No catalogue of this revision is kept"),
     "not_found": Kind(404, "There is nothing at this path"),

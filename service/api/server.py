@@ -3,10 +3,12 @@
 import logging
 import socket
 from collections.abc import Callable
+from ipaddress import ip_address
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from service.api.access_log import Masked
 from service.errors import StartupError
 from service.settings import Settings
 
@@ -37,6 +39,24 @@ def listen(host: str, port: int) -> socket.socket:
         raise StartupError(f"cannot listen on {address(host, port)}: {reason}") from None
 
 
+def refuse_unguarded(listener: socket.socket, settings: Settings, *, is_locked: bool) -> None:
+    """Do not let everybody in by mistake: only this machine reaches a service without keys, unless somebody says so.
+
+    Args:
+        listener: where requests come from
+        settings: whether that was said
+        is_locked: whether callers need a key
+
+    Raises:
+        StartupError: other machines reach the service, and there are no keys
+    """
+    if not (is_locked or settings.insecure or ip_address(listener.getsockname()[0]).is_loopback):
+        raise StartupError(
+            f"other machines reach {settings.host}, and there are no keys, so everybody there could change everything; "
+            "make a key with traincost keys create, or say --insecure"
+        )
+
+
 def address(host: str, port: int) -> str:
     """Host and port as they stand in a URL.
 
@@ -64,6 +84,7 @@ def run(app: ASGIApp, listener: socket.socket, settings: Settings, announce: Cal
     )
     is_debug = settings.log_level == "debug"
     logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if is_debug else logging.WARNING)
+    logging.getLogger("uvicorn.access").addFilter(Masked())
     config = uvicorn.Config(
         app,
         log_config=None,

@@ -27,6 +27,7 @@ from service.answers.estimates import (
 from service.answers.exports import Export, ExportTarget, Imported
 from service.answers.plans import PlanAnswer, PlanCounts
 from service.answers.rows import ComparisonAnswer, SensitivityAnswer
+from service.answers.shares import Share
 from service.answers.solutions import Solution
 from service.client.batches import BatchAnswer, answers_of, requests_of
 from service.client.errors import Problem, Unreachable
@@ -49,7 +50,7 @@ class Client:
 
     Args:
         url: address of the service, e.g. http://localhost:8000
-        key: sent as a bearer token, for what stands before the service; None for nothing
+        key: one that `traincost keys create` made; None where the service asks for none
         timeout: longest wait for a connection, and for each next part of an answer [second]
         retries: how often and how long requests are repeated that may be
         transport: sends requests otherwise than over the network
@@ -234,6 +235,10 @@ class Client:
     def stored_estimate(self, estimate_id: str) -> Answer:
         """The answer that a scenario stored, by its id."""
         return from_json(Answer, self._read(f"/v1/estimates/{quote(estimate_id)}"))
+
+    def share(self, scenario_id: str, *, days: int | None = None, expires_at: str | None = None) -> Share:
+        """Links that show a scenario to whoever has them, for some days or until a moment of RFC 3339; else a month."""
+        return self._asked(Share, f"/v1/scenarios/{quote(scenario_id)}/share", _given(days=days, expires_at=expires_at))
 
     def choices(self) -> Mapping[str, Any]:
         """Every name that a field takes, with its meaning and source, by field."""

@@ -6,6 +6,8 @@ from service.store.changes import Change, Rows, Written
 from service.store.checked_questions import CheckedQuestion, keep_checked_questions, read_checked_question
 from service.store.engine import is_reachable
 from service.store.history import History, load_catalogue
+from service.store.keyring import SEPARATOR, KeyRing
+from service.store.keys import ApiKey, Scope, create_key, read_keys, revoke_key
 from service.store.prepare import prepare_database
 from service.store.scenarios import (
     Saved,
@@ -20,15 +22,20 @@ from service.store.scenarios import (
 )
 
 __all__ = [
+    "SEPARATOR",
+    "ApiKey",
     "Change",
     "CheckedQuestion",
     "Engine",
     "History",
+    "KeyRing",
     "Rows",
     "Saved",
     "Scenario",
+    "Scope",
     "Written",
     "change_scenario",
+    "create_key",
     "create_scenario",
     "delete_scenario",
     "is_reachable",
@@ -37,7 +44,9 @@ __all__ = [
     "prepare_database",
     "read_answer",
     "read_checked_question",
+    "read_keys",
     "read_scenario",
     "read_scenarios",
+    "revoke_key",
     "utc_text",
 ]

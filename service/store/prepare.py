@@ -14,7 +14,7 @@ from service.errors import StartupError
 from service.store.engine import alone, open_engine, reading, writing
 from service.store.seeding import is_seeded, seed
 
-HEAD = "0007"
+HEAD = "0009"
 """Newest revision in migrations/: what this version expects."""
 
 

@@ -45,6 +45,7 @@ function operationDetails(path, method, operation, components) {
   const verb = element("span", method.toUpperCase());
   verb.className = "method";
   const details = element("details", element("summary", verb, element("code", path), "  ", operation.summary || ""));
+  if (operation["x-scope"]) details.append(element("p", "Scope of the key: ", element("code", operation["x-scope"])));
   const parameters = (operation.parameters || []).map((p) => (p.$ref ? components.parameters[nameOf(p.$ref)] : p));
   if (parameters.length) {
     details.append(element("p", "Parameters (* is required)"));

@@ -23,6 +23,8 @@ SERVICE, QUERY = f"{INPUTS}!$B$4", f"{INPUTS}!$B$5"
 """Cells that hold the address of the service, and the query that the fields make."""
 FIRST_FIELD = 8
 """Row of the first field."""
+KEY = "key"
+"""Field of the query that is no part of the question: the key of a sheet."""
 FREE_ROWS = 6
 """Rows for further fields."""
 
@@ -86,6 +88,7 @@ def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
 def _inputs(budget: Budget) -> Sheet:
     beside: dict[str, tuple[FlatValue | None, str]] = {
         REV: (budget.revision, "Catalogue that the numbers rest on; the newest where empty."),
+        KEY: (None, "A sheet key, where the service asks for one; whoever has the file has the key then."),
         REFRESH: (None, "Write anything new here to have every number asked again."),
     }
     asked = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}

@@ -169,6 +169,7 @@ def exercised(
 def test_examples_of_changes_make_change_and_remove_what_the_contract_says(own: Ask, document: dict[str, Any]) -> None:
     made = [path for path, methods in document["paths"].items() if any(examples(methods.get("post", {})))]
     made = [path for path in made if document["paths"][path]["post"]["tags"][0] in {"catalogue", "scenarios"}]
+    made.remove("/v1/scenarios/{scenario_id}/share")
     assert len(made) == len(LISTINGS) + len(["import", "scenarios"])
     for path in made:
         (body,) = examples(document["paths"][path]["post"])
@@ -181,6 +182,14 @@ def test_examples_of_changes_make_change_and_remove_what_the_contract_says(own: 
         assert {"201"} == document["paths"][path]["post"]["responses"].keys() & {"200", "201"}
         assert {"204"} == document["paths"][one]["delete"]["responses"].keys() & {"200", "204"}
         assert own("DELETE", place, headers={"If-Match": "*"}).status_code == 204
+
+
+def test_the_example_of_sharing_is_answered_as_the_contract_says(own: Ask, document: dict[str, Any]) -> None:
+    (scenario,) = examples(document["paths"]["/v1/scenarios"]["post"])
+    place = own("POST", "/v1/scenarios", json=scenario).headers["location"]
+    path = "/v1/scenarios/{scenario_id}/share"
+    for body in examples(document["paths"][path]["post"]):
+        exercised(own, document, "post", path, body, f"{place}/share")
 
 
 def test_every_change_has_an_example(document: dict[str, Any]) -> None:

@@ -196,3 +196,10 @@ def test_a_service_that_is_not_there() -> None:
         pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"),
     ):
         nobody.choices()
+
+
+def test_a_scenario_is_shared_by_links_that_open_without_a_key(client: Client) -> None:
+    place = client.scenarios.create({"name": "shared", "question": QUESTION}).row["links"]["self"]
+    found = client.share(place.rpartition("/")[2], days=2)
+    assert httpx.get(found.links.scenario).json()["name"] == "shared"
+    assert httpx.get(f"{found.links.scenario}x").status_code == 401

@@ -26,6 +26,7 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
     lambda client: client.check({}),
     lambda client: list(client.batch([("memory", {})])),
     lambda client: client.stored_estimate("est_a"),
+    lambda client: client.share("scn_a"),
     lambda client: client.export("torchtitan", {}),
     lambda client: client.export_targets(),
     lambda client: client.import_file("deepspeed", "{}"),

@@ -14,6 +14,7 @@ import httpx
 from service.api.answer_examples import GIVEN, given_answers, successes, types_of
 from service.api.contract import contract
 from service.api.json_schema import JSON
+from service.api.scenario_schemas import ID
 from tests.api.asking import ADMISSION_TOKEN, Ask
 from tests.api.conftest import asking, one_by_one, running
 from tests.live import DOCUMENTED
@@ -22,6 +23,9 @@ Document = dict[str, Any]
 
 LONGEST = 10_000
 """Characters of an answer from which on each of its lists of objects is shown by its first item."""
+
+SCENARIO = ID["example"]
+"""Stands in the contract for the id of a scenario; one that was just made takes its place."""
 
 LINES = 3
 """Lines by which a text is shown."""
@@ -41,7 +45,14 @@ def recorded(folder: Path) -> dict[str, dict[str, Any]]:
                 if media_type == JSON:
                     new = [name for name in types_of(content["schema"]) if name not in answers]
                     for name in new:
-                        answer = sent(ask, document, (path, method), accept=JSON, query=ASKED_BY.get(name))
+                        answer = sent(
+                            ask,
+                            document,
+                            (path, method),
+                            accept=JSON,
+                            query=ASKED_BY.get(name),
+                            scenario=answers.get("Scenario", {}).get("id"),
+                        )
                         answers[name] = _shown(answer.json())
                 elif content["schema"].get("format") != "binary":
                     text = sent(ask, document, (path, method), accept=media_type).text
@@ -50,13 +61,20 @@ def recorded(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def sent(
-    ask: Ask, document: Document, place: tuple[str, str], *, accept: str, query: dict[str, str] | None = None
+    ask: Ask,
+    document: Document,
+    place: tuple[str, str],
+    *,
+    accept: str,
+    query: dict[str, str] | None = None,
+    scenario: str | None = None,
 ) -> httpx.Response:
     """The answer to the request that the examples of an operation make together."""
     path, method = place
     request = request_of(document, place)
     request["params"] |= query or {}
     request["headers"] |= {"accept": accept, "host": DOCUMENTED}
+    request["path"] = request["path"].replace(SCENARIO, scenario or SCENARIO)
     answer = ask(method.upper(), **request)
     assert answer.is_success, (path, answer.text)
     return answer

@@ -7,6 +7,7 @@ import pytest
 from service.api.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
+from service.store import KeyRing
 from service.store.engine import open_engine
 from tests.api.asking import ADMISSION_TOKEN, Ask
 from tests.api.conftest import asking, one_by_one
@@ -20,7 +21,8 @@ EARLIER = {"rev": "000000000000", "revision": "1"}
 def alone() -> Iterator[Ask]:
     """Asks a service whose database does not answer."""
     engine = open_engine("postgresql://somebody@127.0.0.1:1/costs")
-    with asking(create_app(Settings(admission_token=ADMISSION_TOKEN), shipped_catalogue(), engine)) as together:
+    settings = Settings(admission_token=ADMISSION_TOKEN)
+    with asking(create_app(settings, shipped_catalogue(), engine, KeyRing(None))) as together:
         yield one_by_one(together)
     engine.dispose()
 

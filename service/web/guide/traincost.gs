@@ -1,4 +1,5 @@
 const SERVICE = "http://localhost:8000"; // Google has to reach it: an address of your own network will not do
+const KEY = ""; // a sheet key, where the service asks for one
 
 /**
  * What a training run takes: all of the numbers in one request.
@@ -14,7 +15,8 @@ const SERVICE = "http://localhost:8000"; // Google has to reach it: an address o
 function TRAINCOST(names, fields) {
   const wanted = [names].flat(2).filter((name) => name !== "");
   const asked = fields.filter(([name, value]) => name !== "" && value !== "");
-  const query = [["metrics", wanted.join(";")], ["num", "."], ["on_error", "text"], ...asked]
+  const secret = KEY === "" ? [] : [["key", KEY]];
+  const query = [["metrics", wanted.join(";")], ["num", "."], ["on_error", "text"], ...secret, ...asked]
     .map((pair) => pair.map((part) => encodeURIComponent(part)).join("="))
     .join("&");
   const text = UrlFetchApp.fetch(`${SERVICE}/v1/cell/table.csv?${query}`).getContentText();

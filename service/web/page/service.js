@@ -1,5 +1,7 @@
 // How is the service asked? JSON in, JSON out; a refusal is an answer that says what to mend.
 
+import * as key from "./key.js";
+
 const HEADERS = { "Content-Type": "application/json" };
 
 /** Thrown where the service does not answer as asked; its problems name each field and the fix. */
@@ -24,21 +26,30 @@ async function asking(work) {
   }
 }
 
+/** Send a request with the reader's key, and again with another one for as long as the service takes none. */
+async function send(path, options = {}) {
+  for (;;) {
+    const response = await fetch(path, { ...options, headers: { ...options.headers, ...key.headers() } });
+    if (response.status !== 401) return response;
+    await key.wanted((await response.json()).detail);
+  }
+}
+
 async function read(response) {
   const answer = await response.json().catch(() => ({ detail: `the service answered ${response.status}` }));
   if (!response.ok) throw new Refusal(answer);
   return answer;
 }
 
-export const get = (path) => asking(async () => read(await fetch(path)));
+export const get = (path) => asking(async () => read(await send(path)));
 
 export const post = (path, body, signal) =>
-  asking(async () => read(await fetch(path, { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal })));
+  asking(async () => read(await send(path, { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal })));
 
 /** Plans with word of how far the search is: told(counts) now and then, the answer at the end. */
 export async function plans(body, told, signal) {
   const headers = { ...HEADERS, Accept: "text/event-stream" };
-  const response = await fetch("/v1/plans", { method: "POST", headers, body: JSON.stringify(body), signal });
+  const response = await send("/v1/plans", { method: "POST", headers, body: JSON.stringify(body), signal });
   if (!response.ok) return read(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -10,10 +10,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 SERVICE = os.environ.get("TRAINCOST_URL", "http://localhost:8000")
+KEY = os.environ.get("TRAINCOST_KEY", "")
 API_SERVER = os.environ.get("API_SERVER", "https://kubernetes.default.svc")
 ACCOUNT = Path(os.environ.get("SERVICE_ACCOUNT", "/var/run/secrets/kubernetes.io/serviceaccount"))
 CONTROLLER = "traincost/check"
@@ -54,11 +55,14 @@ def judged(workload: Mapping[str, Any]) -> tuple[str, str]:
     """
     metadata = workload["metadata"]
     kept = {"kind": "Workload", "metadata": {"annotations": metadata.get("annotations", {})}, "spec": workload["spec"]}
-    data, headers = json.dumps(kept).encode(), {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {KEY}"} if KEY else {})}
+    data = json.dumps(kept).encode()
     request = Request(f"{SERVICE}/v1/adapters/kubernetes/check", data, headers)
     try:
         with urlopen(request, timeout=LONGEST_WAIT_SECONDS) as answer:
             found = json.load(answer)
+    except HTTPError as error:
+        return "Ready", f"not checked: the service answers {error.code}"
     except (OSError, ValueError) as error:
         return "Ready", f"not checked: the service does not answer ({type(error).__name__})"
     estimate = f" ({found['check']['id']})" if found["check"] else ""

@@ -1,11 +1,13 @@
 """Launches a SkyPilot task unless it would run out of memory: python checked_launch.py task.yaml."""
 
 import json
+import os
 import sys
 from typing import Any
 from urllib.request import Request, urlopen
 
 SERVICE = "http://localhost:8000"
+KEY = os.environ.get("TRAINCOST_KEY", "")
 
 
 def question_of(task: Any) -> dict[str, Any]:
@@ -32,7 +34,7 @@ def check(question: dict[str, Any]) -> dict[str, Any]:
     Returns:
         the check
     """
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {KEY}"} if KEY else {})}
     request = Request(f"{SERVICE}/v1/check", json.dumps(question).encode(), headers)
     with urlopen(request, timeout=10) as answer:
         found: dict[str, Any] = json.load(answer)

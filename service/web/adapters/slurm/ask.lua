@@ -2,6 +2,7 @@
 
 local SERVICE = "http://localhost:8000"
 local SITE = "{}" -- parts of the question that hold for every job of this site, as JSON
+local HEADER = "/etc/slurm/traincost.header" -- where the service asks for a key: Authorization: Bearer KEY
 local CURL = "curl --silent --fail --noproxy '*' --connect-timeout 0.1 --max-time 0.15"
   .. " --header 'Content-Type: application/json' --data-binary @"
 
@@ -9,6 +10,16 @@ local function quoted(text)
   return '"' .. string.gsub(text, '[%c"\\]', function(letter)
     return string.format("\\u%04x", string.byte(letter))
   end) .. '"'
+end
+
+-- Options of curl that send the key, where there is one; curl reads the file, so no list of processes shows the key.
+local function key()
+  local file = io.open(HEADER, "r")
+  if not file then
+    return ""
+  end
+  file:close()
+  return " --header @" .. HEADER
 end
 
 -- Verdict, reason, id of the estimate and minutes to ask for; nil where there is no answer in time.
@@ -21,7 +32,7 @@ local function ask(job)
   local file = io.open(name, "w")
   file:write("{", table.concat(fields, ","), "}")
   file:close()
-  local process = io.popen(CURL .. name .. " " .. SERVICE .. "/v1/adapters/slurm/check 2>/dev/null")
+  local process = io.popen(CURL .. name .. key() .. " " .. SERVICE .. "/v1/adapters/slurm/check 2>/dev/null")
   local answer = process:read("*a")
   process:close()
   os.remove(name)

@@ -1,0 +1,102 @@
+"""May this caller do this? Decided from memory, before a route sees the request."""
+
+from datetime import UTC, datetime
+
+from fastapi import Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from service.api.access import SHARED, needed
+from service.api.cell_answers import passing_text
+from service.api.credentials import Presented, presented_by
+from service.api.problems import ApiError, on_api_error
+from service.store import ApiKey, KeyRing, Scope
+from service.workflows.cells import on_error_of, split_options
+from service.workflows.keys import does_allow, standing_of
+from service.workflows.share_links import refusal_of
+
+CHALLENGE = 'Bearer realm="traincost"'
+
+NO_KEY = "this service asks for a key; send it as Authorization: Bearer KEY"
+UNKNOWN = "no key of this service is the one that was sent; look for a part of it that is missing"
+TELLS_TOO_MUCH = (
+    "an address is kept in histories and logs, so only a key whose one scope is sheet may stand in it; "
+    "send this one as Authorization: Bearer KEY"
+)
+
+SHOWN_IN_CELLS = frozenset({"getCell", "getCellReason", "getCellTable"})
+"""Operations that tell an error as text where on_error asks for that."""
+
+
+class NotAllowed(ApiError):
+    """The caller may not do this: 401 where nobody is known to ask, 403 where somebody is who may not."""
+
+
+async def refuse_strangers(request: Request) -> None:
+    """Let a request through where its caller may do it.
+
+    Args:
+        request: the request; its credentials are in its state
+
+    Raises:
+        NotAllowed: a key or link is missing, wrong, expired or revoked, or does not allow this
+    """
+    operation_id, presented = request.scope["route"].operation_id, presented_by(request.scope)
+    scope = needed(operation_id, request.method)
+    ring: KeyRing = request.app.state.keys
+    if operation_id in SHARED and presented.share is not None:
+        await _refuse_unsigned(ring, request.path_params["scenario_id"], presented.share)
+    elif scope is not None and ring.is_locked:
+        now = datetime.now(UTC)
+        ring.note_use(_allowed(ring, presented, scope, now), now)
+
+
+def on_not_allowed(request: Request, error: NotAllowed) -> Response:
+    """Problem document of a refusal, or its text where a cell asks for that.
+
+    Args:
+        request: the request
+        error: the refusal
+
+    Returns:
+        the response
+    """
+    if request.scope["route"].operation_id in SHOWN_IN_CELLS:
+        wanted = on_error_of(split_options(request.query_params.multi_items())[0])
+        if wanted != "problem":
+            return passing_text(f"#ERR {error.code}: {error.detail}" if wanted == "text" else "")
+    return on_api_error(request, error)
+
+
+def _allowed(ring: KeyRing, presented: Presented, scope: Scope, moment: datetime) -> ApiKey:
+    sent = presented.key if presented.bearer is None else presented.bearer
+    if sent is None:
+        raise _unauthorized(NO_KEY, "")
+    key = ring.find(sent)
+    if key is None:
+        raise _unauthorized(UNKNOWN)
+    standing = standing_of(key, moment)
+    if standing != "active":
+        raise _unauthorized(f"the key {'was revoked' if standing == 'revoked' else 'has expired'}; ask for another")
+    if presented.bearer is None and set(key.scopes) != {"sheet"}:
+        raise _forbidden(TELLS_TOO_MUCH, "sheet")
+    if not does_allow(key, scope):
+        raise _forbidden(f"this needs a key with the scope {scope}, which this one has not", scope)
+    return key
+
+
+async def _refuse_unsigned(ring: KeyRing, scenario_id: str, share: str) -> None:
+    if ring.signing_secret is None:
+        await run_in_threadpool(ring.refresh)  # another process may have made it a moment ago
+    reason = refusal_of(ring.signing_secret, scenario_id, share, datetime.now(UTC))
+    if reason is not None:
+        raise _unauthorized(reason)
+
+
+def _unauthorized(detail: str, why: str = ', error="invalid_token"') -> NotAllowed:
+    return NotAllowed("unauthorized", detail, {"WWW-Authenticate": f"{CHALLENGE}{why}"})
+
+
+def _forbidden(detail: str, scope: Scope) -> NotAllowed:
+    challenge = f'{CHALLENGE}, error="insufficient_scope", scope="{scope}"'
+    return NotAllowed("forbidden", detail, {"WWW-Authenticate": challenge})

@@ -1,0 +1,120 @@
+"""Whose key is this, and did we sign this? Answered from memory: no request waits for the database.
+
+Keys that other processes make or revoke are seen at the next look; that a key was used is written then too, at most
+once a minute a key.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any
+
+from sqlalchemy import Engine
+
+from service.errors import Unreachable
+from service.store.engine import NO_ANSWER, answering, reading
+from service.store.keys import ApiKey, keys_in, state_in, write_uses
+from service.store.secrets import make_signing_secret, signing_secret_in
+
+USES_APART = timedelta(minutes=1)
+"""Shortest time between two notes that a key was used."""
+
+SEPARATOR = "."
+"""Stands between the public part of a key and its secret part."""
+
+_NOBODY = bytes(sha256().digest_size)
+"""What the secret of an unknown key is compared with, so that it takes as long as that of a known one."""
+
+
+class KeyRing:
+    """The keys of the service, and what it signs links with.
+
+    Args:
+        engine: the database; None where there is none, so that there are no keys
+    """
+
+    def __init__(self, engine: Engine | None) -> None:
+        self._engine = engine
+        self._keys: Mapping[str, ApiKey] = {}
+        self._state: tuple[Any, ...] = ()
+        self._used: dict[str, datetime] = {}
+        self._noted: dict[str, datetime] = {}
+        self.signing_secret: bytes | None = None
+        self.refresh()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether callers need a key: from the first key on, even where all of them are revoked."""
+        return bool(self._keys)
+
+    def find(self, presented: str) -> ApiKey | None:
+        """The key that a caller presents.
+
+        Args:
+            presented: public and secret part, as the caller sent them
+
+        Returns:
+            the key, revoked or not; None where there is no such key, or its secret is another
+        """
+        key_id, _, secret = presented.partition(SEPARATOR)
+        key = self._keys.get(key_id)
+        digest = sha256(secret.encode(errors="replace")).digest()
+        return key if compare_digest(digest, _NOBODY if key is None else key.digest) else None
+
+    def note_use(self, key: ApiKey, moment: datetime) -> None:
+        """Remember that a key was used; it is written later.
+
+        Args:
+            key: the key
+            moment: when
+        """
+        self._used[key.id] = moment
+
+    def refresh(self) -> None:
+        """Take over which keys other processes made and revoked.
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        if self._engine is None:
+            return
+        with answering(), reading(self._engine) as connection:
+            state = state_in(connection)
+            if state != self._state:
+                self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
+            self.signing_secret = signing_secret_in(connection)
+
+    def make_signing_secret(self) -> bytes:
+        """What links are signed with, made where there is nothing yet.
+
+        Returns:
+            the secret
+
+        Raises:
+            Unreachable: the database does not answer, or there is none
+        """
+        if self.signing_secret is None:
+            if self._engine is None:
+                raise Unreachable(NO_ANSWER)
+            self.signing_secret = make_signing_secret(self._engine)
+        return self.signing_secret
+
+    def write_uses(self, *, all_of_them: bool = False) -> None:
+        """Write when keys were last used: of each key at most once a minute.
+
+        Args:
+            all_of_them: whether to write what is less than a minute after the last note too, before the process ends
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        known = self._noted
+        due = {
+            key_id: moment
+            for key_id, moment in self._used.copy().items()
+            if key_id not in known or (moment > known[key_id] and (all_of_them or moment - known[key_id] >= USES_APART))
+        }
+        if due and self._engine is not None:
+            write_uses(self._engine, due)
+            self._noted = {**known, **due}

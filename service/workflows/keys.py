@@ -1,0 +1,202 @@
+"""What is a key: how is one made, what does it allow, and does it still hold?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Literal, get_args
+
+from service import store
+from service.errors import NotFound, Problem, Refused
+from service.store import SEPARATOR, ApiKey, Engine, Scope, utc_text
+from service.workflows.accuracy.table_cells import aligned
+from service.workflows.listed import Record
+from service.workflows.own_rows import TEAM
+
+ALLOWED: Mapping[Scope, frozenset[Scope]] = {
+    "sheet": frozenset({"sheet"}),
+    "read": frozenset({"read", "sheet"}),
+    "write": frozenset({"write", "read", "sheet"}),
+    "worker": frozenset({"worker"}),
+    "admin": frozenset(get_args(Scope)),
+}
+"""What each scope allows: itself, and what whoever has it needs too."""
+
+Standing = Literal["active", "expired", "revoked"]
+
+ID_BYTES = 6
+SECRET_BYTES = 32
+"""256 bits: a digest of that many needs no salt and no slow hash, for nobody tries them all."""
+LONGEST_NAME = 120
+MOST_DAYS = 3650
+
+HEADS = ("id", "standing", "scopes", "owner", "name", "expires_at", "last_used_at")
+"""Columns of the table that people read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedKey:
+    """A key that somebody asks for."""
+
+    name: str
+    """What it is for."""
+    scopes: Sequence[str]
+    """What it is to allow."""
+    owner: str = TEAM
+    """Whose it is."""
+    days: int | None = None
+    """How long it holds; None for as long as nobody revokes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made."""
+
+    key: ApiKey
+    """What is kept of it."""
+    presented: str
+    """What its caller sends: told once, kept nowhere."""
+
+
+def make_key(engine: Engine, wanted: WantedKey) -> NewKey:
+    """Make a key.
+
+    Args:
+        engine: the database
+        wanted: the key
+
+    Returns:
+        the key with its secret
+
+    Raises:
+        Refused: there is no such scope, or a text or a number is out of bounds
+    """
+    problems = [*_problems(wanted)]
+    if problems:
+        raise Refused(*problems)
+    secret, now = token_urlsafe(SECRET_BYTES), datetime.now(UTC)
+    key = ApiKey(
+        id=f"tck_{token_urlsafe(ID_BYTES)}",
+        name=wanted.name,
+        owner=wanted.owner,
+        scopes=tuple(scope for scope in get_args(Scope) if scope in wanted.scopes),
+        digest=sha256(secret.encode()).digest(),
+        created_at=now,
+        expires_at=None if wanted.days is None else now + timedelta(days=wanted.days),
+    )
+    store.create_key(engine, key)
+    return NewKey(key, f"{key.id}{SEPARATOR}{secret}")
+
+
+def revoke(engine: Engine, key_id: str) -> None:
+    """Have a key refused from now on; running services hear of it within about a second.
+
+    Args:
+        engine: the database
+        key_id: its public part
+
+    Raises:
+        NotFound: there is no such key
+    """
+    if not store.revoke_key(engine, key_id.partition(SEPARATOR)[0], datetime.now(UTC)):
+        raise NotFound("there is no key of this id; traincost keys list tells those that are")
+
+
+def standing_of(key: ApiKey, moment: datetime) -> Standing:
+    """Whether a key holds.
+
+    Args:
+        key: the key
+        moment: now
+
+    Returns:
+        active, or why it is refused
+    """
+    if key.revoked_at is not None:
+        return "revoked"
+    return "expired" if key.expires_at is not None and key.expires_at <= moment else "active"
+
+
+def does_allow(key: ApiKey, scope: Scope) -> bool:
+    """Whether a key is enough for what needs a scope.
+
+    Args:
+        key: the key
+        scope: what is needed
+
+    Returns:
+        true where one of its scopes allows it
+    """
+    return any(scope in ALLOWED[held] for held in key.scopes)
+
+
+def shown_keys(engine: Engine) -> list[Record]:
+    """Every key, without what its secret could be told from.
+
+    Args:
+        engine: the database
+
+    Returns:
+        one record a key, the oldest first
+    """
+    return [shown(key) for key in store.read_keys(engine)]
+
+
+def shown(key: ApiKey) -> Record:
+    """A key as it may be told to anybody who runs the service.
+
+    Args:
+        key: the key
+
+    Returns:
+        everything but its digest
+    """
+    moments = {name: getattr(key, name) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
+    return {
+        "id": key.id,
+        "name": key.name,
+        "owner": key.owner,
+        "scopes": key.scopes,
+        "standing": standing_of(key, datetime.now(UTC)),
+        **{name: None if moment is None else utc_text(moment) for name, moment in moments.items()},
+    }
+
+
+def keys_report(keys: Sequence[Record]) -> str:
+    """Keys as a person reads them in a terminal.
+
+    Args:
+        keys: what `shown_keys` gives
+
+    Returns:
+        a line a key under a header
+    """
+    rows = [[_cell(key[head]) for head in HEADS] for key in keys]
+    return "\n".join(aligned([HEADS, *rows])) if rows else "no keys: traincost keys create makes one"
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else " ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _problems(wanted: WantedKey) -> list[Problem]:
+    problems = [
+        Problem(
+            field=name,
+            code="not_text",
+            message=f"{name} is empty, longer than {LONGEST_NAME} characters, or holds what nobody sees",
+            fix="say in a line what, or who, it stands for",
+        )
+        for name, text in (("name", wanted.name), ("owner", wanted.owner))
+        if not (0 < len(text.strip()) <= len(text) <= LONGEST_NAME and text.isprintable())
+    ]
+    unknown = set(wanted.scopes) - set(get_args(Scope))
+    if unknown or not wanted.scopes:
+        message = "a scope is none that a key can have" if unknown else "a key without a scope allows nothing"
+        fix = f"say {', '.join(get_args(Scope)[:-1])} or {get_args(Scope)[-1]}"
+        problems.append(Problem(field="scope", code="not_a_choice", message=message, fix=fix))
+    if wanted.days is not None and not 1 <= wanted.days <= MOST_DAYS:
+        message = f"days is {wanted.days}; a key holds for 1 to {MOST_DAYS} days, or until it is revoked"
+        problems.append(Problem(field="days", code="out_of_bounds", message=message, fix="choose a number in between"))
+    return problems

@@ -1,0 +1,154 @@
+"""Does a link open one scenario, to whoever has it, until it ends, and nothing else?"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from fastapi import FastAPI
+
+from service.workflows.keys import WantedKey, make_key
+from service.workflows.share_links import signed
+from tests.api.asking import QUESTION, Ask
+from tests.api.conftest import asking, one_by_one, running
+
+ENDINGS = ("", ".xlsx", ".ods")
+HOST = "http://traincost.test"
+NOW = datetime.now(UTC)
+
+
+class Locked(NamedTuple):
+    """A service that asks for keys, and who may write there."""
+
+    app: FastAPI
+    ask: Ask
+    writer: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
+    with running(f"sqlite:///{tmp_path_factory.mktemp('shares') / 'traincost.db'}") as app, asking(app) as together:
+        made = make_key(app.state.engine, WantedKey(name="x", scopes=["write"]))
+        app.state.keys.refresh()
+        yield Locked(app, one_by_one(together), {"Authorization": f"Bearer {made.presented}"})
+
+
+def saved(ask: Ask, **request: Any) -> str:
+    """The path of a new scenario."""
+    answer = ask("POST", "/v1/scenarios", json={"name": "shared", "question": QUESTION}, **request)
+    assert answer.status_code == 201, answer.text
+    place: str = answer.headers["location"]
+    return place
+
+
+def shared(ask: Ask, place: str, body: dict[str, Any], **request: Any) -> dict[str, str]:
+    """Links to a scenario, without the host."""
+    answer = ask("POST", f"{place}/share", json=body, **request)
+    assert answer.status_code == 200, answer.text
+    return {name: link.removeprefix(HOST) for name, link in answer.json()["links"].items()}
+
+
+def token_of(links: dict[str, str]) -> str:
+    return links["scenario"].partition("?share=")[2]
+
+
+def test_a_link_opens_one_scenario_and_nothing_else(locked: Locked) -> None:
+    place, other = (saved(locked.ask, headers=locked.writer) for _ in range(2))
+    links = shared(locked.ask, place, {}, headers=locked.writer)
+    assert list(links) == ["scenario", "xlsx", "ods"]
+    for link, ending in zip(links.values(), ENDINGS, strict=True):
+        opened = locked.ask("GET", link)
+        whole = locked.ask("GET", f"{place}{ending}", headers=locked.writer)
+        assert (opened.status_code, opened.content, opened.headers["etag"]) == (
+            200,
+            whole.content,
+            whole.headers["etag"],
+        )
+        assert opened.headers["cache-control"] == "private"
+        assert token_of(links) not in str(opened.headers) + opened.text
+        assert locked.ask("HEAD", link).status_code == 200
+    query = f"?share={token_of(links)}"
+    assert locked.ask("GET", f"{place}{query}&revision=1").status_code == 200
+    assert locked.ask("GET", f"{place}{query}&revision=2").status_code == 404
+    for path in (other, f"{other}.xlsx", "/v1/scenarios", "/v1/scenarios.xlsx", "/v1/gpus", "/v1/cell/fits"):
+        assert locked.ask("GET", f"{path}{query}").status_code == 401, path
+    for method in ("PUT", "PATCH", "DELETE"):
+        assert locked.ask(method, f"{place}{query}", headers={"If-Match": "*"}).status_code == 401
+    assert locked.ask("POST", f"{place}/share{query}", json={}).status_code == 401
+
+
+def test_a_link_ends_with_its_day_and_with_its_scenario(locked: Locked) -> None:
+    place = saved(locked.ask, headers=locked.writer)
+    links = shared(locked.ask, place, {"days": 1}, headers=locked.writer)
+    ended = signed(locked.app.state.keys.signing_secret, place.rpartition("/")[2], int(NOW.timestamp()) - 60)
+    answer = locked.ask("GET", f"{place}?share={ended}")
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+    assert "ended at 20" in answer.json()["detail"]
+    assert "www-authenticate" in answer.headers
+    assert locked.ask("DELETE", place, headers={**locked.writer, "If-Match": "*"}).status_code == 204
+    assert locked.ask("GET", links["scenario"]).status_code == 404
+
+
+def test_no_part_of_a_link_can_be_changed(locked: Locked) -> None:
+    place = saved(locked.ask, headers=locked.writer)
+    token = token_of(shared(locked.ask, place, {"days": 1}, headers=locked.writer))
+    scheme, end, signature = token.split(".")
+    swapped = "B" if signature[0] == "A" else "A"
+    wrong = [
+        "", ".", "..", scheme, f"{scheme}.{end}.", token[:-1], f"{token}=", f"{token}.", f"{token}&share={token}",
+        f"2.{end}.{signature}", f"{scheme}.{int(end) + 1}.{signature}", f"{scheme}.0{end}.{signature}",
+        f"{scheme}.{end}.{swapped}{signature[1:]}", f"{scheme}.{'9' * 5000}.{signature}", f"{scheme}.-1.{signature}",
+        f"{scheme}.%D9%A1.{signature}", "%ED%A0%80",
+    ]  # fmt: skip
+    for share in wrong:
+        answer = locked.ask("GET", f"{place}?share={share}")
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized"), share
+        assert "none that this service signed" in answer.json()["detail"]
+        assert signature[1:] not in answer.text
+
+
+def test_links_work_on_a_service_without_keys_too(kept: Ask) -> None:
+    place = saved(kept)
+    links = shared(kept, place, {"expires_at": (NOW + timedelta(days=3)).isoformat()})
+    for link in links.values():
+        assert kept("GET", link).status_code == 200
+        assert kept("GET", f"{link}x").status_code == 401
+
+
+def test_another_replica_knows_a_link_at_once(locked: Locked) -> None:
+    place = saved(locked.ask, headers=locked.writer)
+    link = shared(locked.ask, place, {}, headers=locked.writer)["scenario"]
+    locked.app.state.keys.signing_secret = None
+    assert locked.ask("GET", link).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"days": 0}, "/days"),
+        ({"days": 367}, "/days"),
+        ({"days": 1.5}, "/days"),
+        ({"days": True}, "/days"),
+        ({"expires_at": "tomorrow"}, "/expires_at"),
+        ({"expires_at": 1_900_000_000}, "/expires_at"),
+        ({"expires_at": (NOW + timedelta(days=3)).replace(tzinfo=None).isoformat()}, "/expires_at"),
+        ({"expires_at": (NOW - timedelta(days=3)).isoformat()}, "/expires_at"),
+        ({"expires_at": (NOW + timedelta(days=400)).isoformat()}, "/expires_at"),
+        ({"expires_at": "9999-12-31T23:59:59-23:59"}, "/expires_at"),
+        ({"days": 3, "expires_at": (NOW + timedelta(days=3)).isoformat()}, "/expires_at"),
+        ({"until": 3}, ""),
+    ],
+)
+def test_an_end_that_is_none_is_refused(ask: Ask, body: dict[str, Any], field: str) -> None:
+    answer = ask("POST", f"/v1/scenarios/scn_{'a' * 22}/share", json=body)
+    assert answer.status_code == 422, answer.text
+    assert [error["pointer"] for error in answer.json()["errors"]] == [field]
+
+
+def test_the_end_is_told_and_there_is_none_without_a_scenario(ask: Ask) -> None:
+    assert ask("POST", f"/v1/scenarios/scn_{'a' * 22}/share", json={}).status_code == 404
+    place = saved(ask)
+    told = ask("POST", f"{place}/share", json={"expires_at": (NOW + timedelta(hours=5)).isoformat()}).json()
+    assert told["expires_at"] == (NOW + timedelta(hours=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    after_a_month = datetime.fromisoformat(ask("POST", f"{place}/share", json={}).json()["expires_at"])
+    assert timedelta(days=29.9) < after_a_month - NOW < timedelta(days=30.1)

@@ -1,0 +1,116 @@
+"""Do keys come out of the database as they went in, and does memory follow what other processes make of them?"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+import pytest
+
+from service.errors import Unreachable
+from service.store import ApiKey, Engine, KeyRing, create_key, read_keys, revoke_key
+from tests.store.conftest import Prepare
+
+NOW = datetime(2026, 11, 23, 12, 0, 0, 250_000, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+KEY = ApiKey(
+    id="tck_a",
+    name="größer 模型",
+    owner="team",
+    scopes=("read", "sheet"),
+    digest=sha256(b"secret").digest(),
+    created_at=NOW,
+    expires_at=NOW + MINUTE,
+)
+OTHER = replace(KEY, id="tck_b", created_at=NOW + MINUTE, expires_at=None)
+
+
+@pytest.fixture
+def store(prepare: Prepare) -> Engine:
+    engine = prepare()
+    create_key(engine, OTHER)
+    create_key(engine, KEY)
+    return engine
+
+
+def last_used(store: Engine) -> list[datetime | None]:
+    return [key.last_used_at for key in read_keys(store)]
+
+
+def test_keys_come_back_equal_and_in_order(store: Engine) -> None:
+    assert read_keys(store) == [KEY, OTHER]
+
+
+def test_no_secret_and_no_digest_is_told_by_accident(store: Engine) -> None:
+    assert "digest" not in repr(read_keys(store))
+
+
+def test_a_key_is_found_by_its_whole_secret_alone(store: Engine) -> None:
+    ring = KeyRing(store)
+    assert ring.find("tck_a.secret") == KEY
+    for wrong in ("tck_a.secre", "tck_a", "tck_a.", ".secret", "tck_c.secret", "", "tck_a.secret.", "tck_a.\udc80"):
+        assert ring.find(wrong) is None, wrong
+
+
+def test_another_process_makes_and_revokes_keys(store: Engine) -> None:
+    ring = KeyRing(store)
+    create_key(store, replace(KEY, id="tck_c"))
+    assert revoke_key(store, "tck_a", NOW)
+    assert not revoke_key(store, "tck_z", NOW)
+    ring.refresh()
+    assert ring.find("tck_c.secret") is not None
+    found = ring.find("tck_a.secret")
+    assert found is not None
+    assert found.revoked_at == NOW
+    assert revoke_key(store, "tck_a", NOW + MINUTE)
+    assert read_keys(store)[0].revoked_at == NOW
+
+
+def test_the_service_is_locked_from_the_first_key_on(prepare: Prepare) -> None:
+    engine = prepare()
+    ring = KeyRing(engine)
+    assert not ring.is_locked
+    create_key(engine, KEY)
+    revoke_key(engine, KEY.id, NOW)
+    ring.refresh()
+    assert ring.is_locked
+
+
+def test_uses_are_written_once_a_minute_and_never_backwards(store: Engine) -> None:
+    ring, replica = KeyRing(store), KeyRing(store)
+    ring.note_use(KEY, NOW)
+    assert last_used(store) == [None, None]
+    ring.write_uses()
+    assert last_used(store) == [NOW, None]
+    ring.note_use(KEY, NOW + MINUTE / 2)
+    ring.write_uses()
+    assert last_used(store) == [NOW, None]
+    replica.note_use(KEY, NOW - MINUTE)
+    replica.write_uses()
+    assert last_used(store) == [NOW, None]
+    ring.note_use(KEY, NOW + MINUTE)
+    ring.write_uses()
+    assert last_used(store) == [NOW + MINUTE, None]
+    ring.note_use(KEY, NOW + 1.5 * MINUTE)
+    ring.write_uses(all_of_them=True)
+    assert last_used(store) == [NOW + 1.5 * MINUTE, None]
+
+
+def test_of_many_that_make_the_signing_secret_all_get_the_same(store: Engine) -> None:
+    rings = [KeyRing(store) for _ in range(4)]
+    with ThreadPoolExecutor() as pool:
+        secrets = {ring.signing_secret for ring in rings} | set(pool.map(KeyRing.make_signing_secret, rings))
+    assert secrets - {None} == {rings[0].signing_secret}
+    assert KeyRing(store).signing_secret == rings[0].signing_secret
+    assert len(rings[0].make_signing_secret()) == 32
+
+
+def test_without_a_database_there_are_no_keys() -> None:
+    ring = KeyRing(None)
+    ring.refresh()
+    ring.note_use(KEY, NOW)
+    ring.write_uses()
+    assert not ring.is_locked
+    assert ring.find("tck_a.secret") is None
+    with pytest.raises(Unreachable):
+        ring.make_signing_secret()

@@ -1,0 +1,72 @@
+"""`traincost keys`: a secret is told once, a list tells none, and what is wrong is said in a line."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from service.settings import read_settings
+from service.store import KeyRing, prepare_database
+from tests.commands import Command
+from tests.house.source import ROOT
+from tests.store.small import SMALL
+
+PRESENTED = re.compile(r"tck_[\w-]{8}\.[\w-]{43}\n")
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
+    monkeypatch.setattr("service.catalogue.shipped_catalogue", lambda: SMALL)
+    return Command("keys", capsys, monkeypatch)
+
+
+def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
+    made = run("create", "--name", "nightly checks", "--scope", "sheet", "--scope", "read", "--days", "3")
+    assert made.code == 0
+    assert PRESENTED.fullmatch(made.out)
+    assert "not shown again" in made.err
+    key_id, secret = made.out.strip().split(".")
+    told = json.loads(run("create", "--name", "x", "--owner", "budget", "--scope", "admin", "--json").out)
+    assert PRESENTED.fullmatch(f"{told['key']}\n")
+    assert (told["owner"], told["scopes"], told["expires_at"], told["standing"]) == (
+        "budget",
+        ["admin"],
+        None,
+        "active",
+    )
+    assert run("revoke", key_id).out == f"revoked {key_id}\n"
+    whole, listed = run("list", "--json").out, run("list").out
+    assert [(key["id"], key["standing"]) for key in json.loads(whole)] == [(key_id, "revoked"), (told["id"], "active")]
+    assert json.loads(whole)[0]["scopes"] == ["read", "sheet"]
+    assert [line.split()[:2] for line in listed.splitlines()[1:]] == [[key_id, "revoked"], [told["id"], "active"]]
+    for text in (whole, listed):
+        assert secret not in text
+        assert "digest" not in text
+    ring = KeyRing(prepare_database(read_settings().database_url, SMALL))
+    assert ring.find(told["key"]) is not None
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "service/web/guide/spreadsheets.html", "service/web/guide/schedulers.html"]
+)
+def test_the_commands_that_people_read_make_keys(page: str, run: Command) -> None:
+    commands = re.findall(r"traincost keys (create --[^<`\n]*)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [PRESENTED.fullmatch(run(*shlex.split(command)).out) is not None for command in commands] == [True]
+
+
+def test_what_is_wrong_is_said_in_a_line(run: Command) -> None:
+    assert run("list").out.startswith("no keys")
+    for words, said in (
+        (("create", "--name", "x", "--scope", "everything"), "read, write, worker, admin or sheet"),
+        (("create", "--name", " ", "--scope", "read"), "name is empty"),
+        (("create", "--name", "x", "--scope", "read", "--owner", "a\nb"), "owner is empty"),
+        (("create", "--name", "x", "--scope", "read", "--days", "0"), "1 to 3650"),
+        (("revoke", "tck_12345678"), "no key of this id"),
+    ):
+        ran = run(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert said in ran.err
+    assert run("list").out.startswith("no keys")
