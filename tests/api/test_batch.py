@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from time import sleep
 from typing import Any
 
 import httpx
@@ -172,7 +173,12 @@ def test_others_are_answered_meanwhile(app: FastAPI) -> None:
 
 def test_requests_take_turns(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    answering(monkeypatch, lambda body: seen.append(body["of"]))
+
+    def slowly(body: dict[str, Any]) -> None:
+        sleep(0.001)  # so that the second request comes while the first is answered
+        seen.append(body["of"])
+
+    answering(monkeypatch, slowly)
     bodies = [together(*[{"kind": "flops", "body": {"of": name}}] * 300) for name in "ab"]
     with asking(app) as send:
         send([{"method": "POST", "url": "/v1/batch", "json": body} for body in bodies])
