@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("catalogue", sa.String, nullable=False),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
     )
+    op.create_index("ix_checked_questions_asked_at", "checked_questions", ["asked_at"])
 
 
 def downgrade() -> None:

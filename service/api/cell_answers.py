@@ -1,6 +1,7 @@
 """How does a sheet get its text? With an ETag that is known before the answer, and errors that it can show."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
@@ -8,6 +9,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic_core import to_json
 
 from service import __version__
+from service.api.body import CSV_BODY
 from service.api.conditional import is_head
 from service.api.json_schema import parameter_ref, query_parameter
 from service.api.problems import WrongParameter
@@ -15,7 +17,7 @@ from service.api.queries import REV
 from service.catalogue import Catalogue
 from service.errors import UnknownRevision, Unreachable
 from service.estimator import FORMULAS_VERSION
-from service.workflows import cells
+from service.workflows import cell_tables, cells
 from service.workflows.flat import flat_fields
 from service.workflows.wire import digest_of
 
@@ -23,6 +25,39 @@ TEXT = "text/plain"
 
 NO_CATALOGUE = (UnknownRevision, Unreachable, WrongParameter)
 """Why there may be no catalogue to answer under."""
+
+XML = "application/xml"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorForm:
+    """How an operation that sheets ask shows an error where they want no problem document."""
+
+    media_type: str
+    told: Callable[[str], str]
+    """The body that holds a text."""
+    blank: str
+    """The body where the sheet wants none of it."""
+
+    def shown(self, text: str, on_error: cells.OnError) -> str:
+        """The body that a sheet asks for.
+
+        Args:
+            text: the error as a cell shows it
+            on_error: text, or blank
+
+        Returns:
+            the body
+        """
+        return self.told(text) if on_error == "text" else self.blank
+
+
+ERROR_FORMS = {
+    "getCell": ErrorForm(TEXT, str, ""),
+    "getCellTable": ErrorForm(CSV_BODY, cell_tables.error_csv, ""),
+    "getCellXml": ErrorForm(XML, cell_tables.error_xml, "<estimate/>"),
+}
+"""By operation id; getCellReason always answers text."""
 
 OPTIONS = {
     "num": "How what is not a whole number is written: mantissa and exponent, decimal point, or decimal comma.",

@@ -2,20 +2,28 @@
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from threading import Event, Lock, Thread
+from time import monotonic
 
 from fastapi import FastAPI
+from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
-from service.errors import TraincostError
-from service.store import CheckedQuestion, Engine, keep_checked_questions
+from service.store import CheckedQuestion, Engine, forget_checked_questions, keep_checked_questions
 
 WRITE_SECONDS = 0.5
 """Time between two writes. Source: a choice; whoever reads a job's comment is slower."""
-MOST_WAITING = 10_000
-"""Questions that wait while the database does not answer; of more, the oldest are let go. Source: a choice; 20 MB."""
+MOST_BYTES = 65_536
+"""Longest question that is kept, as JSON. Source: a choice; ten times the longest config of a released model."""
+MOST_WAITING_BYTES = 1 << 25
+"""Bytes of questions that wait while the database does not answer; of more, the oldest are let go. Source: a choice."""
+KEPT_DAYS = 400
+"""How long a question is kept. Source: a choice; a year's budget and some weeks to close it."""
+FORGET_SECONDS = 3600.0
+"""Time between two looks for questions that are older."""
 LEAVE_SECONDS = 2.0
 """Longest wait for the last write when the process stops."""
 
@@ -31,16 +39,24 @@ class CheckedQuestions:
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
-        self._waiting: deque[CheckedQuestion] = deque(maxlen=MOST_WAITING)
-        self._lock = Lock()
+        self._waiting: deque[tuple[CheckedQuestion, int]] = deque()
+        self._bytes = 0
+        self._lock, self._writing = Lock(), Lock()
 
     def keep(self, question: CheckedQuestion) -> None:
-        """Have a question kept soon.
+        """Have a question kept soon, unless it is longer than any that means something.
 
         Args:
             question: the question of a check
         """
-        self._waiting.append(question)
+        size = len(to_json(question.question))
+        if self._engine is None or size > MOST_BYTES:
+            return
+        with self._lock:
+            self._waiting.append((question, size))
+            self._bytes += size
+            while self._bytes > MOST_WAITING_BYTES:
+                self._bytes -= self._waiting.popleft()[1]
 
     def write(self) -> None:
         """Write what waits; what could not be written waits on.
@@ -48,16 +64,28 @@ class CheckedQuestions:
         Raises:
             Unreachable: the database does not answer
         """
-        with self._lock:
-            batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        with self._writing:
+            batch = list(self._waiting)
             if self._engine is None or not batch:
                 return
-            try:
-                keep_checked_questions(self._engine, batch)
-            except TraincostError:
-                room = MOST_WAITING - len(self._waiting)
-                self._waiting.extendleft(reversed(batch[max(0, len(batch) - room) :]))
-                raise
+            keep_checked_questions(self._engine, [question for question, _ in batch])
+            with self._lock:
+                self._drop(batch)
+
+    def forget(self) -> None:
+        """Remove questions that were kept long enough.
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        if self._engine is not None:
+            forget_checked_questions(self._engine, datetime.now(UTC) - timedelta(days=KEPT_DAYS))
+
+    def _drop(self, written: Sequence[tuple[CheckedQuestion, int]]) -> None:
+        """Take what was written off those that wait; meanwhile some of it may have been let go."""
+        ids = {id(one) for one in written}
+        while self._waiting and id(self._waiting[0]) in ids:
+            self._bytes -= self._waiting.popleft()[1]
 
 
 @asynccontextmanager
@@ -82,11 +110,14 @@ async def kept_checks(app: FastAPI) -> AsyncIterator[None]:
 
 def _write_again(questions: CheckedQuestions, stop: Event) -> None:
     """Write again and again, the last time once it stops; what fails is said once, until it works again."""
-    failing, is_last = False, False
+    failing, is_last, forgotten = False, False, -FORGET_SECONDS
     while not is_last:
         is_last = stop.wait(WRITE_SECONDS)
         try:
             questions.write()
+            if monotonic() > forgotten + FORGET_SECONDS:
+                questions.forget()
+                forgotten = monotonic()
         except Exception as error:  # whatever it is, checks go on, and the next write may succeed
             if not failing:
                 log.warning("the questions of checks are not kept: %s", type(error).__name__)

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access import SHARED, needed
-from service.api.cell_answers import passing_text
+from service.api.cell_answers import ERROR_FORMS, passing_text
 from service.api.credentials import Presented, presented_by
 from service.api.problems import ApiError, on_api_error
 from service.store import ApiKey, KeyRing, Scope
@@ -17,15 +17,12 @@ from service.workflows.share_links import refusal_of
 
 CHALLENGE = 'Bearer realm="traincost"'
 
-NO_KEY = "this service asks for a key; send it as Authorization: Bearer KEY"
+NO_KEY = "this service asks for a key; send it as Authorization: Bearer KEY, from a sheet as key=KEY in the address"
 UNKNOWN = "no key of this service is the one that was sent; look for a part of it that is missing"
 TELLS_TOO_MUCH = (
     "an address is kept in histories and logs, so only a key whose one scope is sheet may stand in it; "
     "send this one as Authorization: Bearer KEY"
 )
-
-SHOWN_IN_CELLS = frozenset({"getCell", "getCellReason", "getCellTable"})
-"""Operations that tell an error as text where on_error asks for that."""
 
 
 class NotAllowed(ApiError):
@@ -61,11 +58,14 @@ def on_not_allowed(request: Request, error: NotAllowed) -> Response:
     Returns:
         the response
     """
-    if request.scope["route"].operation_id in SHOWN_IN_CELLS:
-        wanted = on_error_of(split_options(request.query_params.multi_items())[0])
-        if wanted != "problem":
-            return passing_text(f"#ERR {error.code}: {error.detail}" if wanted == "text" else "")
-    return on_api_error(request, error)
+    operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
+    if operation_id == "getCellReason":
+        return passing_text(text)
+    form = ERROR_FORMS.get(operation_id)
+    wanted = "problem" if form is None else on_error_of(split_options(request.query_params.multi_items())[0])
+    if form is None or wanted == "problem":
+        return on_api_error(request, error)
+    return passing_text(form.shown(f"#ERR {text}", wanted), form.media_type)
 
 
 def _allowed(ring: KeyRing, presented: Presented, scope: Scope, moment: datetime) -> ApiKey:

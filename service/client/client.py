@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from types import TracebackType
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 import httpx
 
@@ -30,11 +29,11 @@ from service.answers.rows import ComparisonAnswer, SensitivityAnswer
 from service.answers.shares import Share
 from service.answers.solutions import Solution
 from service.client.batches import BatchAnswer, answers_of, requests_of
-from service.client.errors import Problem, Unreachable
+from service.client.errors import Problem, Unreachable, Unreadable
 from service.client.events import events_of
 from service.client.lists import Collection, Listing, Value
 from service.client.reading import encoded, from_json
-from service.client.sending import PATIENT, Retries, Sender, Sent, connections, json_of
+from service.client.sending import PATIENT, Retries, Sender, Sent, connections, json_of, segment
 from service.estimator.names import ToolName
 from service.estimator.question import Question
 
@@ -199,7 +198,9 @@ class Client:
         Returns:
             the file, and what it does not hold
         """
-        return self._asked(Export, f"/v1/exports/{quote(target)}", question, version=version, command=command, rev=rev)
+        return self._asked(
+            Export, f"/v1/exports/{segment(target)}", question, version=version, command=command, rev=rev
+        )
 
     def export_targets(self) -> tuple[ExportTarget, ...]:
         """Tools that a question can be written for."""
@@ -215,7 +216,7 @@ class Client:
         Returns:
             model, recipe and layout, as far as it says them
         """
-        return self._asked(Imported, f"/v1/imports/{quote(kind)}", {"content": content})
+        return self._asked(Imported, f"/v1/imports/{segment(kind)}", {"content": content})
 
     def cell(self, metric: str, **fields: Value) -> Cell:
         """One number of an answer.
@@ -227,18 +228,22 @@ class Client:
         Returns:
             the number as text, its unit, and whether the job fits
         """
-        sent = Sent(method="GET", path=f"/v1/cell/{quote(metric)}", repeats=True, parameters=_given(**fields))
+        sent = Sent(method="GET", path=f"/v1/cell/{segment(metric)}", repeats=True, parameters=_given(**fields))
         response = self._sender.send(sent)
-        said: Any = {"unit": response.headers["X-Unit"], "verdict": response.headers["X-Verdict"]}
+        said: Any = {name: response.headers.get(f"X-{name}") for name in ("unit", "verdict")}
+        if None in said.values():
+            raise Unreadable(f"the cell holds no number: {response.text}")
         return Cell(text=response.text, **said)
 
     def stored_estimate(self, estimate_id: str) -> Answer:
         """The answer that a scenario stored, by its id."""
-        return from_json(Answer, self._read(f"/v1/estimates/{quote(estimate_id)}"))
+        return from_json(Answer, self._read(f"/v1/estimates/{segment(estimate_id)}"))
 
     def share(self, scenario_id: str, *, days: int | None = None, expires_at: str | None = None) -> Share:
         """Links that show a scenario to whoever has them, for some days or until a moment of RFC 3339; else a month."""
-        return self._asked(Share, f"/v1/scenarios/{quote(scenario_id)}/share", _given(days=days, expires_at=expires_at))
+        return self._asked(
+            Share, f"/v1/scenarios/{segment(scenario_id)}/share", _given(days=days, expires_at=expires_at)
+        )
 
     def choices(self) -> Mapping[str, Any]:
         """Every name that a field takes, with its meaning and source, by field."""

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 
 from service.client.reading import encoded
-from service.client.sending import Sender, Sent, json_of
+from service.client.sending import Sender, Sent, json_of, segment
 
 PAGE_ROWS = 1_000
 """Rows that are fetched at once: as many as the service gives."""
@@ -126,7 +125,7 @@ class Collection(Listing):
         self._write("DELETE", self._place(key), None, etag)
 
     def _place(self, key: str) -> str:
-        return f"{self.path}/{quote(key)}"
+        return f"{self.path}/{segment(key)}"
 
     def _write(self, method: str, path: str, body: Row | None, etag: str | None = None) -> httpx.Response:
         content = None if body is None else encoded(body)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -153,10 +154,35 @@ def connections(url: str, key: str | None, timeout: float, transport: httpx.Base
 
     Returns:
         the connections
+
+    Raises:
+        ValueError: the address has no scheme
     """
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url} is no address of a service; it begins with http:// or https://")
     headers = {"User-Agent": f"traincost/{__version__}", "Accept": "application/json"}
     authorised = {} if key is None else {"Authorization": f"Bearer {key}"}
     return httpx.Client(base_url=url, headers={**headers, **authorised}, timeout=timeout, transport=transport)
+
+
+def segment(text: str) -> str:
+    """A name as one segment of a path, whatever it holds.
+
+    Args:
+        text: the name
+
+    Returns:
+        the segment
+
+    Raises:
+        ValueError: it is empty, or a name that paths give another meaning
+
+    >>> segment("a/b c")
+    'a%2Fb%20c'
+    """
+    if text in ("", ".", ".."):
+        raise ValueError(f"{text!r} names nothing that the service holds")
+    return quote(text, safe="")
 
 
 def json_of(response: httpx.Response) -> Any:

@@ -3,7 +3,12 @@
 from sqlalchemy import Engine
 
 from service.store.changes import Change, Rows, Written
-from service.store.checked_questions import CheckedQuestion, keep_checked_questions, read_checked_question
+from service.store.checked_questions import (
+    CheckedQuestion,
+    forget_checked_questions,
+    keep_checked_questions,
+    read_checked_question,
+)
 from service.store.engine import is_reachable
 from service.store.history import History, load_catalogue
 from service.store.keyring import SEPARATOR, KeyRing
@@ -38,6 +43,7 @@ __all__ = [
     "create_key",
     "create_scenario",
     "delete_scenario",
+    "forget_checked_questions",
     "is_reachable",
     "keep_checked_questions",
     "load_catalogue",

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, select
 
 from service.store.engine import answering, insert_new, reading, writing
 from service.store.scenario_tables import CHECKED_QUESTIONS
@@ -39,6 +39,20 @@ def keep_checked_questions(engine: Engine, asked: Iterable[CheckedQuestion]) -> 
     rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one in asked}.values()]
     with answering(), writing(engine) as connection:
         connection.execute(insert_new(connection, CHECKED_QUESTIONS), rows)
+
+
+def forget_checked_questions(engine: Engine, before: datetime) -> None:
+    """Remove questions that were asked before a moment.
+
+    Args:
+        engine: the database
+        before: the moment
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), writing(engine) as connection:
+        connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
 
 
 def read_checked_question(engine: Engine, estimate_id: str) -> CheckedQuestion | None:

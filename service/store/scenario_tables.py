@@ -34,7 +34,7 @@ CHECKED_QUESTIONS = Table(
     Column("question", JSON, nullable=False),
     Column("formulas", String, nullable=False),
     Column("catalogue", String, nullable=False),
-    Column("asked_at", DateTime(timezone=True), nullable=False),
+    Column("asked_at", DateTime(timezone=True), nullable=False, index=True),
 )
 """Questions of checks with the versions of their answers, which are worked out again when somebody reads them."""
 

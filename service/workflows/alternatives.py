@@ -8,12 +8,13 @@ from service.answers.checks import Alternative, CheckVerdict
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import Refused
+from service.estimator.changes import advised
 from service.estimator.memory_parts import Change
 from service.estimator.question import Question
 from service.estimator.software import software_of
 from service.workflows.estimates import answer
 from service.workflows.merge_patch import merged
-from service.workflows.questions import read_question
+from service.workflows.questions import Asked, read_question
 
 MOST_ALTERNATIVES = 8
 """Alternatives that a check names. Source: a choice; more are not read."""
@@ -53,32 +54,61 @@ def alternatives_of(search: Search, resolved: Question, changes: tuple[Change, .
     Returns:
         alternatives that are not denied, as many as there was time for
     """
-    patches = [*_pooled(search), *(_patch_of(search.question, resolved, one) for one in changes if _is_enough(one))]
+    enough = (_patch_of(search.question, resolved, one) for one in changes if _is_enough(one))
+    attempts = [*((_mended, patch) for patch in _pooled(search)), *((_tried, patch) for patch in enough)]
     found: list[Alternative] = []
-    for patch in patches[:MOST_ALTERNATIVES]:
+    for attempt, patch in attempts[:MOST_ALTERNATIVES]:
         if not search.goes_on():
             break
-        found += _tried(search, patch)
+        found += attempt(search, patch)
     return tuple(sorted(found, key=lambda one: (VERDICTS.index(one.verdict), one.time_limit_seconds or 0)))
 
 
-def _tried(search: Search, patch: dict[str, Any]) -> Iterator[Alternative]:
+def _answered(search: Search, patch: Mapping[str, Any]) -> tuple[Asked, Answer] | None:
+    """The question as changed and its answer; None where it is refused."""
     try:
         asked = read_question(merged(search.question, patch), search.catalogue)
-        found = answer(asked, search.catalogue, advise=False)
+        return asked, answer(asked, search.catalogue, advise=False)
+    except Refused:
+        return None
+
+
+def _tried(search: Search, patch: dict[str, Any]) -> Iterator[Alternative]:
+    """What is changed, where it is not denied."""
+    answered = _answered(search, patch)
+    if answered is not None:
+        yield from _told(search, patch, answered[1])
+
+
+def _mended(search: Search, patch: dict[str, Any]) -> Iterator[Alternative]:
+    """The job on other GPUs, and where it is denied there, with the first single change that is enough."""
+    answered = _answered(search, patch)
+    if answered is None:
+        return
+    asked, found = answered
+    told = list(_told(search, patch, found))
+    if not told:
+        changes = advised(found.memory, asked.question, search.goes_on).changes
+        there = merged(search.question, patch)
+        enough = [merged(patch, _patch_of(there, found.resolved, one)) for one in changes if _is_enough(one)]
+        told = [one for both in enough[:1] for one in _tried(search, both)]
+    yield from told
+
+
+def _told(search: Search, patch: dict[str, Any], found: Answer) -> Iterator[Alternative]:
+    try:
         verdict, seconds = search.judge(found)
     except Refused:
         return
-    if verdict == "deny":
-        return
-    yield Alternative(
-        patch=patch,
-        verdict=verdict,
-        device_peak_bytes=found.memory.device_peak_bytes,
-        gpu_hours=None if found.totals is None else found.totals.gpu_hours,
-        cost_usd=None if found.totals is None else found.totals.cost_usd,
-        time_limit_seconds=seconds,
-    )
+    if verdict != "deny":
+        yield Alternative(
+            patch=patch,
+            verdict=verdict,
+            device_peak_bytes=found.memory.device_peak_bytes,
+            gpu_hours=None if found.totals is None else found.totals.gpu_hours,
+            cost_usd=None if found.totals is None else found.totals.cost_usd,
+            time_limit_seconds=seconds,
+        )
 
 
 def _is_enough(change: Change) -> bool:

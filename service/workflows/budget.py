@@ -117,8 +117,8 @@ def _piece(row: int) -> Formula:
 
     A sheet writes truths and decimals as its user does: truths become 1 and 0, the comma of a number a point.
     """
-    value = f"IF(ISLOGICAL(B{row}),IF(B{row},1,0),B{row})"
-    text = f'"&"&A{row}&"="&ENCODEURL(SUBSTITUTE({value},",","."))'
+    number = f'IF(ISNUMBER(B{row}),SUBSTITUTE(B{row},",","."),B{row})'
+    text = f'"&"&A{row}&"="&ENCODEURL(IF(ISLOGICAL(B{row}),IF(B{row},1,0),{number}))'
     return Formula(f'IF(OR(A{row}="",B{row}=""),"",{text})')
 
 

@@ -9,7 +9,6 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import product
 from math import prod
 from typing import Any
@@ -21,10 +20,8 @@ from service.planner.steps import Steps
 from service.units import dimension_of
 from service.workflows.cells import (
     CellOptions,
-    NoNumber,
     Pairs,
     answered,
-    error_text,
     read_options,
     reason,
     split_options,
@@ -35,6 +32,7 @@ from service.workflows.metrics import FITS, Metric, whole_of
 from service.workflows.number_text import number_text
 from service.workflows.one_line import one_line
 from service.workflows.row_numbers import COLUMNS, number_named
+from service.workflows.xml_text import xml_text
 
 METRICS = "metrics"
 """Parameter that names the numbers of a table."""
@@ -130,28 +128,28 @@ def estimate_xml(parameters: Pairs, catalogue: Catalogue) -> str:
     return f'<{ROOT} id="{found.id}" verdict="{found.verdict}">{"".join(elements)}</{ROOT}>'
 
 
-def error_csv(error: NoNumber) -> str:
+def error_csv(text: str) -> str:
     """Why there is no table, as a table of one cell.
 
     Args:
-        error: why
+        text: the error as a cell shows it
 
     Returns:
         CSV
     """
-    return _csv([cell_text(error_text(error))], [])
+    return _csv([cell_text(text)], [])
 
 
-def error_xml(error: NoNumber) -> str:
+def error_xml(text: str) -> str:
     """Why there is no answer, as the only element.
 
     Args:
-        error: why
+        text: the error as a cell shows it
 
     Returns:
         XML
     """
-    return f"<{ROOT}><error>{escape(error_text(error))}</error></{ROOT}>"
+    return f"<{ROOT}><error>{xml_text(text)}</error></{ROOT}>"
 
 
 def _read(parameters: Pairs) -> _Wanted:
@@ -234,7 +232,7 @@ def _element(name: str, metric: Metric, figure: Figure) -> str:
     """A number as an element; where its name may not begin one, as `6n`, the whole path does."""
     called = name if name[0].isalpha() else ".".join(metric.path)
     said = {"unit": dimension_of(metric.path).base, "low": figure.low, "high": figure.high, "reason": figure.why}
-    attributes = "".join(f' {key}="{escape(text)}"' for key, text in said.items() if text)
+    attributes = "".join(f' {key}="{xml_text(text)}"' for key, text in said.items() if text)
     return f"<{called}{attributes}>{figure.value}</{called}>"
 
 

@@ -1,12 +1,12 @@
 """How do sheets with formulas become an .ods file? As OpenDocument 1.3 has it, every cell by its kind."""
 
 from collections.abc import Sequence
-from html import escape
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from service.workflows.sheets import Cell, Formula, Heading, Plain, Sheet, open_formula
 from service.workflows.workbook import CREATED
+from service.workflows.xml_text import xml_text
 
 MEDIA_TYPE = "application/vnd.oasis.opendocument.spreadsheet"
 
@@ -79,7 +79,7 @@ def _table(sheet: Sheet) -> str:
         f"<table:table-row>{''.join(map(_cell, cells)) or '<table:table-cell/>'}</table:table-row>"
         for cells in sheet.rows
     )
-    return f'<table:table table:name="{escape(sheet.name)}">{columns}{rows}</table:table>'
+    return f'<table:table table:name="{xml_text(sheet.name)}">{columns}{rows}</table:table>'
 
 
 def _cell(cell: Cell) -> str:
@@ -88,7 +88,7 @@ def _cell(cell: Cell) -> str:
     if isinstance(cell, Heading):
         return f'<table:table-cell table:style-name="bold"{_typed(cell.text)}</table:table-cell>'
     if isinstance(cell, Formula):
-        formula = escape(open_formula(cell.text))
+        formula = xml_text(open_formula(cell.text))
         return f'<table:table-cell table:formula="{formula}"{_typed(cell.value)}</table:table-cell>'
     return f"<table:table-cell{_typed(cell)}</table:table-cell>"
 
@@ -98,6 +98,6 @@ def _typed(value: Plain) -> str:
     if isinstance(value, bool):
         return f' office:value-type="boolean" office:boolean-value="{str(value).lower()}">'
     if isinstance(value, str):
-        paragraphs = "".join(f"<text:p>{escape(line)}</text:p>" for line in value.splitlines())
+        paragraphs = "".join(f"<text:p>{xml_text(line)}</text:p>" for line in value.splitlines())
         return f' office:value-type="string">{paragraphs}'
     return f' office:value-type="float" office:value="{value!r}">'

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from service.answers.checks import Check
 from service.catalogue import Catalogue
-from service.errors import Refused
+from service.errors import Problem, Refused
 from service.estimator.noun import SPOKEN
 from service.exports.back.kubernetes_job import scheduled_by_kubernetes
 from service.exports.back.scheduled import Scheduled
@@ -20,6 +20,11 @@ from service.workflows.merge_patch import merged
 from service.workflows.nouns import read_noun
 from service.workflows.one_line import one_line
 from service.workflows.places import PARTS
+
+NAME_A_GPU = (
+    "name it in the job (Slurm: gres/gpu:h100:8), in the address that a hook is fetched from (?gpu=h100), or in the "
+    "object's annotation"
+)
 
 NO_JOB = "not checked: no kind of object that is read, or no container asks for GPUs"
 
@@ -50,16 +55,17 @@ def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _:
         keep: what to do with its question
 
     Returns:
-        the verdict: a script that starts no known training is unknown, one that breaks a rule is warned of
+        the verdict: a script that starts no known training is unknown; one that breaks a rule or asks for GPUs that
+        nobody knows is warned of
     """
     try:
         imported = read_launch({"format": SCRIPT, "content": job.script})
         question = with_launch({name: job.said[name] for name in PARTS if name in job.said}, imported)
-        cluster = _cluster(job, catalogue)
     except Refused as refused:
         return _let_through("unknown", _not_checked(refused))
-    body = {**question, "cluster": cluster, "deadline_seconds": HOOK_DEADLINE_SECONDS}
     try:
+        cluster = _cluster(job, catalogue)
+        body = {**question, "cluster": cluster, "deadline_seconds": HOOK_DEADLINE_SECONDS}
         found = check({**body, **_limits(job, question)}, catalogue, keep)
     except Refused as refused:
         return _let_through("warn", _not_checked(refused))
@@ -140,6 +146,9 @@ def _cluster(job: Scheduled, catalogue: Catalogue) -> dict[str, Any]:
     known = {"preset": site} if isinstance(site, str) else dict(site)
     if job.gpu is not None:
         known["gpu"] = catalogue.find_gpu(job.gpu).row.slug
+    elif not {"gpu", "preset"} & known.keys():
+        message = "neither the job nor its site names a model of GPU"
+        raise Refused(Problem(field="cluster.gpu", code="required", message=message, fix=NAME_A_GPU))
     if job.gpus > job.gpus_each:
         known["gpus_per_node"] = job.gpus_each
     known.pop("nodes", None)

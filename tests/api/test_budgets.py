@@ -100,7 +100,7 @@ def test_the_same_scenario_is_the_same_file_and_another_revision_another(kept: A
 
 
 def test_open_document_holds_the_same(kept: Ask) -> None:
-    scenario = saved(kept, QUESTION, name="<b>&amp; no markup")
+    scenario = saved(kept, QUESTION, name="<b>&amp; no markup\ufffe")
     path = scenario["links"]["budget"]
     answer = kept("GET", path.replace(".xlsx", ".ods"))
     assert answer.headers["content-type"] == "application/vnd.oasis.opendocument.spreadsheet"

@@ -1,7 +1,10 @@
 """The id that a check gives leads to its estimate, the same byte for byte; no scheduler waits for the database."""
 
+from dataclasses import replace
+
 import pytest
 from fastapi import FastAPI
+from pydantic_core import to_json
 
 from service.api import checked_questions
 from service.api.checked_questions import CheckedQuestions
@@ -57,7 +60,7 @@ def test_what_cannot_be_written_waits_and_the_oldest_is_let_go(
     def unreachable(*_: object) -> None:
         raise Unreachable("gone")
 
-    monkeypatch.setattr(checked_questions, "MOST_WAITING", 3)
+    monkeypatch.setattr(checked_questions, "MOST_WAITING_BYTES", 3 * len(to_json(asked("est_0").question)))
     engine = kept_app.state.engine
     questions = CheckedQuestions(engine)
     with monkeypatch.context() as gone:
@@ -69,6 +72,20 @@ def test_what_cannot_be_written_waits_and_the_oldest_is_let_go(
     questions.write()
     kept = [number for number in range(4) if read_checked_question(engine, f"est_{number}")]
     assert kept == [1, 2, 3]
+
+
+def test_what_is_too_long_or_too_old_is_not_kept(kept_app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = kept_app.state.engine
+    questions = CheckedQuestions(engine)
+    questions.keep(replace(asked("est_long"), question={"model": "x" * checked_questions.MOST_BYTES}))
+    questions.keep(asked("est_old"))
+    questions.write()
+    assert read_checked_question(engine, "est_long") is None
+    questions.forget()
+    assert read_checked_question(engine, "est_old") == asked("est_old")
+    monkeypatch.setattr(checked_questions, "KEPT_DAYS", -1)
+    questions.forget()
+    assert read_checked_question(engine, "est_old") is None
 
 
 def test_a_question_is_kept_once(kept_app: FastAPI) -> None:

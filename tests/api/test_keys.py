@@ -67,6 +67,10 @@ def bearing(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
+TOLD_IN_TEXT = {"unauthorized": 401, "forbidden": 403}
+"""What /v1/cell/why tells, which is always text."""
+
+
 def operations(app: FastAPI) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     """Method, path, a path of that form, and what the contract says, of every operation."""
     for path, methods in contract(app)["paths"].items():
@@ -90,7 +94,8 @@ def test_every_operation_lets_in_whom_the_contract_says(locked: Ask, locked_app:
             answer = locked(method, place, params=QUERY, headers={} if caller is None else bearing(keys[caller]))
             allowed = [scopes for held, scopes in ALLOWED.items() if held == caller]
             expected = 200 if scope is None or any(scope in s for s in allowed) else 403 if allowed else 401
-            found = answer.status_code if answer.status_code in {401, 403} else 200
+            told = TOLD_IN_TEXT.get(answer.text.partition(":")[0]) if path == "/v1/cell/why" else answer.status_code
+            found = told if told in {401, 403} else 200
             tried += 1
             if found != expected:
                 wrong.append((method, path, caller, answer.status_code))
@@ -200,6 +205,16 @@ def test_a_cell_shows_why_it_has_no_number(locked: Ask, keys: Keys) -> None:
         assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
         assert answer.text.startswith(why)
     assert locked("GET", f"{CELL}?{FLAT}&on_error=blank").text == ""
+    told = {
+        "why": ("text/plain", "unauthorized: this service asks"),
+        "table.csv": ("text/csv", "#ERR unauthorized: this service asks"),
+        "estimate.xml": ("application/xml", "<estimate><error>#ERR unauthorized: this service asks"),
+    }
+    for path, (media_type, text) in told.items():
+        answer = locked("GET", f"/v1/cell/{path}?{FLAT}&on_error=text")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith(media_type)
+        assert answer.text.strip('"\ufeff').startswith(text)
 
 
 def test_a_service_without_keys_takes_any_sheet(ask: Ask) -> None:

@@ -203,3 +203,23 @@ def test_a_search_without_its_answer_is_none(content: bytes) -> None:
         client = Client("http://t", transport=httpx.MockTransport(lambda _, answer=answer: answer))
         with pytest.raises(Unreachable, match=said):
             client.plans(QUESTION, on_progress=print)
+
+
+def test_no_key_leads_out_of_its_list() -> None:
+    service = Service([FINE])
+    service.client().gpus.delete("../scenarios/a b", "*")
+    assert service.requests[-1].url.raw_path == b"/below/v1/gpus/..%2Fscenarios%2Fa%20b"
+    for key in ("", ".", ".."):
+        with pytest.raises(ValueError, match="names nothing"):
+            service.client().gpus.delete(key, "*")
+
+
+def test_a_cell_without_a_number_is_unreadable() -> None:
+    client = Service([httpx.Response(200, text="#ERR refused: why")]).client()
+    with pytest.raises(Unreadable, match="#ERR refused"):
+        client.cell("gpu_hours", on_error="text")
+
+
+def test_an_address_has_a_scheme() -> None:
+    with pytest.raises(ValueError, match="http://"):
+        Client("localhost:8000")

@@ -237,3 +237,11 @@ def test_what_stands_beside_the_question_is_judged(
     beside: Body, problem: tuple[str, str], body: Body, catalogue: Catalogue
 ) -> None:
     assert problem in refusal({**body, **beside}, catalogue)
+
+
+def test_on_free_gpus_a_single_change_may_be_needed_too(body: Body, catalogue: Catalogue) -> None:
+    body |= {"model": "llama-3.1-70b", "layout": {}, "free_pool": [{"gpu": "h100-sxm5-80gb", "gpus": 128}]}
+    (found, *_) = check(body, catalogue).alternatives
+    assert found.patch["cluster"] == {"gpu": "h100-sxm5-80gb", "gpus": 128}
+    assert found.patch["layout"]
+    assert check({**merged(body, found.patch), "free_pool": None}, catalogue).verdict == found.verdict

@@ -10,9 +10,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.body import CSV_BODY
 from service.api.catalogues import catalogue_of
 from service.api.cell_answers import (
+    ERROR_FORMS,
     NO_CATALOGUE,
     head_answer,
     passing_text,
@@ -25,11 +25,9 @@ from service.api.steps import finished
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused
 from service.workflows import cell_tables, cells
-from service.workflows.cells import NoNumber, Pairs
+from service.workflows.cells import Pairs
 
 router = APIRouter(tags=["cells"], default_response_class=Response)
-
-XML = "application/xml"
 
 NAMED = query_parameter(
     cell_tables.METRICS,
@@ -45,11 +43,7 @@ class Form:
     path: str
     operation_id: str
     summary: str
-    media_type: str
     made: Callable[[Pairs, Catalogue], Awaitable[str]]
-    refused: Callable[[NoNumber], str]
-    blank: str
-    """What an error leaves where the sheet wants none of it."""
 
 
 async def _table(parameters: Pairs, catalogue: Catalogue) -> str:
@@ -65,39 +59,31 @@ FORMS = (
         "/v1/cell/table.csv",
         "getCellTable",
         "Numbers of an answer as CSV, or of several: a field with several values (tp=1;2;4) is swept",
-        CSV_BODY,
         _table,
-        cell_tables.error_csv,
-        "",
     ),
     Form(
         "/v1/cell/estimate.xml",
         "getCellXml",
         "Numbers of an answer as XML without a namespace, for FILTERXML",
-        XML,
         _xml,
-        cell_tables.error_xml,
-        "<estimate/>",
     ),
 )
 
 
 def _operation(form: Form) -> dict[str, Any]:
-    content = {form.media_type: {"schema": {"type": "string"}}}
+    content = {ERROR_FORMS[form.operation_id].media_type: {"schema": {"type": "string"}}}
     return {
         "parameters": sheet_parameters(NAMED, without="unit"),
         "responses": {"200": {"description": "The numbers.", "content": content}},
     }
 
 
-def _shown(form: Form, error: NoNumber, on_error: cells.OnError) -> str:
-    return form.refused(error) if on_error == "text" else form.blank
-
-
 def _route(form: Form) -> Callable[[Request], Awaitable[Response]]:
+    errors = ERROR_FORMS[form.operation_id]
+
     async def tell(request: Request) -> Response:
         if is_head(request):
-            return head_answer(request, form.media_type)
+            return head_answer(request, errors.media_type)
         parameters = request.query_params.multi_items()
         on_error = cells.on_error_of(cells.split_options(parameters)[0])
         try:
@@ -105,14 +91,14 @@ def _route(form: Form) -> Callable[[Request], Awaitable[Response]]:
         except NO_CATALOGUE as error:
             if on_error == "problem":
                 raise
-            return passing_text(_shown(form, error, on_error), form.media_type)
+            return passing_text(errors.shown(cells.error_text(error), on_error), errors.media_type)
         try:
             text = await form.made(parameters, catalogue)
         except (Refused, NotFound) as error:
             if on_error == "problem":
                 raise
-            text = _shown(form, error, on_error)
-        return sheet_text(request, text, catalogue.revision, media_type=form.media_type)
+            text = errors.shown(cells.error_text(error), on_error)
+        return sheet_text(request, text, catalogue.revision, media_type=errors.media_type)
 
     tell.__doc__ = "Each number with its unit, a prediction with its ends; one that is not known with the reason."
     return tell

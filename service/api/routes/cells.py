@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from service.api.catalogues import catalogue_of
 from service.api.cell_answers import (
+    ERROR_FORMS,
     NO_CATALOGUE,
     head_answer,
     passing_text,
@@ -25,6 +26,7 @@ from service.workflows import cells
 
 router = APIRouter(tags=["cells"], default_response_class=PlainTextResponse)
 
+ERRORS = ERROR_FORMS["getCell"]
 UNIT = {"description": "Unit of the number.", "schema": {"type": "string"}}
 VERDICT = {
     "description": "Whether the job fits; the number is that of the job as asked, even where it does not.",
@@ -75,12 +77,12 @@ async def cell(request: Request, metric: str) -> Response:
     except NO_CATALOGUE as error:
         if on_error == "problem":
             raise
-        return passing_text(cells.error_text(error) if on_error == "text" else "")
+        return passing_text(ERRORS.shown(cells.error_text(error), on_error))
     try:
         found = cells.cell(metric, question, cells.read_options(given), catalogue)
     except (Refused, NotFound) as error:
         if on_error == "problem":
             raise
-        return sheet_text(request, cells.error_text(error) if on_error == "text" else "", catalogue.revision)
+        return sheet_text(request, ERRORS.shown(cells.error_text(error), on_error), catalogue.revision)
     said = {"X-Unit": found.unit, "X-Verdict": found.verdict}
     return sheet_text(request, found.text, catalogue.revision, said)
