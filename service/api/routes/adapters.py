@@ -3,20 +3,19 @@
 A file is served with the address at which it was fetched, so that nothing in it has to be edited.
 """
 
-import re
 from hmac import compare_digest
 from pathlib import Path
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.api.addresses import with_address
 from service.api.answers import json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
 from service.api.json_schema import Schema, asked_in_body, json_response, path_parameter, ref
-from service.api.problems import WrongParameter
 from service.api.queries import takes_only
-from service.errors import NotFound, Problem
+from service.errors import NotFound
 from service.exports.back.kubernetes_job import ANNOTATION
 from service.workflows.admission import KIND, VERSION, reviewed
 from service.workflows.checks import Keep
@@ -25,10 +24,6 @@ from service.workflows.scheduled_checks import as_lines, judge_manifest, judge_s
 from service.workflows.wire import to_bytes
 
 WEB = Path(__file__).parents[2] / "web" / "adapters"
-DOCUMENTED = "localhost:8000"
-"""Address in the files as they lie here."""
-ADDRESS = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9A-Fa-f:]+\](:\d+)?")
-"""A host that is safe inside any file."""
 
 FILES = {
     "slurm/job_submit.lua": ("slurm/ask.lua", "slurm/job_submit.lua"),
@@ -194,9 +189,4 @@ def _keep(request: Request) -> Keep:
 def _file(request: Request, name: str) -> str:
     if name not in FILES:
         raise NotFound(f"no file of that name is served; {', '.join(FILES)} are")
-    if not ADDRESS.fullmatch(request.url.netloc):
-        message = "the address at which the file was asked for is no host name"
-        raise WrongParameter(Problem(field="", code="not_a_host", message=message, fix="ask by name or IP address"))
-    text = "".join((WEB / part).read_text(encoding="utf-8") for part in FILES[name])
-    own = text.replace(f"http://{DOCUMENTED}", f"{request.url.scheme}://{request.url.netloc}")
-    return own.replace(DOCUMENTED, request.url.netloc)
+    return with_address("".join((WEB / part).read_text(encoding="utf-8") for part in FILES[name]), request)

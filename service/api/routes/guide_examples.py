@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 
-from service.api.addresses import address_of
+from service.api.addresses import address_of, with_address
 from service.api.list_schemas import XLSX
 from service.api.queries import takes_only
 from service.api.routes.pages import POLICY, WEB
@@ -18,8 +18,6 @@ from service.workflows.excel_file import excel_file
 from service.workflows.sheets import Sheet
 
 GUIDE = WEB / "guide"
-DOCUMENTED = "http://localhost:8000"
-"""Address in the snippets, for which that of the service is put."""
 SNIPPETS = ("traincost.gs", "traincost.pq", "clients.ts")
 
 router = APIRouter(include_in_schema=False, dependencies=[takes_only()])
@@ -46,7 +44,7 @@ def _add_budget(name: str, media_type: str, written: Callable[[Sequence[Sheet]],
 def _add_snippet(name: str) -> None:
     def snippet(request: Request) -> Response:
         text = (GUIDE / name).read_text(encoding="utf-8")
-        return PlainTextResponse(text.replace(DOCUMENTED, address_of(request)), headers=_saved_as(name))
+        return PlainTextResponse(with_address(text, request), headers=_saved_as(name))
 
     router.add_api_route(f"/guide/{name}", snippet)
 
