@@ -5,6 +5,7 @@ Every test also fails on a complaint of the browser and on a request to another 
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -27,6 +28,12 @@ def _paste(sight: Sight) -> None:
 
 def _field(sight: Sight, name: str) -> str:
     return str(sight.page.locator(f"#input-{name}").input_value())
+
+
+def _search(sight: Sight) -> None:
+    sight.page.click("#tab-plans")
+    sight.page.check("#keep-zero_stage")
+    sight.page.click("#plan-find")
 
 
 def test_it_opens_with_an_answer(sight: Sight) -> None:
@@ -117,9 +124,7 @@ def test_bytes_are_told_in_either_unit(sight: Sight) -> None:
 
 @pytest.mark.timeout(120)
 def test_a_plan_is_searched_and_taken(sight: Sight) -> None:
-    sight.page.click("#tab-plans")
-    sight.page.check("#keep-zero_stage")
-    sight.page.click("#plan-find")
+    _search(sight)
     sight.page.locator("#plans tbody tr").first.wait_for(timeout=60_000)
     sight.page.locator("#pareto canvas").wait_for()
     for place in range(5):
@@ -146,6 +151,42 @@ def test_a_plan_that_is_taken_can_be_changed_on(sight: Sight) -> None:
     sight.type_in("#input-tensor", "4")
     sight.answered()
     assert sight.text("#verdict-word") in {"Fits", "At risk", "Does not fit"}
+
+
+def test_plans_belong_to_the_question_of_their_search(sight: Sight) -> None:
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    sight.page.route("**/v1/plans", hold)
+    with sight.page.expect_request("**/v1/plans"):
+        _search(sight)
+    sight.type_in("#input-model", "llama-3.2-1b")
+    sight.type_in("#input-usd_per_gpu_hour", "9")
+    sight.answered()
+    held[0].continue_()
+    sight.page.locator("#plans tbody tr").first.wait_for(timeout=60_000)
+    assert sight.text("#plan-progress") == "The question has changed since this search."
+    with sight.page.expect_request("**/v1/estimates?explain=true") as asking:
+        sight.page.click("#plans tbody .number >> nth=0")
+    body = asking.value.post_data_json
+    assert (body["model"], body["price"]) == ("llama-3.1-8b", {"usd_per_gpu_hour": 2.5})
+    sight.page.keyboard.press("Escape")
+    told = [number.inner_text() for number in sight.page.locator("#plans tbody tr >> nth=0 >> .number").all()]
+    sight.page.click("#plans .use >> nth=0")
+    sight.page.locator("#view-answer").wait_for()
+    sight.answered()
+    assert _field(sight, "model") == "llama-3.1-8b"
+    assert all(number in sight.text("#figures") for number in told)
+
+
+def test_a_plan_that_cannot_be_taken_says_why(sight: Sight) -> None:
+    sight.page.route("**/v1/memory", lambda route: route.fulfill(status=422, json={"detail": "ask again later"}))
+    _search(sight)
+    sight.page.click("#plans .use >> nth=0")
+    sight.page.locator("#plan-progress:text-is('ask again later')").wait_for()
+    assert sight.page.locator("#view-plans").is_visible()
 
 
 def test_an_export_is_the_file_of_the_service(sight: Sight, tmp_path: Path) -> None:

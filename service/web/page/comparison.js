@@ -57,7 +57,8 @@ function rowOf(row, body) {
 const ask = latest(async () => {
   place("compare-chips").replaceChildren(...chips());
   place("compare-published").checked = asked.published === "yes";
-  const { cluster, price, ...question } = bodyOf(asked);
+  const body = bodyOf(asked);
+  const { cluster, price, ...question } = body;
   const prices = asked.published === "yes" ? PUBLISHED : [price ?? null];
   const clusters = chosen().map((machine) => clusterOf(machine, asked.gpus));
   try {
@@ -67,7 +68,7 @@ const ask = latest(async () => {
       table(
         "The same job on other machines",
         HEADS,
-        rows.map((row) => rowOf(row, bodyOf(asked))),
+        rows.map((row) => rowOf(row, body)),
         3,
       ),
     );

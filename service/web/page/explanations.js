@@ -1,18 +1,20 @@
 // Where does a number come from? Every number is a button; its equation, inputs and source open beside the page.
 
-import { asked } from "./asked.js";
 import { element, note, place } from "./elements.js";
 import { plain, words, writerOf } from "./numbers.js";
-import { bodyOf } from "./question.js";
 import { post } from "./service.js";
 
 const held = new Map();
 let opener = null;
+let answered = null;
 
-/** A number as a button that opens its explanation: its path in the answer, and the body that asks for it. */
-export function number(path, value, { write = writerOf(path), body = null } = {}) {
+/** From now on the numbers of the answer are explained by the body that asked for it. */
+export const explainBy = (body) => (answered = body);
+
+/** A number as a button that opens its explanation: its path in an answer, and the body that asked for that one. */
+export function number(path, value, { write = writerOf(path), body = answered } = {}) {
   if (value === null || value === undefined) return element("span", { class: "quiet" }, "–");
-  const open = ({ currentTarget }) => explain(path, body ?? bodyOf(asked), currentTarget);
+  const open = ({ currentTarget }) => explain(path, body, currentTarget);
   const hint = { title: "How is this worked out?", "aria-haspopup": "dialog" };
   return element(
     "button",
@@ -73,14 +75,15 @@ async function explain(path, body, from) {
   const dialog = place("explanation");
   opener = from;
   place("explained").textContent = words(path.replace(/\.value$/, "").replaceAll(".", " › "));
-  place("explanation-text").replaceChildren(note("asking …"));
+  const tell = (...found) => opener === from && place("explanation-text").replaceChildren(...found);
+  tell(note("asking …"));
   dialog.showModal();
   try {
     const found = (await explained(body))[path];
     const none = note("This number is a difference or a sum of others that are explained.");
-    place("explanation-text").replaceChildren(...(found ? parts(found) : [none]));
+    tell(...(found ? parts(found) : [none]));
   } catch (error) {
-    place("explanation-text").replaceChildren(note(error.message, "fault"));
+    tell(note(error.message, "fault"));
   }
 }
 

@@ -45,8 +45,11 @@ function refuse(error) {
 }
 
 const ask = latest(async () => {
+  const body = bodyOf(asked);
   try {
-    show(await post("/v1/estimates", bodyOf(asked)));
+    const answer = await post("/v1/estimates", body);
+    explanations.explainBy(body);
+    show(answer);
   } catch (error) {
     refuse(error);
   }

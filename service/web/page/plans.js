@@ -6,7 +6,7 @@ import { interval, number } from "./explanations.js";
 import { drawFront } from "./pareto.js";
 import { bytes, count, fraction, words } from "./numbers.js";
 import { typed } from "./controls.js";
-import { bodyOf, bodyOfPlan, fieldsOfPlan, layoutWords, planBodyOf } from "./question.js";
+import { bodyOf, bodyOfPlan, fieldsOfPlan, layoutWords, planBodyOf, questionOf } from "./question.js";
 import { plans, post } from "./service.js";
 
 const AUTOMATIC = [
@@ -21,7 +21,21 @@ const AUTOMATIC = [
   "schedule",
 ];
 
+const CHANGED = "The question has changed since this search.";
+
 let search = null;
+let searched = null;
+
+/** The body of a search for what is asked now. */
+const searchBody = () => planBodyOf(asked, new Set((asked.keep ?? "").split(",")), manner());
+
+/** Say beside the plans whether they answer what is asked now. */
+function tellChanged() {
+  const told = place("plan-progress");
+  const same = searched === null || searched === JSON.stringify(searchBody());
+  if (!same) told.textContent = CHANGED;
+  else if (told.textContent === CHANGED) told.textContent = "";
+}
 
 /** What is said of the search, in the fields above its button. */
 function manner() {
@@ -35,22 +49,31 @@ function manner() {
   return { objective: asked.objective ?? "time", limits, top: 20 };
 }
 
-/** Take a plan as the question and show a view of it; fields that the service fills in alike are left to it. */
-export async function use(row, view = "answer") {
+/** Take a plan, with the question that it was found for, and show a view of it; a fault is told beside the progress. */
+export async function use(row, question, { view = "answer", progress = "plan-progress" } = {}) {
+  place(progress).textContent = "";
+  try {
+    change({ ...question, ...(await fieldsToTake(row, question)), view });
+    place("verdict").scrollIntoView({ block: "nearest" });
+  } catch (error) {
+    place(progress).textContent = error.message;
+  }
+}
+
+/** The fields of a plan; those that the service fills in alike are left to it. */
+async function fieldsToTake(row, question) {
   const fields = fieldsOfPlan(row);
-  const { resolved } = await post(
-    "/v1/memory",
-    bodyOf({ ...without(asked, AUTOMATIC), ...without(fields, AUTOMATIC) }),
-  );
+  const body = bodyOf({ ...without(question, AUTOMATIC), ...without(fields, AUTOMATIC) });
+  const { resolved } = await post("/v1/memory", body);
   for (const name of AUTOMATIC) if (resolved.layout[name] === fields[name]) fields[name] = undefined;
-  change({ ...fields, view });
-  place("verdict").scrollIntoView({ block: "nearest" });
+  return fields;
 }
 
 const without = (fields, names) => Object.fromEntries(Object.entries(fields).filter(([name]) => !names.includes(name)));
 
-function rowOf(row) {
-  const body = bodyOfPlan(asked, row);
+function rowOf(row, question) {
+  const body = bodyOfPlan(question, row);
+  const taking = (view) => ({ type: "button", class: "use", onclick: () => use(row, question, { view }) });
   const shown = (path, found) => element("span", { class: "stacked" }, interval(path, found, { body }));
   const words = layoutWords(row.layout, row.recipe);
   return [
@@ -58,8 +81,8 @@ function rowOf(row) {
     element(
       "span",
       { class: "stacked" },
-      element("button", { type: "button", class: "use", onclick: () => use(row) }, "Use this"),
-      element("button", { type: "button", class: "use", onclick: () => use(row, "export") }, "Export"),
+      element("button", taking("answer"), "Use this"),
+      element("button", taking("export"), "Export"),
     ),
     element("span", { class: "layout" }, words),
     count(row.cluster.gpus),
@@ -83,20 +106,19 @@ function refusedOf({ refused }) {
   return element("details", {}, element("summary", {}, "Why others are not legal"), element("ul", {}, items));
 }
 
-async function show(answer) {
+async function show(answer, question) {
   const found = answer.plans.length;
+  const rows = answer.plans.map((row) => rowOf(row, question));
   const best = answer.nearest ? [note("No layout fits; this one takes least memory:"), nearest(answer.nearest)] : [];
   const chart = element("div", { class: "chart", id: "pareto" });
   place("plans").replaceChildren(
     note(counted(answer.counts)),
     ...answer.warnings.map((text) => note(text, "warning")),
     ...(found ? [element("h3", {}, "Faster, cheaper, roomier"), chart] : best),
-    ...(found
-      ? [element("h3", {}, `The best ${found}`), table("Plans, best first", HEADS, answer.plans.map(rowOf), 3)]
-      : []),
+    ...(found ? [element("h3", {}, `The best ${found}`), table("Plans, best first", HEADS, rows, 3)] : []),
     refusedOf(answer.counts),
   );
-  if (found) await drawFront(chart, answer, use);
+  if (found) await drawFront(chart, answer, (row) => use(row, question));
 }
 
 const nearest = (row) =>
@@ -116,11 +138,15 @@ export async function find() {
   place("plan-stop").hidden = false;
   place("plan-progress").textContent = "searching …";
   try {
-    const kept = new Set((asked.keep ?? "").split(","));
+    const question = questionOf(asked);
+    const body = searchBody();
     const told = (counts) => (place("plan-progress").textContent = counted(counts));
-    const answer = await plans(planBodyOf(asked, kept, manner()), told, mine.signal);
+    const answer = await plans(body, told, mine.signal);
+    mine.signal.throwIfAborted();
+    searched = JSON.stringify(body);
     place("plan-progress").textContent = "";
-    await show(answer);
+    tellChanged();
+    await show(answer, question);
   } catch (error) {
     if (search === mine) place("plan-progress").textContent = error.name === "AbortError" ? "ended" : error.message;
   }
@@ -162,13 +188,11 @@ export const view = {
       place(`plan-${name}`).addEventListener("change", ({ target }) => change({ [name]: target.value || undefined }));
     }
   },
-  show(names) {
+  show() {
     const kept = (asked.keep ?? "").split(",");
     for (const [name] of KEPT) place(`keep-${name}`).checked = kept.includes(name);
     place("plan-objective").value = asked.objective ?? "time";
     for (const name of ["most_gpus", "most_days", "most_cost_usd"]) place(`plan-${name}`).value = asked[name] ?? "";
-    if (!names.includes("view") && place("plans").childElementCount) {
-      place("plan-progress").textContent = "The question has changed since this search.";
-    }
+    if (place("plan-stop").hidden) tellChanged();
   },
 };

@@ -8,6 +8,10 @@ export function clusterOf(machine, gpus) {
   return { [preset ? "preset" : "gpu"]: preset ? machine.slice(8) : machine, ...(gpus ? { gpus } : {}) };
 }
 
+/** The question as it stands now, without how it is looked at: what the answer to it is shown, explained and taken by. */
+export const questionOf = (asked) =>
+  Object.fromEntries(["model", "config", "machine", ...FIELD.keys()].map((name) => [name, asked[name]]));
+
 /** The body of POST /v1/estimates. */
 export function bodyOf(asked) {
   const body = {

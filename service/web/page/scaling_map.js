@@ -7,12 +7,12 @@ import { number } from "./explanations.js";
 import { known } from "./model_choice.js";
 import { count, fraction } from "./numbers.js";
 import { use } from "./plans.js";
+import { questionOf } from "./question.js";
 import { csvOf, normalised, pointsOf, sizes } from "./scaling_points.js";
 
 const MOST_MODELS = 8;
 const BAND = 0.8;
 
-let points = [];
 let drawing = null;
 
 const models = () => (asked.models ? asked.models.split(",") : [asked.model ?? ""]);
@@ -32,7 +32,7 @@ function chips() {
 }
 
 /** Where a point stands in its cell: its rank among the layouts there across, its share of the model's best up. */
-function placed(all) {
+function placed(all, slugs) {
   const seen = new Map();
   const many = new Map();
   const key = ({ model, gpus }) => `${model} ${gpus}`;
@@ -42,7 +42,7 @@ function placed(all) {
     seen.set(key(point), rank + 1);
     const across =
       Math.log2(point.gpus) + (many.get(key(point)) > 1 ? 0.7 * (rank / (many.get(key(point)) - 1) - 0.5) : 0);
-    const up = models().indexOf(point.model) + BAND * (point.ofBest - 0.5);
+    const up = slugs.indexOf(point.model) + BAND * (point.ofBest - 0.5);
     return { ...point, value: [across, up, point.mfu], symbolSize: 3 + 13 * point.ofBest ** 2 };
   });
 }
@@ -65,14 +65,14 @@ function legend(all) {
   return element("p", { class: "inline quiet" }, "MFU ", ends[0], ramp, ends[1], " · click a point to take its layout");
 }
 
-function options(all) {
+function options(all, slugs) {
   const told = ({ data }) =>
     `${called(data.model)} on ${data.gpus} GPUs\n${data.words}\n${count(data.rate)} tokens/s on each GPU, ` +
     `${fraction(data.ofBest)} of its best\n${fraction(data.mfu)} MFU`;
   const last = Math.max(...all.map(({ gpus }) => Math.log2(gpus)));
   const rates = all.map(({ mfu }) => mfu);
   const [low, high] = [Math.min(...rates), Math.max(...rates)];
-  const painted = placed(all).map((point) => ({
+  const painted = placed(all, slugs).map((point) => ({
     ...point,
     itemStyle: { color: shade(high > low ? (point.mfu - low) / (high - low) : 1) },
   }));
@@ -97,9 +97,9 @@ function options(all) {
     yAxis: axis({
       type: "value",
       min: -0.5,
-      max: models().length - 0.5,
+      max: slugs.length - 0.5,
       interval: 0.5,
-      axisLabel: { color: colour("quiet"), formatter: (at) => (Number.isInteger(at) ? called(models()[at]) : "") },
+      axisLabel: { color: colour("quiet"), formatter: (at) => (Number.isInteger(at) ? called(slugs[at]) : "") },
       axisTick: { show: false },
       axisLine: { show: false },
       splitLine: { show: false },
@@ -124,7 +124,7 @@ function bestRows(all) {
   ]);
 }
 
-async function show() {
+async function show(points, slugs) {
   const all = normalised(points);
   const chart = place("map-chart") ?? element("div", { class: "chart tall", id: "map-chart" });
   if (!all.length) return place("map").replaceChildren(note("Nothing fits on any of these sizes."));
@@ -140,15 +140,12 @@ async function show() {
     element("p", {}, save),
     table("The fastest layout of each", heads, bestRows(all), 3),
   );
-  const said = `${all.length} planned layouts of ${models().length} models; the table below lists the fastest of each size`;
+  const said = `${all.length} planned layouts of ${slugs.length} models; the table below lists the fastest of each size`;
   await draw(
     chart,
     said,
-    () => options(all),
-    ({ row, model }) => {
-      if (model) change({ model, config: undefined });
-      use(row);
-    },
+    () => options(all, slugs),
+    ({ row, question }) => use(row, question, { progress: "map-progress" }),
   );
 }
 
@@ -156,18 +153,20 @@ async function plan() {
   drawing?.abort();
   const mine = new AbortController();
   drawing = mine;
-  points = [];
-  const work = models().flatMap((model) => sizes(Number(asked.most_map_gpus ?? 512)).map((gpus) => [model, gpus]));
+  const question = questionOf(asked);
+  const slugs = models();
+  const points = [];
+  const work = slugs.flatMap((model) => sizes(Number(asked.most_map_gpus ?? 512)).map((gpus) => [model, gpus]));
   place("map").replaceChildren();
   place("map-stop").hidden = false;
   try {
     for (const [done, [model, gpus]] of work.entries()) {
       place("map-progress").textContent = `${done} of ${work.length} searches, ${count(points.length)} layouts`;
-      points.push(...(await pointsOf(asked, model, gpus, mine.signal)));
-      if (points.length) await show();
+      points.push(...(await pointsOf(question, model, gpus, mine.signal)));
+      if (points.length) await show(points, slugs);
     }
     place("map-progress").textContent = `${count(points.length)} layouts`;
-    await show();
+    await show(points, slugs);
   } catch (error) {
     if (drawing === mine) place("map-progress").textContent = error.name === "AbortError" ? "ended" : error.message;
   }

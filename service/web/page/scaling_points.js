@@ -32,11 +32,11 @@ export function sizes(most) {
 }
 
 /** The planned layouts of one model on one number of GPUs; none where none is legal or fits. */
-export async function pointsOf(asked, model, gpus, signal) {
-  const own = model === "" ? asked : { ...asked, model, config: undefined };
-  const { layout, recipe, price, ...question } = bodyOf(own);
+export async function pointsOf(question, model, gpus, signal) {
+  const own = model === "" ? question : { ...question, model, config: undefined };
+  const { layout, recipe, price, ...rest } = bodyOf(own);
   const { micro_batch, recompute, training_tokens, ...fixed } = recipe;
-  const body = { ...question, recipe: fixed, cluster: clusterOf(asked.machine, gpus), objective: "time", top: PLANS };
+  const body = { ...rest, recipe: fixed, cluster: clusterOf(question.machine, gpus), objective: "time", top: PLANS };
   const answer = await post("/v1/plans", body, signal).catch((error) => {
     if (error.name === "AbortError") throw error;
     return { plans: [], pareto: [] };
@@ -46,13 +46,14 @@ export async function pointsOf(asked, model, gpus, signal) {
   return [...rows.values()].map((row) => pointOf(own, model, gpus, row));
 }
 
-function pointOf(asked, model, gpus, row) {
+function pointOf(question, model, gpus, row) {
   const tokens = row.recipe.global_batch_tokens ?? row.recipe.global_batch * row.recipe.sequence_length;
   return {
     model,
     gpus,
     row,
-    body: bodyOfPlan(asked, row),
+    question,
+    body: bodyOfPlan(question, row),
     rate: tokens / row.step_seconds.value / gpus,
     mfu: row.mfu_fraction.value,
     words: layoutWords(row.layout, row.recipe),

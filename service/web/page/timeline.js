@@ -87,7 +87,7 @@ function told(point, kinds) {
   return [`${moment(point)}: ${bytes(point.allocated_bytes)}`, ...said].join("\n");
 }
 
-function choice(answer) {
+function choice(answer, body) {
   const options = answer.stages.map((one) => element("option", { value: String(one.stage) }, `Stage ${one.stage}`));
   const select = element(
     "select",
@@ -95,7 +95,7 @@ function choice(answer) {
       id: "timeline-stage",
       onchange: ({ target }) => {
         stage = Number(target.value);
-        show(answer);
+        show(answer, body);
       },
     },
     options,
@@ -103,20 +103,20 @@ function choice(answer) {
   return element("p", { class: "inline" }, element("label", { for: "timeline-stage" }, "Stage"), select);
 }
 
-async function show(answer) {
+async function show(answer, body) {
   const found = answer.stages[stage] ?? answer.stages[answer.peak_stage];
   const chart = place("timeline-chart") ?? element("div", { class: "chart", id: "timeline-chart" });
   const rows = found.points.map((point) => [moment(point), bytes(point.allocated_bytes)]);
   const path = `memory.stages.${found.stage}`;
   place("timeline").replaceChildren(
-    choice(answer),
+    choice(answer, body),
     element(
       "p",
       {},
       "First step ",
-      number(`${path}.first_step_peak_bytes`, found.first_step_peak_bytes),
+      number(`${path}.first_step_peak_bytes`, found.first_step_peak_bytes, { body }),
       ", later steps ",
-      number(`${path}.allocated_peak_bytes`, found.later_step_peak_bytes),
+      number(`${path}.allocated_peak_bytes`, found.later_step_peak_bytes, { body }),
       ` at their peak, in ${words(found.peak.moment)}.`,
     ),
     chart,
@@ -133,8 +133,9 @@ async function show(answer) {
 }
 
 const ask = latest(async () => {
+  const body = bodyOf(asked);
   try {
-    await show(await post("/v1/memory/timeline", bodyOf(asked)));
+    await show(await post("/v1/memory/timeline", body), body);
   } catch (error) {
     place("timeline").replaceChildren(note(error.message, "fault"));
   }
