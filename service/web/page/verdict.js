@@ -24,11 +24,12 @@ const at = (answer, path) => path.split(".").reduce((inner, name) => inner?.[nam
 /** What holds of the numbers: bytes free or missing, and how sure that is. */
 function sentence({ memory, resolved }) {
   const machine = known.machines.get(asked.machine) ?? resolved.gpu.slug;
+  const kind = asked.machine.startsWith("cluster:") ? "GPUs of" : "×";
   const free = memory.headroom_bytes;
   const room = free >= 0 ? `${bytes(free)} free` : `${bytes(-free)} missing`;
   const risk = memory.oom_probability_fraction;
   const doubt = risk > 0.001 && risk < 0.999 ? `, ${fraction(risk)} likely to run out` : "";
-  return `${room} of ${bytes(memory.usable_bytes)} on each of ${count(resolved.cluster.gpus)} × ${machine}${doubt}`;
+  return `${room} of ${bytes(memory.usable_bytes)} on each of ${count(resolved.cluster.gpus)} ${kind} ${machine}${doubt}`;
 }
 
 function degrees({ resolved: { layout, recipe } }) {
