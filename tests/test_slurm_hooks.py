@@ -98,6 +98,14 @@ def test_a_job_that_runs_out_of_memory_is_refused_with_the_reason(hooked: Mappin
     assert "traincost: deny: out of memory: " in said
 
 
+@pytest.mark.parametrize("size", ["--ntasks=8", "--nodes=1 --ntasks-per-node=8", "--nodes=8-8"])
+def test_gpus_of_tasks_are_those_of_the_job(hooked: Mapping[str, str], tmp_path: Path, size: str) -> None:
+    script = "\n".join(line for line in DENY.splitlines() if "--gpus-per-node" not in line and "--nodes" not in line)
+    code, said, _ = submitted(hooked, script, tmp_path, "--gpus-per-task=1", *size.split())
+    assert code != 0
+    assert "traincost: deny: out of memory: " in said
+
+
 def test_what_is_no_known_training_is_let_through(hooked: Mapping[str, str], tmp_path: Path) -> None:
     assert submitted(hooked, OTHER, tmp_path) == (0, "", "")
     assert submitted(hooked, OTHER.replace("#SBATCH --gpus-per-node=8\n", ""), tmp_path) == (0, "", "")

@@ -164,6 +164,8 @@ def test_an_exported_script_is_judged_in_slurms_words(ask: Ask) -> None:
     assert int(minutes) == pytest.approx(whole["time_limit_seconds"] / 60, rel=0.05)
     named = slurm(ask, script=script, nodes=2, tres_per_job="gres/gpu:h100:16")
     assert named[:3] == [verdict, reason, estimate]
+    for tasks in ({"tres_per_task": "gres/gpu:h100:1", "tasks": 16}, {"tres_per_task": "gres:gpu:h100:8"}):
+        assert slurm(ask, script=script, nodes=2, **tasks) == named
 
 
 def test_what_slurm_cannot_tell_is_unknown_and_says_why(ask: Ask) -> None:

@@ -1,6 +1,7 @@
 """What does Slurm know of a job that is submitted?
 
-Source: Slurm 22.05 src/plugins/job_submit/lua (min_nodes, tres_per_node, tres_per_job, time_limit, script).
+Source: Slurm 22.05 src/plugins/job_submit/lua (min_nodes, num_tasks, tres_per_node, tres_per_job,
+tres_per_task, time_limit, script).
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ class SlurmJob:
     """What each node gives, such as gres/gpu:h100:8."""
     tres_per_job: Annotated[str, MaxLen(1024)] = ""
     """What all nodes give together."""
+    tasks: Annotated[int, Ge(1), Le(1 << 24)] | None = None
+    """Tasks in all; one for each node where null."""
+    tres_per_task: Annotated[str, MaxLen(1024)] = ""
+    """What each task is given, read where neither nodes nor the job say GPUs."""
     time_limit_minutes: Annotated[int, Ge(1), Le(1 << 24)] | None = None
     """Wall time that the job asks for; null where it asks for none."""
 
@@ -47,13 +52,19 @@ def scheduled_by_slurm(job: SlurmJob, said: dict[str, Any]) -> Scheduled:
     Raises:
         Refused: it asks for no GPU
     """
-    name, each = gpus_in(job.tres_per_node)
-    gpus = each * job.nodes
-    if not gpus:
-        name, gpus = gpus_in(job.tres_per_job)
-        each = -(-gpus // job.nodes)
+    name, gpus = _gpus_of(job)
     if not gpus:
         message, fix = "the job asks for no GPU, so there is nothing to judge", "ask for GPUs, e.g. --gpus-per-node=8"
         raise Refused(Problem(field="tres_per_node", code="no_gpus", message=message, fix=fix))
+    each = -(-gpus // job.nodes)
     limit = None if job.time_limit_minutes is None else job.time_limit_minutes * SECONDS_PER_MINUTE
     return Scheduled(script=job.script, gpus=gpus, gpus_each=each, gpu=name, time_limit_seconds=limit, said=said)
+
+
+def _gpus_of(job: SlurmJob) -> tuple[str | None, int]:
+    tasks = job.nodes if job.tasks is None else job.tasks
+    for resources, times in ((job.tres_per_node, job.nodes), (job.tres_per_job, 1), (job.tres_per_task, tasks)):
+        name, each = gpus_in(resources)
+        if each:
+            return name, each * times
+    return None, 0

@@ -1,4 +1,4 @@
-"""What the checked launch asks of a task that SkyPilot has read: the program is the first argument."""
+"""What the checked launch asks of all resources of a task that SkyPilot has read: the program is the first argument."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ def main() -> None:
     program = module_from_spec(spec)
     spec.loader.exec_module(program)
     tasks = [sky.Task.from_yaml_config(yaml.safe_load(content)) for content in json.load(sys.stdin)]
-    json.dump([program.question_of(task) for task in tasks], sys.stdout)
+    json.dump([[program.question_of(task, one) for one in task.resources] for task in tasks], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ import json
 import os
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 SERVICE = os.environ.get("TRAINCOST_URL", "http://localhost:8000")
@@ -22,6 +24,21 @@ KUEUE = "/apis/kueue.x-k8s.io/v1beta1"
 EVERY_SECONDS = 5.0
 LONGEST_WAIT_SECONDS = 10.0
 STATES = {"deny": "Rejected"}
+FAILURES = (OSError, ValueError, TypeError, LookupError, HTTPException)
+"""No answer, a refusing one, and one that cannot be read."""
+
+
+@contextmanager
+def looked_at_again(what: str) -> Iterator[None]:
+    """Whatever fails here is told, stops nothing else, and is looked at in the next round.
+
+    Args:
+        what: is looked at
+    """
+    try:
+        yield
+    except FAILURES as error:
+        print(f"{what} is looked at again: {type(error).__name__}:", *str(error).split(), flush=True)
 
 
 def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -61,12 +78,12 @@ def judged(workload: Mapping[str, Any]) -> tuple[str, str]:
     try:
         with urlopen(request, timeout=LONGEST_WAIT_SECONDS) as answer:
             found = json.load(answer)
+        estimate = f" ({found['check']['id']})" if found["check"] else ""
+        return STATES.get(found["verdict"], "Ready"), found["reason"] + estimate
     except HTTPError as error:
         return "Ready", f"not checked: the service answers {error.code}"
-    except (OSError, ValueError) as error:
+    except FAILURES as error:
         return "Ready", f"not checked: the service does not answer ({type(error).__name__})"
-    estimate = f" ({found['check']['id']})" if found["check"] else ""
-    return STATES.get(found["verdict"], "Ready"), found["reason"] + estimate
 
 
 def judge_waiting(names: frozenset[str]) -> None:
@@ -76,17 +93,28 @@ def judge_waiting(names: frozenset[str]) -> None:
         names: AdmissionChecks that this controller answers for
     """
     for workload in call("GET", f"{KUEUE}/workloads")["items"]:
-        checks = workload.get("status", {}).get("admissionChecks", [])
-        waiting = [check for check in checks if check["name"] in names and check["state"] == "Pending"]
-        if not waiting:
-            continue
-        state, message = judged(workload)
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        for check in waiting:
-            check.update(state=state, message=message, lastTransitionTime=now)
-        metadata = workload["metadata"]
-        whole = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", **workload}
-        call("PUT", f"{KUEUE}/namespaces/{metadata['namespace']}/workloads/{metadata['name']}/status", whole)
+        place = f"namespaces/{workload['metadata']['namespace']}/workloads/{workload['metadata']['name']}"
+        with looked_at_again(place):
+            judge(workload, f"{KUEUE}/{place}/status", names)
+
+
+def judge(workload: Mapping[str, Any], path: str, names: frozenset[str]) -> None:
+    """Give a workload its state where it waits for a check.
+
+    Args:
+        workload: as Kueue keeps it
+        path: of its status
+        names: AdmissionChecks that this controller answers for
+    """
+    checks = workload.get("status", {}).get("admissionChecks", [])
+    waiting = [check for check in checks if check["name"] in names and check["state"] == "Pending"]
+    if not waiting:
+        return
+    state, message = judged(workload)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    for check in waiting:
+        check.update(state=state, message=message, lastTransitionTime=now)
+    call("PUT", path, {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", **workload})
 
 
 def take_up_checks() -> frozenset[str]:
@@ -112,17 +140,16 @@ def take_up_checks() -> frozenset[str]:
             **check,
             "status": {"conditions": [*kept, active]},
         }
-        call("PUT", f"{KUEUE}/admissionchecks/{check['metadata']['name']}/status", whole)
+        with looked_at_again(check["metadata"]["name"]):
+            call("PUT", f"{KUEUE}/admissionchecks/{check['metadata']['name']}/status", whole)
     return frozenset(names)
 
 
 def main() -> None:
     """Look again and again; what changed meanwhile, or fails, is looked at in the next round."""
     while True:
-        try:
+        with looked_at_again("the cluster"):
             judge_waiting(take_up_checks())
-        except (URLError, OSError, ValueError) as error:
-            print(f"trying again: {error}", flush=True)
         time.sleep(EVERY_SECONDS)
 
 

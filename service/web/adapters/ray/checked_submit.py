@@ -1,9 +1,12 @@
-"""Submits a job to Ray unless it would run out of memory: python checked_submit.py GPU GPUS COMMAND."""
+"""Submits a job to Ray unless it would run out of memory: python checked_submit.py GPU GPUS COMMAND.
+
+What cannot be judged, and a service that does not answer, do not keep it from being submitted.
+"""
 
 import json
 import os
 import sys
-from typing import Any
+from http.client import HTTPException
 from urllib.request import Request, urlopen
 
 SERVICE = "http://localhost:8000"
@@ -11,7 +14,7 @@ KEY = os.environ.get("TRAINCOST_KEY", "")
 RAY = "http://127.0.0.1:8265"
 
 
-def check(entrypoint: str, gpu: str, gpus: int) -> dict[str, Any]:
+def check(entrypoint: str, gpu: str, gpus: int) -> tuple[bool, str | None]:
     """What the service says of a command on so many GPUs.
 
     Args:
@@ -20,22 +23,28 @@ def check(entrypoint: str, gpu: str, gpus: int) -> dict[str, Any]:
         gpus: GPUs in all
 
     Returns:
-        the check
+        whether it may be submitted, and the id of the estimate; None where it was not checked
     """
     question = {"launch": {"format": "script", "content": entrypoint}, "cluster": {"gpu": gpu, "gpus": gpus}}
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {KEY}"} if KEY else {})}
-    request = Request(f"{SERVICE}/v1/check", json.dumps(question).encode(), headers)
-    with urlopen(request, timeout=10) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
+    try:
+        request = Request(f"{SERVICE}/v1/check", json.dumps(question).encode(), headers)
+        with urlopen(request, timeout=10) as answer:
+            found = json.load(answer)
+        verdict, reason, estimate = found["verdict"], found["reason"], found["id"]
+    except (OSError, ValueError, TypeError, LookupError, HTTPException) as error:
+        print("traincost: not checked:", *str(error).split(), file=sys.stderr)
+        return True, None
+    print(f"{verdict}: {reason}")
+    return verdict != "deny", estimate
 
 
 if __name__ == "__main__":
     gpu, gpus, entrypoint = sys.argv[1:]
-    found = check(entrypoint, gpu, int(gpus))
-    print(f"{found['verdict']}: {found['reason']}")
-    if found["verdict"] == "deny":
+    may_start, estimate = check(entrypoint, gpu, int(gpus))
+    if not may_start:
         sys.exit(1)
     from ray.job_submission import JobSubmissionClient
 
-    print(JobSubmissionClient(RAY).submit_job(entrypoint=entrypoint, metadata={"estimate": found["id"]}))
+    metadata = {"estimate": estimate} if estimate else {}
+    print(JobSubmissionClient(RAY).submit_job(entrypoint=entrypoint, metadata=metadata))

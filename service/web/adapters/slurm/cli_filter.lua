@@ -26,19 +26,28 @@ local function minutes_of(text)
   return #parts == 3 and parts[1] * 60 + parts[2] or parts[1]
 end
 
+-- Tasks of the job; --ntasks is 1 where nobody gave it, and --ntasks-per-node, or else one for each node, counts.
+local function tasks_of(options, nodes)
+  local tasks = whole(options.ntasks) or 1
+  return tasks > 1 and tasks or nodes * (whole(options["ntasks-per-node"]) or 1)
+end
+
 -- Whether the job may be submitted; runs in the user's own sbatch, so nobody else waits, and it binds nobody.
 local function judge(options)
   local script = script_of(options)
-  local per_node, per_job = options["gpus-per-node"], options["gpus"]
-  if not script or not (per_node or per_job or options.gres) then
+  local per_node, per_job, per_task = options["gpus-per-node"], options["gpus"], options["gpus-per-task"]
+  if not script or not (per_node or per_job or per_task or options.gres) then
     return slurm.SUCCESS
   end
+  local nodes = whole(options.nodes) or 1
   local minutes = minutes_of(options.time)
   local verdict, reason, id = ask({
     script = script,
-    nodes = whole(options.nodes) or 1,
+    nodes = nodes,
+    tasks = tasks_of(options, nodes),
     tres_per_node = per_node and "gpu:" .. per_node or options.gres or "",
     tres_per_job = per_job and "gpu:" .. per_job or "",
+    tres_per_task = per_task and "gpu:" .. per_task or "",
     time_limit_minutes = minutes and minutes > 0 and minutes or nil,
   })
   if id and id ~= "" then

@@ -1,13 +1,21 @@
 
 -- Whether the job may be queued; runs in slurmctld, for every job.
 local function judge(job)
-  local resources = (job.tres_per_node or "") .. (job.tres_per_job or "")
+  local resources = (job.tres_per_node or "") .. (job.tres_per_job or "") .. (job.tres_per_task or "")
   if not job.script or not string.find(resources, "gpu") then
     return slurm.SUCCESS
   end
-  local asked = { script = job.script, tres_per_node = job.tres_per_node or "", tres_per_job = job.tres_per_job or "" }
+  local asked = {
+    script = job.script,
+    tres_per_node = job.tres_per_node or "",
+    tres_per_job = job.tres_per_job or "",
+    tres_per_task = job.tres_per_task or "",
+  }
   if job.min_nodes ~= slurm.NO_VAL and job.min_nodes > 0 then
     asked.nodes = job.min_nodes
+  end
+  if job.num_tasks ~= slurm.NO_VAL and job.num_tasks > 0 then
+    asked.tasks = job.num_tasks
   end
   if job.time_limit ~= slurm.NO_VAL and job.time_limit > 0 and job.time_limit < 16777216 then
     asked.time_limit_minutes = job.time_limit
