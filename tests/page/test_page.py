@@ -32,7 +32,8 @@ def _field(sight: Sight, name: str) -> str:
 
 def _search(sight: Sight) -> None:
     sight.page.click("#tab-plans")
-    sight.page.check("#keep-zero_stage")
+    for kept in ("tensor", "pipeline", "zero_stage"):  # the best of these count embedding and loss as layers
+        sight.page.check(f"#keep-{kept}")
     sight.page.click("#plan-find")
 
 

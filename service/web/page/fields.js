@@ -47,6 +47,8 @@ export const FIELDS = [
   { name: "expert", part: "layout", group: "layout", label: "Expert", kind: "steps", stops: powers(256) },
   { name: "zero_stage", part: "layout", group: "layout", label: "ZeRO stage", kind: "choice", whole: true },
   { name: "schedule", part: "layout", group: "more", label: "Schedule", kind: "choice" },
+  { name: "embedding_in_split", part: "layout", group: "more", label: "Embedding as a layer", kind: "truth" },
+  { name: "loss_in_split", part: "layout", group: "more", label: "Loss as a layer", kind: "truth" },
   { name: "sequence_parallel", part: "layout", group: "more", label: "Sequence parallel", kind: "truth" },
   { name: "reshard_after_forward", part: "layout", group: "more", label: "Reshard after forward", kind: "truth" },
   { name: "context_method", part: "layout", group: "more", label: "Context method", kind: "choice" },
