@@ -15,8 +15,9 @@ def service_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Closed before other tests begin: while it is driven, no other event loop runs in its process."""
     with chromium() as found:
         yield found
 
