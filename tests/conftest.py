@@ -24,6 +24,9 @@ collect_ignore = ["libreoffice_cells.py"]
 MOST_PROCESSES = 8
 """Each collects every test and starts a PostgreSQL server, so more of them gain little."""
 
+WAITING = 1
+"""Processes beyond one for each core: some tests wait for other programs, for locks and for time to pass."""
+
 IN_A_PROCESS_OF_MANY = "PYTEST_XDIST_WORKER"
 """Set in each of the processes, which start no others."""
 
@@ -39,8 +42,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if IN_A_PROCESS_OF_MANY in os.environ or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
     if getattr(options, "numprocesses", 0) is None and not options.collectonly:
-        options.numprocesses = "auto"
-        options.maxprocesses = options.maxprocesses or MOST_PROCESSES
+        options.numprocesses = min((os.cpu_count() or 1) + WAITING, options.maxprocesses or MOST_PROCESSES)
         options.dist = "worksteal" if options.dist == "no" else options.dist
 
 

@@ -1,7 +1,7 @@
 """The source of the service as the house rules read it: files, syntax trees, public functions."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +13,28 @@ NUMBERS = frozenset({"int", "float", "Amount"})
 def python_files(*folders: str) -> list[Path]:
     """Every Python file below the folders, by path."""
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def each_of(paths: Iterable[Path]) -> Callable[[Callable[[Path], None]], Callable[[], None]]:
+    """One test of many files, which tells all that are at fault: thousands of tests take longer to list than to run."""
+
+    def decorated(judge: Callable[[Path], None]) -> Callable[[], None]:
+        def test() -> None:
+            faults = [fault for path in paths for fault in _faults(judge, path)]
+            assert not faults, "\n".join(faults)
+
+        test.__name__, test.__doc__, test.__module__ = judge.__name__, judge.__doc__, judge.__module__
+        return test
+
+    return decorated
+
+
+def _faults(judge: Callable[[Path], None], path: Path) -> list[str]:
+    try:
+        judge(path)
+    except AssertionError as fault:
+        return [f"{shown(path)}: {fault}"]
+    return []
 
 
 def shown(path: Path) -> str:

@@ -13,6 +13,7 @@ from service.units import DIMENSIONS
 from tests.house.source import (
     SERVICE,
     arguments_of,
+    each_of,
     fields_of,
     functions,
     is_number,
@@ -81,7 +82,7 @@ def test_every_symbol_stands_for_a_suffix_of_the_units_table() -> None:
     assert set(SYMBOLS.values()) <= DIMENSIONS.keys()
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
+@each_of(FILES)
 def test_module_opens_with_the_question_it_answers(path: Path) -> None:
     if path.name == "__init__.py" and not tree_of(path).body:
         return
@@ -119,7 +120,7 @@ def test_units_in_names_are_the_units_in_docstrings(path: Path, function: ast.Fu
             assert SYMBOLS.get(unit) == suffix, f"{shown(path)}: {function.name}: {name} is said to be in [{unit}]"
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
+@each_of(FILES)
 def test_args_are_the_arguments(path: Path) -> None:
     for function in functions(tree_of(path)):
         said = list(_docstring(function).arguments)
@@ -129,7 +130,7 @@ def test_args_are_the_arguments(path: Path) -> None:
             assert sorted(said) == sorted([*arguments_of(function), *extra]), f"{shown(path)}: {function.name}"
 
 
-@pytest.mark.parametrize("path", [SERVICE / "estimator" / f"{noun}.py" for noun in NOUNS], ids=shown)
+@each_of([SERVICE / "estimator" / f"{noun}.py" for noun in NOUNS])
 def test_every_field_of_the_nouns_is_documented(path: Path) -> None:
     for kind in public_classes(path):
         documented = {

@@ -8,12 +8,11 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from service.units import DIMENSIONS
 from tests.house.source import (
     SERVICE,
     arguments_of,
+    each_of,
     fields_of,
     functions,
     public_classes,
@@ -84,7 +83,7 @@ def _is_measure(annotation: ast.expr | None) -> bool:
     return bool(names) and names <= MEASURED - {"Interval"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
+@each_of(FILES)
 def test_measured_fields_carry_their_unit(path: Path) -> None:
     bare = [
         f"{kind.name}.{name}"
@@ -97,7 +96,7 @@ def test_measured_fields_carry_their_unit(path: Path) -> None:
     assert not bare, f"{shown(path)}: {bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
+@each_of(FILES)
 def test_measuring_functions_carry_their_unit(path: Path) -> None:
     tables = {
         method
@@ -115,7 +114,7 @@ def test_measuring_functions_carry_their_unit(path: Path) -> None:
     assert not bare, f"{shown(path)}: {bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
+@each_of(FILES)
 def test_no_name_hides_its_unit_or_its_purpose(path: Path) -> None:
     tree = tree_of(path)
     defined = {path.stem} | {

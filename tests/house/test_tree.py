@@ -8,11 +8,10 @@ import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.house.source import ROOT, shown
+from tests.house.source import ROOT, each_of, shown
 
 ENTRIES = {
     ".ci", ".dockerignore", ".gitignore", "Dockerfile", "LICENSE", "README.md", "docker-compose.yml", "migrations",
@@ -64,7 +63,7 @@ def test_only_agreed_entries_stand_at_the_top() -> None:
     assert entries == ENTRIES
 
 
-@pytest.mark.parametrize("path", FILES, ids=shown)
+@each_of(FILES)
 def test_file_holds_nothing_foreign(path: Path) -> None:
     content = path.read_bytes().lower()
     found = [needle for needle in FOREIGN if needle.encode() in content]

@@ -5,11 +5,9 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from service.estimator.memory import StageBytes
 from service.workflows.flat import flat_fields
-from tests.house.source import SERVICE, shown
+from tests.house.source import SERVICE, each_of
 from tests.house.test_sizes import LONGEST_FILE
 
 WEB = SERVICE / "web"
@@ -21,13 +19,13 @@ NOT_A_LINE = {"in_flight", "host"}
 """Fields of StageBytes that are no bytes on a GPU."""
 
 
-@pytest.mark.parametrize("path", OWN, ids=shown)
+@each_of(OWN)
 def test_file_is_short(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= LONGEST_FILE, f"cut it where its question divides: {lines} lines"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=shown)
+@each_of(MODULES)
 def test_a_module_says_first_what_it_answers(path: Path) -> None:
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert re.fullmatch(r"// [A-Z].*[.?]", first)
