@@ -86,7 +86,7 @@ def test_every_symbol_stands_for_a_suffix_of_the_units_table() -> None:
 def test_module_opens_with_the_question_it_answers(path: Path) -> None:
     if path.name == "__init__.py" and not tree_of(path).body:
         return
-    assert ast.get_docstring(tree_of(path)), f"{shown(path)} opens without saying which question it answers"
+    assert ast.get_docstring(tree_of(path)), "opens without saying which question it answers"
 
 
 @pytest.mark.parametrize(("path", "function"), FORMULAS)
@@ -127,7 +127,7 @@ def test_args_are_the_arguments(path: Path) -> None:
         if said:
             spec = function.args
             extra = [a.arg for a in (spec.vararg, spec.kwarg) if a]
-            assert sorted(said) == sorted([*arguments_of(function), *extra]), f"{shown(path)}: {function.name}"
+            assert sorted(said) == sorted([*arguments_of(function), *extra]), function.name
 
 
 @each_of([SERVICE / "estimator" / f"{noun}.py" for noun in NOUNS])

@@ -17,7 +17,6 @@ from tests.house.source import (
     functions,
     public_classes,
     python_files,
-    shown,
     tree_of,
     type_names,
 )
@@ -93,7 +92,7 @@ def test_measured_fields_carry_their_unit(path: Path) -> None:
         if _measured(annotation) and not _has_unit(name)
         if name not in COUNTS | MULTIPLES and not TABLE_OF_ONE_UNIT.search(kind.name)
     ]
-    assert not bare, f"{shown(path)}: {bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
+    assert not bare, f"{bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
 
 
 @each_of(FILES)
@@ -111,7 +110,7 @@ def test_measuring_functions_carry_their_unit(path: Path) -> None:
         if _is_measure(function.returns) and not _has_unit(function.name)
         if function.name not in COUNTS
     ]
-    assert not bare, f"{shown(path)}: {bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
+    assert not bare, f"{bare} carry no unit; end them in one of {sorted(DIMENSIONS)}"
 
 
 @each_of(FILES)
@@ -129,7 +128,7 @@ def test_no_name_hides_its_unit_or_its_purpose(path: Path) -> None:
         )
     }
     banned = sorted(name for name in defined if BANNED.search(name.lower()) and not HUGGING_FACE.fullmatch(name))
-    assert not banned, f"{shown(path)}: {banned}"
+    assert not banned, f"banned: {banned}"
 
 
 def test_exceptions_are_still_needed() -> None:

@@ -7,7 +7,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.house.source import each_of, functions, python_files, shown, tree_of
+from tests.house.source import each_of, functions, python_files, tree_of
 
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 40
@@ -19,21 +19,21 @@ EXPLAINED_EXCEPTION = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore\[[\w, -
 @each_of(python_files("service", "migrations", "tests"))
 def test_file_is_short(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= LONGEST_FILE, f"{shown(path)} has {lines} lines; cut it where its question divides"
+    assert lines <= LONGEST_FILE, f"{lines} lines; cut it where its question divides"
 
 
 @each_of(python_files("service", "migrations"))
 def test_functions_are_short(path: Path) -> None:
     lines = {f.name: _lines_of_code(f) for f in functions(tree_of(path))}
     long = {name: count for name, count in lines.items() if count > LONGEST_FUNCTION}
-    assert not long, f"{shown(path)}: {long}; at most {LONGEST_FUNCTION}: name the steps"
+    assert not long, f"{long}; at most {LONGEST_FUNCTION}: name the steps"
 
 
 @each_of(python_files("service", "migrations"))
 def test_exceptions_to_a_linter_say_why(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     bare = [line.strip() for line in lines if EXCEPTION.search(line) and not EXPLAINED_EXCEPTION.search(line)]
-    assert not bare, f"{shown(path)}: write `# noqa: RULE - reason`: {bare}"
+    assert not bare, f"write `# noqa: RULE - reason`: {bare}"
 
 
 def _lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.estimator import choices
-from tests.house.source import ROOT, each_of, python_files, shown, tree_of
+from tests.house.source import ROOT, each_of, python_files, tree_of
 
 FILES = [path for path in python_files("service/estimator") if path.name != "samples.py"]
 
@@ -65,7 +65,7 @@ def _constants(path: Path) -> Iterator[tuple[str, str]]:
 @each_of(FILES)
 def test_measured_constant_has_a_source(path: Path) -> None:
     bare = [name for name, said in _constants(path) if "Source:" not in said]
-    assert not bare, f"{shown(path)}: {bare} do not say below them where the number comes from (Source: ...)"
+    assert not bare, f"{bare} do not say below them where the number comes from (Source: ...)"
 
 
 def test_every_choice_of_a_question_has_a_meaning_and_a_source() -> None:

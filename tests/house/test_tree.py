@@ -67,7 +67,7 @@ def test_only_agreed_entries_stand_at_the_top() -> None:
 def test_file_holds_nothing_foreign(path: Path) -> None:
     content = path.read_bytes().lower()
     found = [needle for needle in FOREIGN if needle.encode() in content]
-    assert not found, f"{shown(path)} holds {found}"
+    assert not found, f"holds {found}"
 
 
 def test_documents_live_in_the_rooms_they_describe() -> None:
