@@ -65,7 +65,8 @@ class CheckedQuestions:
             Unreachable: the database does not answer
         """
         with self._writing:
-            batch = list(self._waiting)
+            with self._lock:
+                batch = list(self._waiting)
             if self._engine is None or not batch:
                 return
             keep_checked_questions(self._engine, [question for question, _ in batch])
