@@ -53,6 +53,7 @@ USD = Dimension("USD", {"USD": 1.0, **_prefixed("USD", "kM")})
 INSTANCE_RATE = Dimension("USD/h", {"USD/h": 1.0, "USD/d": 1 / 24.0})
 USD_RATE = Dimension("USD/GPU-h", {"USD/GPU-h": 1.0, "USD/GPU-d": 1 / 24.0})
 FRACTION = Dimension("1", {"1": 1.0, "%": 0.01, "percent": 0.01})
+FREQUENCY = Dimension("Hz", {"Hz": 1.0, **_prefixed("Hz", "kMG")})
 WATTS = Dimension("W", {"W": 1.0, **_prefixed("W", "kM")})
 ENERGY = Dimension("kWh", {"kWh": 1.0, "MWh": 1e3, "GWh": 1e6, "J": 1 / 3.6e6, "MJ": 1 / 3.6})
 CARBON = Dimension("kg", {"kg": 1.0, "t": 1e3})
@@ -88,6 +89,7 @@ DIMENSIONS: Mapping[str, Dimension] = {
     "seconds": SECONDS,
     "tokens": TOKENS,
     "bytes": BYTES,
+    "hz": FREQUENCY,
     "watts": WATTS,
     "years": YEARS,
     "nats": LOSS,

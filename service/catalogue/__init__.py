@@ -5,6 +5,7 @@ from service.catalogue.names import Found
 from service.catalogue.prices import PriceQuery
 from service.catalogue.provenance import SHIPPED, UnsoundFact
 from service.catalogue.rows import (
+    CalibrationRow,
     ClusterRow,
     ExactCounts,
     GpuRow,
@@ -21,6 +22,7 @@ from service.catalogue.shipped import shipped_catalogue
 
 __all__ = [
     "SHIPPED",
+    "CalibrationRow",
     "Catalogue",
     "ClusterRow",
     "ExactCounts",

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from service.catalogue.indexes import (
     Key,
+    calibrations_by_gpu,
     digest_of,
     gpus_of,
     index_of,
+    of_kind,
     prices_by_id,
     renewed,
     revision_of,
@@ -18,6 +20,7 @@ from service.catalogue.prices import PriceQuery, newest_price
 from service.catalogue.provenance import UnsoundFact
 from service.catalogue.regions import find_region, regions_by_slug
 from service.catalogue.rows import (
+    CalibrationRow,
     ClusterRow,
     GpuRow,
     ModelRow,
@@ -44,7 +47,9 @@ class Catalogue:
     rate_card_index: NameIndex[RateCardRow]
     """Rate cards by every name."""
     regions: Mapping[str, RegionRow]
-    """Regions by slug, in the order of the slugs, from wherever they were read."""
+    """Regions by slug, in their order, from wherever they were read."""
+    calibrations: Mapping[str, CalibrationRow]
+    """Calibrations by the GPU that they hold for, in their order."""
     digests: Mapping[Key, bytes]
     """A digest of each row."""
     revision: str
@@ -61,7 +66,7 @@ class Catalogue:
         rate_cards: Iterable[RateCardRow] = (),
         regions: Iterable[RegionRow] = (),
     ) -> "Catalogue":
-        """The catalogue of some rows.
+        """The catalogue of some rows, without calibrations.
 
         Args:
             models: model presets
@@ -77,28 +82,12 @@ class Catalogue:
         Raises:
             UnsoundFact: two rows share a name or id that must be unique, or a row speaks of a GPU that is not there
         """
-        model_index = index_of("model", models)
-        gpu_index = index_of("gpu", gpus)
-        cluster_index = index_of("cluster", clusters)
-        price_index = prices_by_id(prices)
-        card_index = index_of("rate_card", rate_cards)
-        region_index = regions_by_slug(regions)
-        kinds: Mapping[type, Mapping[str, Row]] = {
-            ModelRow: model_index.rows,
-            GpuRow: gpu_index.rows,
-            ClusterRow: cluster_index.rows,
-            PriceRow: price_index,
-            RateCardRow: card_index.rows,
-            RegionRow: region_index,
-        }
-        digests = {(kind, key): digest_of(row) for kind, rows in kinds.items() for key, row in rows.items()}
-        revision = revision_of(digests)
-        return cls(model_index, gpu_index, cluster_index, price_index, card_index, region_index, digests, revision)
+        return cls.from_rows((*models, *gpus, *clusters, *prices, *rate_cards, *regions))
 
     def __post_init__(self) -> None:
         """Refuse rows that speak of a GPU that is not there."""
         for gpu in {gpu for row in self.rows() for gpu in gpus_of(row)} - self.gpus.keys():
-            raise UnsoundFact(f"a cluster or a price speaks of gpu {gpu}, which the catalogue does not hold")
+            raise UnsoundFact(f"a row speaks of gpu {gpu}, which the catalogue does not hold")
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = ()) -> "Catalogue":
         """The catalogue after a change; what was made of rows that stay is not made again.
@@ -124,6 +113,7 @@ class Catalogue:
             dict(sorted(rows_after(self.price_index, PriceRow, change).items())),
             renewed(self.rate_card_index, RateCardRow, change),
             dict(sorted(rows_after(self.regions, RegionRow, change).items())),
+            dict(sorted(rows_after(self.calibrations, CalibrationRow, change).items())),
             digests,
             revision_of(digests),
         )
@@ -142,13 +132,17 @@ class Catalogue:
             UnsoundFact: the rows contradict each other
         """
         held = tuple(rows)
-        return cls.of(
-            models=[row for row in held if isinstance(row, ModelRow)],
-            gpus=[row for row in held if isinstance(row, GpuRow)],
-            clusters=[row for row in held if isinstance(row, ClusterRow)],
-            prices=[row for row in held if isinstance(row, PriceRow)],
-            rate_cards=[row for row in held if isinstance(row, RateCardRow)],
-            regions=[row for row in held if isinstance(row, RegionRow)],
+        digests = {(type(row), key_of(row)): digest_of(row) for row in held}
+        return cls(
+            index_of("model", of_kind(held, ModelRow)),
+            index_of("gpu", of_kind(held, GpuRow)),
+            index_of("cluster", of_kind(held, ClusterRow)),
+            prices_by_id(of_kind(held, PriceRow)),
+            index_of("rate_card", of_kind(held, RateCardRow)),
+            regions_by_slug(of_kind(held, RegionRow)),
+            calibrations_by_gpu(of_kind(held, CalibrationRow)),
+            digests,
+            revision_of(digests),
         )
 
     def rows(self) -> tuple[Row, ...]:
@@ -206,6 +200,7 @@ class Catalogue:
             PriceRow: self.price_index,
             RateCardRow: self.rate_cards,
             RegionRow: self.regions,
+            CalibrationRow: self.calibrations,
         }
 
     def find_model(self, name: str, field: str = "model") -> Found[ModelRow]:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from service.catalogue.names import Entry, NameIndex
 from service.catalogue.provenance import UnsoundFact
-from service.catalogue.rows import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
+from service.catalogue.rows import CalibrationRow, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
 
 Named = ModelRow | GpuRow | ClusterRow | RateCardRow
 """A row that is found by name."""
@@ -73,6 +73,19 @@ def rows_after(held: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -
     return after
 
 
+def of_kind(rows: Iterable[Row], kind: type[AnyRow]) -> list[AnyRow]:
+    """Rows of one kind among rows of any.
+
+    Args:
+        rows: the rows
+        kind: their class
+
+    Returns:
+        those of the kind, in order
+    """
+    return [row for row in rows if isinstance(row, kind)]
+
+
 def prices_by_id(prices: Iterable[PriceRow]) -> dict[str, PriceRow]:
     """Prices by id, in the order of the ids.
 
@@ -91,6 +104,26 @@ def prices_by_id(prices: Iterable[PriceRow]) -> dict[str, PriceRow]:
         if key in held:
             raise UnsoundFact(f"two rows are price {key}")
         held[key] = row
+    return dict(sorted(held.items()))
+
+
+def calibrations_by_gpu(calibrations: Iterable[CalibrationRow]) -> dict[str, CalibrationRow]:
+    """Calibrations by the GPU that they hold for, in the order of the GPUs.
+
+    Args:
+        calibrations: the calibrations
+
+    Returns:
+        the calibrations
+
+    Raises:
+        UnsoundFact: two of them hold for one GPU
+    """
+    held: dict[str, CalibrationRow] = {}
+    for row in calibrations:
+        if row.gpu in held:
+            raise UnsoundFact(f"two calibrations hold for gpu {row.gpu}")
+        held[row.gpu] = row
     return dict(sorted(held.items()))
 
 
@@ -150,6 +183,6 @@ def gpus_of(row: Row) -> tuple[str, ...]:
     """
     if isinstance(row, ClusterRow):
         return (row.cluster.gpu,)
-    if isinstance(row, PriceRow):
+    if isinstance(row, PriceRow | CalibrationRow):
         return (row.gpu,)
     return tuple(rate.gpu for rate in row.rates) if isinstance(row, RateCardRow) else ()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+from unicodedata import normalize
 
 from service.catalogue.provenance import UnsoundFact
 from service.errors import Problem, UnknownName, did_you_mean, nearest
@@ -100,7 +101,7 @@ class NameIndex(Generic[Row]):
         """
         form = normal(name)
         slugs = self.slugs.get(form, ())
-        if not slugs and not SEPARATORS.search(name.casefold()):
+        if not slugs and not SEPARATORS.search(normalize("NFC", name).casefold()):
             slugs = self.run_together.get(form, ())
         if len(slugs) == 1:
             return Found(self.rows[slugs[0]], None)
@@ -157,7 +158,7 @@ def normal(name: str) -> str:
     >>> normal("meta-llama/Llama-2-7b-hf"), normal("AWS p5.48xlarge")
     ('metallamallama2-7bhf', 'p5.48xlarge')
     """
-    words = SEPARATORS.sub("-", name.casefold()).strip("-")
+    words = SEPARATORS.sub("-", normalize("NFC", name).casefold()).strip("-")
     for provider in PROVIDERS:
         words = words.removeprefix(f"{provider}-")
     return re.sub(r"(?<!\d)-|-(?!\d)", "", words)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Interval, Le, Len, Lt
 
 from service.catalogue.provenance import Names, Provenance, Text, UnsoundFact
+from service.estimator.device_calibration import DeviceCalibration
 from service.estimator.gpu import Gpu
 from service.estimator.model import Model
 from service.estimator.names import PriceModel
@@ -240,7 +241,17 @@ class RegionRow(Provenance):
     """Where that was read."""
 
 
-Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRow(Provenance):
+    """The calibration that holds for a GPU: one that was promoted."""
+
+    gpu: Name
+    """Catalogue name of the GPU."""
+    calibration: DeviceCalibration
+    """What stands in the place of published rates."""
+
+
+Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow | CalibrationRow
 """A row of any kind."""
 
 
@@ -264,6 +275,8 @@ def key_of(row: Row) -> str:
         row: the row
 
     Returns:
-        its slug; for a price its id
+        its slug; for a price its id, for a calibration its GPU
     """
+    if isinstance(row, CalibrationRow):
+        return row.gpu
     return row.id if isinstance(row, PriceRow) else row.slug

@@ -8,7 +8,7 @@ from service.estimator.model import Model
 from service.estimator.parameters import count_parameters
 from service.estimator.question import Cluster, Layout, Price, Question, Recipe, Recompute
 
-FORMULAS_VERSION = "2026.11.5"
+FORMULAS_VERSION = "2026.11.6"
 """Changes whenever an answer to the same question may change."""
 
 __all__ = [

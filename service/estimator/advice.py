@@ -1,5 +1,6 @@
 """What should the reader of an answer know: what was assumed, what looks odd, what to change when it does not fit?"""
 
+from service.estimator.device_calibration import calibration_of
 from service.estimator.documents import padding_fraction
 from service.estimator.filled import filled
 from service.estimator.matrix_rates import UNMEASURED_RATES, generation_rates
@@ -45,6 +46,9 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
         said.append(
             f"no measurement of {job.gpu.architecture} matrix products: the median of other generations is used"
         )
+    calibration = calibration_of(job.gpu)
+    if calibration is not None:
+        said.append(f"what was measured on this device stands in the place of published rates: {calibration.id}")
     if any(MIXERS[shape.mixer].carries_state for shape in job.ledger.shapes):
         said.append("layers that carry a state run in fused kernels, which keep their inputs and results alone")
     if job.model.zero_expert_num:

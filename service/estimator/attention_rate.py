@@ -3,9 +3,10 @@
 FLOP are those that the mask lets through; those of the backward pass are its four products and the scores once again.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from service.estimator.device_calibration import calibration_of
 from service.estimator.gpu import Gpu
 from service.estimator.matrix_rates import generation_rates
 from service.estimator.numeric import Amount
@@ -177,12 +178,25 @@ def attention_rate(kernel: FusedName, gpu: Gpu, query_width: int, value_width: i
     AttentionRate(forward_fraction=0.708, backward_fraction=0.613, wave_queries=16896)
     """
     family = RUNS_LIKE.get(gpu.slug, gpu.architecture.removesuffix(" (Grace)"))
-    shares = KERNEL_SHARES[kernel].get(family, UNMEASURED_SHARES)
+    shares = _measured(KERNEL_SHARES[kernel].get(family, UNMEASURED_SHARES), kernel, gpu)
     forward, backward = _width_shares(kernel, (query_width + value_width) / 2)
     return AttentionRate(
         forward_fraction=min(shares.forward_fraction * forward, MOST_FRACTION),
         backward_fraction=min(shares.backward_fraction * backward, MOST_FRACTION),
         wave_queries=(generation_rates(gpu).processors or 0) * QUERY_TILE,
+    )
+
+
+def _measured(known: KernelShares, kernel: FusedName, gpu: Gpu) -> KernelShares:
+    """Shares with those that were measured of the GPU in the place of its generation's."""
+    calibration = calibration_of(gpu)
+    one = next((one for one in calibration.attention if one.kernel == kernel), None) if calibration else None
+    if one is None:
+        return known
+    return replace(
+        known,
+        forward_fraction=one.forward_fraction or known.forward_fraction,
+        backward_fraction=one.backward_fraction or known.backward_fraction,
     )
 
 

@@ -1,5 +1,6 @@
 """What does it take to turn numbers into fp8 or fp4?"""
 
+from service.estimator.device_calibration import streaming_bytes_per_s
 from service.estimator.job import Job
 from service.estimator.matrix_rates import format_rate, generation_rates
 from service.estimator.numeric import Amount
@@ -61,4 +62,4 @@ def weight_cast_seconds(job: Job, held: RankParameters) -> Amount:
     if not is_narrow or stands:
         return 0.0
     numbers = held.dense_trained + held.expert_trained
-    return numbers * cast_bytes(job) / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
+    return numbers * cast_bytes(job) / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)

@@ -1,8 +1,10 @@
 """Does the model make sense by itself: are its fields complete, and do they agree?"""
 
+from functools import lru_cache
+
 from service.errors import Problem
 from service.estimator import mixer_demands
-from service.estimator.build import layer_type, mlp_type
+from service.estimator.build import LEDGERS_KEPT, layer_type, mlp_type
 from service.estimator.model import Model
 from service.estimator.question import Layout
 from service.estimator.rules import Demand, divisors_of, unmet
@@ -171,6 +173,7 @@ _ANY_LAYOUT = Layout()
 """Demands on a model read no layout."""
 
 
+@lru_cache(maxsize=LEDGERS_KEPT)
 def problems_of(model: Model) -> tuple[Problem, ...]:
     """What is wrong with a model by itself.
 

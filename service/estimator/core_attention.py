@@ -55,7 +55,8 @@ def core_attention_ops(
     """Scores, softmax and weighted values of one layer.
 
     Flash attention keeps one fp32 number a query (the log-sum-exp) and computes the scores again in
-    its backward pass; eager attention keeps the scores: once, or with dropout before it, its mask, and after.
+    its backward pass; eager attention keeps the scores: once, or with dropout before it, its mask, and after; that of
+    transformers keeps their softmax in fp32 beside what it multiplies values by.
 
     Args:
         model: the model
@@ -70,7 +71,8 @@ def core_attention_ops(
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s^2 b, 4 of 11 s b h for q, k, v);
-        Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass)
+        Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass); transformers 5.23.0
+        modeling_llama.eager_attention_forward, modeling_gpt2.eager_attention_forward (fp32 under autocast alone)
     """
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
     pairs_twice, document_pairs = _pairs_twice(model, layer_type, setting)
@@ -119,7 +121,10 @@ def _kept_score_bytes(model: Model, setting: Setting) -> int:
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
     if not setting.keeps_scores:
         return 4 * heads * tokens
-    return (2 * element + 1 if setting.drops_out else element) * heads * tokens**2
+    is_wide = setting.runs_transformers and (setting.casts_each_input or not model.is_gpt2)
+    softmax = 4 if is_wide else element
+    after = 1 + element if setting.drops_out else element if softmax > element else 0
+    return (softmax + after) * heads * tokens**2
 
 
 def _gradients(model: Model, setting: Setting, query_width: int, value_width: int, key_heads: int) -> tuple[Saved, ...]:

@@ -3,8 +3,9 @@
 from math import hypot
 
 from service.estimator.allocator import Shares
+from service.estimator.device_calibration import MeasuredBytes, calibration_of
 from service.estimator.gpu import Gpu
-from service.estimator.interval import Interval
+from service.estimator.interval import Basis, Interval
 from service.estimator.job import Job
 from service.estimator.software import version_of
 from service.estimator.versions import at_least
@@ -30,7 +31,7 @@ def beside_allocator(job: Job) -> Shares:
     """Bytes on the device that no allocator sees: the context, and communicators where there is more than one GPU.
 
     Formula:
-        CONTEXT_BYTES + COMMUNICATOR_BYTES, of the version of torch
+        CONTEXT_BYTES + COMMUNICATOR_BYTES, of the version of torch; what was measured on the GPU where something was
 
     Args:
         job: the job
@@ -45,17 +46,50 @@ def beside_allocator(job: Job) -> Shares:
     >>> beside_allocator(sample_job())[1] / 2**30
     0.6
     """
-    version = version_of(job.software, "torch")
-    context, extra = (
-        next(sizes for oldest, sizes in table if at_least(version, oldest))
-        for table in (CONTEXT_BYTES, COMMUNICATOR_BYTES)
-    )
+    context, extra = context_and_communicators(job.gpu, version_of(job.software, "torch"))
     joined = 1 if job.cluster.gpus > 1 else 0
     low, middle, high = (own + joined * more for own, more in zip(context, extra, strict=True))
     return low, middle, high
 
 
-def device_interval(reserved: Interval, beside: Shares) -> Interval:
+def context_and_communicators(gpu: Gpu, torch: str | None) -> tuple[Shares, Shares]:
+    """Bytes of the context, and of communicators beside it, on one GPU.
+
+    Args:
+        gpu: the GPU
+        torch: version of torch; None stands for the newest
+
+    Returns:
+        low, middle, high of each [byte]; what was measured on the GPU where something was
+    """
+    context, extra = (
+        next(sizes for oldest, sizes in table if at_least(torch, oldest))
+        for table in (CONTEXT_BYTES, COMMUNICATOR_BYTES)
+    )
+    measured = calibration_of(gpu)
+    if measured is None:
+        return context, extra
+    return _told(measured.context_bytes) or context, _told(measured.communicator_bytes) or extra
+
+
+def _told(measured: MeasuredBytes | None) -> Shares | None:
+    return None if measured is None else (measured.low, measured.value, measured.high)
+
+
+def memory_basis(gpu: Gpu) -> Basis:
+    """What bytes beside the allocator rest on.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        calibrated where they were measured on the GPU, else analytic
+    """
+    measured = calibration_of(gpu)
+    return "calibrated" if measured is not None and measured.tells_bytes else "analytic"
+
+
+def device_interval(reserved: Interval, beside: Shares, basis: Basis = "analytic") -> Interval:
     """Bytes in use on the device: the allocator's, the context's and the communicators'.
 
     Formula:
@@ -64,6 +98,7 @@ def device_interval(reserved: Interval, beside: Shares) -> Interval:
     Args:
         reserved: bytes that the allocator holds
         beside: bytes of context and communicators: low, middle, high [byte]
+        basis: what those rest on
 
     Returns:
         the interval [byte]
@@ -78,7 +113,7 @@ def device_interval(reserved: Interval, beside: Shares) -> Interval:
     value = reserved.value + middle
     below = hypot(reserved.value - reserved.low, middle - low)
     above = hypot(reserved.high - reserved.value, high - middle)
-    return Interval(value - below, value, value + above, "analytic")
+    return Interval(value - below, value, value + above, basis)
 
 
 def usable_bytes(gpu: Gpu) -> float:

@@ -1,15 +1,14 @@
 """What does it take to train this model this way? One question in, the whole answer out."""
 
+from dataclasses import replace
+
 from service.estimator.advice import assumptions_of, warnings_of, warnings_of_memory
 from service.estimator.answer import Estimate, MemoryEstimate
-from service.estimator.configuration import worked_out
 from service.estimator.fullest import fullest_in, said_of_stages
 from service.estimator.question import Question
-from service.estimator.resolve import configuration_of, resolve, with_run_of
-from service.estimator.run import run_of
+from service.estimator.resolve import configuration_of, resolve
 from service.estimator.run_advice import lost_time_warnings
-from service.estimator.run_totals import with_total
-from service.estimator.totals import totals_of
+from service.estimator.running import numbers_of, running_of
 from service.estimator.verdict import verdict_of
 
 
@@ -25,22 +24,12 @@ def estimate(question: Question) -> Estimate:
     Raises:
         Refused: the question breaks a rule
     """
-    configuration = configuration_of(question)
-    resolved, known = with_run_of(question, configuration), worked_out(configuration)
-    fullest, parameters, step = known.fullest, known.parameters, known.step
-    run = run_of(resolved, known.loads, fullest.filled_fraction)
-    flop = with_total(known.flop, run)
-    totals = totals_of(resolved, step, flop, run)
-    return Estimate(
-        resolved=resolved.question,
-        verdict=verdict_of(fullest.memory.oom_probability_fraction),
-        parameters=parameters,
-        memory=fullest.memory,
-        flop=flop,
-        step=step,
-        totals=totals,
-        assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, fullest)),
-        warnings=(*warnings_of(resolved, parameters.active), *lost_time_warnings(resolved, totals)),
+    running = running_of(question, configuration_of(question))
+    resolved, found = running.resolved, numbers_of(running)
+    return replace(
+        found,
+        assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, running.known.fullest)),
+        warnings=(*warnings_of(resolved, found.parameters.active), *lost_time_warnings(resolved, found.totals)),
     )
 
 

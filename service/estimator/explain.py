@@ -18,7 +18,7 @@ from service.estimator.filled import filled
 from service.estimator.fullest import fullest_in
 from service.estimator.job import Job
 from service.estimator.kernels import attention_seconds, op_seconds, product_seconds
-from service.estimator.own_steps import own_scale
+from service.estimator.own_steps import measured_scale
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.pressure import pressure_fraction
@@ -197,5 +197,5 @@ def _counted(job: Job, estimate: Estimate) -> Inputs:
         "link_curves": wires.link.source,
         "launch_seconds": LAUNCH_SECONDS,
         "stack_scale": stack_scale(job),
-        "own_scale": own_scale(job.cluster.measured_steps),
+        "own_scale": measured_scale(job.cluster.measured_steps, job.calibrated_steps),
     }

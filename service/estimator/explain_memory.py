@@ -22,6 +22,7 @@ from service.estimator.gradients import bucket_bytes
 from service.estimator.job import Job
 from service.estimator.load import StageLoad
 from service.estimator.logits import logits_bytes
+from service.estimator.made_gradients import lasting_gradient_bytes
 from service.estimator.memory import BETWEEN_STEPS, StageBytes, stage_bytes
 from service.estimator.memory_parts import Memory, StageMemory
 from service.estimator.names import ScheduleName
@@ -37,7 +38,7 @@ from service.estimator.sharded import Sharded, sharded_bytes, sharded_lines, und
 from service.estimator.software import version_of
 from service.estimator.stage_answers import LoadedStage
 from service.estimator.standing import mask_bytes, standing_bytes
-from service.estimator.stream import sequence_stream_bytes
+from service.estimator.stream import handed_stream_bytes, sequence_stream_bytes
 from service.estimator.verdict import oom_probability_fraction
 
 Told = tuple[Callable[..., Any], Inputs]
@@ -217,7 +218,10 @@ def _left(resolved: Resolved, one: LoadedStage) -> Told:
 
 
 def _layer_buffers(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
-    return layer_buffer_bytes, _stream(resolved)
+    return layer_buffer_bytes, {
+        "stream_bytes": float(handed_stream_bytes(resolved.job, resolved.degrees)),
+        "gradient_bytes": float(lasting_gradient_bytes(resolved.job, resolved.degrees)),
+    }
 
 
 _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {

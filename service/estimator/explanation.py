@@ -7,7 +7,7 @@ from typing import Any
 
 from service.estimator.docstring import read_docstring
 
-Inputs = dict[str, float | int | str | None]
+Inputs = dict[str, float | int | bool | str | None]
 """What goes into a formula, by name."""
 
 
@@ -59,7 +59,7 @@ def explained(path: str, value: float, formula: Callable[..., Any], inputs: Inpu
     )
 
 
-def applied(path: str, formula: Callable[..., Any], **inputs: float | int | str | None) -> Explanation:
+def applied(path: str, formula: Callable[..., Any], **inputs: float | int | bool | str | None) -> Explanation:
     """The explanation of a number that a formula of plain inputs gives.
 
     Args:

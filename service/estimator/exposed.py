@@ -1,6 +1,5 @@
 """Which communication does a rank wait for, and which hides under its compute?"""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.estimator.collectives import Transfer, Wires, transfer_seconds, wires_of
@@ -8,16 +7,13 @@ from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.kernels import ComputeSeconds
-from service.estimator.ledger import LayerShape
 from service.estimator.load import StageLoad
 from service.estimator.memory import OFFLOADED_ACTIVATIONS
-from service.estimator.mixers import MIXERS
-from service.estimator.names import ContextMethod, RecomputeModule
 from service.estimator.numeric import Amount, maximum, minimum, where
-from service.estimator.parallelism import context, data, expert, pipeline, tensor
+from service.estimator.parallelism import data
 from service.estimator.question import Layout
-from service.estimator.recompute import repeated_forwards, trained_layers
 from service.estimator.stages import RankParameters, Stage
+from service.estimator.transfers import Repeated, micro_batch_transfers
 from service.estimator.update import HOST_LINK_FRACTION
 
 TENSOR_OVERLAP_FRACTION = 0.4
@@ -38,12 +34,8 @@ def _seconds(transfers: tuple[Transfer, ...], wires: Wires) -> Amount:
     return total
 
 
-def _layers(job: Job, stage: Stage, counts: Callable[[LayerShape], bool]) -> Amount:
-    """Layers of a stage whose shape is of some sort."""
-    layers: Amount = 0
-    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
-        layers = layers + (count if counts(shape) else 0)
-    return layers
+def _repeated_seconds(repeated: Repeated, wires: Wires) -> Amount:
+    return repeated.layers * _seconds(repeated.transfers, wires)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,14 +58,6 @@ class ExposedSeconds:
     def total_seconds(self) -> Amount:
         """All that is exposed [s]."""
         return self.tensor + self.context + self.expert + self.data + self.pipeline + self.offload
-
-
-def _passes(job: Job, degrees: Degrees, stage: Stage, modules: tuple[RecomputeModule, ...]) -> tuple[Amount, Amount]:
-    """Forward passes, those that recompute repeats counted, and backward passes of the mean layer of a stage."""
-    trained = trained_layers(job, stage.kind_counts)
-    backwards = trained / maximum(stage.layers, 1)
-    repeated = repeated_forwards(job.recompute, trained, degrees.virtual_pipeline, modules)
-    return 1 + repeated * backwards, backwards
 
 
 def _hidden_experts(job: Job, degrees: Degrees, layout: Layout, most: Amount) -> Amount:
@@ -116,14 +100,11 @@ def _overlapped_fraction(job: Job, degrees: Degrees) -> Amount:
     return where(degrees.sequence_parallel == 1, TENSOR_OVERLAP_FRACTION if job.software.tensor_overlap else 0.0, 0.0)
 
 
-def _tensor_seconds(job: Job, degrees: Degrees, stage: Stage, wires: Wires) -> Amount:
+def _tensor_seconds(tensors: tuple[Repeated, ...], wires: Wires) -> Amount:
     """Seconds that tensor ranks exchange for one micro-batch, each kind of layer by its branches."""
-    forwards, backwards = _passes(job, degrees, stage, ())
-    grouped = expert.is_grouped(degrees)
     total: Amount = 0.0
-    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
-        branches = tensor.layer_branches(job.model, shape, grouped=grouped)
-        total = total + count * _seconds(tensor.layer_transfers(job, degrees, forwards, backwards, branches), wires)
+    for repeated in tensors:
+        total = total + _repeated_seconds(repeated, wires)
     return total
 
 
@@ -151,17 +132,11 @@ def exposed_seconds(
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
-    wires = _wires(job)
-    method: ContextMethod = filled(layout.context_method)
-    attending, routing = (_passes(job, degrees, stage, (module,)) for module in ("core_attn", "moe"))
-    attends = _layers(job, stage, lambda shape: MIXERS[shape.mixer].attends)
-    exchange = attends * _seconds(context.layer_transfers(job, degrees, method, *attending), wires)
-    sparse = _layers(job, stage, lambda shape: shape.is_sparse)
-    experts = sparse * _seconds(expert.layer_transfers(job, degrees, *routing), wires) if job.model.num_experts else 0.0
-    sends = _seconds(pipeline.micro_batch_transfers(job, degrees), wires)
-    sharded = _seconds(data.micro_batch_transfers(job, degrees, load.held, attending[1]), wires)
-
-    tensors = _tensor_seconds(job, degrees, stage, wires)
+    wires, method = _wires(job), filled(layout.context_method)
+    sent = micro_batch_transfers(job, degrees, stage, load, layout)
+    exchange, experts = _repeated_seconds(sent.context, wires), _repeated_seconds(sent.expert, wires)
+    sends, sharded = _repeated_seconds(sent.pipeline, wires), _repeated_seconds(sent.data, wires)
+    tensors = _tensor_seconds(sent.tensor, wires)
     away = offloaded_activation_seconds(job, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
     computing = compute.total_seconds

@@ -5,6 +5,10 @@ from service.estimator.model import Model
 from service.estimator.names import MatrixName, RecomputeModule
 from service.estimator.setting import Setting
 
+_WRITTEN_PASSES = 14
+"""Numbers that a GELU written out reads and writes beside its input and result, for each of them: eight operations.
+Source: transformers activations.NewGELUActivation."""
+
 Modules = tuple[RecomputeModule, ...]
 
 
@@ -31,7 +35,8 @@ def feed_forward_ops(
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
         gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form;
-        trained activation (xIELU): Huang and Schlag 2024, arXiv:2411.13010
+        trained activation (xIELU): Huang and Schlag 2024, arXiv:2411.13010;
+        transformers activations.NewGELUActivation (GPT-2: GELU in single operations)
     """
     return (
         _up(model, setting, width, name, modules),
@@ -75,17 +80,27 @@ def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules)
 def _activation(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
     inner, kept = _inner(model, width), setting.element_bytes * setting.tokens
     unfused = width if model.gated_mlp and not setting.fused_activation else 0
+    written = width if setting.runs_transformers and model.is_gpt2 else 0
     trained = (Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else ()
     return Op(
         name=f"{name}.activation",
         kind="elementwise",
         split=Split.TENSOR,
         weights=trained,
-        saved=(Saved(kept * (inner + unfused), Split.TENSOR, modules),),
-        passing=(Saved(kept * (inner + width), Split.TENSOR),),
-        moved_bytes=kept * (inner + width + 2 * unfused),
+        saved=(Saved(kept * (inner + unfused) + _written_bytes(setting) * written, Split.TENSOR, modules),),
+        passing=(Saved(kept * (inner + width + written), Split.TENSOR),),
+        moved_bytes=kept * (inner + width + 2 * unfused + _WRITTEN_PASSES * written),
         modules=modules,
     )
+
+
+def _written_bytes(setting: Setting) -> int:
+    """What a GELU written out keeps of each number beside its input: half of it, its tanh and one more than that.
+
+    Autocast runs the power, and what follows from it, in fp32.
+    """
+    each = 2 + 2 + 4 + 4 if setting.casts_each_input else 3 * setting.element_bytes
+    return each * setting.tokens
 
 
 def _down(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:

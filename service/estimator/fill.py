@@ -1,12 +1,13 @@
 """Which defaults does a configuration take? Every field left out, from model, GPU, stack and the other fields."""
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from service.errors import Problem, Refused
 from service.estimator import consistency, software_demands
 from service.estimator.batch import resolve_batch
-from service.estimator.build import mixers_of, recurrences_of
+from service.estimator.build import LEDGERS_KEPT, mixers_of, recurrences_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.job import recompute_of
@@ -72,6 +73,7 @@ def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
     )
 
 
+@lru_cache(maxsize=LEDGERS_KEPT)
 def _fill_model(model: Model) -> Model:
     """Heads in full, as far as a layer reads them."""
     derived: dict[str, Any] = {

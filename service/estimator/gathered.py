@@ -18,6 +18,8 @@ class Gathered:
 
     weight_bytes: Amount
     """Weights, from the loss to the end of the backward pass."""
+    cast_bytes: Amount
+    """Weights that autocast has cast, until their last use in the backward pass."""
     gradient_bytes: Amount
     """Gradients of what is gathered, as the data group reduces them."""
     waiting_bytes: Amount
@@ -32,7 +34,8 @@ def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
         largest of either, once in the compute format and once in fp32
         ZeRO-3, kept: every weight; with a pipeline every fp32 gradient, which waits for the last micro-batch, else one
         layer's in both formats
-        below ZeRO-3: every trained weight, where fp32 weights are cast on the fly; else nothing
+        below ZeRO-3: every trained weight but an embedding that is no head, where fp32 weights are cast on the fly;
+        else nothing
         (gradients of trained parameters only)
 
     Args:
@@ -61,12 +64,14 @@ def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
     in_turn = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
     kept = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
     frees = degrees.reshard_after_forward == 1
-    cast = trained * weight if job.state.casts_weights else 0.0
+    looked_up = 0.0 if job.model.tie_word_embeddings else load.embedding_table
+    cast = (trained - looked_up) * weight if job.state.casts_weights else 0.0
     waits = both(degrees.pipeline > 1, degrees.reshard_after_forward == 0)
     gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
-    whole = where(gathers, where(frees, freed, every * weight), cast)
+    whole = where(both(sharded, gathers), where(frees, freed, every * weight), 0.0)
     return Gathered(
-        weight_bytes=where(sharded, whole, cast),
+        weight_bytes=whole,
+        cast_bytes=where(both(sharded, gathers), 0.0, cast),
         gradient_bytes=where(sharded, where(gathers, where(frees, in_turn, kept), 0.0), 0.0),
         waiting_bytes=where(both(both(sharded, gathers), waits), trained * REDUCTION_BYTES, 0.0),
     )

@@ -9,6 +9,11 @@ from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIG
 STEP_GROUP_NUMBERS = 1_000_000_000
 """Parameters that DeepSpeed's ZeRO-3 updates at once. Source: DeepSpeed configuration, sub_group_size."""
 
+TIED_SUMMANDS, CAST_SUMMANDS = 2, 1
+"""Gradients of the vocabulary's one matrix beside their sum: the head's and the embedding's, added up into a third
+tensor since the head's is a view; under autocast it is a cast, to which the embedding's is added in place.
+Source: pytorch torch/csrc/autograd/input_buffer.cpp; live bytes counted by torch 2.13's profiler."""
+
 
 def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Amount) -> Amount:
     """Bytes of buckets in which the data group adds gradients up, beside the gradients themselves.
@@ -41,27 +46,38 @@ def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Am
     return (copied if job.stack.buckets_gradients else 0.0) + reduced
 
 
-def table_gradient_bytes(job: Job, load: StageLoad) -> Amount:
-    """Bytes of the dense gradient of the embedding, before it is added to what is accumulated.
+def table_gradient_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+    """Bytes of the dense gradient of the embedding, beside what is accumulated, before it is added to that.
+
+    Where the head is the embedding too, torch adds their two gradients up, into a third tensor unless autocast ran.
 
     Formula:
-        V h / t elements
+        V h / t elements; without buffers for gradients, in the weights' format and unsharded: none in a step of one
+        micro-batch, two more where the embedding is the head, one under autocast
 
     Args:
         job: the job
+        degrees: the layout
         load: load of the rank
 
     Returns:
         bytes of one rank [byte]
 
     Source:
-        torch.nn.functional.embedding (dense gradient)
+        torch.nn.functional.embedding (dense gradient); torch autograd input buffers, live bytes counted by torch
+        2.13's profiler
 
-    >>> from service.estimator.samples import sample_job, sample_load
-    >>> table_gradient_bytes(sample_job(), sample_load()) == 2 * 128_256 * 4096
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> table_gradient_bytes(sample_job(), sample_degrees(), sample_load()) == 2 * 128_256 * 4096
     True
     """
-    return load.embedding_table * job.precision.element_bytes
+    buffered = load.embedding_table * job.precision.element_bytes
+    if job.stack.keeps_gradients:
+        return buffered
+    summands = CAST_SUMMANDS if job.state.casts_weights else TIED_SUMMANDS
+    tied = summands if job.model.tie_word_embeddings else 0
+    tables = where(degrees.accumulation > 1, tied + 1, tied)
+    return where(degrees.zero_stage == 0, load.embedding_table * job.state.gradient_bytes * tables, buffered)
 
 
 def step_gradient_lines(job: Job, degrees: Degrees, whole: Amount) -> dict[str, Amount]:

@@ -33,6 +33,9 @@ class Implementation:
     """Experts' results are weighted after their last product, and so kept."""
     fuses_mixer_output: bool = True
     """The kernel of a state space computes its norm and output again from what the scan kept."""
+    runs_transformers: bool = False
+    """Layers are those of transformers: eager attention adds a mask to its scores and keeps its softmax in fp32, and
+    GPT-2 has one projection for queries, keys and values and a GELU written out."""
     keeps_fp8_inputs: bool = False
     """fp8 matrix products keep their inputs in fp8; else in the activations' format."""
     keeps_embedding: bool = False
@@ -113,6 +116,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_norm=False,
             fused_activation=False,
             repeats_key_values=True,
+            runs_transformers=True,
             cross_entropies=("eager", "eager-half", "vocab-parallel", "chunked"),
             source="deepspeedai/DeepSpeed@edaa722; huggingface/transformers 5.23.0 modeling_llama",
         ),
@@ -144,8 +148,10 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_activation=False,
             repeats_key_values=True,
             casts_each_input=True,
+            runs_transformers=True,
             cross_entropies=("eager", "eager-half", "chunked"),
-            source="huggingface/transformers 5.23.0 modeling_llama",
+            source="huggingface/transformers 5.23.0 modeling_llama, modeling_gpt2, activations.NewGELUActivation, "
+            "masking_utils.eager_mask; live bytes counted by torch 2.13's profiler",
         ),
     },
 }

@@ -2,17 +2,18 @@
 
 from dataclasses import dataclass, replace
 
-from service.estimator.build import build_ledger
 from service.estimator.cross_entropy import CrossEntropy
 from service.estimator.documents import documents_of
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
 from service.estimator.implementations import Implementation, kernel_of
 from service.estimator.ledger import Ledger
+from service.estimator.measured_step import MeasuredStep
 from service.estimator.model import Model
 from service.estimator.names import AttentionName
 from service.estimator.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.overlap import Overlap
+from service.estimator.own_steps import calibrated_steps
 from service.estimator.precision import PRECISIONS, Precision
 from service.estimator.question import Cluster, Method, Question, Recipe, Recompute, Software
 from service.estimator.rerun import by_operation
@@ -21,7 +22,7 @@ from service.estimator.software import cross_entropy_of, implementation_of, over
 from service.estimator.stacks import STACKS, Stack
 from service.estimator.state import StateBytes, state_bytes
 from service.estimator.step_constants import STEP_CONSTANTS, StepConstants
-from service.estimator.training import method_of, trained_ledger
+from service.estimator.training import ledger_of, method_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,11 @@ class Job:
     constants: StepConstants = STEP_CONSTANTS
     """What published steps add to data sheets and benchmarks."""
 
+    @property
+    def calibrated_steps(self) -> tuple[MeasuredStep, ...]:
+        """Steps of its stack that its GPU was calibrated on."""
+        return calibrated_steps(self.gpu, self.software.name, self.software.implementation)
+
 
 def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
     """How a recipe and its stack carry out the operations of one sequence.
@@ -74,6 +80,7 @@ def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
         repeats_key_values=run.repeats_key_values,
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
         casts_each_input=run.casts_each_input and precision.is_mixed,
+        runs_transformers=run.runs_transformers,
         counts_products=by_operation(recompute_of(recipe)),
         keeps_embedding=run.keeps_embedding,
         weighs_results=run.weighs_results,
@@ -142,6 +149,6 @@ def job_of(question: Question) -> Job:
         state=state_bytes(
             precision, recipe, stack, question.gpu, keeps_copies=implementation_of(software).uses_transformer_engine
         ),
-        ledger=trained_ledger(build_ledger(question.model, setting), method, setting),
+        ledger=ledger_of(question.model, setting, method),
         vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
     )

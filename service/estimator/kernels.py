@@ -124,8 +124,9 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
     forward = slowed * matrix_product_seconds(m, n, k, products.plain, copies, launches)
     backward: Amount = 0.0
     if op.gradients:
-        inputs = matrix_product_seconds(m, k, n, products.plain, copies, launches)
-        weights = matrix_product_seconds(k, n, m, products.adding, copies, launches)
+        one, two = shape.input_gradient, shape.weight_gradient
+        inputs = matrix_product_seconds(one.rows, one.columns, one.inner, products.plain, copies, launches)
+        weights = matrix_product_seconds(two.rows, two.columns, two.inner, products.adding, copies, launches)
         backward = slowed * (inputs + weights) / 2 * (op.backward_flop / op.flop)
     if not rates.is_narrow or op.keeps_precision:
         return OpSeconds(forward, backward)

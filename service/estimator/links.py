@@ -1,7 +1,10 @@
 """How fast do GPUs of one domain exchange bytes? Curves fitted to measurements, one row a generation of links."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from service.estimator.device_calibration import LinkCalibration, calibration_of
 from service.estimator.gpu import Gpu
 
 ROOT_BYTES = float(1 << 20)
@@ -155,6 +158,43 @@ def link_of(gpu: Gpu, *, reaches_all: bool) -> Link:
         reaches_all: whether its fast link reaches every GPU of the domain
 
     Returns:
-        the row of its generation, UNMEASURED, or HOST_BUS
+        the row of its generation, UNMEASURED, or HOST_BUS, as far as nothing was measured of the GPU itself
     """
-    return LINKS.get(gpu.architecture, UNMEASURED) if reaches_all else HOST_BUS
+    known = LINKS.get(gpu.architecture, UNMEASURED) if reaches_all else HOST_BUS
+    calibration = calibration_of(gpu)
+    return known if calibration is None or not calibration.links else measured_link(known, calibration.links)
+
+
+def measured_link(known: Link, measured: Sequence[LinkCalibration]) -> Link:
+    """A link whose curves are scaled to what was measured.
+
+    Args:
+        known: the link
+        measured: scales of its collectives; a collective that has none keeps its curve
+
+    Returns:
+        the link
+
+    >>> slower = LinkCalibration(collective="all_gather", fixed_fraction=2.0, link_fraction=0.5)
+    >>> measured_link(NVLINK_4, [slower]).all_gather.link_fraction
+    0.4485
+    """
+    changed: dict[str, Any] = {}
+    for one in measured:
+        curve: Curve = getattr(known, one.collective)
+        changed[one.collective] = replace(
+            curve,
+            start_seconds=curve.start_seconds * one.fixed_fraction,
+            hop_seconds=curve.hop_seconds * one.fixed_fraction,
+            root_seconds=curve.root_seconds * one.fixed_fraction,
+            link_fraction=curve.link_fraction * one.link_fraction,
+        )
+        if one.collective == "all_reduce" and known.in_switch is not None:
+            changed["in_switch"] = replace(
+                known.in_switch,
+                start_seconds=known.in_switch.start_seconds * one.fixed_fraction,
+                root_seconds=known.in_switch.root_seconds * one.fixed_fraction,
+                link_fraction=known.in_switch.link_fraction * one.link_fraction,
+                most_fraction=known.in_switch.most_fraction * one.link_fraction,
+            )
+    return replace(known, **changed, source=f"{known.source}; scaled to what was measured on the device")

@@ -3,6 +3,7 @@
 from service.estimator.cross_entropy import CROSS_ENTROPIES
 from service.estimator.degrees import Degrees, padded_vocabulary
 from service.estimator.job import Job
+from service.estimator.made_gradients import head_product_bytes
 from service.estimator.numeric import Amount, both, maximum, where
 from service.estimator.stream import stream_bytes
 
@@ -40,10 +41,10 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
     """Bytes that the logits of one micro-batch and their losses hold on one rank of the last stage, at their peak.
 
     That is inside the loss, or when the head runs backward: then the logits' gradient, and that of the stream before
-    and after tensor ranks share it.
+    and after tensor ranks share it, and the gradient of the head's matrix where it has no buffer.
 
     Formula:
-        max(logits x bytes a logit, logits x element + s b h / c (1 + 1 / t) elements)
+        max(logits x bytes a logit, logits x element + s b h / c (1 + 1 / t) elements + V h / t elements)
         + what each multi-token-prediction depth has kept of its own logits
 
     Args:
@@ -66,7 +67,7 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
     each: Amount = job.cross_entropy.logit_bytes(element)
     if job.stack.splits_loss and job.software.cross_entropy in WHOLE_LOSSES:
         each = where(degrees.tensor > 1, CROSS_ENTROPIES["loss-parallel"].logit_bytes(element), each)
-    loss = maximum(logits * each, logits * element + stream + shared)
+    loss = maximum(logits * each, logits * element + stream + shared + head_product_bytes(job, degrees))
     return loss + job.ledger.depths * logits * job.cross_entropy.kept_bytes
 
 

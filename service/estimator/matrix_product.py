@@ -48,6 +48,10 @@ class ProductRates:
     """Memory traffic of turning one number of an operand into the format; 0 where it has it already."""
     quantise_launch_seconds: float = 0.0
     """Fixed cost of doing so."""
+    launch_seconds: float = LAUNCH_SECONDS
+    """Fixed cost of one kernel."""
+    tile: int = TILE
+    """Rows, and columns, of the block of a result that is always computed whole."""
 
 
 def matrix_product_seconds(
@@ -80,12 +84,14 @@ def matrix_product_seconds(
     >>> round(matrix_product_seconds(4097, 4096, 4096, rates) * 1e6, 1)
     156.8
     """
-    tiles = ceil_div(rows, TILE) * ceil_div(columns, TILE) * copies
+    tiles = ceil_div(rows, rates.tile) * ceil_div(columns, rates.tile) * copies
     unfilled = ceil_div(tiles, rates.wave_tiles) * rates.wave_tiles - tiles
-    arithmetic = 2 * TILE**2 * (inner + rates.fill_numbers) * (tiles + WAVE_FRACTION * unfilled) / rates.flop_per_s
+    arithmetic = (
+        2 * rates.tile**2 * (inner + rates.fill_numbers) * (tiles + WAVE_FRACTION * unfilled) / rates.flop_per_s
+    )
     store = rates.result_bytes * rows * columns * copies / rates.bytes_per_s
     load = rates.operand_bytes * inner * (rows + columns) * copies / rates.bytes_per_s
-    return maximum(arithmetic + EXPOSED_STORE_FRACTION * store, load + store) + launches * LAUNCH_SECONDS
+    return maximum(arithmetic + EXPOSED_STORE_FRACTION * store, load + store) + launches * rates.launch_seconds
 
 
 def quantise_seconds(numbers: Amount, rates: ProductRates) -> Amount:

@@ -1,11 +1,16 @@
 """Which rates do the matrix products of a GPU reach? One row a generation and number format, fitted on kernels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from service.estimator.efficiency import MEMORY_FRACTION
+from service.estimator.device_calibration import (
+    MatrixCalibration,
+    calibration_of,
+    streaming_bytes_per_s,
+)
+from service.estimator.efficiency import LAUNCH_SECONDS, MEMORY_FRACTION
 from service.estimator.filled import filled
 from service.estimator.gpu import Gpu
-from service.estimator.matrix_product import TILES_PER_PROCESSOR, ProductRates
+from service.estimator.matrix_product import TILE, TILES_PER_PROCESSOR, ProductRates
 from service.estimator.precision import Format, peak_flop_per_s
 
 OPERAND_BYTES: dict[Format, float] = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1, "fp4": 0.5625}
@@ -26,6 +31,10 @@ class FormatRate:
     """Memory traffic of turning one number of an operand into the format."""
     quantise_launch_seconds: float = 0.0
     """Fixed cost of doing so."""
+    bytes_per_s: float | None = None
+    """Memory traffic that products reach in short bursts; None: as much as streaming kernels."""
+    launch_seconds: float = LAUNCH_SECONDS
+    """Fixed cost of one kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,8 @@ class GenerationRates:
 
     processors: int | None = None
     """Processors (SMs) of the GPU that was measured; None: waves are not modelled."""
+    tile: int = TILE
+    """Rows, and columns, of the block of a result that is always computed whole."""
     formats: dict[Format, FormatRate]
     """Rates by format; fp16 and fp32 run as bf16, int8 as fp8 where absent."""
     source: str
@@ -134,6 +145,11 @@ UNMEASURED_RATES = GenerationRates(
 )  # fmt: skip
 """For a generation without a measurement; the answer says so."""
 
+_PROCESSOR = GenerationRates(
+    tile=16, source="oneDNN developer guide, CPU kernels of 6 to 48 x 8 to 64 numbers; shares as UNMEASURED_RATES",
+    formats=UNMEASURED_RATES.formats,
+)  # fmt: skip
+
 MATRIX_RATES: dict[str, GenerationRates] = {
     "Ampere": _A100,
     "Ada": _L40S,
@@ -147,6 +163,7 @@ MATRIX_RATES: dict[str, GenerationRates] = {
     "CDNA4": _searched(bf16=0.622),
     "Gaudi2": _searched(bf16=0.969, fp8=0.956),
     "Gaudi3": _searched(bf16=0.741, fp8=0.769),
+    "cpu": _PROCESSOR,
 }
 """By generation and what it is paired with."""
 
@@ -168,10 +185,26 @@ def generation_rates(gpu: Gpu) -> GenerationRates:
         gpu: the GPU
 
     Returns:
-        its row, its generation's row, or UNMEASURED_RATES
+        its row, its generation's row, or UNMEASURED_RATES, with what was measured of the GPU itself
     """
-    by_slug = SLUG_RATES.get(gpu.slug)
-    return by_slug or MATRIX_RATES.get(gpu.architecture, UNMEASURED_RATES)
+    known = SLUG_RATES.get(gpu.slug) or MATRIX_RATES.get(gpu.architecture, UNMEASURED_RATES)
+    calibration = calibration_of(gpu)
+    return known if calibration is None or not calibration.matrix else _measured(known, calibration.matrix, gpu)
+
+
+def _measured(known: GenerationRates, matrix: tuple[MatrixCalibration, ...], gpu: Gpu) -> GenerationRates:
+    """Rates with those that were measured of the GPU in the place of its generation's; never above its peak."""
+    formats = dict(known.formats)
+    for one in matrix:
+        peak = peak_flop_per_s(gpu, one.format)
+        if peak is not None:
+            formats[one.format] = replace(
+                format_rate(known, one.format),
+                peak_fraction=min(1.0, one.flop_per_s / peak),
+                bytes_per_s=one.bytes_per_s,
+                launch_seconds=one.launch_seconds,
+            )
+    return replace(known, formats=formats, source="measured on the device")
 
 
 def format_rate(generation: GenerationRates, number_format: Format) -> FormatRate:
@@ -186,6 +219,32 @@ def format_rate(generation: GenerationRates, number_format: Format) -> FormatRat
     """
     nearest = ("fp8",) if number_format in {"int8", "fp4"} else ()
     return next(generation.formats[name] for name in (number_format, *nearest, "bf16") if name in generation.formats)
+
+
+def traffic_bytes_per_s(rate: FormatRate, gpu: Gpu, fraction: float) -> float:
+    """Memory traffic that products of one format reach on a GPU.
+
+    Formula:
+        what was measured of such products, w x / MEMORY_FRACTION; else streaming_bytes_per_s
+
+    Args:
+        rate: how the format runs, with w
+        gpu: the GPU
+        fraction: share of the data sheet's bandwidth that streaming kernels reach, x [1]
+
+    Returns:
+        bytes a second [byte/s]
+
+    Source:
+        device_calibration; efficiency.MEMORY_FRACTION
+
+    >>> from service.estimator.samples import H100
+    >>> traffic_bytes_per_s(FormatRate(peak_fraction=0.8), H100, 0.5)
+    1675000000000.0
+    """
+    if rate.bytes_per_s is None:
+        return streaming_bytes_per_s(gpu, fraction)
+    return rate.bytes_per_s * fraction / MEMORY_FRACTION
 
 
 def rates_under(
@@ -207,10 +266,12 @@ def rates_under(
     width = OPERAND_BYTES[number_format]
     return ProductRates(
         flop_per_s=filled(peak_flop_per_s(gpu, number_format)) * rate.peak_fraction * sustained_fraction,
-        bytes_per_s=gpu.memory_bytes_per_s * MEMORY_FRACTION,
+        bytes_per_s=traffic_bytes_per_s(rate, gpu, MEMORY_FRACTION),
         operand_bytes=width,
         result_bytes=ADDED_BYTES if adds else max(width, 2.0),
         wave_tiles=1 if generation.processors is None else generation.processors * TILES_PER_PROCESSOR,
         quantise_bytes=rate.quantise_bytes,
         quantise_launch_seconds=rate.quantise_launch_seconds,
+        launch_seconds=rate.launch_seconds,
+        tile=generation.tile,
     )

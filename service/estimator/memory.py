@@ -59,7 +59,9 @@ class StageBytes:
     update_buffers: Amount
     """Temporaries of the optimizer's arithmetic."""
     gathered_weights: Amount
-    """Weights that are gathered from the data group, or cast on the fly."""
+    """Weights that are gathered from the data group."""
+    cast_weights: Amount
+    """Weights that autocast has cast on the fly; gone with the last use in the backward pass."""
     reduced_gradients: Amount
     """Gradients of whole layers before the data group shares them."""
     context_buffers: Amount
@@ -130,8 +132,15 @@ BETWEEN_STEPS = (*STANDING, "kept_gradients", "left_step_gradients", "left_strea
 _COMPUTING = (*STANDING, "gathered_weights", "context_buffers", "attention_mask", "pipeline_buffers")
 
 LIVE: dict[Phase, tuple[str, ...]] = {
-    "loss": (*_COMPUTING, "early_gradients", "activations", "logits"),
-    "backward": (*_COMPUTING, "early_gradients", "activations", "recomputed_activations", "layer_buffers"),
+    "loss": (*_COMPUTING, "cast_weights", "early_gradients", "activations", "logits"),
+    "backward": (
+        *_COMPUTING,
+        "cast_weights",
+        "early_gradients",
+        "activations",
+        "recomputed_activations",
+        "layer_buffers",
+    ),
     "reduction": (*_COMPUTING, "gradients", "half_gradients", "reduced_gradients", "other_activations"),
     "optimizer": (*STANDING, "gradients", "step_gradients", "update_buffers", "left_streams"),
     "idle": BETWEEN_STEPS,
@@ -140,6 +149,7 @@ LIVE: dict[Phase, tuple[str, ...]] = {
 last layer runs backward, when its first layer has, inside the optimizer step, and between two steps."""
 
 TOLD_AS = {
+    "cast_weights": "gathered_weights",
     "early_gradients": "gradients",
     "kept_gradients": "gradients",
     "half_gradients": "gradients",
@@ -215,7 +225,8 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
         early_gradients=_early_bytes(job, degrees, spread, gathered),
         left_step_gradients=0.0 if job.stack.keeps_step_gradients else spread["step_gradients"],
         gathered_weights=gathered.weight_bytes,
-        reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(job, load),
+        cast_weights=gathered.cast_bytes,
+        reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(job, degrees, load),
         held=held_bytes(job, degrees, load, spread["gradients"]),
         context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
         attention_mask=mask_bytes(job, degrees),

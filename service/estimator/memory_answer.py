@@ -2,7 +2,7 @@
 
 from service.estimator.allocator import reserved_interval, reserved_shares
 from service.estimator.checkpoint import checkpoint_bytes
-from service.estimator.device import beside_allocator, device_interval, headroom_bytes, usable_bytes
+from service.estimator.device import beside_allocator, device_interval, headroom_bytes, memory_basis, usable_bytes
 from service.estimator.memory_parts import Memory
 from service.estimator.residuals import allocated_interval
 from service.estimator.resolve import Resolved
@@ -25,7 +25,7 @@ def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
     fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
     allocated = allocated_interval(job, fullest.allocated_peak_bytes)
     reserved = reserved_interval(allocated, fullest.reserved_peak_bytes, reserved_shares(job))
-    device = device_interval(reserved, beside_allocator(job))
+    device = device_interval(reserved, beside_allocator(job), memory_basis(job.gpu))
     usable = usable_bytes(job.gpu)
     probability = oom_probability_fraction(device, usable)
     biggest = max(fullest.lines, key=lambda line: line.bytes).kind

@@ -184,6 +184,17 @@ class Model:
         return self.num_experts_per_tok * self.num_experts, self.num_experts + self.zero_expert_num
 
     @property
+    def is_gpt2(self) -> bool:
+        """Whether transformers runs it by modeling_gpt2: biased layer norms and projections, learned positions."""
+        return (
+            self.normalization == "layernorm"
+            and self.position_embedding_rows > 0
+            and self.attention_bias
+            and not self.gated_mlp
+            and self.key_value_heads == self.num_attention_heads
+        )
+
+    @property
     def out_bias(self) -> bool:
         """Whether the attention output projection has a bias."""
         return self.attention_bias if self.attention_out_bias is None else self.attention_out_bias

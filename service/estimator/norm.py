@@ -25,8 +25,8 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
     """One norm over the residual stream of one sequence.
 
     It keeps its input; what it feeds to a matrix product is kept too, and selective recompute of
-    `layernorm` drops it. Unfused, an fp32 copy of the input stays beside it, and six fp32 passes run:
-    cast, square, mean, scale, cast back, weigh.
+    `layernorm` drops it. Unfused, six fp32 passes run, and a root mean square keeps an fp32 copy more: cast, square,
+    mean, scale, cast back, weigh. A layer norm is one kernel of torch's everywhere; autocast hands it an fp32 stream.
 
     Args:
         name: what the norm stands before or after
@@ -40,12 +40,12 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (4 s b h for two norms' inputs);
-        transformers modeling_llama.LlamaRMSNorm for the unfused form
+        transformers modeling_llama.LlamaRMSNorm for the unfused form: in fp32 the input and what is weighed, in half
+        precision the input in fp32 and what is weighed, under autocast all in fp32; torch.nn.LayerNorm
     """
     numbers = setting.tokens * model.hidden_size
     kept = setting.element_bytes * numbers
-    is_cast = not setting.fused_norm and setting.element_bytes < 4
-    unfused = (Saved((6 if setting.casts_each_input else 4) * numbers, Split.SEQUENCE),) if is_cast else ()
+    unfused = _unfused_bytes(model, setting) * numbers
     passes = 0 if setting.fused_norm else 6
     fed = setting.product_input_bytes(numbers, readers)
     output = (Saved(fed, Split.SEQUENCE, ("layernorm",), "next_weights"),) if readers else ()
@@ -54,11 +54,20 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
         kind="elementwise",
         split=Split.SEQUENCE,
         weights=norm_weights(model.normalization, model.hidden_size),
-        saved=(Saved(kept, Split.SEQUENCE), *unfused, *output),
+        saved=(Saved(kept, Split.SEQUENCE), *((Saved(unfused, Split.SEQUENCE),) if unfused else ()), *output),
         moved_bytes=2 * kept + passes * 4 * numbers,
         modules=("layernorm",),
         reads=reads,
     )
+
+
+def _unfused_bytes(model: Model, setting: Setting) -> int:
+    """Bytes of each number that a norm keeps beside one activation of it."""
+    if setting.fused_norm:
+        return 0
+    if model.normalization != "rmsnorm":
+        return 2 if setting.casts_each_input else 0
+    return 6 if setting.casts_each_input else 4
 
 
 def residual_op(name: str, model: Model, setting: Setting) -> Op:

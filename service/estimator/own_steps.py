@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from math import ceil, exp, log, sqrt
 from statistics import median
 
+from service.estimator.device_calibration import calibration_of
+from service.estimator.gpu import Gpu
 from service.estimator.interval import INSIDE_FRACTION
 from service.estimator.measured_step import MeasuredStep
+from service.estimator.names import ImplementationName, StackName
 
 PRIOR_MEASUREMENTS = 2
 """Measured steps that weigh as much as the published ones.
@@ -65,6 +68,44 @@ def own_spread_fraction(steps: Sequence[MeasuredStep], spread: float) -> float:
     distances = sorted(abs(residual - bias) for residual in residuals)
     own = distances[min(len(distances), ceil(INSIDE_FRACTION * (len(distances) + 1))) - 1]
     return sqrt(trust * own**2 + (1 - trust) * spread**2)
+
+
+def measured_scale(own: Sequence[MeasuredStep], calibrated: Sequence[MeasuredStep]) -> float:
+    """How many times as long as predicted steps take, by a caller's own and by those that the GPU was calibrated on.
+
+    Formula:
+        x y, x the scale of the caller's steps, y that of the calibration's, which a caller's predictions had in them
+
+    Args:
+        own: the caller's measured steps
+        calibrated: those that the GPU was calibrated on
+
+    Returns:
+        the scale [1], 1 without any of either
+
+    Source:
+        own_scale
+
+    >>> measured_scale((), ())
+    1.0
+    """
+    return own_scale(own) * own_scale(calibrated)
+
+
+def calibrated_steps(gpu: Gpu, stack: StackName, implementation: ImplementationName | None) -> tuple[MeasuredStep, ...]:
+    """The steps that a GPU was calibrated on, of one stack.
+
+    Args:
+        gpu: the GPU
+        stack: training software
+        implementation: whose operations run
+
+    Returns:
+        the steps; none where no step of the stack was measured
+    """
+    known = calibration_of(gpu)
+    told = () if known is None else known.steps
+    return tuple(one.step for one in told if (one.stack, one.implementation) == (stack, implementation))
 
 
 def _residuals(steps: Sequence[MeasuredStep]) -> list[float]:

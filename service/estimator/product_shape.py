@@ -21,6 +21,16 @@ class ProductShape:
     copies: Amount
     """Products of this shape that run as one kernel: the experts of a rank."""
 
+    @property
+    def input_gradient(self) -> "ProductShape":
+        """The product that gives the gradient of the input: the result's gradient times the weights, transposed."""
+        return ProductShape(rows=self.rows, columns=self.inner, inner=self.columns, copies=self.copies)
+
+    @property
+    def weight_gradient(self) -> "ProductShape":
+        """The product that gives the gradient of the weights: the input, transposed, times the result's gradient."""
+        return ProductShape(rows=self.inner, columns=self.columns, inner=self.rows, copies=self.copies)
+
 
 def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, ...]) -> ProductShape:
     """The shape of an operation's forward product on one rank, for one micro-batch.

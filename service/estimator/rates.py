@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from service.estimator.attention_rate import MOST_FRACTION, AttentionRate, FusedName, attention_rate
 from service.estimator.cast import cast_bytes
 from service.estimator.clock import clock_fraction
+from service.estimator.device_calibration import streaming_bytes_per_s
 from service.estimator.filled import filled
 from service.estimator.job import Job
 from service.estimator.ledger import Op
 from service.estimator.matrix_product import ProductRates
-from service.estimator.matrix_rates import format_rate, generation_rates, rates_under
+from service.estimator.matrix_rates import format_rate, generation_rates, rates_under, traffic_bytes_per_s
 from service.estimator.names import AttentionName, ImplementationName
 from service.estimator.precision import Format, peak_flop_per_s
 from service.estimator.step_constants import NEWEST_KERNEL, product_scale
@@ -121,7 +122,7 @@ def rates_of(job: Job) -> Rates:
         eager_flop_per_s=peak
         * constants.eager_attention_fraction
         * (1.0 if aligned else constants.misaligned_head_fraction),
-        bytes_per_s=gpu.memory_bytes_per_s * constants.memory_fraction,
+        bytes_per_s=streaming_bytes_per_s(gpu, constants.memory_fraction),
         cast_bytes=cast_bytes(job),
     )
 
@@ -134,13 +135,14 @@ Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (16 byt
 def _products(job: Job, number_format: Format) -> Products:
     """Rates in one format, never above its peak."""
     measured = generation_rates(job.gpu)
-    most = min(1.0, stack_scale(job)) / format_rate(measured, number_format).peak_fraction
+    rate = format_rate(measured, number_format)
+    most = min(1.0, stack_scale(job)) / rate.peak_fraction
     scale = min(product_scale(job.constants, job.gpu), most) * _clock(job)
     plain, adding = (
         replace(
             rates_under(measured, job.gpu, number_format, scale, adds=adds),
             fill_numbers=job.constants.fill_numbers,
-            bytes_per_s=job.gpu.memory_bytes_per_s * job.constants.memory_fraction,
+            bytes_per_s=traffic_bytes_per_s(rate, job.gpu, job.constants.memory_fraction),
         )
         for adds in (False, bool(job.software.gradient_fusion))
     )

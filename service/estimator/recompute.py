@@ -12,7 +12,7 @@ from service.estimator.question import Recompute
 from service.estimator.rerun import by_operation, kept_matrices
 from service.estimator.software import version_of
 from service.estimator.stages import Stage
-from service.estimator.stream import stream_bytes
+from service.estimator.stream import handed_stream_bytes
 from service.estimator.versions import at_least
 
 KEEP_ALL = Recompute(granularity="none")
@@ -255,8 +255,7 @@ def largest_kind_bytes(stage: Stage, layer_bytes: list[Amount]) -> Amount:
 def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount]) -> Activations:
     """Kept and live bytes under full recompute; `whole` is what each kind of layer would keep."""
     group = 1 if job.recompute.method == "block" else job.recompute.layers or 1
-    sequence = divisors(degrees, job.model, job.vocabulary_multiple)[Split.SEQUENCE]
-    stream = stream_bytes(job, degrees) / sequence
+    stream = handed_stream_bytes(job, degrees)
 
     def chunk_bytes(counts: tuple[Amount, ...]) -> Amount:
         layers = trained_layers(job, counts)

@@ -72,7 +72,7 @@ def configuration_of(question: Question) -> Resolved:
     Raises:
         Refused: one problem for each rule that the question breaks
     """
-    problems = unmet(run_demands.DEMANDS, question, question.layout)
+    problems = run_problems(question)
     try:
         found = _configuration(configuration_in(question))
     except Refused as refused:
@@ -80,6 +80,18 @@ def configuration_of(question: Question) -> Resolved:
     if problems:
         raise Refused(*problems)
     return found
+
+
+def run_problems(question: Question) -> tuple[Problem, ...]:
+    """What a question does not tell of its run, or tells twice, whatever its configuration.
+
+    Args:
+        question: the question as asked
+
+    Returns:
+        one problem for each unmet demand
+    """
+    return unmet(run_demands.DEMANDS, question, question.layout)
 
 
 def with_run_of(question: Question, configuration: Resolved) -> Resolved:

@@ -73,6 +73,19 @@ def with_run(configuration: Question, asked: Question) -> Question:
     )
 
 
+def with_price(asked: Question, price: Price | OwnedPrice | None) -> Question:
+    """A question at another price, its defaults filled.
+
+    Args:
+        asked: the question, every default filled
+        price: the price as asked
+
+    Returns:
+        the same question at that price
+    """
+    return replace(asked, price=_priced(price))
+
+
 def _priced(price: Price | OwnedPrice | None) -> Price | OwnedPrice | None:
     """A price with its preemptions filled in."""
     if not isinstance(price, Price) or price.preemptions_per_instance_hour is not None:

@@ -29,6 +29,8 @@ class Setting:
     """Bytes of one number that a matrix product keeps of its input; those of an activation where None."""
     casts_each_input: bool = False
     """Every matrix product keeps a cast of its input of its own (autocast over fp32 weights)."""
+    runs_transformers: bool = False
+    """Layers are those of transformers."""
     counts_products: bool = False
     """Recompute goes by single operations, which need their place among the layer's matrix products."""
     keeps_embedding: bool = False

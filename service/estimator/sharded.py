@@ -19,6 +19,9 @@ WHOLE_MOMENTS = 2
 AVERAGE_BYTES = 4.0
 """Bytes of one number of a moving average of the weights. Source: torch.optim.swa_utils; Megatron-LM keeps fp32."""
 
+MOST_ROOT_BYTES = 4.0
+"""Bytes of the root of one number of the second moment at most, in fp32. Source: torch.optim._multi_tensor_adamw."""
+
 
 def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: float, kind: int) -> Amount:
     """Bytes of one rank for some numbers, spread over the data group where ZeRO reaches their kind.
@@ -121,6 +124,7 @@ def update_bytes(job: Job) -> float:
 
     Formula:
         none in one kernel; else the root of the second moment, and before torch 2.1 its sum with epsilon too, in fp32
+        or the moment's narrower format; SGD updates in place
 
     Args:
         job: the job
@@ -129,15 +133,16 @@ def update_bytes(job: Job) -> float:
         bytes of one parameter [byte]
 
     Source:
-        torch.optim._multi_tensor_adamw (denominators are made in place since torch 2.1)
+        torch.optim._multi_tensor_adamw (denominators are made in place since torch 2.1), _multi_tensor_sgd
 
     >>> from service.estimator.samples import sample_job
     >>> update_bytes(sample_job())
     0.0
     """
-    if job.software.fused_update:
+    if job.software.fused_update or job.recipe.optimizer == "sgd-momentum":
         return 0.0
-    return 4.0 if at_least(version_of(job.software, "torch"), "2.1") else 8.0
+    each = min(MOST_ROOT_BYTES, moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype))
+    return each if at_least(version_of(job.software, "torch"), "2.1") else 2 * each
 
 
 def narrow_fraction(job: Job, held: RankParameters) -> Amount:

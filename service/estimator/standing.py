@@ -4,7 +4,7 @@ from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.numeric import Amount, Condition, both, either, where
 from service.estimator.software import version_of
-from service.estimator.stream import sequence_stream_bytes, stream_bytes
+from service.estimator.stream import WIDE_BYTES, sequence_stream_bytes, stream_bytes
 from service.estimator.workspaces import GROUPED_STREAMS, torch_workspace_bytes, transformer_engine_workspace_bytes
 
 
@@ -64,10 +64,10 @@ def _score_buffer_bytes(job: Job, degrees: Degrees) -> Amount:
 
 
 def mask_bytes(job: Job, degrees: Degrees) -> Amount:
-    """Bytes of the mask of all pairs of tokens of one micro-batch, where the data loader makes one.
+    """Bytes of the mask of all pairs of tokens of one micro-batch, where the data loader or eager attention has one.
 
     Formula:
-        b s^2 / c
+        b s^2 / c, and as much for each byte of the stream's format in eager attention of transformers
 
     Args:
         job: the job
@@ -83,6 +83,8 @@ def mask_bytes(job: Job, degrees: Degrees) -> Amount:
     >>> mask_bytes(sample_job(), sample_degrees())
     0.0
     """
-    if not job.software.attention_mask:
-        return 0.0
-    return job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context
+    is_added = job.implementation.runs_transformers and job.kernel == "eager"
+    is_wide = job.implementation.casts_each_input and job.precision.is_mixed
+    added = (WIDE_BYTES if is_wide else job.precision.element_bytes) if is_added else 0.0
+    each = added + (1.0 if job.software.attention_mask else 0.0)
+    return each * job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context if each else 0.0

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from math import exp
 from typing import Literal
 
+from service.estimator.device_calibration import calibration_of
 from service.estimator.gpu import Gpu
 from service.estimator.interval import Basis, Interval
 from service.estimator.job import Job
@@ -141,7 +142,7 @@ def step_interval(job: Job, step_seconds: float, waiting: float) -> Interval:
         waiting: share of the step in which a device waits, u [1]
 
     Returns:
-        the interval [s]; basis calibrated where the caller measured steps, else analytic
+        the interval [s]; basis calibrated where the caller measured steps or the GPU's kernels were, else analytic
 
     Source:
         RESIDUALS; own_steps.own_spread_fraction
@@ -153,6 +154,9 @@ def step_interval(job: Job, step_seconds: float, waiting: float) -> Interval:
     stack = (job.software.name, job.software.implementation)
     usual = RESIDUALS[step_class_of(stack, job.gpu, is_sparse=bool(job.model.num_experts))]
     measured = job.cluster.measured_steps
-    spread = max(LEAST_RESIDUAL, own_spread_fraction(measured, usual * spread_scale(waiting)))
-    basis: Basis = "calibrated" if measured else "analytic"
+    known = own_spread_fraction(job.calibrated_steps, usual * spread_scale(waiting))
+    spread = max(LEAST_RESIDUAL, own_spread_fraction(measured, known))
+    calibration = calibration_of(job.gpu)
+    is_calibrated = bool(measured) or (calibration is not None and calibration.tells_seconds)
+    basis: Basis = "calibrated" if is_calibrated else "analytic"
     return Interval(step_seconds * exp(-spread), step_seconds, step_seconds * exp(spread), basis)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 
 from service.estimator.cast import weight_cast_seconds
 from service.estimator.degrees import Degrees
+from service.estimator.device_calibration import streaming_bytes_per_s
 from service.estimator.exposed import ExposedSeconds, exposed_seconds, once_a_step_seconds
 from service.estimator.filled import filled
 from service.estimator.job import Job
@@ -12,7 +13,7 @@ from service.estimator.load import StageLoad
 from service.estimator.logits import rank_logits
 from service.estimator.memory import OFF_DEVICE
 from service.estimator.numeric import Amount, maximum, where
-from service.estimator.own_steps import own_scale
+from service.estimator.own_steps import measured_scale
 from service.estimator.parallelism import pipeline
 from service.estimator.pressure import pressure_fraction
 from service.estimator.question import Layout
@@ -96,7 +97,7 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     """
     live = job.cross_entropy.chunks * job.cross_entropy.logit_bytes(job.precision.element_bytes)
     losses = (1 + job.ledger.depths) * rank_logits(job, degrees)
-    return 2 * losses * live / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
+    return 2 * losses * live / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ def step_seconds(
 
     Formula:
         x (m t + bubble + exposed gradients + optimizer + casts of weights + stragglers + retries + all else),
-        t one micro-batch, x the scales of the stack and of the caller's own measured steps
+        t one micro-batch, x the scales of the stack and of measured steps
 
     Args:
         job: the job
@@ -255,8 +256,7 @@ def busy_seconds(
     """
     once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
     bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
-    away = bool(OFF_DEVICE[layout.offload])
-    update = (offloaded_seconds if away else optimizer_seconds)(job, degrees, load.updated)
+    update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(job, degrees, load.updated)
     recast = weight_cast_seconds(job, load.held)
     total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
     return BusySeconds(once=once, recast=recast, bubble=bubble, update=update, total=total)
@@ -297,4 +297,4 @@ def _slowed(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -> tuple[Amo
 
 
 def _scale(job: Job) -> float:
-    return stack_scale(job) * own_scale(job.cluster.measured_steps)
+    return stack_scale(job) * measured_scale(job.cluster.measured_steps, job.calibrated_steps)

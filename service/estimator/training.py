@@ -5,10 +5,13 @@ trained, its input's where anything before it is. What no gradient needs is not 
 """
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from service.estimator.adapters import DEFAULT_RANK, DEFAULT_TARGETS, adapter_ops
+from service.estimator.build import LEDGERS_KEPT, build_ledger
 from service.estimator.layers.shared_transformer import SHARED
 from service.estimator.ledger import EVERYTHING, GROUP, LAST_NORM, Backward, Ledger, Op, Ops, Saved, Weight
+from service.estimator.model import Model
 from service.estimator.names import PartName
 from service.estimator.question import Method, Recipe
 from service.estimator.setting import Setting
@@ -70,6 +73,21 @@ def part_of(op: Op, weight: Weight) -> PartName | None:
         if op.name == "moe.router"
         else _PLACES.get(op.name.removeprefix(SHARED).partition(".")[0], "attention")
     )
+
+
+@lru_cache(maxsize=LEDGERS_KEPT)
+def ledger_of(model: Model, setting: Setting, method: Method) -> Ledger:
+    """The ledger of a model of which a method trains all or a part, worked out once for all layouts.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        method: what is trained
+
+    Returns:
+        its ledger
+    """
+    return trained_ledger(build_ledger(model, setting), method, setting)
 
 
 def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:

@@ -1,6 +1,7 @@
 """How long does the optimizer take to update the weights, on the GPU or in host memory?"""
 
 from service.estimator.degrees import Degrees
+from service.estimator.device_calibration import streaming_bytes_per_s
 from service.estimator.job import Job
 from service.estimator.numeric import Amount, where
 from service.estimator.optimizers import moment_bytes
@@ -51,7 +52,7 @@ def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
     0.09
     """
     both_ways, once = _updated_bytes(job, degrees, updated)
-    return (2 * both_ways + once) / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
+    return (2 * both_ways + once) / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)
 
 
 def offloaded_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Amount:
@@ -107,4 +108,4 @@ def accumulation_seconds(job: Job, degrees: Degrees, held: RankParameters) -> Am
         degrees.zero_stage == WEIGHTS, job.overlap.sharded_copy_bytes, 0.0 if job.software.gradient_fusion else whole
     )
     trained = held.dense_trained + held.expert_trained
-    return trained * each / (job.gpu.memory_bytes_per_s * job.constants.memory_fraction)
+    return trained * each / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)

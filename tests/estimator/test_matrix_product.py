@@ -9,6 +9,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from service.calibration.processors import processor_of
+from service.calibration.records import Environment
 from service.catalogue import shipped_catalogue
 from service.estimator.efficiency import LAUNCH_SECONDS
 from service.estimator.gpu import Gpu
@@ -152,11 +154,12 @@ def test_every_share_lies_within_the_peak() -> None:
             assert 0 <= rate.quantise_launch_seconds < 2e-5
 
 
-def test_every_row_is_found_by_a_gpu_of_the_catalogue() -> None:
-    found = {id(generation_rates(gpu)) for gpu in GPUS}
+def test_every_row_is_found_by_a_device_that_can_be_asked_for() -> None:
+    devices = [*GPUS, processor_of(Environment(kind="cpu", device="EPYC", devices=1, memory_bytes=8e9))]
+    found = {id(generation_rates(device)) for device in devices}
     assert {name for name, row in {**MATRIX_RATES, **SLUG_RATES}.items() if id(row) not in found} == set()
-    assert MATRIX_RATES.keys() <= {gpu.architecture for gpu in GPUS}
-    assert SLUG_RATES.keys() <= {gpu.slug for gpu in GPUS}
+    assert MATRIX_RATES.keys() <= {device.architecture for device in devices}
+    assert SLUG_RATES.keys() <= {device.slug for device in devices}
 
 
 def test_a_gpu_unlike_its_generation_has_its_own_row() -> None:

@@ -5,10 +5,14 @@ from dataclasses import replace
 from service.estimator.core_attention import core_attention_ops
 from service.estimator.ledger import Op, Ops, Saved, Split, Weight
 from service.estimator.model import Model
-from service.estimator.names import LayerType, MatrixName
+from service.estimator.names import LayerType, MatrixName, QkNorm
 from service.estimator.norm import norm_weights
 from service.estimator.projection import attention_output_op, query_key_value_op
 from service.estimator.setting import Setting
+
+_UNFUSED: dict[QkNorm, int] = {"none": 0, "per_head_dim": 4, "per_head_dim_biased": 0, "full": 4, "l2": 4}
+"""Bytes of each number that a norm on queries and keys keeps beside one activation of it, where it is not one kernel.
+Source: transformers modeling_qwen3.Qwen3RMSNorm; torch.nn.LayerNorm is one kernel."""
 
 _NORMED: tuple[MatrixName, ...] = ("q_proj", "k_proj")
 """Projections whose results a norm on queries and keys takes."""
@@ -82,8 +86,7 @@ def _query_key_norm(model: Model, setting: Setting) -> Ops:
             Weight(1, width, Split.TENSOR, role="norm", matrices=(name,))
             for name, width in zip(_NORMED, widths, strict=True)
         )
-    cast = 4 if not setting.fused_norm and setting.element_bytes < 4 else 0
-    kept = (setting.element_bytes + cast) * setting.tokens
+    kept = (setting.element_bytes + (0 if setting.fused_norm else _UNFUSED[model.qk_norm])) * setting.tokens
     saved = (Saved(kept * widths[0], Split.TENSOR), Saved(kept * widths[1], Split.KEY_VALUE))
     op = Op(
         name="attention.qk_norm",

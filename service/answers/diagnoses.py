@@ -1,0 +1,173 @@
+"""What is answered to who ran out of memory: what was said, how it compares with the estimate, and what to change?"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from service.answers.estimates import Versions
+from service.estimator.first_step import Moment, StepName
+from service.estimator.memory_parts import Change, Verdict
+from service.estimator.noun import SPOKEN
+
+MessageKind = Literal[
+    "torch_allocator", "torch_memory_summary", "cuda_error", "cublas", "nccl", "xla", "cpu_allocator", "oom_killer",
+    "killed",
+]  # fmt: skip
+"""Who said that memory ran out."""
+
+Cause = Literal[
+    "too_large", "larger_than_predicted", "other_processes", "fragmentation", "limited", "less_room",
+    "outside_allocator", "host_memory", "not_told",
+]  # fmt: skip
+"""Why it ran out."""
+
+Confidence = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidNumber:
+    """One number of a message."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    name: str
+    """What it is, e.g. requested_bytes."""
+    bytes: float
+    """The number."""
+    precision_bytes: float
+    """Half of what its last digit stands for."""
+    words: str
+    """The words that it was found in, # in the place of the number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a message says; null where it does not."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    kind: MessageKind
+    """Who said that memory ran out."""
+    requested_bytes: float | None
+    """What was asked for when it failed, as the allocator rounds it."""
+    capacity_bytes: float | None
+    """Memory of the device."""
+    free_bytes: float | None
+    """Free memory of the device."""
+    allowed_bytes: float | None
+    """What the process was limited to."""
+    process_bytes: float | None
+    """What the process held on the device."""
+    other_processes_bytes: float | None
+    """What other processes held there."""
+    allocated_bytes: float | None
+    """Live tensors."""
+    reserved_bytes: float | None
+    """What the allocator held."""
+    unallocated_bytes: float | None
+    """What the allocator held beside live tensors."""
+    private_pools_bytes: float | None
+    """What graphs held of it."""
+    peak_allocated_bytes: float | None
+    """Most live tensors at once, of a summary."""
+    moment: Moment | None
+    """Where in a step it failed, of a traceback."""
+    numbers: tuple[SaidNumber, ...]
+    """Every number with its words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedTensor:
+    """A tensor of this model whose size is the one that was asked for."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    tensor: str
+    """What it is, in words."""
+    kind: str
+    """Line of the estimate that holds it."""
+    bytes: float
+    """Its size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedLine:
+    """One line of the estimate at the moment of failure, beside what it seems to have been."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    kind: str
+    """What the bytes are; unexplained: what no line tells."""
+    predicted_bytes: float
+    """What the estimate says."""
+    likely_bytes: float
+    """What the message makes likely."""
+    difference_bytes: float
+    """Likely less predicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedTotal:
+    """One number of the message beside that of the estimate."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    quantity: Literal["live_bytes", "reserved_bytes", "outside_allocator_bytes", "process_bytes", "capacity_bytes"]
+    """Which; live_bytes are tensors with what was asked for when it failed."""
+    said_bytes: float
+    """What the message says."""
+    predicted_bytes: float
+    """What the estimate says: peaks, or what the device has."""
+    difference_bytes: float
+    """Said less predicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supposition:
+    """A single difference between the question and what ran that would explain the message."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    patch: dict[str, Any]
+    """The difference, as a merge patch of the question."""
+    message: str
+    """The same in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Why memory ran out, and what to change."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Of the estimate that the message is compared with."""
+    cause: Cause
+    """Why it ran out."""
+    reason: str
+    """The same in one line."""
+    confidence: Confidence
+    """How sure that is."""
+    verdict: Verdict
+    """What the estimate says."""
+    said: Said
+    """What the message says."""
+    step: StepName | None
+    """In which step it failed, as far as live bytes tell; null where they do not."""
+    moment: Moment | None
+    """Where in it, by the traceback or by live bytes."""
+    totals: tuple[ComparedTotal, ...]
+    """Numbers of the message beside those of the estimate."""
+    lines: tuple[ComparedLine, ...]
+    """The estimate at that moment line by line, the most different first."""
+    tensors: tuple[MatchedTensor, ...]
+    """Tensors of the size that was asked for."""
+    supposition: Supposition | None
+    """What may have run instead of what is asked."""
+    changes: tuple[Change, ...]
+    """Single changes that save memory, of what seems to have run."""
+    suggestions: tuple[str, ...]
+    """What to do, in words, the first thing first."""
+    warnings: tuple[str, ...]
+    """What the message leaves open."""
+    versions: Versions
+    """What the estimate rests on."""

@@ -1,0 +1,118 @@
+"""What is answered of jobs that ended: what was predicted of each, and what it took?"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from service.estimator.interval import Interval
+from service.estimator.memory_parts import Verdict
+from service.estimator.noun import SPOKEN
+
+EndState = Literal[
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "TIMEOUT",
+]  # fmt: skip
+"""How a job may end."""
+
+
+Reason = Literal["not_ended", "never_started", "no_estimate", "no_gpus", "unknown_estimate"]
+"""Why nothing is said of a job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Jobs of which nothing is said."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    reason: Reason
+    """Why."""
+    jobs: int
+    """How many."""
+    message: str
+    """The reason in words."""
+    fix: str
+    """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is wrong with one record, which is left out."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    place: str
+    """Which record: its row, the header being row 1, or its place in the list of jobs."""
+    field: str
+    """Column or field."""
+    message: str
+    """What is wrong."""
+    fix: str
+    """What to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconciledJob:
+    """One job: what was predicted, and what it took."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    cluster: str
+    """Name of its cluster; empty where the accounting did not tell it."""
+    job_id: str
+    """As sacct prints it; a task of an array is a job of its own, components of a heterogeneous one are one job."""
+    state: EndState
+    """How it ended."""
+    estimate_id: str
+    """The estimate that its comment names."""
+    gpus: int
+    """GPUs of its last attempt."""
+    attempts: int
+    """How often it began."""
+    elapsed_seconds: float
+    """Time for which it held its GPUs, over all attempts."""
+    used_gpu_hours: float
+    """GPU-hours of all attempts."""
+    predicted_gpu_hours: Interval | None
+    """What the estimate said; null where it said no length of the run."""
+    used_over_predicted_fraction: float | None
+    """Used over predicted GPU-hours; null where they cannot be compared."""
+    is_inside: bool | None
+    """Whether what was used lies inside the predicted interval; null where they cannot be compared."""
+    verdict: Verdict | None
+    """Whether the estimate said that it fits."""
+    is_verdict_right: bool | None
+    """Whether a job that completed was not to run out of memory; null where its end does not tell of its GPUs."""
+    is_asked_again: bool
+    """Whether the prediction is one of today's formulas or facts, because those of its time are not held any more."""
+    note: str | None
+    """Why hours are not compared, or what is to be known of the comparison."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """What jobs took, beside what was predicted of them."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    compared: int
+    """Jobs whose hours are compared."""
+    inside: int
+    """Those of them inside their interval."""
+    median_used_over_predicted_fraction: float | None
+    """Median over them; null where there is none."""
+    verdicts_right: int
+    """Jobs whose end bears the verdict on memory out."""
+    verdicts_wrong: int
+    """Jobs whose end contradicts it."""
+    out_of_memory: int
+    """Jobs that Slurm ended because memory of a node, not of a GPU, ran out."""
+    jobs: tuple[ReconciledJob, ...]
+    """Each job that ended and was estimated."""
+    left_out: tuple[LeftOut, ...]
+    """Jobs of which nothing is said, by reason."""
+    faults: tuple[Fault, ...]
+    """Records that cannot be read, the first of them."""
+    faults_left_off: int
+    """Records that cannot be read beyond those."""
+    steps: int
+    """Records of steps, which are not counted again."""

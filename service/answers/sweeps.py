@@ -1,0 +1,123 @@
+"""What is answered about a sweep: how far it is, what its table holds, where it is read?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from service.answers.estimates import Versions
+from service.estimator.noun import SPOKEN
+
+SweepStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+"""Where a sweep is. Failed and cancelled ones hold the rows that were done before, and can be resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepColumnAnswer:
+    """One column of the table of a sweep."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    name: str
+    """What it is called."""
+    type: Literal["int64", "double", "string"]
+    """What its cells hold; each but the row's number may be null."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRows:
+    """What became of the rows so far."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    total: int
+    """Rows of the sweep."""
+    done: int
+    """Rows that are worked out, those of pieces that are not whole yet too."""
+    kept: int
+    """Rows of whole pieces: the table holds these."""
+    answered: int
+    """Those of them that have an answer."""
+    refused: int
+    """Those of them that cannot be answered; each says why."""
+    fitting: int
+    """Those of them whose job fits, or may fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepShards:
+    """Pieces of a sweep, by where each is."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    queued: int
+    """Waiting for a worker."""
+    running: int
+    """At a worker."""
+    succeeded: int
+    """Done."""
+    failed: int
+    """Tried in vain."""
+    cancelled: int
+    """Stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepAnswer:
+    """A sweep: how far it is, and where its table is read."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """What it is read by."""
+    name: str | None
+    """What the team calls it."""
+    kind: Literal["estimate", "plan"]
+    """What each row is."""
+    status: SweepStatus
+    """Where it is."""
+    rows: SweepRows
+    """What became of its rows so far."""
+    shards: SweepShards
+    """Its pieces."""
+    done_fraction: float
+    """Share of the rows that are done."""
+    left_seconds: float | None
+    """Time until it is done, by the pieces that are done; null while none is, or while no worker is at it."""
+    reasons: tuple[str, ...]
+    """Why pieces failed, each once."""
+    columns: tuple[SweepColumnAnswer, ...]
+    """Columns of its table."""
+    versions: Versions
+    """What its rows rest on, whenever they are worked out."""
+    created_at: str
+    """When it was asked for, in UTC."""
+    finished_at: str | None
+    """When its last piece ended, in UTC; null before."""
+    links: Mapping[str, str]
+    """Where its events and its table are, and how it is cancelled and resumed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRow:
+    """A sweep as the list shows it."""
+
+    id: str
+    """What it is read by: swp_ and 128 random bits."""
+    name: str | None
+    """What the team calls it."""
+    kind: str
+    """What each row is: estimate or plan."""
+    owner: str
+    """Whose it is."""
+    status: SweepStatus
+    """Where it is."""
+    rows: int
+    """How many rows it has."""
+    formulas: str
+    """Version of the formulas that answer it."""
+    catalogue: str
+    """Digest of the facts that it was read with."""
+    calibration: str | None
+    """Calibrations of its GPUs; null where there are none."""
+    created_at: str
+    """When it was asked for, in UTC."""

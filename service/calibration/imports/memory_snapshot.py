@@ -1,0 +1,138 @@
+"""What did a process hold on a GPU? A memory snapshot of torch, in its JSON form.
+
+torch writes a pickle, which runs whatever it says when it is read, so it is refused by name and by its first bytes. Its
+JSON form is what `json.dump(torch.cuda.memory._snapshot(), file)` writes. The peak is found by going back through the
+trace from what is held at its end; where the trace was cut short, it is a lower bound.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from service.calibration.imports.refusals import refuse_empty, refused
+from service.calibration.records import Environment, Measurement, ProbeRecord
+
+PICKLES = (".pickle", ".pkl", ".pt", ".pth", ".bin")
+"""Ends of the names of pickles."""
+
+OPENINGS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+"""First bytes of pickles, and of archives of them. Source: Python, pickle protocol opcodes (PROTO); zip."""
+
+TO_JSON = (
+    "python -c \"import json, pickle, sys; json.dump(pickle.load(open(sys.argv[1], 'rb')), sys.stdout, default=str)\" "
+    "snapshot.pickle > snapshot.json, on the machine that wrote it"
+)
+
+SEND = "send what torch.cuda.memory._snapshot() gives"
+
+MOST_EVENTS = 2_000_000
+"""Events of one trace. Source: a choice; twenty times what torch keeps unless told otherwise."""
+
+SEGMENTS = {"segment_alloc": 1, "segment_free": -1, "segment_map": 1, "segment_unmap": -1}
+
+
+def refuse_pickle(content: bytes, name: str = "") -> None:
+    """Refuse a pickle before anything reads it.
+
+    Args:
+        content: the file
+        name: its name; empty where nobody told it
+
+    Raises:
+        Refused: its name, or its first bytes, are those of a pickle
+    """
+    if name.lower().endswith(PICKLES) or content.startswith(OPENINGS):
+        message = "this is a pickle: reading it would run whatever it says, so it is not read"
+        raise refused("", "pickle", message, f"turn it into JSON: {TO_JSON}")
+
+
+def read_memory_snapshot(text: str, device: str, memory_bytes: float = 0.0) -> tuple[ProbeRecord, ...]:
+    """What a snapshot says that a process held at most.
+
+    Args:
+        text: the snapshot as JSON
+        device: name of the GPU, which the snapshot does not tell
+        memory_bytes: its memory; 0 where nobody told it [byte]
+
+    Returns:
+        one record of the probe `step`: peaks of allocated and of reserved bytes, one GPU after another
+
+    Raises:
+        Refused: it is no snapshot, or holds nothing
+    """
+    refuse_pickle(text[:8].encode("utf-8", "replace"))
+    refuse_empty(text, "snapshot")
+    snapshot = _parsed(text)
+    segments, traces = _parts(snapshot)
+    environment = Environment(kind="cuda", device=device, devices=max(1, len(traces)), memory_bytes=memory_bytes)
+    measurements = tuple(
+        one for place in range(max(1, len(traces))) for one in _peaks(place, segments, traces[place : place + 1])
+    )
+    if not measurements:
+        message = "the snapshot holds no segment and no event, so nothing was allocated when it was taken"
+        raise refused("segments", "empty", message, "record a history, and take the snapshot before memory is freed")
+    return (ProbeRecord(probe="step", status="succeeded", environment=environment, measurements=measurements),)
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise refused("", "not_json", "the file is no JSON", f"a pickle is turned into JSON so: {TO_JSON}") from None
+    if not isinstance(found, Mapping):
+        raise refused("", "not_an_object", "the file is no JSON object", SEND)
+    return found
+
+
+def _parts(snapshot: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    segments, traces = snapshot.get("segments"), snapshot.get("device_traces", [])
+    if not isinstance(segments, list) or not isinstance(traces, list):
+        name = "segments" if not isinstance(segments, list) else "device_traces"
+        message = f"{name} is not there, or no list, as in a snapshot of torch 2.1 and later"
+        raise refused(name, "missing_column", message, SEND)
+    if sum(len(trace) for trace in traces if isinstance(trace, list)) > MOST_EVENTS:
+        fix = "record fewer with max_entries"
+        raise refused("device_traces", "too_long", f"a trace holds at most {MOST_EVENTS} events", fix)
+    return segments, traces
+
+
+def _peaks(place: int, segments: Sequence[Any], traces: Sequence[Any]) -> Iterator[Measurement]:
+    own = [one for one in segments if isinstance(one, Mapping) and one.get("device", 0) == place]
+    trace = traces[0] if traces and isinstance(traces[0], list) else []
+    for operation, field in (("allocated_peak", "allocated_size"), ("reserved_peak", "total_size")):
+        held = sum(_size(one, field) for one in own)
+        peak = max(_back_through(trace, held, operation), default=held)
+        if max(peak, held) > 0:
+            value = float(max(peak, held))
+            yield Measurement(
+                operation=operation,
+                shape={"device": place, "events": len(trace)},
+                quantity="bytes",
+                value=value,
+                low=value,
+                high=value,
+                repeats=1,
+            )
+
+
+def _back_through(trace: Sequence[Any], held: int, operation: str) -> Iterator[int]:
+    """What was held after each event, from the last one to the first."""
+    for event in reversed(trace):
+        yield held
+        if isinstance(event, Mapping):
+            held -= _sign(str(event.get("action", "")), operation) * _size(event, "size")
+    yield held
+
+
+def _sign(action: str, operation: str) -> int:
+    """Whether an event adds to what is held, or takes from it."""
+    if operation == "reserved_peak":
+        return SEGMENTS.get(action, 0)
+    return {"alloc": 1, "free_completed": -1}.get(action, 0)
+
+
+def _size(one: Mapping[str, Any], field: str) -> int:
+    value = one.get(field, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise refused(field, "not_a_whole_number", f"{field} is no whole number of bytes", SEND)
+    return value
