@@ -1,0 +1,77 @@
+"""What does a process hold before it computes anything? `python -m service.worker.bare_process DEVICE`.
+
+It goes step by step, names each step on a line of its own with what it counts itself, and waits for a line before it
+goes on: so whoever started it can ask the driver in between.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+RESIDENT = Path("/proc/self/statm")
+
+SIDE = 256
+"""Rows and columns of the matrix product: enough for a library's own kernels. Source: a choice."""
+
+
+def main(words: Sequence[str]) -> None:
+    """Go through the steps on a device.
+
+    Args:
+        words: the device, as torch writes it
+    """
+    (device,) = words
+    _say("bare", 0)
+    import torch
+
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    for step in (_open, _compute, _multiply):
+        step(torch, device)
+        if device != "cpu":
+            torch.cuda.synchronize(device)
+        _say(step.__name__.lstrip("_"), 0 if device == "cpu" else torch.cuda.memory_reserved(device))
+
+
+def _open(torch: Any, device: str) -> None:
+    """A context without a kernel: asking for free memory opens one."""
+    if device != "cpu":
+        torch.cuda.mem_get_info(device)
+
+
+def _compute(torch: Any, device: str) -> None:
+    """The first kernel."""
+    torch.ones((1, 1)).to(device).add_(1)
+
+
+def _multiply(torch: Any, device: str) -> None:
+    """The first matrix product, for which a library is loaded."""
+    square = torch.ones((SIDE, SIDE), device=device)
+    square.mm(square)
+
+
+def _say(step: str, allocator_bytes: int) -> None:
+    """Tell what this process counts after a step, and wait."""
+    counted = {"step": step, "allocator_bytes": allocator_bytes, "resident_bytes": resident_bytes()}
+    sys.stdout.write(json.dumps(counted) + "\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+
+
+def resident_bytes() -> int:
+    """Memory of the machine that this process holds.
+
+    Returns:
+        memory [byte]; 0 where this system does not tell
+    """
+    if not RESIDENT.is_file():
+        return 0
+    import resource
+
+    return int(RESIDENT.read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

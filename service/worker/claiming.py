@@ -1,0 +1,222 @@
+"""What does a worker do all day? It claims a job, does it, tells of it meanwhile, and hands in what it found.
+
+Everything here takes turns in one event loop that nothing blocks: runners are called on threads, and measurements are
+processes. So heartbeats go out whatever a measurement does.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from service.worker.claimed import Claimed, Desk, Ending, FoundFile, Work
+from service.worker.folders import job_folder
+from service.worker.running import Runner
+from service.worker.service_client import Away, NotTaken, ServiceClient, longer_seconds
+
+MOST_WAIT_SECONDS = 20.0
+"""How long the service is asked to wait for a job."""
+
+HEARTBEATS = 4
+"""How often a worker is heard of in the time of one lease. Source: a choice; three may be lost."""
+
+NEWS_SECONDS = 1.0
+"""Shortest time between two heartbeats because of news. Source: a choice; people watch them."""
+
+RELEASE_SECONDS = 5.0
+"""How long a worker that has to go tries to give its job back. Source: a choice; schedulers allow half a minute."""
+
+Found = TypeVar("Found")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How a worker goes about it."""
+
+    once: bool = False
+    """Whether it ends after one job."""
+    most_idle_seconds: float | None = None
+    """How long it waits for a job before it ends; None for ever."""
+
+
+class Claiming:
+    """Does one job after another.
+
+    Args:
+        client: the service
+        runner: where jobs run
+        work: what does a job, by its kind
+        habits: how to go about it
+        stopping: set when it has to go
+    """
+
+    def __init__(
+        self, client: ServiceClient, runner: Runner, work: Mapping[str, Work], habits: Habits, stopping: asyncio.Event
+    ) -> None:
+        self._client, self._runner, self._work, self._habits = client, runner, work, habits
+        self.stopping = stopping
+
+    async def go_on(self, capabilities: Mapping[str, Any]) -> None:
+        """Claim and do jobs until there is a reason to end.
+
+        Args:
+            capabilities: what this worker can do
+
+        Raises:
+            StartupError: the service does not let this worker in
+        """
+        while not self.stopping.is_set():
+            job = await self._next(capabilities)
+            if job is None:
+                return
+            await self._do(job)
+            if self._habits.once:
+                return
+
+    async def _next(self, capabilities: Mapping[str, Any]) -> Claimed | None:
+        """The next job; None where it has waited long enough, or has to go."""
+        idle_since, wait_seconds = time.monotonic(), 0.0
+        most = self._habits.most_idle_seconds
+        while not self.stopping.is_set():
+            left_seconds = MOST_WAIT_SECONDS if most is None else most - (time.monotonic() - idle_since)
+            if left_seconds <= 0:
+                log.info("no job in %.0f s", most)
+                return None
+            asked = self._client.claim(sorted(self._work), capabilities, min(left_seconds, MOST_WAIT_SECONDS))
+            try:
+                job = await self._unless_stopped(asked)
+            except Away:
+                wait_seconds = longer_seconds(wait_seconds)
+                await self._unless_stopped(asyncio.sleep(wait_seconds))
+                continue
+            wait_seconds = 0.0
+            if job is not None:
+                return job
+        return None
+
+    async def _unless_stopped(self, wanted: Coroutine[Any, Any, Found]) -> Found | None:
+        """What is waited for; None where this worker has to go before."""
+        task, stop = asyncio.create_task(wanted), asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            await _cancelled(task, stop)
+
+    async def _do(self, job: Claimed) -> None:
+        log.info("job %s (%s), attempt %d", job.id, job.kind, job.attempt)
+        with job_folder() as folder:
+            desk = Desk(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=self._client.read)
+            beats = asyncio.create_task(self._heartbeats(desk))
+            try:
+                ending = await self._worked(desk, beats)
+                if ending is None:
+                    log.warning("job %s is another's now; nothing of it is handed in", job.id)
+                else:
+                    await self._finish(job, ending)
+            finally:
+                await _cancelled(beats)
+
+    async def _worked(self, desk: Desk, beats: "asyncio.Task[Literal['cancel', 'lost']]") -> Ending | None:
+        """How the work on a job ends; None where the job is another's before."""
+        work = asyncio.create_task(self._ended(desk))
+        stop = asyncio.create_task(self.stopping.wait())
+        waited = {work, beats, stop}
+        try:
+            await asyncio.wait(waited, timeout=desk.job.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancelled(stop, *(() if work.done() else (work,)))
+        if beats.done() and beats.result() == "lost":
+            return None
+        if not work.cancelled() and work.done():
+            return work.result()
+        if beats.done():
+            return Ending(outcome="cancelled", result=desk.result)
+        if self.stopping.is_set():
+            return Ending(outcome="released")
+        reason = f"the job was stopped after {desk.job.timeout_seconds:.0f} s, the time that it may take"
+        error = {"code": "timed_out", "message": reason, "final": True}
+        return Ending(outcome="failed", result=desk.result, error=error)
+
+    async def _ended(self, desk: Desk) -> Ending:
+        """How a job ends that nobody ends from outside."""
+        try:
+            return await self._work[desk.job.kind](desk)
+        except Exception as error:  # whatever it is, the service has to hear of it
+            log.exception("job %s", desk.job.id)
+            told = {"code": "worker_failed", "message": f"{type(error).__name__}: {error}"}
+            return Ending(outcome="failed", result=desk.result, error=told)
+
+    async def _heartbeats(self, desk: Desk) -> Literal["cancel", "lost"]:
+        """Be heard of until the service wants the job to end."""
+        pause_seconds, wait_seconds = desk.job.lease_seconds / HEARTBEATS, 0.0
+        while True:
+            if wait_seconds:
+                await asyncio.sleep(wait_seconds)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(desk.changed.wait(), pause_seconds)
+            desk.changed.clear()
+            try:
+                state = await self._client.heartbeat(desk.job, desk.progress)
+            except Away:
+                wait_seconds = min(longer_seconds(wait_seconds), pause_seconds)
+                continue
+            except NotTaken as error:
+                log.warning("the progress of job %s is not taken: %s", desk.job.id, error)
+                desk.progress = None
+                continue
+            wait_seconds = 0.0
+            if state != "run":
+                return state
+            await asyncio.sleep(min(NEWS_SECONDS, pause_seconds))
+
+    async def _finish(self, job: Claimed, ending: Ending, *, is_refusal: bool = False) -> None:
+        """Hand in how a job ended, for as long as it takes, or for a little while where this worker has to go.
+
+        A result that the service refuses makes the job fail; where it refuses that too, the lease runs out.
+        """
+        try:
+            taken = await self._soon(self._client.finish(job, ending))
+        except NotTaken as error:
+            log.warning("the result of job %s is not taken: %s", job.id, error)
+            if not is_refusal:
+                told = {"code": "result_refused", "message": str(error), "final": True}
+                await self._finish(job, Ending(outcome="failed", error=told), is_refusal=True)
+            return
+        if taken:
+            log.info("job %s %s", job.id, ending.outcome)
+        else:
+            log.warning("job %s is another's now, or the service is away; what was found is dropped", job.id)
+
+    async def _soon(self, wanted: Coroutine[Any, Any, bool]) -> bool:
+        """Whether something is done; where this worker has to go it is given up after a little while."""
+        task, stop = asyncio.create_task(wanted), asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task}, timeout=RELEASE_SECONDS)
+            return task.done() and task.result()
+        finally:
+            await _cancelled(task, stop)
+
+    def _hander(self, job: Claimed) -> Callable[[FoundFile], Awaitable[str | None]]:
+        async def hand_in(file: FoundFile) -> str | None:
+            try:
+                await self._client.hand_in(job, file)
+            except NotTaken as error:
+                return str(error)
+            return None
+
+        return hand_in
+
+
+async def _cancelled(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:
+    """End tasks, and wait until what they have to end themselves is gone."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,110 @@
+"""How do the ranks of a probe find each other, wait for each other and agree?"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from service.worker.probing import Told
+from service.worker.ranks import rendezvous
+
+LEAST_WAIT_SECONDS = 10.0
+"""Time that ranks wait for one another at least: each of them imports torch first. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """All ranks of a probe, as one of them sees the others."""
+
+    told: Told
+    """What the probe was told."""
+    distributed: Any
+    """torch's module."""
+    backend: str
+    """Library of collectives."""
+    token: Any
+    """A number on the device that ranks exchange to meet."""
+
+    def largest(self, *values: float) -> list[float]:
+        """The largest of each value over all ranks.
+
+        Args:
+            values: this rank's
+
+        Returns:
+            the same on every rank
+        """
+        import torch
+
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.told.device)
+        self.distributed.all_reduce(tensor, op=self.distributed.ReduceOp.MAX)
+        return [float(value) for value in tensor.tolist()]
+
+    def meet(self) -> None:
+        """Begin what comes next together: on a GPU its stream waits for the others, and this process goes on."""
+        if self.told.device == "cpu":
+            self.distributed.barrier()
+        else:
+            self.distributed.all_reduce(self.token)
+
+    def left_seconds(self) -> float:
+        """Time until the first of the ranks should be done.
+
+        Returns:
+            time, the same on every rank [s]
+        """
+        return -self.largest(-self.told.left_seconds())[0]
+
+    def named(self, *names: str) -> Any:
+        """A function of torch that was renamed: by its newest name that this torch knows.
+
+        Args:
+            names: its names, the newest first
+
+        Returns:
+            the function
+        """
+        return next(getattr(self.distributed, name) for name in names if hasattr(self.distributed, name))
+
+
+@contextmanager
+def joined(told: Told) -> Iterator[Group]:
+    """The group of all ranks of a probe, until its end.
+
+    Args:
+        told: what the probe was told
+
+    Yields:
+        the group
+    """
+    import torch
+    from torch import distributed
+
+    backend = "gloo" if told.device == "cpu" else "nccl"
+    distributed.init_process_group(
+        backend,
+        init_method=rendezvous(told.folder, os.environ),
+        rank=told.rank,
+        world_size=told.ranks,
+        timeout=timedelta(seconds=max(LEAST_WAIT_SECONDS, told.left_seconds())),
+    )
+    try:
+        token = torch.zeros(1, device=told.device)
+        yield Group(told=told, distributed=distributed, backend=backend, token=token)
+    finally:
+        distributed.destroy_process_group()
+
+
+def any_failed(group: Group, errors: Sequence[BaseException]) -> bool:
+    """Whether something failed on any rank, which all of them have to know before they wait for each other.
+
+    Args:
+        group: the ranks
+        errors: what failed on this one
+
+    Returns:
+        the same on every rank
+    """
+    return bool(group.largest(float(len(errors)))[0])

@@ -1,0 +1,159 @@
+"""Which numbers does a kernel compute with? Random ones, out of one buffer that all kernels of a probe share.
+
+Zeros would flatter: a GPU that multiplies them draws less power, and its clock stays up.
+"""
+
+import math
+from typing import Any
+
+from service.calibration.tolerances import ALLOWED_ERROR_FRACTIONS
+from service.worker.probing import CannotRun
+
+FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
+"""Names of number formats in torch."""
+
+DRAWN = 4_194_301
+"""Random numbers that are drawn; larger buffers repeat them. A prime, so that no two rows of a matrix are alike."""
+
+ALIGNMENT = 128
+"""Numbers between starts of operands: libraries choose slower kernels for starts that are not aligned."""
+
+SEED = 20
+"""Of the random numbers, so that two runs compute the same."""
+
+
+def allowed_error_fraction(name: str) -> float:
+    """Largest error of a right result over its largest number.
+
+    Args:
+        name: number format of the result
+
+    Returns:
+        the error [1]
+
+    Raises:
+        CannotRun: no kernel here computes in that format
+    """
+    if name not in ALLOWED_ERROR_FRACTIONS:
+        raise CannotRun(f"no number format {name}; there are {', '.join(ALLOWED_ERROR_FRACTIONS)}")
+    return ALLOWED_ERROR_FRACTIONS[name]
+
+
+class Operands:
+    """Tensors of random numbers on a device; all are views of one buffer a format.
+
+    Args:
+        device: the device, as torch writes it
+    """
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._torch = torch
+        self.device = device
+        self._drawn: dict[str, Any] = {}
+        self._blank: dict[str, Any] = {}
+
+    def format_of(self, name: str) -> Any:
+        """A number format of torch.
+
+        Args:
+            name: its name in a question
+
+        Returns:
+            torch's type
+
+        Raises:
+            CannotRun: this torch does not know it
+        """
+        known = getattr(self._torch, FORMATS.get(name, name), None)
+        if known is None:
+            raise CannotRun(f"torch {self._torch.__version__} has no number format {name}: install a newer torch")
+        return known
+
+    def random(self, name: str, *shapes: tuple[int, ...]) -> list[Any]:
+        """Tensors of random numbers, normally distributed, that share no number.
+
+        Args:
+            name: number format
+            shapes: shape of each
+
+        Returns:
+            the tensors; asked again, the same numbers
+        """
+        return self._views(self._drawn, name, shapes)
+
+    def blank(self, name: str, shape: tuple[int, ...]) -> Any:
+        """A tensor to write a result into, which is used again for the next result.
+
+        Args:
+            name: number format
+            shape: its shape
+
+        Returns:
+            the tensor, with whatever it holds
+        """
+        return self._views(self._blank, name, (shape,))[0]
+
+    def _views(self, buffers: dict[str, Any], name: str, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+        counts = [math.prod(shape) for shape in shapes]
+        room = [ALIGNMENT * math.ceil(count / ALIGNMENT) for count in counts]
+        if name in buffers and buffers[name].numel() < sum(room):
+            del buffers[name]
+        if name not in buffers:
+            buffers[name] = self._buffer(name, sum(room), drawn=buffers is self._drawn)
+        held, views, start = buffers[name], [], 0
+        for shape, count, taken in zip(shapes, counts, room, strict=True):
+            views.append(held[start : start + count].view(shape))
+            start += taken
+        return views
+
+    def _buffer(self, name: str, count: int, *, drawn: bool) -> Any:
+        torch, kind = self._torch, self.format_of(name)
+        if not drawn:
+            return torch.empty(count, dtype=kind, device=self.device)
+        generator = torch.Generator(device="cpu").manual_seed(SEED)
+        numbers = torch.randn(min(count, DRAWN), generator=generator).to(self.device).to(kind)
+        return numbers if count <= DRAWN else _repeated(torch, numbers, count)
+
+
+def _repeated(torch: Any, numbers: Any, count: int) -> Any:
+    """A longer buffer with the same numbers again and again."""
+    buffer = torch.empty(count, dtype=numbers.dtype, device=numbers.device)
+    for start in range(0, count, len(numbers)):
+        part = buffer[start : start + len(numbers)]
+        part.copy_(numbers[: len(part)])
+    return buffer
+
+
+def error_fraction(found: Any, reference: Any) -> float:
+    """Largest error of a result over the largest number of the same in higher precision.
+
+    Args:
+        found: the result
+        reference: the same, as exact as it gets
+
+    Returns:
+        the error [1]; infinite where a number is none
+    """
+    largest = float(reference.abs().max())
+    error = float((found.double() - reference.double()).abs().max()) / (largest or 1.0)
+    return error if math.isfinite(error) else math.inf
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Places that are spread evenly over a tensor, its first and last among them.
+
+    >>> spread(10, 4), spread(3, 8)
+    ([0, 3, 6, 9], [0, 1, 2])
+
+    Args:
+        count: places that there are
+        most: places that are wanted at most
+
+    Returns:
+        the places, in order
+    """
+    if count <= most:
+        return list(range(count))
+    return [round(number * (count - 1) / (most - 1)) for number in range(most)]

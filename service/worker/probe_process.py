@@ -1,0 +1,224 @@
+"""What does a process do that measures one thing?
+
+    python -m service.worker.probe_process TASK.json FOLDER
+
+It leaves `record.json` in the folder, a ProbeRecord, and `progress.json` while it runs. Where a task asks for many
+ranks it starts them, unless torchrun did; the first one's record counts, or that of the first that failed.
+"""
+
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from service.calibration.doubts import HELD_BACK
+from service.calibration.records import ProbeName, ProbeRecord, ProbeTask
+from service.worker.devices import chosen_device, make_current, missing_torch, refuse_busy
+from service.worker.environment import Surroundings, watched
+from service.worker.memory_errors import is_out_of_memory
+from service.worker.probing import CannotRun, Found, Told
+from service.worker.ranks import RENDEZVOUS, Place, end_with_starter, place_of, start_ranks
+from service.worker.running import PROGRESS, RECORD
+
+RESERVED_FRACTION = 0.1
+"""Share of a task's time that is kept for telling what was found. Source: a choice."""
+
+MOST_RESERVED_SECONDS = 3.0
+"""That share at most. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """One task at one place."""
+
+    task: ProbeTask
+    """What to measure."""
+    folder: Path
+    """Where files go."""
+    place: Place
+    """Which of the processes this is."""
+    started_seconds: float
+    """When it began, by the monotonic clock."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Measure what a task asks for, and leave the record.
+
+    Args:
+        words: path of the task and of the folder
+
+    Returns:
+        0 where it succeeded
+    """
+    started = time.monotonic()
+    end_with_starter()
+    file, folder = map(Path, words)
+    task = read_task(file.read_text(encoding="utf-8"))
+    place = place_of(task.ranks, os.environ)
+    if place is None:
+        return _together(task, folder, (sys.executable, "-m", "service.worker.probe_process", *words))
+    record = measured(Errand(task=task, folder=folder, place=place, started_seconds=started))
+    write_record(record, folder / _name(place.rank))
+    return int(record.status != "succeeded")
+
+
+def read_task(text: str) -> ProbeTask:
+    """A task out of its JSON.
+
+    Args:
+        text: the JSON
+
+    Returns:
+        the task
+    """
+    return ProbeTask(**json.loads(text))
+
+
+def write_record(record: ProbeRecord, path: Path) -> None:
+    """Leave a record, whole or not at all.
+
+    Args:
+        record: the record
+        path: its file
+    """
+    write_json(asdict(record), path)
+
+
+def write_json(content: Any, path: Path) -> None:
+    """Write a file that nobody sees half written.
+
+    Args:
+        content: what JSON can say
+        path: the file
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+    part.replace(path)
+
+
+def measured(errand: Errand) -> ProbeRecord:
+    """Run the probe of a task.
+
+    Args:
+        errand: the task and its place
+
+    Returns:
+        what came of it, whatever that is
+    """
+    record = ProbeRecord(probe=errand.task.probe, status="skipped")
+    surroundings: list[Surroundings] = []
+    try:
+        found = _found(errand, surroundings)
+        record = replace(
+            record, status="succeeded", reason=found.reason, measurements=found.measurements, summary=found.summary
+        )
+    except CannotRun as error:
+        record = replace(record, reason=str(error))
+    except Exception as error:  # whatever goes wrong is the record's reason, not a traceback that nobody reads
+        record = replace(record, status="failed", reason=_reason(error))
+    environment = surroundings[0].environment if surroundings else None
+    doubts = (record.reason, *_doubts(surroundings))
+    return replace(
+        record,
+        reason="; ".join(filter(None, doubts)) or None,
+        environment=environment,
+        seconds=time.monotonic() - errand.started_seconds,
+    )
+
+
+def _found(errand: Errand, surroundings: list[Surroundings]) -> Found:
+    """What the probe found, and into the list, as soon as it is known, what it runs on."""
+    if lacking := missing_torch():
+        raise CannotRun(lacking)
+    place, task = errand.place, errand.task
+    if task.probe not in get_args(ProbeName):
+        raise CannotRun(f"no probe {task.probe} in this release of the worker; it has {', '.join(get_args(ProbeName))}")
+    told = Told(
+        device=chosen_device(place.local_rank),
+        folder=errand.folder,
+        end_seconds=errand.started_seconds + _usable_seconds(task),
+        report=_reporter(errand.folder) if place.rank == 0 else _tell_nobody,
+        rank=place.rank,
+        ranks=place.ranks,
+    )
+    with watched(told.device, _own_folder(errand)) as around:
+        surroundings.append(around)
+        refuse_busy(around.gpu, around.environment.other_processes)
+        make_current(told.device)
+        probe = importlib.import_module(f"service.worker.probes.{task.probe}")
+        told.report(0.0, f"measuring on {around.environment.device}")
+        found: Found = probe.run(task.parameters, told)
+    return found
+
+
+def _own_folder(errand: Errand) -> Path:
+    folder = errand.folder / f"rank-{errand.place.rank}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _usable_seconds(task: ProbeTask) -> float:
+    """Time that a probe may use: what its parameters ask it to keep to, and less than what it is stopped after."""
+    hard = task.timeout_seconds - min(MOST_RESERVED_SECONDS, RESERVED_FRACTION * task.timeout_seconds)
+    return min(hard, float(task.parameters.get("seconds", hard)))
+
+
+def _reporter(folder: Path) -> Callable[[float, str], None]:
+    def report(done_fraction: float, note: str) -> None:
+        write_json({"done_fraction": done_fraction, "note": note}, folder / PROGRESS)
+
+    return report
+
+
+def _tell_nobody(done_fraction: float, note: str) -> None:
+    """The first rank tells for all."""
+
+
+def _reason(error: Exception) -> str:
+    """Why a probe failed, and what to do where that is known."""
+    said = str(error).strip().partition("\n")[0]
+    if is_out_of_memory(error):
+        return f"out of memory: {said}; ask for a smaller micro-batch or sequence, or for a device with more memory"
+    return f"{type(error).__name__}: {said}"
+
+
+def _doubts(surroundings: Sequence[Surroundings]) -> tuple[str, ...]:
+    """What casts doubt on figures that were measured all the same."""
+    doubts = []
+    for one in surroundings:
+        if one.environment.is_partition:
+            doubts.append("measured on a slice of a GPU (MIG): the figures hold for the slice, not for the whole GPU")
+        if slow := sorted(HELD_BACK.keys() & set(one.environment.throttle_reasons)):
+            doubts.append(f"the driver held the clock down ({', '.join(slow)}): cool or power the GPU, then ask again")
+    return tuple(doubts)
+
+
+def _together(task: ProbeTask, folder: Path, words: Sequence[str]) -> int:
+    """Start every rank of a task; the record of the first that fails stands for all."""
+    for left_behind in (RENDEZVOUS, *(_name(rank) for rank in range(task.ranks))):
+        (folder / left_behind).unlink(missing_ok=True)
+    failed = start_ranks(task.ranks, words)
+    if failed is None:
+        return 0
+    own = folder / _name(failed)
+    if not own.is_file():
+        reason = f"rank {failed} of {task.ranks} ended without a word; the worker's log has what it printed last"
+        write_record(ProbeRecord(probe=task.probe, status="failed", reason=reason), folder / RECORD)
+    elif failed:
+        own.replace(folder / RECORD)
+    return 1
+
+
+def _name(rank: int) -> str:
+    return RECORD if rank == 0 else f"rank-{rank}.json"
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""How many bytes a second does memory move? Copies and reads on the device, and transfers between it and the host.
+
+A copy counts what it reads and what it writes. Transfers use pinned memory of the host, as data loaders and offloading
+do; a processor has no device to transfer to.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from service.calibration.tolerances import MOVED_ERROR_FRACTION
+from service.worker.operands import Operands, error_fraction
+from service.worker.probing import Found, Told
+from service.worker.timing import REPEATS, Case, Ready, time_cases
+
+OPERATIONS = ("copy", "read")
+"""What is measured everywhere."""
+
+TRANSFERS = ("host_to_device", "device_to_host")
+"""What is measured where there is a device beside the host."""
+
+NUMBER_BYTES = 4
+"""Bytes of one of the numbers that are moved."""
+
+
+def run(parameters: Mapping[str, Any], told: Told) -> Found:
+    """Time copies.
+
+    Args:
+        parameters: `sizes_bytes`; `repeats`
+        told: what the probe was told
+
+    Returns:
+        bytes per second of each operation and size
+    """
+    operands = Operands(told.device)
+    operations = OPERATIONS if told.device == "cpu" else OPERATIONS + TRANSFERS
+    cases = [_case(operation, int(size), operands) for size in parameters["sizes_bytes"] for operation in operations]
+    return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
+
+
+def _case(operation: str, size_bytes: int, operands: Operands) -> Case:
+    prepare = {"copy": _copy, "read": _read}.get(operation, partial(_transfer, operation))
+    return Case(
+        operation=operation,
+        shape={"size_bytes": size_bytes},
+        amount=float(2 * size_bytes if operation == "copy" else size_bytes),
+        prepare=partial(prepare, max(1, size_bytes // NUMBER_BYTES), operands),
+        allowed_error_fraction=MOVED_ERROR_FRACTION,
+        quantity="bytes_per_s",
+    )
+
+
+def _copy(count: int, operands: Operands) -> Ready:
+    (source,) = operands.random("fp32", (count,))
+    target = operands.blank("fp32", (count,))
+    return Ready(run=partial(target.copy_, source), error_fraction=lambda: error_fraction(target, source))
+
+
+def _read(count: int, operands: Operands) -> Ready:
+    (source,) = operands.random("fp32", (count,))
+
+    def off_fraction() -> float:
+        # against the sum of all magnitudes: random numbers almost cancel
+        exact, whole = float(source.double().sum()), float(source.double().abs().sum())
+        return abs(float(source.sum()) - exact) / whole
+
+    return Ready(run=source.sum, error_fraction=off_fraction)
+
+
+def _transfer(operation: str, count: int, operands: Operands) -> Ready:
+    import torch
+
+    (source,) = operands.random("fp32", (count,))
+    target = operands.blank("fp32", (count,))
+    host = torch.empty(count, dtype=torch.float32, pin_memory=True)
+    if operation == "device_to_host":
+        return Ready(
+            run=partial(host.copy_, source, non_blocking=True),
+            error_fraction=lambda: error_fraction(host, source.cpu()),
+        )
+    host.copy_(source)
+    return Ready(
+        run=partial(target.copy_, host, non_blocking=True), error_fraction=lambda: error_fraction(target, source)
+    )

@@ -1,0 +1,98 @@
+"""How many bytes does a process take before it computes anything? A bare context, the first kernels, communicators.
+
+On a GPU the driver counts: memory of the device that is used after each step of a process of its own, less what was
+used before and what torch's allocator holds, so that it is what no allocator sees. On a processor it is resident memory
+that such a process gains when it imports torch and computes.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from service.calibration.records import Measurement
+from service.worker.bare_process import resident_bytes
+from service.worker.group import joined
+from service.worker.probing import CannotRun, Found, Told
+from service.worker.timing import measurement
+
+PROCESSES = 2
+"""Processes that are looked at, one after another. Source: a choice."""
+
+GAINED = {"bare_context": ("open", "bare"), "context": ("compute", "bare"), "matrix_product": ("multiply", "compute")}
+"""What is told: bytes after one step beyond those after another. `context` has the first kernel in it."""
+
+COMMUNICATOR_BYTES = 2**26
+"""Size of the sum that makes a communicator take all of its buffers. Source: a choice."""
+
+
+def run(parameters: Mapping[str, Any], told: Told) -> Found:  # noqa: ARG001 - there is nothing to choose
+    """Count bytes of processes that do next to nothing.
+
+    Args:
+        parameters: none
+        told: what the probe was told
+
+    Returns:
+        bytes of each step; of communicators too, where there are several ranks
+    """
+    counts: list[dict[str, float]] = []
+    longest = 0.0
+    while len(counts) < PROCESSES and (not counts or told.left_seconds() > longest):
+        begun = time.monotonic()
+        counts.append(dict(_steps_bytes(told.device)))
+        longest = max(longest, time.monotonic() - begun)
+        told.report(len(counts) / PROCESSES, f"{len(counts)} of {PROCESSES} processes")
+    measurements = [
+        measurement(name, {}, "bytes", [count[after] - count[before] for count in counts])
+        for name, (after, before) in GAINED.items()
+    ]
+    if told.ranks > 1:
+        measurements.append(_communicator(told))
+    counted = "resident memory of a process" if told.device == "cpu" else "memory of the device, by its driver"
+    return Found(measurements=tuple(measurements), summary={"counted": counted})
+
+
+def _steps_bytes(device: str) -> Iterator[tuple[str, float]]:
+    """Each step of one process, and bytes that are used after it."""
+    used_before = _used_bytes(device)
+    words: Sequence[str] = (sys.executable, "-m", "service.worker.bare_process", device)
+    with subprocess.Popen(  # noqa: S603 - the words are this program's own
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        if process.stdin is None or process.stdout is None:
+            raise CannotRun("this system starts no process that can be spoken to")
+        for line in process.stdout:
+            said = json.loads(line)
+            used = said["resident_bytes"] if device == "cpu" else _used_bytes(device) - used_before
+            yield said["step"], float(used - said["allocator_bytes"])
+            process.stdin.write("\n")
+            process.stdin.flush()
+    if process.returncode:
+        raise CannotRun(f"a process that only opens {device} ended with code {process.returncode}; the log says why")
+
+
+def _used_bytes(device: str) -> int:
+    """Memory of a GPU that is in use, by whomever; of this process on a processor."""
+    if device == "cpu":
+        return resident_bytes()
+    import torch
+
+    free, whole = torch.cuda.mem_get_info(device)
+    return int(whole) - int(free)
+
+
+def _communicator(told: Told) -> Measurement:
+    """Bytes that a communicator of all ranks takes, on the rank where it takes most."""
+    import torch
+
+    part = torch.ones(COMMUNICATOR_BYTES // 4, device=told.device)
+    part.add_(1)
+    before = _used_bytes(told.device)
+    with joined(told) as group:
+        group.distributed.all_reduce(part)
+        float(part[0])
+        (most,) = group.largest(float(_used_bytes(told.device) - before))
+    return measurement("communicator", {"ranks": told.ranks}, "bytes", [most])

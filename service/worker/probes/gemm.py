@@ -1,0 +1,125 @@
+"""How long does each matrix product of a model take? Forward, gradient of the input, gradient of the weight.
+
+Operands lie in memory as those of `torch.nn.Linear` do, whose weight is [out, in]: the forward product reads the weight
+transposed, the gradient of the input reads it as it lies, and that of the weight reads the gradient transposed and
+writes [out, in]. fp8 has kernels for one arrangement only, so its operands lie as a training library lays them out for
+those. Several copies run as one batched product.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from service.worker.operands import Operands, allowed_error_fraction, error_fraction, spread
+from service.worker.probing import CannotRun, Found, Told
+from service.worker.timing import REPEATS, Case, Ready, time_cases
+
+CHECKED = 256
+"""Rows, and columns, of a result that are compared with exact ones. Source: a choice."""
+
+FP8_MULTIPLE = 16
+"""Rows, columns and inner numbers of an fp8 product are multiples of this. Source: pytorch/pytorch@v2.9
+aten/src/ATen/native/cuda/Blas.cpp, _scaled_mm."""
+
+FP8_CAPABILITY = (8, 9)
+"""Compute capability from which on fp8 products run. Source: the same."""
+
+
+def run(parameters: Mapping[str, Any], told: Told) -> Found:
+    """Time matrix products.
+
+    Args:
+        parameters: `products`, each with operation, name, rows and columns of its result, inner, dtype and copies;
+            `repeats`
+        told: what the probe was told
+
+    Returns:
+        seconds of each product, with the error of its result
+    """
+    operands = Operands(told.device)
+    cases = [_case(product, operands) for product in parameters["products"]]
+    return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
+
+
+def _case(product: Mapping[str, Any], operands: Operands) -> Case:
+    shape = {"copies": 1, **{name: value for name, value in product.items() if name != "operation"}}
+    flop = 2.0 * shape["rows"] * shape["columns"] * shape["inner"] * shape["copies"]
+    allowed = allowed_error_fraction(shape["dtype"])
+    prepare = _fp8_product if shape["dtype"] == "fp8" else _product
+    return Case(
+        operation=product["operation"],
+        shape=shape,
+        amount=flop,
+        prepare=partial(prepare, product["operation"], shape, operands),
+        allowed_error_fraction=allowed,
+    )
+
+
+def _product(operation: str, shape: Mapping[str, Any], operands: Operands) -> Ready:
+    """A product of operands that lie as nn.Linear has them."""
+    import torch
+
+    left_shape, right_shape = LAID_OUT[operation](shape["rows"], shape["columns"], shape["inner"])
+    many = (shape["copies"],) if shape["copies"] > 1 else ()
+    left, right = operands.random(shape["dtype"], (*many, *left_shape), (*many, *right_shape))
+    first, second = MULTIPLIED[operation](left, right)
+    result = operands.blank(shape["dtype"], (*many, first.shape[-2], second.shape[-1]))
+    multiply = torch.bmm if many else torch.mm
+
+    def product() -> Any:
+        return multiply(first, second, out=result)
+
+    return Ready(run=product, error_fraction=partial(_error, first, second, result))
+
+
+LAID_OUT: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[int, int]]]] = {
+    "forward": lambda rows, columns, inner: ((rows, inner), (columns, inner)),
+    "input_gradient": lambda rows, columns, inner: ((rows, inner), (inner, columns)),
+    "weight_gradient": lambda rows, columns, inner: ((inner, rows), (inner, columns)),
+}
+"""Shapes of both operands in memory: input and weight; gradient of the output and weight; input and that gradient."""
+
+MULTIPLIED: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
+    "forward": lambda inputs, weight: (inputs, weight.mT),
+    "input_gradient": lambda gradient, weight: (gradient, weight),
+    "weight_gradient": lambda inputs, gradient: (gradient.mT, inputs),
+}
+"""What is multiplied with what; the gradient of a weight comes out as the weight lies, [out, in]."""
+
+
+def _fp8_product(operation: str, shape: Mapping[str, Any], operands: Operands) -> Ready:
+    """A product of fp8 operands with a scale each, into bf16; those of gradients sum in full precision."""
+    import torch
+
+    _refuse_fp8(torch, shape, operands.device)
+    rows, columns, inner = shape["rows"], shape["columns"], shape["inner"]
+    left, right = operands.random("fp8", (rows, inner), (columns, inner))
+    scale = torch.ones((), device=operands.device)
+
+    def product() -> Any:
+        return torch._scaled_mm(
+            left, right.t(), scale, scale, out_dtype=torch.bfloat16, use_fast_accum=operation == "forward"
+        )
+
+    # bf16 holds every fp8 number, and tensors of bf16 can be indexed on every device
+    return Ready(run=product, error_fraction=lambda: _error(left.bfloat16(), right.bfloat16().t(), product()))
+
+
+def _refuse_fp8(torch: Any, shape: Mapping[str, Any], device: str) -> None:
+    is_able = device != "cpu" and (torch.version.hip or torch.cuda.get_device_capability(device) >= FP8_CAPABILITY)
+    if not is_able:
+        raise CannotRun(f"{device} has no fp8 products; a GPU of compute capability 8.9 has them")
+    if shape["copies"] > 1:
+        raise CannotRun("torch has no batched fp8 product that runs on every GPU; ask for one copy")
+    odd = {name: shape[name] for name in ("rows", "columns", "inner") if shape[name] % FP8_MULTIPLE}
+    if odd:
+        raise CannotRun(f"fp8 products need multiples of {FP8_MULTIPLE}, not {odd}")
+
+
+def _error(first: Any, second: Any, result: Any) -> float:
+    """Error of the result at rows and columns that are spread over it."""
+    left, right, found = (one if one.dim() == 3 else one[None] for one in (first, second, result))
+    rows, columns = spread(found.shape[1], CHECKED), spread(found.shape[2], CHECKED)
+    copies = spread(found.shape[0], 2)
+    exact = left[copies][:, rows].double() @ right[copies][:, :, columns].double()
+    return error_fraction(found[copies][:, rows][:, :, columns], exact)

@@ -1,0 +1,76 @@
+"""Where does the time of a training step go? A trace for TensorBoard and Chrome's viewer, and what it amounts to."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+from torch.utils.data import DataLoader, IterableDataset
+
+from service.errors import Refused
+from service.worker.models.fields import model_fields
+from service.worker.probing import CannotRun, Found, Told
+from service.worker.profiling.summary import summary_of
+from service.worker.profiling.trace import read_trace
+from service.worker.training.recipe import StepRecipe, step_recipe
+from service.worker.training.trainer import Trainer, trainer_of
+
+TRACE = "trace.json.gz"
+"""Name of the file; TensorBoard wants `.pt.trace.json.gz` at its end."""
+
+WAIT, WARM_UP, ACTIVE = 1, 1, 3
+"""Steps before the profiler looks, those that it throws away, and those that it keeps.
+Source: torch.profiler.schedule, as torch's tutorials use it."""
+
+
+class Batches(IterableDataset):
+    """Random tokens, batch after batch, made on the host as a loader of real data does."""
+
+    def __init__(self, vocabulary: int, recipe: StepRecipe) -> None:
+        self.vocabulary, self.shape = vocabulary, (recipe.micro_batch, recipe.sequence_length)
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        """Batches without end."""
+        while True:
+            yield torch.randint(self.vocabulary, self.shape)
+
+
+def run(parameters: Mapping[str, Any], told: Told) -> Found:
+    """Profile three steps of the model at one depth.
+
+    Args:
+        parameters: `model` and `recipe` as JSON, `depth`
+        told: where, and the folder for the trace
+
+    Returns:
+        the summary; the trace is a file
+
+    Raises:
+        CannotRun: the model or the recipe cannot be run as it is
+    """
+    try:
+        recipe, depth = step_recipe(parameters["recipe"]), int(parameters["depth"])
+        model = model_fields(parameters["model"], depth)
+    except Refused as error:
+        raise CannotRun(str(error)) from error
+    trainer = trainer_of(model, recipe, told.device)
+    path = told.folder / TRACE
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if trainer.device.type == "cuda" else [])]
+    loader = iter(DataLoader(Batches(model.vocab_size, recipe), batch_size=None))
+    steps = WAIT + WARM_UP + ACTIVE
+    with profile(
+        activities=activities,
+        schedule=schedule(wait=WAIT, warmup=WARM_UP, active=ACTIVE, repeat=1),
+        on_trace_ready=lambda profiled: profiled.export_chrome_trace(str(path)),
+    ) as profiler:
+        for step in range(steps):
+            told.report(step / steps, f"step {step + 1} of {steps}")
+            _step(trainer, next(loader))
+            profiler.step()
+    summary = summary_of(read_trace(path))
+    return Found(summary={**summary, "depth": depth, "files": [TRACE]})
+
+
+def _step(trainer: Trainer, batch: torch.Tensor) -> None:
+    trainer.tokens = batch.to(trainer.device, non_blocking=True)
+    trainer.step()

@@ -1,0 +1,91 @@
+"""What do real training steps of this model take at full width and reduced depth: memory, step by step, and time?"""
+
+import math
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from service.calibration.records import Measurement
+from service.errors import Refused
+from service.worker.models.fields import model_fields
+from service.worker.probing import CannotRun, Found, Told
+from service.worker.timing import measurement
+from service.worker.training.counted import Make, counted_steps, step_seconds
+from service.worker.training.gauges import Reading
+from service.worker.training.recipe import step_recipe
+from service.worker.training.timeline import Moment, step_peaks, timeline
+from service.worker.training.trainer import trainer_of
+
+STEPS = 3
+"""Steps whose memory is counted: the first has no optimizer states, the third stands for all later ones."""
+
+TIMED_STEPS = 5
+"""Steps that are timed after them."""
+
+LATE = "out of time before {depths} layers: ask for a longer time budget, a shorter sequence or fewer depths"
+
+
+def run(parameters: Mapping[str, Any], told: Told) -> Found:
+    """Train the model at each depth, each anew.
+
+    Args:
+        parameters: `model` and `recipe` as JSON, `depths`, `steps` and `timed_steps`; `seconds` that it should take
+        told: where, and until when
+
+    Returns:
+        peaks of the first and of the last counted step, seconds of later ones, and the timeline by category
+
+    Raises:
+        CannotRun: the model or the recipe cannot be run as it is, or there is no time for even one depth
+    """
+    try:
+        recipe = step_recipe(parameters["recipe"])
+        models = {int(depth): model_fields(parameters["model"], int(depth)) for depth in parameters["depths"]}
+    except Refused as error:
+        raise CannotRun(str(error)) from error
+    end_seconds = min(told.end_seconds, time.monotonic() + float(parameters.get("seconds", math.inf)))
+    counts = int(parameters.get("steps", STEPS)), int(parameters.get("timed_steps", TIMED_STEPS))
+    measurements: list[Measurement] = []
+    rows: list[dict[str, Any]] = []
+    late: list[int] = []
+    for index, (depth, model) in enumerate(models.items()):
+        left_seconds = end_seconds - time.monotonic()
+        if index and left_seconds <= 0:
+            late = list(models)[index:]
+            break
+        told.report(index / len(models), f"{depth} layers")
+        share = time.monotonic() + left_seconds / (len(models) - index)
+        found, moments = _measured(partial(trainer_of, model, recipe, told.device), counts, told.device, share)
+        measurements += found
+        rows += [{"depth": depth, **row} for row in timeline(moments)]
+    reason = LATE.format(depths=", ".join(map(str, late))) if late else None
+    return Found(measurements=tuple(measurements), summary={"timeline": rows}, reason=reason)
+
+
+def _measured(
+    make: Make, counts: tuple[int, int], device: str, end_seconds: float
+) -> tuple[list[Measurement], list[Moment]]:
+    """What one depth takes; no further timed step begins after the end."""
+    steps, timed = counts
+    trainer, moments = counted_steps(make, steps, device)
+    depth = len(trainer.model.layers)
+    found = [one for step in sorted({1, steps}) for one in _peaks(step_peaks(moments, step), depth, step)]
+    if timed:
+        seconds = step_seconds(trainer, end_seconds, timed)
+        found.append(measurement("step", {"depth": depth}, "seconds", seconds))
+    del trainer
+    if torch.device(device).type == "cuda":
+        torch.cuda.empty_cache()
+    return found, moments
+
+
+def _peaks(peak: Reading, depth: int, step: int) -> list[Measurement]:
+    """Peaks of one step: by the GPU's allocator and driver, or live tensors on a processor."""
+    shape = {"depth": depth, "step": step}
+    if peak.reserved_bytes is None or peak.device_bytes is None:
+        return [measurement("live_bytes_peak", shape, "bytes", [peak.peak_bytes])]
+    named = {"allocated_peak": peak.peak_bytes, "reserved_peak": peak.reserved_bytes, "device_peak": peak.device_bytes}
+    return [measurement(operation, shape, "bytes", [value]) for operation, value in named.items()]

@@ -1,0 +1,82 @@
+"""Where does a worker run what it is given? Behind one small interface, so that a host and a cluster look the same."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+PROBE_PROCESS = "service.worker.probe_process"
+"""The module that carries out a probe: it takes a task's file and a folder, and leaves record.json there."""
+
+RECORD, PROGRESS, TASK = "record.json", "progress.json", "task.json"
+"""Files of a task's folder."""
+
+
+class Running(Protocol):
+    """Something that was started."""
+
+    def poll(self) -> dict[str, Any] | None:
+        """What came of it.
+
+        Returns:
+            its record; None while it runs
+        """
+
+    def began_seconds(self) -> float | None:
+        """When it began to run, which may be later than it was started, and anew where it is run again.
+
+        Returns:
+            the moment, by the monotonic clock; None while it waits for a place
+        """
+
+    def progress(self) -> dict[str, Any]:
+        """How far it is.
+
+        Returns:
+            done_fraction and note; empty where it told nothing yet
+        """
+
+    def kill(self) -> None:
+        """End it and everything that it started; returns when that is gone."""
+
+
+class Runner(Protocol):
+    """A place to run things. Its methods may take a while; they are called from threads, several at a time."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What can be run here.
+
+        Returns:
+            devices, cpu_threads, measures, sweeps, runner, nodes, as `POST /v1/worker/claim` takes them
+        """
+
+    def slots(self) -> int:
+        """How many jobs it makes sense to have here at the same time.
+
+        Returns:
+            how many
+        """
+
+    def lacking(self) -> str | None:
+        """What keeps measurements from running here.
+
+        Returns:
+            what is missing, and the command that adds it; None where each place tells it for itself
+        """
+
+    def start(
+        self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
+    ) -> Running:
+        """Start something.
+
+        Args:
+            task: what to do, as JSON; its `ranks` tell how many devices it needs
+            folder: files that it needs, if any, and where it leaves its record and its own
+            module: what carries it out, in a process of its own
+            device: name of the device that it is for, as `capabilities` told it; None for any
+
+        Returns:
+            what was started
+        """
+
+    def close(self) -> None:
+        """Give back what the runner holds itself."""

@@ -1,0 +1,286 @@
+"""How does a worker speak to the service? Again and again until it is answered: a measurement outlives a restart.
+
+| what happened | what is done |
+|---|---|
+| no answer, 429, 5xx | sent again, after waits that grow; a result that the service fails at every time is given up |
+| 409 | the job is another's: what runs is stopped |
+| 401, 403, 404 | the worker ends, and says why |
+| any other refusal | the caller is told why |
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+from urllib.parse import quote
+
+import httpx
+
+from service import __version__
+from service.errors import StartupError, TraincostError
+from service.worker.claimed import Claimed, Ending, FoundFile
+
+CONNECT_SECONDS = 10.0
+"""Longest wait for a connection."""
+ANSWER_SECONDS = 60.0
+"""Longest wait for each part of an answer, beyond the time that the service is asked to wait itself."""
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
+"""Waits before a request is sent again; they double between. Source: a choice: a restart takes a few seconds."""
+MOST_FAILURES = 5
+"""How often the service may fail at one and the same request: at a restart it fails once, at a defect for ever."""
+
+MOST_RESULT_BYTES, MOST_FILE_BYTES = 8 << 20, 64 << 20
+"""What the service takes: said here too, for it breaks off what is longer. A test compares both."""
+
+LOST = 409
+NOT_LET_IN = {401, 403, 404, 405}
+
+State = Literal["run", "cancel", "lost"]
+
+log = logging.getLogger(__name__)
+
+
+class Away(TraincostError):
+    """The service gives no answer, or none that says anything; it may be asked again."""
+
+
+class Failed(Away):
+    """The service answers, and fails at what it is asked."""
+
+
+class NotTaken(TraincostError):
+    """The service refuses what was sent, as it stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the service is, and as whom it is asked."""
+
+    url: str
+    """Its address, e.g. https://traincost.example.org"""
+    token: str | None
+    """A key of the scope worker; None where the service asks for none."""
+    worker: str
+    """Name of this worker."""
+
+
+class ServiceClient:
+    """Speaks to one service for one worker.
+
+    Args:
+        address: the service
+        transport: sends requests otherwise than over the network; None for the network
+    """
+
+    def __init__(self, address: Address, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.worker = address.worker
+        self._is_away = False
+        headers = {"User-Agent": f"traincost-worker/{__version__}", "Accept": "application/json"}
+        authorised = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
+        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        try:
+            self._http = httpx.AsyncClient(
+                base_url=address.url, headers={**headers, **authorised}, timeout=timeout, transport=transport
+            )
+        except httpx.InvalidURL as error:
+            raise StartupError(f"{address.url} is no address of a service: {error}") from None
+        if self._http.base_url.scheme not in {"http", "https"} or not self._http.base_url.host:
+            raise StartupError(f"{address.url} is no address of a service; it begins with http:// or https://")
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._http.aclose()
+
+    async def claim(self, kinds: Sequence[str], capabilities: Mapping[str, Any], wait_seconds: float) -> Claimed | None:
+        """A job for this worker; asked once.
+
+        Args:
+            kinds: kinds of jobs that it knows
+            capabilities: what it can do
+            wait_seconds: how long the service may wait for one [second]
+
+        Returns:
+            the job; None where there was none in time
+
+        Raises:
+            Away: there was no answer
+            StartupError: the service does not let this worker in, or does not understand it
+        """
+        said = {"worker": self.worker, "kinds": kinds, "capabilities": capabilities, "wait_seconds": wait_seconds}
+        timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
+        try:
+            answer = await self._asked("POST", "/v1/worker/claim", content=encoded(said), timeout=timeout)
+        except NotTaken as error:
+            raise StartupError(f"the service at {self._http.base_url} does not take this worker: {error}") from None
+        if answer.status_code == httpx.codes.NO_CONTENT:
+            return None
+        job = answer.json()["job"]
+        known = {one.name for one in fields(Claimed)}
+        return Claimed(**{name: value for name, value in job.items() if name in known})
+
+    async def heartbeat(self, job: Claimed, progress: Mapping[str, Any] | None) -> State:
+        """Tell that this worker is still at a job; asked once.
+
+        Args:
+            job: the job
+            progress: how far it is
+
+        Returns:
+            what to do
+
+        Raises:
+            Away: there was no answer
+        """
+        said = {"worker": self.worker, "attempt": job.attempt, "progress": progress}
+        answer = await self._asked("POST", f"{_of(job)}/heartbeat", content=encoded(said))
+        state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
+        return state
+
+    async def hand_in(self, job: Claimed, file: FoundFile) -> None:
+        """Give the service a file of a job, however long it is away meanwhile.
+
+        Args:
+            job: the job
+            file: the file
+
+        Raises:
+            NotTaken: the service refuses it
+        """
+        claim = {"worker": self.worker, "attempt": str(job.attempt)}
+        content = _no_longer_than(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
+        place, headers = f"{_of(job)}/files/{quote(file.name, safe='')}", {"Content-Type": file.media_type}
+        answer = await self._until_answered("PUT", place, content=content, params=claim, headers=headers)
+        if answer.status_code == LOST:
+            raise NotTaken("the job is no longer this worker's")
+
+    async def read(self, path: str) -> bytes:
+        """Something that a job needs, however long the service is away meanwhile.
+
+        Args:
+            path: where it is
+
+        Returns:
+            its bytes
+
+        Raises:
+            NotTaken: the service refuses it
+        """
+        return (await self._until_answered("GET", path)).content
+
+    async def finish(self, job: Claimed, ending: Ending) -> bool:
+        """Hand in how a job ended, however long the service is away meanwhile.
+
+        Args:
+            job: the job
+            ending: how it ended
+
+        Returns:
+            whether it was taken; false where the job is another's by now
+
+        Raises:
+            NotTaken: the service refuses it
+        """
+        said = {
+            "worker": self.worker, "attempt": job.attempt, "outcome": ending.outcome, "result": ending.result,
+            "error": ending.error,
+        }  # fmt: skip
+        answer = await self._until_answered("POST", f"{_of(job)}/finish", content=encoded(said))
+        return answer.status_code != LOST
+
+    async def _until_answered(self, method: str, place: str, **sent: Any) -> httpx.Response:
+        wait_seconds, failures = 0.0, 0
+        while True:
+            try:
+                return await self._asked(method, place, **sent)
+            except Away as error:
+                failures = failures + 1 if isinstance(error, Failed) else 0
+                if failures == MOST_FAILURES:
+                    raise NotTaken(f"the service fails at it: {error}") from error
+                wait_seconds = longer_seconds(wait_seconds)
+                await asyncio.sleep(wait_seconds)
+
+    async def _asked(self, method: str, place: str, **sent: Any) -> httpx.Response:
+        """An answer that says something: a good one, or that the job is another's."""
+        try:
+            headers = {"Content-Type": "application/json"} | sent.pop("headers", {})
+            answer = await self._http.request(method, place, headers=headers, **sent)
+        except httpx.RequestError as error:
+            raise self._away(repr(error)) from error
+        if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+            raise Failed(told(answer))
+        if answer.is_server_error or answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            raise self._away(f"status {answer.status_code}")
+        if self._is_away:
+            log.warning("%s answers again", self._http.base_url)
+            self._is_away = False
+        if answer.is_success or answer.status_code == LOST:
+            return answer
+        if answer.status_code in NOT_LET_IN:
+            raise StartupError(f"{self._http.base_url} does not let this worker in: {told(answer)}")
+        raise NotTaken(told(answer))
+
+    def _away(self, why: str) -> Away:
+        if not self._is_away:
+            log.warning("no answer from %s (%s); asking again, and what runs goes on", self._http.base_url, why)
+            self._is_away = True
+        return Away(why)
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """The JSON of a body.
+
+    Args:
+        body: what to say
+
+    Returns:
+        UTF-8 JSON
+
+    Raises:
+        NotTaken: it holds a number that JSON cannot say, or is longer than the service takes
+    """
+    try:
+        content = json.dumps(body, allow_nan=False).encode()
+    except ValueError as error:
+        raise NotTaken(str(error)) from None
+    return _no_longer_than(MOST_RESULT_BYTES, content)
+
+
+def told(answer: httpx.Response) -> str:
+    """Why the service refuses something, in its own words.
+
+    Args:
+        answer: a problem document, or anything else
+
+    Returns:
+        the reason
+    """
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {answer.status_code}"
+
+
+def _no_longer_than(most_bytes: int, content: bytes) -> bytes:
+    if len(content) > most_bytes:
+        raise NotTaken(f"{len(content)} bytes are more than the {most_bytes} that the service takes")
+    return content
+
+
+def _of(job: Claimed) -> str:
+    return f"/v1/worker/jobs/{quote(job.id, safe='')}"
+
+
+def longer_seconds(wait_seconds: float) -> float:
+    """The wait after another one that did not help.
+
+    Args:
+        wait_seconds: the last wait; 0 before the first [second]
+
+    Returns:
+        the next one, spread so that workers do not come all at once [second]
+    """
+    doubled = min(max(2.0 * wait_seconds, FIRST_WAIT_SECONDS), LONGEST_WAIT_SECONDS)
+    return doubled * random.uniform(0.75, 1.0)  # noqa: S311 - nothing is secret here

@@ -1,0 +1,221 @@
+"""How long does each of several things take, so that a drifting machine is unfair to none of them?
+
+All are timed in turn, one after another and then again, so that whatever slows the machine for a while slows each of
+them for one repeat, and the median passes over it. Before every repeat a buffer larger than the caches is read, because
+in training something else has just run. On a GPU events on the device take the time, on a processor a clock does.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.calibration.records import Measurement
+from service.worker.caches import Caches
+from service.worker.left_out import (
+    NO_TIME,
+    NOT_IN_TIME,
+    LeftOut,
+    left_out_row,
+    no_memory,
+    why_left_out,
+    wrong_result,
+)
+from service.worker.memory_errors import is_out_of_memory
+from service.worker.probing import CannotRun, Found, Told
+
+WARM_UPS = 3
+"""Runs before the first that counts: kernels load, libraries choose, clocks rise. Source: a choice."""
+
+WARM_UP_SECONDS = 0.5
+"""Time after which no further one is begun. Source: a choice."""
+
+REPEATS = 20
+"""Times that each thing is measured where nobody says. Source: a choice."""
+
+SLOWEST_PER_S = 1e9
+"""FLOP, or bytes, that any device does a second. What a case takes that is still to come is judged by the one before
+it, and a small one before a large one would make that look too slow. Source: a choice."""
+
+FIRST_RUNS = 3.0
+"""Runs that a first turn of a slow case comes to, its operands and its check included. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A case with its operands."""
+
+    run: Callable[[], Any]
+    """What is timed."""
+    error_fraction: Callable[[], float]
+    """Largest error of its result over the largest number of the same in higher precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One thing to time, among others."""
+
+    operation: str
+    """What it is."""
+    shape: Mapping[str, Any]
+    """What tells it from others of the same operation."""
+    amount: float
+    """How much it does, in FLOP or in bytes, the same for all cases of a probe; a rate is this over the time."""
+    prepare: Callable[[], Ready]
+    """Gets its operands, each time that its turn comes."""
+    allowed_error_fraction: float
+    """Error at most; a result that is further off is wrong."""
+    quantity: str = "seconds"
+    """What is told: seconds, or the suffix of a rate."""
+
+
+@dataclass(slots=True)
+class Course:
+    """How one case went so far."""
+
+    case: Case
+    """The case."""
+    seconds: list[float] = field(default_factory=list)
+    """Its times."""
+    turn_seconds: float = 0.0
+    """Time of its first turn, getting ready included and warming up left out."""
+    error_fraction: float | None = None
+    """Error of its result."""
+    left_out: LeftOut | None = None
+    """Why it has no times."""
+
+
+def time_cases(cases: Sequence[Case], told: Told, repeats: int = REPEATS) -> Found:
+    """Time each case as often as asked, or as time allows.
+
+    Args:
+        cases: what to time
+        told: what the probe was told
+        repeats: how often
+
+    Returns:
+        a measurement of each case that could run, and why the others could not
+    """
+    caches = Caches(told.device)
+    courses = [Course(case=case) for case in cases]
+    order = sorted(courses, key=lambda course: course.case.amount)
+    seconds_each = 0.0
+    for number, course in enumerate(order, start=1):
+        if FIRST_RUNS * seconds_each * course.case.amount > told.left_seconds():
+            course.left_out = NOT_IN_TIME
+            continue
+        _first_turn(course, caches)
+        if course.seconds:
+            seconds_each = min(course.seconds[0] / course.case.amount, 1 / SLOWEST_PER_S)
+        told.report(number / len(order) / repeats, f"{course.case.operation} once")
+    for turn in range(2, repeats + 1):
+        for course in order:
+            if course.seconds:
+                if told.left_seconds() < course.turn_seconds:
+                    return _found(courses, repeats)
+                course.seconds.append(caches.cold_seconds(course.case.prepare().run))
+        told.report(turn / repeats, f"{turn} of {repeats} repeats")
+    return _found(courses, repeats)
+
+
+def _first_turn(course: Course, caches: Caches) -> None:
+    """Warm one case up, check its result and time it once, unless the device cannot run it."""
+    case = course.case
+    try:
+        _warm_up(case.prepare().run, caches)
+        begun = time.monotonic()
+        ready = case.prepare()
+        seconds = caches.cold_seconds(ready.run)
+        course.turn_seconds = time.monotonic() - begun
+        error = ready.error_fraction()
+    except CannotRun as reason:
+        course.left_out = LeftOut(code="cannot_run", reason=str(reason))
+        return
+    except (RuntimeError, MemoryError) as reason:
+        if not is_out_of_memory(reason):
+            raise
+        course.left_out = no_memory("the device")
+        caches.release()
+        return
+    if error <= case.allowed_error_fraction:
+        course.seconds.append(seconds)
+        course.error_fraction = error
+    else:
+        course.left_out = wrong_result(error)
+
+
+def _warm_up(run: Callable[[], Any], caches: Caches) -> None:
+    begun = time.monotonic()
+    for _ in range(WARM_UPS):
+        run()
+        caches.wait()
+        if time.monotonic() - begun > WARM_UP_SECONDS:
+            return
+
+
+def _found(courses: Sequence[Course], repeats: int) -> Found:
+    measured = [course for course in courses if course.seconds]
+    left_out = [
+        left_out_row(course.case.operation, course.case.shape, course.left_out)
+        for course in courses
+        if course.left_out is not None
+    ]
+    fewer = sum(len(course.seconds) < repeats for course in measured)
+    late = f"{fewer} kernels were measured fewer than {repeats} times: {NO_TIME}" if fewer else None
+    return Found(
+        measurements=tuple(map(_measured, measured)),
+        summary={"left_out": left_out},
+        reason="; ".join(filter(None, (why_left_out(left_out), late))) or None,
+    )
+
+
+def _measured(course: Course) -> Measurement:
+    case, seconds = course.case, course.seconds
+    values = seconds if case.quantity == "seconds" else [case.amount / one for one in seconds]
+    return measurement(case.operation, case.shape, case.quantity, values, course.error_fraction)
+
+
+def measurement(
+    operation: str,
+    shape: Mapping[str, Any],
+    quantity: str,
+    values: Sequence[float],
+    relative_error_fraction: float | None = None,
+) -> Measurement:
+    """What repeats amount to.
+
+    >>> found = measurement("sum", {}, "seconds", [3.0, 1.0, 2.0])
+    >>> found.low, found.value, found.high
+    (1.2, 2.0, 2.8)
+
+    Args:
+        operation: what was measured
+        shape: what tells it from others of the same operation
+        quantity: what was measured, by the suffix of its unit
+        values: the repeats, in that unit
+        relative_error_fraction: error of the result
+
+    Returns:
+        median and 10th and 90th percentile
+    """
+    ordered = sorted(values)
+    return Measurement(
+        operation=operation,
+        shape=dict(shape),
+        quantity=quantity,
+        value=statistics.median(ordered),
+        low=_quantile(ordered, 0.1),
+        high=_quantile(ordered, 0.9),
+        repeats=len(ordered),
+        relative_error_fraction=relative_error_fraction,
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """A quantile, by linear interpolation between the two nearest repeats."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

@@ -1,0 +1,142 @@
+"""What is one step of training? Forward pass, loss, backward pass, clipping and update, with a mark after each."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from service.worker.models.building import build
+from service.worker.models.decoder import Running, causal_loss
+from service.worker.models.fields import ModelFields
+from service.worker.training.recipe import StepRecipe
+
+MOST_GRADIENT_NORM = 1.0
+"""Length to which gradients are cut. Source: transformers 5.23.0 TrainingArguments.max_grad_norm."""
+
+LEARNING_RATE = 1e-4
+"""Step size; it changes no size. Source: a choice."""
+
+FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Bytes of tensors that training holds by name at one moment."""
+
+    parameters_bytes: int
+    gradients_bytes: int
+    optimizer_states_bytes: int
+    input_bytes: int
+
+
+Mark = Callable[[str, int | None], None]
+"""Told where in a step training is: the moment, and the layer where it is one's."""
+
+
+class Trainer:
+    """A model in training on one device."""
+
+    def __init__(self, model: nn.Module, vocabulary: int, recipe: StepRecipe, device: str) -> None:
+        self.model, self.vocabulary, self.recipe, self.device = model, vocabulary, recipe, torch.device(device)
+        self.parameters: list[nn.Parameter] = list(model.parameters())
+        self.optimizer = self._optimizer()
+        self.scaler = torch.amp.GradScaler(self.device.type) if recipe.compute == "fp16" else None
+        shape = (recipe.micro_batch, recipe.sequence_length)
+        self.tokens = torch.randint(vocabulary, shape, device=self.device)
+
+    def _optimizer(self) -> Any:
+        manner = {"fused": True} if self.recipe.fused_update else {"foreach": True}
+        if self.recipe.optimizer == "sgd-momentum":
+            return torch.optim.SGD(self.parameters, lr=LEARNING_RATE, momentum=0.9, **manner)
+        return torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=0.1, **manner)
+
+    def step(self, mark: Mark | None = None) -> None:
+        """Train on the batch once.
+
+        Args:
+            mark: told of each moment; None where nobody listens
+        """
+        hooks = list(self._hooks(mark)) if mark else []
+        tell = mark or _tell_nobody
+        tell("start", None)
+        loss = self._loss(tell)
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+        tell("backward", None)
+        self._update(tell)
+        tell("end", None)
+        for hook in hooks:
+            hook.remove()
+
+    def _loss(self, tell: Mark) -> torch.Tensor:
+        with self._autocast():
+            logits = self.model.logits(self.tokens)
+            tell("forward", None)
+            loss = causal_loss(logits, self.tokens, self.vocabulary)
+        tell("loss", None)
+        return loss
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.recipe.compute is None:
+            return nullcontext()
+        chosen: AbstractContextManager[Any] = torch.autocast(self.device.type, FORMATS[self.recipe.compute])
+        return chosen
+
+    def _update(self, tell: Mark) -> None:
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        nn.utils.clip_grad_norm_(self.parameters, MOST_GRADIENT_NORM, foreach=True)
+        tell("clip", None)
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        tell("optimizer", None)
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _hooks(self, mark: Mark) -> Iterator[Any]:
+        """Marks after each layer's forward pass, and after the gradient of its first weights, the last of its pass."""
+        for index, layer in enumerate(self.model.layers):
+            yield layer.register_forward_hook(lambda *_, at=index: mark("forward", at))
+            first = next(layer.parameters())
+            yield first.register_post_accumulate_grad_hook(lambda _, at=index: mark("backward", at))
+
+    def held(self) -> Held:
+        """Bytes of the tensors that training holds by name now."""
+        states = [value for state in self.optimizer.state.values() for value in state.values()]
+        return Held(
+            parameters_bytes=_bytes(self.parameters),
+            gradients_bytes=_bytes([one.grad for one in self.parameters if one.grad is not None]),
+            optimizer_states_bytes=_bytes([one for one in states if isinstance(one, torch.Tensor)]),
+            input_bytes=_bytes([self.tokens]),
+        )
+
+
+def trainer_of(model: ModelFields, recipe: StepRecipe, device: str) -> Trainer:
+    """A model of random weights in training on one device.
+
+    Args:
+        model: its fields
+        recipe: how it is trained
+        device: where
+
+    Returns:
+        what trains it
+    """
+    running = Running(
+        kernel=recipe.kernel,
+        dropout_fraction=recipe.dropout_fraction,
+        recomputed_layers=recipe.recomputed_layers(model.num_hidden_layers),
+    )
+    return Trainer(build(model, running, recipe.precision, device), model.vocab_size, recipe, device)
+
+
+def _bytes(tensors: list[Any]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def _tell_nobody(moment: str, layer: int | None) -> None:
+    """Nobody listens."""

@@ -1,0 +1,158 @@
+"""How does everything that a measurement started end with it, and with its worker? A small process between the two.
+
+    python -m service.worker.warden COMMAND...
+
+It starts the command in a session of its own, and becomes the parent of whatever loses its own parent below it. Its
+standard input is held open by the worker and by nobody else: when that ends, however it ends, so does everything here.
+On a system without Linux's ways of finding descendants the command's own session ends.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from service.worker.ranks import STARTED_BY
+
+STOP = b"s"
+"""What the worker writes to have the command stopped: first asked to end, then made to."""
+
+GRACE_SECONDS = 5.0
+"""Time that the command has to end once it is asked to. Source: a choice; schedulers give a job half a minute."""
+
+GONE_SECONDS = 20.0
+"""Longest wait for killed processes to be gone: one that waits for a driver cannot be killed until that answers."""
+
+_POLL_SECONDS = 0.02
+
+_CHILD_SUBREAPER, _DIES_WITH_PARENT = 36, 1
+"""PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG. Source: Linux, include/uapi/linux/prctl.h."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a command, and leave nothing behind that it started.
+
+    Args:
+        words: the command
+
+    Returns:
+        the command's exit code; 128 and the number of the signal that ended it
+    """
+    _control(_CHILD_SUBREAPER, 1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the worker decides, and its end is seen on standard input
+    signals = _wakeups()
+    process = subprocess.Popen(  # noqa: S603 - the worker's own command
+        words,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, STARTED_BY: str(os.getpid())},
+        preexec_fn=_end_with_parent,  # noqa: PLW1509 - this process has no other thread
+    )
+    _watch(process, signals)
+    code = _end(process)
+    return code if code >= 0 else 128 - code
+
+
+def _watch(process: "subprocess.Popen[bytes]", signals: int) -> None:
+    """Wait until the command ends, or has to."""
+    ends = float("inf")
+    while process.poll() is None:
+        left_seconds = ends - time.monotonic()
+        if left_seconds <= 0:
+            break
+        timeout_seconds = None if ends == float("inf") else left_seconds
+        ready, _, _ = select.select([0, signals], [], [], timeout_seconds)
+        if signals in ready:
+            os.read(signals, 1024)
+        if 0 in ready:
+            if os.read(0, 1024)[:1] != STOP:
+                return
+            ends = min(ends, time.monotonic() + GRACE_SECONDS)
+            _signal_session(process, signal.SIGTERM)
+
+
+def _wakeups() -> int:
+    """A file that can be read whenever a child has ended."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end the command when this process ends, however that ends."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    _control(_DIES_WITH_PARENT, signal.SIGKILL)
+
+
+def _control(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> int:
+    """Kill the command and all of its descendants, those too that left its session; its code, once they are gone."""
+    ends = time.monotonic() + GONE_SECONDS
+    _signal_session(process, signal.SIGKILL)
+    try:
+        code = process.wait(GONE_SECONDS)
+    except subprocess.TimeoutExpired:
+        code = -signal.SIGKILL
+    while _has_children() and time.monotonic() < ends:
+        for descendant in _descendants(os.getpid()):
+            _kill(descendant)
+        time.sleep(_POLL_SECONDS)
+    return code
+
+
+def _has_children() -> bool:
+    """Whether a child is left; of those that have ended leave is taken."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _signal_session(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
+    if process.returncode is None:
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Processes below one, as the kernel lists them; none where it does not."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    waiting = [pid]
+    while waiting:
+        below = parents.get(waiting.pop(), [])
+        yield from below
+        waiting += below
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

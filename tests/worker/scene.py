@@ -1,0 +1,147 @@
+"""Where faults are tried: a service on a database, and workers, each of which may be killed and started again."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from service.store import Job, read_job, read_workers
+from service.store.engine import open_engine
+from tests.worker.processes import SLEEP, noted, serve, work
+
+LEASE_SECONDS = 2.0
+JOB_SECONDS = 1.2
+MOST_BOOT_SECONDS = 180.0
+"""Longest wait for a service to answer, on a machine that has much else to do."""
+
+
+class Scene:
+    """A service on a database, and workers, each of which may be killed and started again.
+
+    Args:
+        url: the database, prepared or empty
+        folder: for logs and notes
+        method: how processes are started: forkserver for soon, spawn for as in life
+    """
+
+    def __init__(self, url: str, folder: Path, method: str = "forkserver") -> None:
+        self.url, self.folder = url, folder
+        context: Any = multiprocessing.get_context(method)
+        if method == "forkserver":
+            context.set_forkserver_preload(["tests.worker.preloaded"])
+        self._start = context.Process
+        self._started: list[Any] = []
+        self._workers: dict[str, Any] = {}
+        self._stack = ExitStack()
+        self.port = free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.engine, self.started = open_engine(url), 0
+
+    def __enter__(self) -> Self:
+        self._stack.callback(self.engine.dispose)
+        self._stack.callback(self._end_all)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _end_all(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.join()
+
+    def service(self) -> Any:
+        """A service that answers by now."""
+        process = self._process(serve, self.url, self.port, LEASE_SECONDS, str(self.folder / "service.log"))
+        ends = time.monotonic() + MOST_BOOT_SECONDS
+        while not self.is_answering():
+            log = self._said()
+            assert process.is_alive(), log
+            assert time.monotonic() < ends, log
+            time.sleep(0.02)
+        return process
+
+    def _said(self) -> str:
+        """What services wrote last."""
+        log = self.folder / "service.log"
+        return log.read_text(encoding="utf-8")[-2000:] if log.exists() else ""
+
+    def worker(self, kind: str = SLEEP, *, has_jumping_clock: bool = False) -> str:
+        """The name of a worker that is about to ask for jobs."""
+        self.started += 1
+        name = f"w{self.started}"
+        log = str(self.folder / f"{name}.log")
+        self._workers[name] = self._process(work, self.address, name, kind, log, has_jumping_clock)
+        return name
+
+    def until_seen(self, name: str) -> None:
+        """Wait until a worker has asked for a job."""
+        ends = time.monotonic() + 60
+        while name not in {worker.id for worker in read_workers(self.engine, 60.0)}:
+            assert time.monotonic() < ends, name
+            time.sleep(0.02)
+
+    def kill(self, name: str) -> None:
+        """Kill a worker."""
+        self._workers[name].kill()
+        self._workers[name].join()
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Stop a worker, or let it go on."""
+        os.kill(self._workers[name].pid, number)
+
+    def is_answering(self) -> bool:
+        try:
+            return httpx.get(f"{self.address}/readyz", timeout=2).is_success
+        except httpx.RequestError:
+            return False
+
+    def add(self, job_id: str, kind: str = SLEEP, max_attempts: int = 100, **payload: Any) -> None:
+        """A job that is acknowledged."""
+        answer = httpx.post(f"{self.address}/tests/jobs", json=wanted(job_id, kind, max_attempts, payload), timeout=30)
+        assert answer.status_code == 201, answer.text
+
+    def add_sleep(self, job_id: str, kind: str = SLEEP) -> None:
+        """A job that is measured for a while, and whose processes are noted."""
+        self.add(job_id, kind, seconds=JOB_SECONDS, pids=str(self.folder / f"{job_id}.pids"))
+
+    def noted(self, job_id: str) -> list[int] | None:
+        """Processes of the first measurement of a job; None where it had not begun."""
+        file = self.folder / f"{job_id}.pids"
+        return noted(file)[0] if file.exists() else None
+
+    def job(self, job_id: str) -> Job:
+        found = read_job(self.engine, job_id)
+        assert found is not None, f"{job_id} is lost"
+        return found
+
+    def until(self, job_id: str, is_so: Any, most_seconds: float = 30.0) -> tuple[Job, float]:
+        """The job once something is so, and how long that took."""
+        started = time.monotonic()
+        while not is_so(job := self.job(job_id)):
+            assert time.monotonic() - started < most_seconds, job
+            time.sleep(0.02)
+        return job, time.monotonic() - started
+
+    def _process(self, target: Any, *given: Any) -> Any:
+        process = self._start(target=target, args=given)
+        process.start()
+        self._started.append(process)
+        return process
+
+
+def wanted(job_id: str, kind: str, max_attempts: int, payload: dict[str, Any]) -> dict[str, Any]:
+    return {"id": job_id, "kind": kind, "payload": payload, "max_attempts": max_attempts}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port

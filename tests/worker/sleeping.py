@@ -1,0 +1,15 @@
+"""How is a job of tests done? As a launch check is, but by a process that sleeps."""
+
+from typing import Any
+
+from service.worker.claimed import Desk, Ending
+from service.worker.errands import Errand, record_of
+
+MODULE = "tests.worker.sleeper"
+
+
+async def sleep(desk: Desk) -> Ending:
+    task: dict[str, Any] = {"probe": "sleep", **desk.job.payload}
+    errand = Errand(task=task, folder=desk.folder, module=MODULE, most_seconds=60.0)
+    record = await record_of(desk.runner, errand, desk.tell)
+    return Ending(outcome="succeeded", result={"record": record, "attempt": desk.job.attempt})
