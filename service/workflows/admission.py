@@ -1,6 +1,6 @@
 """What does Kubernetes want to hear of an object that is to be admitted? AdmissionReview v1, in and out."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from service.catalogue import Catalogue
@@ -16,13 +16,19 @@ FORBIDDEN = 403
 """Code of the status that kubectl shows of what is not admitted."""
 
 
-def reviewed(review: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> dict[str, Any]:
+def reviewed(
+    review: Mapping[str, Any],
+    catalogue: Catalogue,
+    keep: Keep = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
     """The answer to a review.
 
     Args:
         review: an AdmissionReview with a request
         catalogue: the facts
         keep: what to do with its question
+        tell: what to do with the verdict, where there is one
 
     Returns:
         an AdmissionReview with a response; only what runs out of memory is not allowed
@@ -39,6 +45,8 @@ def reviewed(review: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambd
         raise Refused(Problem(field="", code="not_a_review", message=message, fix=fix))
     manifest = request.get("object")
     judged = judge_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
+    if judged is not None:
+        tell(judged.verdict)
     return {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(judged)}}
 
 

@@ -28,14 +28,32 @@ def body_in(name: str) -> Mapping[str, Any]:
         UnreadableBody: it cannot be read, or holds no JSON object
     """
     try:
-        content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
-    except (OSError, ValueError) as error:
-        cause = (error.strerror if isinstance(error, OSError) else None) or "its name is none of a file"
-        raise UnreadableBody(f"the body cannot be read: {cause}") from None
-    try:
-        body = json.loads(content)
+        body = json.loads(_bytes_in(name, "body"))
     except (ValueError, RecursionError):
         raise UnreadableBody("the body is not JSON; give what POST takes, in UTF-8") from None
     if not isinstance(body, dict):
         raise UnreadableBody("the body is no JSON object; give what POST takes")
     return body
+
+
+def text_in(name: str) -> str:
+    """The text in a file, such as what a job printed.
+
+    Args:
+        name: its path; - for standard input
+
+    Returns:
+        the text; what is no UTF-8 in it is replaced
+
+    Raises:
+        UnreadableBody: it cannot be read
+    """
+    return _bytes_in(name, "text").decode("utf-8", "replace")
+
+
+def _bytes_in(name: str, what: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    except (OSError, ValueError) as error:
+        cause = (error.strerror if isinstance(error, OSError) else None) or "its name is none of a file"
+        raise UnreadableBody(f"the {what} cannot be read: {cause}") from None

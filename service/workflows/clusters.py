@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Interval
 
 from service.catalogue import Catalogue
+from service.catalogue.calibrated import calibrated_gpu
 from service.errors import Problem, Refused
 from service.estimator.gpu import Gpu
 from service.estimator.noun import STRICT
@@ -89,5 +90,5 @@ def _of_nodes(cluster: Cluster, value: Mapping[str, Any]) -> Cluster:
 
 def _with_gpu(cluster: Cluster, catalogue: Catalogue, assumptions: tuple[str, ...]) -> Read[Machine]:
     found = catalogue.find_gpu(cluster.gpu, "cluster.gpu")
-    machine = Machine(replace(cluster, gpu=found.row.slug), found.row.gpu)
+    machine = Machine(replace(cluster, gpu=found.row.slug), calibrated_gpu(found.row.slug, catalogue))
     return Read(machine, (*assumptions, *assumed(found)))

@@ -69,6 +69,7 @@ def _rank(column: Column) -> int:
     return FIRST.index(column.name) if column.name in FIRST else len(FIRST)
 
 
+@cache
 def _definitions(row: type) -> Mapping[str, Any]:
     explained = ConfigDict(use_attribute_docstrings=True)
     rows: TypeAdapter[Any] = TypeAdapter(list[row], config=explained)  # type: ignore[valid-type]  # known at run time

@@ -99,7 +99,8 @@ def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compared]:
     descending = wanted.manner.descending
     ordered = sorted(found, key=lambda one: _rank(one[0], one[1], order, descending=descending))
     rows = tuple(row for row, _ in ordered)
-    return Compared(metrics, name, descending, rows, versions_of(catalogue))
+    calibrations = [whole["versions"]["calibration"] for _, whole in found if whole]
+    return Compared(metrics, name, descending, rows, versions_of(catalogue, calibrations))
 
 
 def _priced(variant: Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:

@@ -1,7 +1,7 @@
 """What does this training job take? The answer to a question, whole or in part, with what it rests on."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_TOTALS
 from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.changes import advised
+from service.estimator.device_calibration import calibration_id
 from service.estimator.explain import explanations
 from service.estimator.explanation import Explanation
 from service.estimator.question import Question
@@ -113,7 +114,7 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
     Returns:
         the fields of Grounds
     """
-    versions = versions_of(catalogue)
+    versions = versions_of(catalogue, [calibration_id(asked.question.gpu)])
     return {
         "id": f"est_{digest_of(to_bytes([found.resolved, versions]))}",
         "resolved": found.resolved,
@@ -126,16 +127,18 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
 RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_ELECTRICITY)
 
 
-def versions_of(catalogue: Catalogue) -> Versions:
+def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Versions:
     """What answers rest on.
 
     Args:
         catalogue: the facts that questions are read with
+        calibrations: ids of those that their GPUs have; None for a GPU that has none
 
     Returns:
-        the versions
+        the versions; the ids in order, separated by commas
     """
-    return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
+    named = ",".join(sorted({one for one in calibrations if one is not None}))
+    return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=named or None)
 
 
 def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.findings import unknown_field
 from service.workflows.flat_values import MOST_PARAMETERS, TOO_MANY, DecimalMark, Form, read_members, read_value
-from service.workflows.nouns import adapter_of
+from service.workflows.nouns import schema_of
 from service.workflows.places import ASKED
 
 PRESETS = {
@@ -132,7 +132,7 @@ def flat_name(path: str) -> str:
 
 
 def _fields_of(noun: type, path: tuple[str, ...]) -> list[FlatField]:
-    hints, described = get_type_hints(noun), adapter_of(noun).json_schema()["properties"]
+    hints, described = get_type_hints(noun), schema_of(noun)["properties"]
     found: list[FlatField] = []
     for field in fields(noun):
         meaning = " ".join(described[field.name].get("description", "").split())

@@ -30,6 +30,20 @@ def placed(cluster: Cluster, price: object, catalogue: Catalogue) -> Read[Cluste
     return Read(cluster) if found is None else _filled(cluster, found.row, ", the place of the price")
 
 
+def place_of(price: object, catalogue: Catalogue) -> str | None:
+    """The region where a price holds.
+
+    Args:
+        price: the price as the request spells it
+        catalogue: the regions
+
+    Returns:
+        its name in the catalogue; None where the price tells no place, or its electricity is not known
+    """
+    found = _of_price(price, catalogue)
+    return None if found is None else found.row.slug
+
+
 def _of_price(price: object, catalogue: Catalogue) -> Found[RegionRow] | None:
     """The region where a price of the catalogue holds; None where its electricity is not known."""
     if not isinstance(price, Mapping) or not {"provider", "region"} <= price.keys():

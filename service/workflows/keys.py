@@ -1,18 +1,20 @@
 """What is a key: how is one made, what does it allow, and does it still hold?"""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Literal, get_args
 
 from service import store
+from service.catalogue import SHIPPED
 from service.errors import NotFound, Problem, Refused
-from service.store import SEPARATOR, ApiKey, Engine, Scope, utc_text
+from service.store import SEPARATOR, ApiKey, Engine, KeyRing, Scope, utc_text
 from service.workflows.accuracy.table_cells import aligned
+from service.workflows.callers import TEAM
 from service.workflows.listed import Record
-from service.workflows.own_rows import TEAM
+from service.workflows.plain_text import composed
 
 ALLOWED: Mapping[Scope, frozenset[Scope]] = {
     "sheet": frozenset({"sheet"}),
@@ -72,9 +74,31 @@ def make_key(engine: Engine, wanted: WantedKey) -> NewKey:
     Raises:
         Refused: there is no such scope, or a text or a number is out of bounds
     """
+    wanted = replace(wanted, name=composed(wanted.name), owner=composed(wanted.owner))
     problems = [*_problems(wanted)]
     if problems:
         raise Refused(*problems)
+    made = _new_key(wanted)
+    store.create_key(engine, made.key)
+    return made
+
+
+def lend_key(ring: KeyRing, wanted: WantedKey) -> NewKey:
+    """Make a key that holds for as long as this process runs, and is kept nowhere.
+
+    Args:
+        ring: the keys of this process
+        wanted: the key
+
+    Returns:
+        the key with its secret
+    """
+    made = _new_key(wanted)
+    ring.lend(made.key)
+    return made
+
+
+def _new_key(wanted: WantedKey) -> NewKey:
     secret, now = token_urlsafe(SECRET_BYTES), datetime.now(UTC)
     key = ApiKey(
         id=f"tck_{token_urlsafe(ID_BYTES)}",
@@ -85,7 +109,6 @@ def make_key(engine: Engine, wanted: WantedKey) -> NewKey:
         created_at=now,
         expires_at=None if wanted.days is None else now + timedelta(days=wanted.days),
     )
-    store.create_key(engine, key)
     return NewKey(key, f"{key.id}{SEPARATOR}{secret}")
 
 
@@ -118,17 +141,17 @@ def standing_of(key: ApiKey, moment: datetime) -> Standing:
     return "expired" if key.expires_at is not None and key.expires_at <= moment else "active"
 
 
-def does_allow(key: ApiKey, scope: Scope) -> bool:
-    """Whether a key is enough for what needs a scope.
+def does_allow(scopes: Iterable[Scope], scope: Scope) -> bool:
+    """Whether what somebody has is enough for what needs a scope.
 
     Args:
-        key: the key
+        scopes: those of a key or a token
         scope: what is needed
 
     Returns:
-        true where one of its scopes allows it
+        true where one of them allows it
     """
-    return any(scope in ALLOWED[held] for held in key.scopes)
+    return any(scope in ALLOWED[held] for held in scopes)
 
 
 def shown_keys(engine: Engine) -> list[Record]:
@@ -191,6 +214,9 @@ def _problems(wanted: WantedKey) -> list[Problem]:
         for name, text in (("name", wanted.name), ("owner", wanted.owner))
         if not (0 < len(text.strip()) <= len(text) <= LONGEST_NAME and text.isprintable())
     ]
+    if wanted.owner == SHIPPED:
+        message = f"{SHIPPED} owns what the service ships, which nobody changes"
+        problems.append(Problem(field="owner", code="not_a_choice", message=message, fix="choose another name"))
     unknown = set(wanted.scopes) - set(get_args(Scope))
     if unknown or not wanted.scopes:
         message = "a scope is none that a key can have" if unknown else "a key without a scope allows nothing"

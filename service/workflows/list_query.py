@@ -8,6 +8,7 @@ from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, neares
 from service.workflows.columns import Column
 from service.workflows.flat_values import MOST_PARAMETERS, TOO_MANY, read_value
 from service.workflows.list_order import Form, Order, Place, forms_of, read_order
+from service.workflows.plain_text import composed
 
 Meanings = Mapping[str, Callable[[str], Collection[str]]]
 """By column, the values that a name of any spelling may mean there."""
@@ -121,7 +122,7 @@ def _wanted(column: Column, text: str, meant: Callable[[str], Collection[str]] |
         message = f"{column.name} has no such value"
         fix = f"use {' or '.join(column.choices)}"
         raise Refused(Problem(field=column.name, code="not_a_choice", message=message, fix=fix))
-    return [text.casefold()]
+    return [composed(text).casefold()]
 
 
 def _unknown(name: str, known: list[str]) -> Problem:

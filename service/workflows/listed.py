@@ -13,6 +13,7 @@ from typing import Any
 from service.workflows.columns import Column
 from service.workflows.list_query import DEFAULT_ROWS, ListQuery, Meanings, read_list_query
 from service.workflows.number_text import exact_text
+from service.workflows.parquet_file import parquet
 from service.workflows.workbook import workbook
 
 Record = Mapping[str, Any]
@@ -108,6 +109,22 @@ def workbook_of(held: Listed, parameters: Parameters) -> bytes:
         [column.name for column in held.columns],
         [[typed_cell(column.value(row)) for column in held.columns] for row in rows],
     )
+
+
+def parquet_of(held: Listed, parameters: Parameters) -> bytes:
+    """A list as Parquet: the same rows as its CSV.
+
+    Args:
+        held: the list
+        parameters: the query string
+
+    Returns:
+        a Parquet file
+
+    Raises:
+        Refused: an unknown parameter or a wrong value
+    """
+    return parquet(held.columns, _table(held, parameters))
 
 
 def as_record(columns: Sequence[Column], row: object) -> Record:

@@ -101,6 +101,11 @@ class Metric:
         ends = (*self.path, "low")
         return any(len(path) == len(ends) and _is_same(ends, path) for path in _paths())
 
+    @property
+    def has_items(self) -> bool:
+        """Whether it stands in a list."""
+        return any(ITEM in path and len(path) == len(self.path) and _is_same(self.path, path) for path in _paths())
+
 
 def whole_of(answer: Answer) -> dict[str, Any]:
     """The JSON of an answer, with the number that is no leaf of it.

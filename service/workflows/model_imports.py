@@ -6,6 +6,7 @@ from typing import Any
 
 from service.estimator.parameters import ParameterCounts, count_parameters
 from service.store import History
+from service.workflows.callers import Caller
 from service.workflows.catalogue_lists import LISTINGS
 from service.workflows.listed import Record
 from service.workflows.model_bodies import columns_of_config, slug_of_config
@@ -27,11 +28,14 @@ class ImportedModel:
     """What of the config changes nothing here, or may belong to another model."""
 
 
-def import_model(history: History, config: Mapping[str, Any], slug: str | None, name: str | None) -> ImportedModel:
+def import_model(
+    history: History, caller: Caller, config: Mapping[str, Any], slug: str | None, name: str | None
+) -> ImportedModel:
     """Create a model preset from a Hugging Face config.
 
     Args:
         history: the catalogue over time
+        caller: whose it is
         config: the config.json
         slug: what the model is to be called; as its repository, else by type and size, where absent
         name: its name in print; its slug where absent
@@ -47,5 +51,5 @@ def import_model(history: History, config: Mapping[str, Any], slug: str | None, 
     read = read_config(config, "")
     counts = count_parameters(read.noun)
     given = {"slug": slug or slug_of_config(config, read.noun), "name": name}
-    row = create_row(history, LISTINGS["models"], {**columns_of_config(read), **given})
+    row = create_row(history, LISTINGS["models"], caller, {**columns_of_config(read), **given})
     return ImportedModel(row=row, parameters=counts, assumptions=read.assumptions, warnings=read.warnings)

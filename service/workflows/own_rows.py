@@ -11,15 +11,13 @@ from typing import Any
 from service.catalogue import SHIPPED, Catalogue, ModelRow, Row, key_of
 from service.errors import Conflict, NotFound, Problem, Refused, Stale
 from service.store import History, Rows, Written
+from service.workflows.callers import Caller
 from service.workflows.catalogue_lists import Listing, record_of
 from service.workflows.listed import Record
 from service.workflows.model_bodies import patched, with_model
 from service.workflows.row_bodies import FOLLOWING, read_row
 from service.workflows.row_defaults import filled, judged_once, underived
 from service.workflows.row_rules import refuse_taken, refuse_used, sound
-
-TEAM = "team"
-"""Owner of every own row: callers are not told apart."""
 
 Body = Mapping[str, Any]
 IsCurrent = Callable[[Record], bool]
@@ -36,14 +34,17 @@ class RowChange:
     """Its slug; for a price its id."""
     is_current: IsCurrent
     """Whether the caller's version is the one that holds."""
+    caller: Caller
+    """Who changes it."""
 
 
-def create_row(history: History, listing: Listing, body: Body) -> Record:
+def create_row(history: History, listing: Listing, caller: Caller, body: Body) -> Record:
     """Create a row of a team's own.
 
     Args:
         history: the catalogue over time
         listing: the list that the row is to stand in
+        caller: whose it is
         body: the columns of the row; those that are left out are derived where they can be
 
     Returns:
@@ -54,20 +55,21 @@ def create_row(history: History, listing: Listing, body: Body) -> Record:
         Conflict: another row has one of its names
         Unreachable: the database does not answer
     """
-    row = own_row(listing, body)
-    written = history.change(TEAM, lambda catalogue: Rows(put=(addable(row, body, catalogue),)))
+    row = own_row(listing, body, caller.owner)
+    written = history.change(caller.owner, lambda catalogue: Rows(put=(addable(row, body, catalogue),)))
     return _shown(listing, written)
 
 
-def own_row(listing: Listing, body: Body) -> Row:
+def own_row(listing: Listing, body: Body, owner: str) -> Row:
     """The row that a body spells.
 
     Args:
         listing: the list that the row is to stand in
         body: the columns of the row
+        owner: whose it is
 
     Returns:
-        the row, owned by the team
+        the row
 
     Raises:
         Refused: a wrong value, one that is missing, or an unknown column
@@ -75,7 +77,7 @@ def own_row(listing: Listing, body: Body) -> Row:
     given = with_model(body) if listing.row is ModelRow else body
     flat = {name: value for name, value in filled(listing.row, given).items() if name not in FOLLOWING}
     try:
-        row: Row = replace(read_row(listing.row, flat), owner=TEAM)
+        row: Row = replace(read_row(listing.row, flat), owner=owner)
     except Refused as refused:
         raise Refused(*judged_once(listing.row, given, refused.problems)) from None
     return row
@@ -100,7 +102,7 @@ def addable(row: Row, body: Body, catalogue: Catalogue) -> Row:
     held = catalogue.held(type(found), key_of(found))
     if held is not None:
         raise Conflict(_exists(held))
-    refuse_untrue(body, {"id": key_of(found), "owner": TEAM})
+    refuse_untrue(body, {"id": key_of(found), "owner": found.owner})
     refuse_taken(found, catalogue)
     return found
 
@@ -117,7 +119,7 @@ def replace_row(history: History, change: RowChange, body: Body) -> Record:
         the row as the list shows it
 
     Raises:
-        NotFound: there is no such row
+        NotFound: the caller has no such row
         Refused: a wrong value, one that is missing, or an unknown column
         Conflict: the row is shipped, or another row has one of the names
         Stale: the row was changed since the caller read it
@@ -140,7 +142,7 @@ def patch_row(history: History, change: RowChange, patch: Body) -> Record:
         the row as the list shows it
 
     Raises:
-        NotFound: there is no such row
+        NotFound: the caller has no such row
         Refused: the patched row has a wrong value, lacks one, or has an unknown column
         Conflict: the row is shipped, or another row has one of the names
         Stale: the row was changed since the caller read it
@@ -157,7 +159,7 @@ def delete_row(history: History, change: RowChange) -> None:
         change: which row
 
     Raises:
-        NotFound: there is no such row
+        NotFound: the caller has no such row
         Conflict: the row is shipped, or others speak of it
         Stale: the row was changed since the caller read it
         Unreachable: the database does not answer
@@ -168,20 +170,20 @@ def delete_row(history: History, change: RowChange) -> None:
         refuse_used(row, catalogue)
         return Rows(drop=(row,))
 
-    history.change(TEAM, decide)
+    history.change(change.caller.owner, decide)
 
 
 def _edit(history: History, change: RowChange, edited: Callable[[Record], Body]) -> Record:
     def decide(catalogue: Catalogue) -> Rows:
         held, record = _changeable(change, catalogue)
         body = underived(change.listing.row, record, edited(record))
-        row = sound(own_row(change.listing, body), catalogue)
+        row = sound(own_row(change.listing, body, held.owner), catalogue)
         refuse_untrue(body, {"id": key_of(held), "owner": held.owner, "revision": held.revision})
         _refuse_moved(change.listing, row, held)
         refuse_taken(row, catalogue)
         return Rows(put=(row,))
 
-    return _shown(change.listing, history.change(TEAM, decide))
+    return _shown(change.listing, history.change(change.caller.owner, decide))
 
 
 def _shown(listing: Listing, written: Written) -> Record:
@@ -197,6 +199,8 @@ def _changeable(change: RowChange, catalogue: Catalogue) -> tuple[Row, Record]:
         raise NotFound(f"no row has this {name}; a change takes the {name} itself, no other name of the row")
     if row.owner == SHIPPED:
         raise Conflict(SHIPPED_STAYS)
+    if not change.caller.reaches(row.owner):
+        raise NotFound("no row of yours is called this; one of others is changed by its owner, or by an admin")
     record = record_of(change.listing, row)
     if not change.is_current(record):
         raise Stale(f"the row is at revision {row.revision} now; read it again, and change that")

@@ -20,6 +20,7 @@ from service.workflows.prices import CardPrice, CataloguePrice
 from service.workflows.scenario_label import FIELDS
 from service.workflows.sensitivity_label import VARIED_BY
 from service.workflows.solve_label import SERVING, SOLVED_FROM, Serving
+from service.workflows.sweep_label import LISTS, ROWS, SweepManner, SweepPlan
 
 ASKED: Sequence[tuple[str, type]] = (
     ("model", Model),
@@ -71,6 +72,7 @@ FIELD_NAMES = frozenset(
         *COMPARED,
         *SOLVED_FROM,
         *VARIED_BY,
+        *(*LISTS, ROWS, *field_names(SweepManner), *field_names(SweepPlan)),
         *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
         *(column.name for row in get_args(Row) for column in columns_of(row)),
     )

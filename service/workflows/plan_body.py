@@ -11,7 +11,7 @@ from service.planner.freedom import Freedom
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import field_names, read_noun
 from service.workflows.places import PARTS
-from service.workflows.plan_label import CLUSTERS, MOST_CLUSTERS, MOST_MACHINES, WHY_NOT, PlanManner
+from service.workflows.plan_label import CLUSTERS, MOST_CLUSTERS, MOST_MACHINES, WHY_NOT, PlanLimits, PlanManner
 from service.workflows.questions import Asked, read_question
 
 SEARCHED: Mapping[str, tuple[type, tuple[str, ...]]] = {
@@ -63,14 +63,14 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the plan") for name in unknown))
     manner = read_noun(PlanManner, {name: body[name] for name in field_names(PlanManner) if name in body}, "")
-    allowed, rest = _freed({name: body[name] for name in PARTS if name in body})
+    allowed, rest = freed({name: body[name] for name in PARTS if name in body})
     asked = [
-        replace(one, question=sized)
+        replace(one, question=question)
         for cluster in _clusters(body)
         for one in (read_question({**rest, "cluster": cluster}, catalogue, beside=FIELDS),)
-        for sized in _sized(one.question, manner)
+        for question in sized(one.question, manner.limits)
     ]
-    problems = _missing(asked[0].question, manner)
+    problems = missing(asked[0].question.recipe, manner.limits, is_priced=asked[0].question.price is not None)
     if len(asked) > MOST_MACHINES:
         message = f"clusters and limits.gpus make {len(asked)} machines to plan on"
         fix = f"narrow limits.gpus, or list fewer clusters: at most {MOST_MACHINES} machines"
@@ -85,8 +85,18 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
     )
 
 
-def _freed(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
-    """What the fields that a search chooses may be, and the question without them."""
+def freed(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+    """What the fields that a search chooses may be, and the question without them.
+
+    Args:
+        parts: layout and recipe as they were sent, or one of them
+
+    Returns:
+        the values of each field that is pinned or restricted, and the parts without the fields that a search chooses
+
+    Raises:
+        Refused: a wrong value, or too many
+    """
     allowed: dict[str, tuple[Any, ...]] = {}
     rest = dict(parts)
     problems: list[Problem] = []
@@ -136,14 +146,23 @@ def _clusters(body: Mapping[str, Any]) -> list[Any]:
     return told
 
 
-def _sized(question: Question, manner: PlanManner) -> list[Question]:
-    """The question on each number of GPUs that the limits leave."""
-    if manner.limits.gpus is None:
+def sized(question: Question, limits: PlanLimits) -> list[Question]:
+    """The question on each number of GPUs that the limits leave.
+
+    Args:
+        question: the question
+        limits: what every plan has to keep to
+
+    Returns:
+        one question a number of GPUs
+
+    Raises:
+        Refused: the range of GPUs is none
+    """
+    refuse_empty_range(limits)
+    if limits.gpus is None:
         return [question]
-    fewest, most = manner.limits.gpus
-    if fewest > most:
-        message = f"limits.gpus runs from {fewest} to {most}, which is no range"
-        raise Refused(Problem(field="limits.gpus", code="empty_range", message=message, fix="give the fewest first"))
+    fewest, most = limits.gpus
     sizes = {fewest, most}
     size = question.cluster.gpus_per_node
     while size < most:
@@ -152,9 +171,32 @@ def _sized(question: Question, manner: PlanManner) -> list[Question]:
     return [replace(question, cluster=replace(question.cluster, gpus=size)) for size in sorted(sizes)]
 
 
-def _missing(question: Question, manner: PlanManner) -> list[Problem]:
-    """What plans cannot be ranked without."""
-    recipe, found = question.recipe, []
+def refuse_empty_range(limits: PlanLimits) -> None:
+    """Refuse a range of GPUs that runs backwards.
+
+    Args:
+        limits: what every plan has to keep to
+
+    Raises:
+        Refused: the range of GPUs is none
+    """
+    if limits.gpus is not None and limits.gpus[0] > limits.gpus[1]:
+        message = f"limits.gpus runs from {limits.gpus[0]} to {limits.gpus[1]}, which is no range"
+        raise Refused(Problem(field="limits.gpus", code="empty_range", message=message, fix="give the fewest first"))
+
+
+def missing(recipe: Recipe, limits: PlanLimits, *, is_priced: bool) -> list[Problem]:
+    """What plans cannot be ranked without.
+
+    Args:
+        recipe: the recipe that they train
+        limits: what every plan has to keep to
+        is_priced: whether there is a price
+
+    Returns:
+        one problem for each thing that is missing, or stands in the way
+    """
+    found = []
     if recipe.global_batch is None and recipe.global_batch_tokens is None:
         message = "without a batch every layout would train another one, and none could be compared"
         fix = "give recipe.global_batch or recipe.global_batch_tokens"
@@ -163,13 +205,12 @@ def _missing(question: Question, manner: PlanManner) -> list[Problem]:
         message = "layouts are ranked at one batch and length, and stages change both"
         fix = "leave stages out, and ask for an estimate of the chosen plan with them"
         found.append(Problem(field="recipe.stages", code="plan_has_one_batch", message=message, fix=fix))
-    limits = manner.limits
     if recipe.training_tokens is None and limits.days is not None:
         message = "a deadline needs the length of the run"
         found.append(_needs_tokens("limits.days", message))
     if recipe.training_tokens is None and limits.cost_usd is not None:
         found.append(_needs_tokens("limits.cost_usd", "a budget needs the length of the run"))
-    if question.price is None and limits.cost_usd is not None:
+    if not is_priced and limits.cost_usd is not None:
         message = "a budget needs a price"
         found.append(Problem(field="limits.cost_usd", code="limit_needs_price", message=message, fix="give price"))
     return found

@@ -8,12 +8,14 @@ from service.answers.plans import Drawback, PlanAnswer, PlanCounts, PlanRow
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
+from service.estimator.device_calibration import calibration_id
 from service.estimator.question import Layout, Question
 from service.planner.best import question_of
 from service.planner.plans import Bounds, Plan, Plans, limit_missed, plans_of, slower_because
 from service.workflows.comparison_row import mended
 from service.workflows.estimates import versions_of
 from service.workflows.plan_body import PlanAsked, read_plan
+from service.workflows.plan_label import PlanLimits
 
 
 def planning(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCounts | PlanAnswer]:
@@ -31,13 +33,22 @@ def planning(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCoun
     """
     asked = read_plan(body, catalogue)
     machines, found = [one.question for one in asked.machines], Plans()
-    for found in plans_of(machines, asked.freedom, asked.manner.objective, _bounds(asked), asked.manner.top):
+    for found in plans_of(
+        machines, asked.freedom, asked.manner.objective, bounds_of(asked.manner.limits), asked.manner.top
+    ):
         yield _counts(found)
     yield _answer(asked, found, catalogue)
 
 
-def _bounds(asked: PlanAsked) -> Bounds:
-    limits = asked.manner.limits
+def bounds_of(limits: PlanLimits) -> Bounds:
+    """What plans are held to.
+
+    Args:
+        limits: what every plan has to keep to
+
+    Returns:
+        the same without the range of GPUs
+    """
     return Bounds(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
 
 
@@ -51,14 +62,22 @@ def _answer(asked: PlanAsked, found: Plans, catalogue: Catalogue) -> PlanAnswer:
         pareto=tuple(_row(plan, rank, best) for rank, plan in enumerate(found.front, start=1)),
         nearest=_nearest(first.question, found),
         counts=_counts(found),
-        why_not=None if asked.why_not is None else _why_not(asked.why_not, best, _bounds(asked)),
+        why_not=None if asked.why_not is None else _why_not(asked.why_not, best, bounds_of(asked.manner.limits)),
         assumptions=(*first.assumptions, *(said.assumptions if said else ())),
-        warnings=(*first.warnings, *(said.warnings if said else ()), *_unmet(found)),
-        versions=versions_of(catalogue),
+        warnings=(*first.warnings, *(said.warnings if said else ()), *unmet(found)),
+        versions=versions_of(catalogue, [calibration_id(one.question.gpu) for one in asked.machines]),
     )
 
 
-def _unmet(found: Plans) -> list[str]:
+def unmet(found: Plans) -> list[str]:
+    """Why there is no plan.
+
+    Args:
+        found: what was found on all machines
+
+    Returns:
+        one sentence; none where there is a plan
+    """
     if found.best:
         return []
     if found.fitting:

@@ -15,10 +15,11 @@ from service.catalogue import SHIPPED, Catalogue, PriceRow
 from service.errors import Problem, Refused, Stale
 from service.estimator.noun import SPOKEN
 from service.store import History, Rows
+from service.workflows.callers import Caller
 from service.workflows.catalogue_lists import LISTINGS, record_of
 from service.workflows.columns import Column
 from service.workflows.flat_values import DecimalMark, Form, read_value
-from service.workflows.own_rows import TEAM, own_row, refuse_untrue
+from service.workflows.own_rows import own_row, refuse_untrue
 from service.workflows.row_defaults import DERIVED, underived
 from service.workflows.row_rules import sound
 from service.workflows.table_text import Finding, Line, finding_of, read_table
@@ -42,6 +43,8 @@ class Manner:
     """Import the good rows where others are wrong."""
     is_trial: bool = False
     """Only tell what would be done."""
+    caller: Caller
+    """Whose the prices are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
         ImportRefused: rows are wrong, and they are not to be skipped
         Unreachable: the database does not answer
     """
-    prices, wrong = _read(content, manner.mark)
+    prices, wrong = _read(content, manner)
     history.refresh()
     before = history.current
     found = [_wanted(prices, wrong, before, manner)]
@@ -133,7 +136,7 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
         return Rows(put=found[-1].put)
 
     try:
-        after = history.change(TEAM, decide).catalogue
+        after = history.change(manner.caller.owner, decide).catalogue
     except Stale:
         return import_prices(history, content, manner)
     return _report(found[-1], after, is_written=True)
@@ -141,21 +144,21 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
 
 def _wanted(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, manner: Manner) -> _Judged:
     """What the rows are to a catalogue, unless some are wrong and are not to be skipped."""
-    judged = _judge(prices, wrong, catalogue)
+    judged = _judge(prices, wrong, catalogue, manner.caller)
     if judged.findings and not (manner.skips or manner.is_trial):
         raise ImportRefused(_report(judged, catalogue, is_written=False))
     return judged
 
 
-def _read(content: bytes, mark: DecimalMark) -> tuple[list[_Price], list[Finding]]:
+def _read(content: bytes, manner: Manner) -> tuple[list[_Price], list[Finding]]:
     """The prices that a table spells, and what is wrong with its other rows."""
     table = read_table(content, tuple(COLUMNS), REQUIRED)
     prices: list[_Price] = []
     findings = list(table.findings)
     for line in table.lines:
         try:
-            body = _body(line, mark)
-            price = own_row(PRICES, body)
+            body = _body(line, manner.mark)
+            price = own_row(PRICES, body, manner.caller.owner)
         except Refused as refused:
             findings += [finding_of(line.row, problem) for problem in refused.problems]
         else:
@@ -189,7 +192,7 @@ def _reworded(problem: Problem) -> Problem:
     return replace(problem, fix="write decimals with a point, or say dec=, if commas stand before them in every number")
 
 
-def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue) -> _Judged:
+def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, caller: Caller) -> _Judged:
     held = catalogue.price_index
     sorted_prices: dict[str, list[PriceRow]] = {"created": [], "updated": [], "unchanged": []}
     findings = list(wrong)
@@ -197,6 +200,7 @@ def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalo
     for one in prices:
         try:
             price = sound(_derived_anew(one, catalogue, held), catalogue)
+            _refuse_of_others(held.get(price.id), caller)
             kind = _kind(one, price, held.get(price.id), seen)
         except Refused as refused:
             findings += [finding_of(one.row, problem) for problem in refused.problems]
@@ -223,7 +227,7 @@ def _derived_anew(one: _Price, catalogue: Catalogue, held: Mapping[str, PriceRow
     body = underived(PriceRow, record_of(PRICES, before), one.body)
     if one.body.get(REVISION, before.revision) != before.revision:
         body = {name: value for name, value in body.items() if name not in DERIVED[PriceRow]}
-    again = own_row(PRICES, body)
+    again = own_row(PRICES, body, before.owner)
     return again if isinstance(again, PriceRow) else named
 
 
@@ -234,12 +238,17 @@ def _kind(one: _Price, price: PriceRow, held: PriceRow | None, seen: set[str]) -
     if held is not None and held.owner == SHIPPED:
         raise Refused(SHIPPED_HAS_IT)
     stated = {name: value for name, value in one.body.items() if name != REVISION}
-    refuse_untrue(stated, {"id": price.id, "owner": TEAM})
+    refuse_untrue(stated, {"id": price.id, "owner": price.owner})
     if held is not None and replace(price, revision=held.revision) == held:
         return "unchanged"
     if one.body.get(REVISION, held and held.revision) != (held and held.revision):
         raise Refused(STALE)
     return "updated" if held else "created"
+
+
+def _refuse_of_others(held: PriceRow | None, caller: Caller) -> None:
+    if held is not None and held.owner != SHIPPED and not caller.reaches(held.owner):
+        raise Refused(ANOTHER_HAS_IT)
 
 
 def _report(judged: _Judged, after: Catalogue, *, is_written: bool) -> ImportReport:
@@ -260,6 +269,12 @@ SHIPPED_HAS_IT = Problem(
     field="",
     code="shipped",
     message="a price of the shipped catalogue has the same provider, machine, GPU, region, terms, stat and date",
+    fix="give the price another date, or leave the row out",
+)
+ANOTHER_HAS_IT = Problem(
+    field="",
+    code="name_taken",
+    message="a price of another owner has the same provider, machine, GPU, region, terms, stat and date",
     fix="give the price another date, or leave the row out",
 )
 TWICE = Problem(

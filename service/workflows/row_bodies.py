@@ -17,6 +17,7 @@ from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.columns import columns_of
 from service.workflows.findings import unknown_field
 from service.workflows.nouns import read_noun
+from service.workflows.plain_text import composed, text_problems
 
 Flat = Mapping[str, Any]
 
@@ -40,7 +41,8 @@ def read_row(kind: type, flat: Flat) -> Row:
     names = body_columns(kind)
     unknown = [name for name in flat if name not in names]
     problems = [unknown_field("", name, set(names), "the row") for name in unknown[:MOST_PROBLEMS]]
-    given = {name: value for name, value in flat.items() if value is not None and name in names}
+    given = {name: composed(value) for name, value in flat.items() if value is not None and name in names}
+    problems += text_problems(given)
     problems += [*_origin_problems(given), *(_absence_problems(given) if kind is ModelRow else ())]
     if problems:
         raise Refused(*problems)

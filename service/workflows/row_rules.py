@@ -5,7 +5,18 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row, key_of
+from service.catalogue import (
+    CalibrationRow,
+    Catalogue,
+    ClusterRow,
+    GpuRow,
+    ModelRow,
+    PriceRow,
+    RateCardRow,
+    RegionRow,
+    Row,
+    key_of,
+)
 from service.catalogue.indexes import Named, names_of
 from service.catalogue.names import NameIndex, forms_of
 from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
@@ -73,7 +84,7 @@ def refuse_taken(row: Row, catalogue: Catalogue) -> None:
     Raises:
         Conflict: one problem for each field with a taken name
     """
-    if isinstance(row, PriceRow):
+    if isinstance(row, PriceRow | CalibrationRow):
         return
     if isinstance(row, RegionRow):
         _refuse_taken_place(row, catalogue)
@@ -144,7 +155,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _slug_problems(row: Row) -> Iterator[Problem]:
-    if isinstance(row, PriceRow):
+    if isinstance(row, PriceRow | CalibrationRow):
         return
     if not _is_plain(row.slug):
         message = "slug is no plain name; it stands in URLs and cells, where other characters would have to be quoted"
@@ -227,6 +238,7 @@ def users_of(gpu: GpuRow, catalogue: Catalogue) -> dict[str, int]:
     counts = {
         "cluster": sum(row.cluster.gpu == gpu.slug for row in catalogue.clusters.values()),
         "price": sum(row.gpu == gpu.slug for row in catalogue.prices),
+        "calibration": int(gpu.slug in catalogue.calibrations),
         "rate card": sum(any(rate.gpu == gpu.slug for rate in row.rates) for row in catalogue.rate_cards.values()),
     }
     return {kind: count for kind, count in counts.items() if count}

@@ -1,6 +1,5 @@
 """What does somebody want to keep: a question under a name, with a note? Read from a request body, all of it judged."""
 
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from service.errors import Problem, Refused
 from service.workflows.estimates import answer
 from service.workflows.findings import not_an_object
 from service.workflows.nouns import read_noun
+from service.workflows.plain_text import composed, plain
 from service.workflows.questions import read_question
 from service.workflows.scenario_label import QUESTION, Label
 
@@ -54,18 +54,12 @@ def read_wanted(body: Mapping[str, Any], catalogue: Catalogue, *, answered: obje
 
 
 def _label(body: Mapping[str, Any]) -> Label:
-    given = {name: _composed(value) for name, value in body.items() if name != QUESTION}
-    label = read_noun(Label, given, "", beside=(QUESTION,))
-    problems = [
-        _unprintable(name, breaks)
-        for name, text, breaks in (("name", label.name, ""), ("note", label.note, "\n\t"))
-        if any(unicodedata.category(letter) in {"Cc", "Zl", "Zp"} for letter in text if letter not in breaks)
-    ]
+    given = {name: value for name, value in body.items() if name != QUESTION}
+    label = read_noun(Label, {name: composed(value) for name, value in given.items()}, "", beside=(QUESTION,))
+    plain(given)
     if not label.name.strip():
         message = "name holds nothing but spaces, so nobody could find the scenario by it"
-        problems.append(Problem(field="name", code="empty", message=message, fix="give it a name"))
-    if problems:
-        raise Refused(*problems)
+        raise Refused(Problem(field="name", code="empty", message=message, fix="give it a name"))
     return label
 
 
@@ -93,14 +87,3 @@ def _collected(part: Callable[[], Any], problems: list[Problem]) -> Any:
     except Refused as refused:
         problems.extend(refused.problems)
         return None
-
-
-def _composed(value: object) -> object:
-    """A text in the form in which equal texts are equal letter by letter."""
-    return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
-
-
-def _unprintable(name: str, breaks: str) -> Problem:
-    allowed = " but line breaks and tabs" if breaks else ""
-    message = f"{name} holds a control character, which a list or a sheet would not show"
-    return Problem(field=name, code="not_text", message=message, fix=f"leave out every control character{allowed}")

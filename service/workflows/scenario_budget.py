@@ -5,18 +5,22 @@ import json
 from service.errors import UnknownRevision
 from service.store import Engine, History
 from service.workflows.budget import Budget
+from service.workflows.callers import Caller
 from service.workflows.flat_question import flat_question
 from service.workflows.metrics import FITS, fits
 from service.workflows.scenarios import find_scenario
 from service.workflows.stored_answers import stored_answer
 
 
-def scenario_budget(engine: Engine, history: History, scenario_id: str, revision: int | None, address: str) -> Budget:
+def scenario_budget(
+    engine: Engine, history: History, caller: Caller, scenario_id: str, revision: int | None, address: str
+) -> Budget:
     """The budget of a scenario, under the catalogue that it was answered from.
 
     Args:
         engine: the database
         history: the catalogues that are kept
+        caller: who asks for it
         scenario_id: its id
         revision: which of its revisions; None for the newest
         address: where the service is
@@ -25,10 +29,10 @@ def scenario_budget(engine: Engine, history: History, scenario_id: str, revision
         the budget; under the newest catalogue where the scenario's own is kept no longer
 
     Raises:
-        NotFound: there is no such scenario or revision
+        NotFound: the caller has no such scenario or revision
         Refused: its question has no flat form, in which cells ask
     """
-    scenario, question = find_scenario(engine, scenario_id, revision)
+    scenario, question = find_scenario(engine, caller, scenario_id, revision)
     found = json.loads(stored_answer(engine, scenario.estimate_id, history.at))
     pinned: str | None = scenario.catalogue
     try:

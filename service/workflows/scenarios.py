@@ -16,11 +16,12 @@ from service import store
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Refused, Stale
 from service.store import Engine, Saved, Scenario, utc_text
+from service.workflows.callers import Caller
 from service.workflows.columns import Column, columns_of
 from service.workflows.findings import unknown_field
 from service.workflows.listed import Listed, Record, as_record
 from service.workflows.merge_patch import merged
-from service.workflows.own_rows import TEAM, IsCurrent
+from service.workflows.own_rows import IsCurrent
 from service.workflows.scenario_body import Wanted, read_wanted
 from service.workflows.scenario_label import FIELDS, QUESTION
 from service.workflows.wire import to_bytes
@@ -54,25 +55,29 @@ class ScenarioChange:
     """Its id."""
     is_current: IsCurrent
     """Whether the caller's revision is the one that holds."""
+    caller: Caller
+    """Who changes it."""
 
 
-def listed_scenarios(engine: Engine) -> Listed:
+def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
     """The list of scenarios.
 
     Args:
         engine: the database
+        caller: who asks for it
 
     Returns:
         its rows and how they are asked for
     """
-    return Listed(COLUMNS, store.read_scenarios(engine))
+    return Listed(COLUMNS, store.read_scenarios(engine, caller.whose))
 
 
-def find_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> Saved:
+def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: int | None = None) -> Saved:
     """One scenario.
 
     Args:
         engine: the database
+        caller: who asks for it
         scenario_id: its id
         revision: which of its revisions; None for the newest
 
@@ -80,10 +85,10 @@ def find_scenario(engine: Engine, scenario_id: str, revision: int | None = None)
         the scenario and its question
 
     Raises:
-        NotFound: there is no such scenario or revision
+        NotFound: the caller has no such scenario or revision
     """
     found = store.read_scenario(engine, scenario_id, revision) if SCENARIO_ID.fullmatch(scenario_id) else None
-    if found is None:
+    if found is None or not caller.reaches(found.scenario.owner):
         which = "scenario of this id" if revision is None else "scenario of this id, or no such revision of it"
         raise NotFound(f"there is no {which}; GET /v1/scenarios lists the ids")
     return found
@@ -116,12 +121,13 @@ def shown(saved: Saved) -> Record:
     }
 
 
-def create_scenario(engine: Engine, catalogue: Catalogue, body: Mapping[str, Any]) -> Saved:
+def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> Saved:
     """Keep a question under a name.
 
     Args:
         engine: the database
         catalogue: the facts to answer it from
+        caller: whose it is
         body: name, question, and a note
 
     Returns:
@@ -134,7 +140,7 @@ def create_scenario(engine: Engine, catalogue: Catalogue, body: Mapping[str, Any
     now = utc_text(datetime.now(UTC))
     said = {"name": wanted.label.name, "note": wanted.label.note, **_answered(wanted)}
     scenario = Scenario(
-        id=f"scn_{token_urlsafe(RANDOM_BYTES)}", owner=TEAM, revision=1, created_at=now, changed_at=now, **said
+        id=f"scn_{token_urlsafe(RANDOM_BYTES)}", owner=caller.owner, revision=1, created_at=now, changed_at=now, **said
     )
     saved = Saved(scenario, wanted.question)
     store.create_scenario(engine, saved, to_bytes(wanted.found))
@@ -154,7 +160,7 @@ def replace_scenario(engine: Engine, catalogue: Catalogue, change: ScenarioChang
         the scenario and its question
 
     Raises:
-        NotFound: there is no such scenario
+        NotFound: the caller has no such scenario
         Refused: the question cannot be answered, or the name is none
         Stale: it was changed since the caller read it
     """
@@ -174,7 +180,7 @@ def patch_scenario(engine: Engine, catalogue: Catalogue, change: ScenarioChange,
         the scenario and its question
 
     Raises:
-        NotFound: there is no such scenario
+        NotFound: the caller has no such scenario
         Refused: the question cannot be answered, or the name is none
         Stale: it was changed since the caller read it
     """
@@ -198,7 +204,7 @@ def delete_scenario(engine: Engine, change: ScenarioChange) -> None:
         change: which scenario
 
     Raises:
-        NotFound: there is no such scenario
+        NotFound: the caller has no such scenario
         Stale: it was changed since the caller read it
     """
     _done(engine, change, lambda saved: store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision))
@@ -211,7 +217,7 @@ def _done(engine: Engine, change: ScenarioChange, act: Callable[[Saved], Done]) 
     again: each time another one was written, so of many at once all are done.
     """
     while True:
-        saved = find_scenario(engine, change.scenario_id)
+        saved = find_scenario(engine, change.caller, change.scenario_id)
         if not change.is_current(shown(saved)):
             raise Stale(f"the scenario is at revision {saved.scenario.revision} now; read it again, and change that")
         with suppress(Stale):

@@ -89,11 +89,14 @@ def varying(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Varied]:
     own = {name: _own_value(question, resolved, name) for name in values}
     kept = _Base(question, resolved, own, metrics, whole_of(base))
     rows = [_answered(kept, own, (), kept.whole)]
+    calibrations = [base.versions.calibration]
     yield
     for changes in changes_of(wanted):
-        rows.append(_row(kept, changes, catalogue))
+        row, calibration = _row(kept, changes, catalogue)
+        rows.append(row)
+        calibrations.append(calibration)
         yield
-    return Varied(tuple(values), metrics, tuple(rows), versions_of(catalogue))
+    return Varied(tuple(values), metrics, tuple(rows), versions_of(catalogue, calibrations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ def _own_value(question: Mapping[str, Any], resolved: Mapping[str, Any], name: s
     return value_at(resolved, path) if asked is None else asked
 
 
-def _row(base: _Base, changes: Mapping[str, Any], catalogue: Catalogue) -> VariedRow:
+def _row(base: _Base, changes: Mapping[str, Any], catalogue: Catalogue) -> tuple[VariedRow, str | None]:
+    """The row of a variant, and the calibration that it rests on."""
     body = base.question
     for name, value in changes.items():
         body = with_value(body, variable_fields()[name], value, base.resolved)
@@ -125,9 +129,9 @@ def _row(base: _Base, changes: Mapping[str, Any], catalogue: Catalogue) -> Varie
     try:
         found = whole_of(answer(read_question(body, catalogue), catalogue, advise=False))
     except Refused as refused:
-        return _refused({**base.own, **changes}, varied, refused.problems, base.metrics)
+        return _refused({**base.own, **changes}, varied, refused.problems, base.metrics), None
     own = {name: _own_value(body, found["resolved"], name) for name in base.own}
-    return _answered(base, {**own, **changes}, varied, found)
+    return _answered(base, {**own, **changes}, varied, found), found["versions"]["calibration"]
 
 
 def _answered(base: _Base, values: Mapping[str, Any], varied: tuple[str, ...], whole: Mapping[str, Any]) -> VariedRow:

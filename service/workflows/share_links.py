@@ -16,7 +16,8 @@ from annotated_types import Interval, Len
 from service.answers.shares import Share, ShareLinks
 from service.errors import Problem, Refused
 from service.estimator.noun import STRICT
-from service.store import Engine, KeyRing, utc_text
+from service.store import Engine, KeyRing, note, utc_text
+from service.workflows.callers import Caller
 from service.workflows.nouns import read_noun
 from service.workflows.scenarios import PATH, find_scenario
 
@@ -39,12 +40,15 @@ class WantedShare:
     """When it ends, as RFC 3339 has it, at most 366 days from now; instead of days."""
 
 
-def share_scenario(engine: Engine, keys: KeyRing, scenario_id: str, body: Mapping[str, Any], address: str) -> Share:
+def share_scenario(
+    engine: Engine, keys: KeyRing, caller: Caller, scenario_id: str, body: Mapping[str, Any], address: str
+) -> Share:
     """Links that show a scenario to whoever has them.
 
     Args:
         engine: the database
         keys: what signs
+        caller: who shares it
         scenario_id: its id
         body: days, or expires_at
         address: where the service is
@@ -53,11 +57,12 @@ def share_scenario(engine: Engine, keys: KeyRing, scenario_id: str, body: Mappin
         the links
 
     Raises:
-        NotFound: there is no such scenario
+        NotFound: the caller has no such scenario
         Refused: the end is none
     """
     expires_at = _end(body, datetime.now(UTC))
-    find_scenario(engine, scenario_id)
+    find_scenario(engine, caller, scenario_id)
+    note(engine, scenario_id)
     token = signed(keys.make_signing_secret(), scenario_id, int(expires_at.timestamp()))
     forms = (f"{address}{PATH}/{scenario_id}{ending}?{PARAMETER}={token}" for ending in ("", ".xlsx", ".ods"))
     return Share(utc_text(expires_at), ShareLinks(*forms))

@@ -6,6 +6,7 @@ from typing import Any
 from service.answers.estimates import Answer
 from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution
 from service.catalogue import Catalogue
+from service.estimator.device_calibration import calibration_id
 from service.estimator.question import Question
 from service.planner.solve import Solved
 from service.planner.unknowns import UNKNOWNS
@@ -48,7 +49,7 @@ def solution_of(
         evidence=Evidence(value=_numbers(of_value), next=_numbers(of_next), tried=border.tried),
         assumptions=(*(unknown.assumptions if unknown else ()), *(said.assumptions if said else asked.assumptions)),
         warnings=(*warnings, *_told_gap(border), *(said.warnings if said else asked.warnings)),
-        versions=versions_of(catalogue),
+        versions=versions_of(catalogue, [calibration_id(asked.question.gpu)]),
     )
 
 

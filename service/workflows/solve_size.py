@@ -173,7 +173,7 @@ def _nothing(wanted: Wanted, catalogue: Catalogue) -> Solution:
         evidence=Evidence(value=None, next=None, tried=0),
         assumptions=(SIX_FLOP,),
         warnings=(),
-        versions=versions_of(catalogue),
+        versions=versions_of(catalogue, ()),
     )
 
 

@@ -7,15 +7,30 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any
 
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 from service.answers.names import INLINE, WIRE_NAMES
 from service.errors import Problem, Refused
+from service.estimator.device_calibration import UNTOLD
 
 DIGEST_CHARACTERS = 32
 
 LARGEST_EXACT = 1 << 53
 """Integers up to here are doubles too; beyond, readers of JSON would round them each in their own way."""
+
+
+@cache
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """What reads and writes values of a type, made when it is first needed: a large one takes a tenth of a second.
+
+    Args:
+        kind: the type
+
+    Returns:
+        pydantic's adapter, one a process
+    """
+    return TypeAdapter(kind)
 
 
 class NotFinite(Refused):
@@ -106,7 +121,7 @@ def _wire_fields(kind: type) -> tuple[tuple[tuple[str, str], ...], str | None]:
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} has no wire form")
     inline = next((f.name for f in fields(kind) if f.metadata == INLINE), None)
-    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind)), inline
+    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind) if f.metadata != UNTOLD), inline
 
 
 def _spread(told: dict[str, Any], inline: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any, get_args
 
@@ -13,16 +13,20 @@ from service.calibration.residuals import left_out_fraction
 from service.calibration.scores import errors_of, score
 from service.calibration.shipped import shipped_rows
 from service.catalogue import Catalogue, shipped_catalogue
+from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
 from service.estimator.residuals import class_of
 from service.estimator.step_residuals import StepClass
+from service.store import Engine
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, Quantity, Sized
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.judging import judge_all
+from service.workflows.accuracy.measured import own_groups, shipped_measured
 from service.workflows.accuracy.step_scores import StepJudge
 from service.workflows.accuracy.steps import APART
 from service.workflows.accuracy.verdicts import verdicts_of
 from service.workflows.accuracy.worst import worst_rows, worst_steps
+from service.workflows.callers import ANYBODY, Caller
 
 LARGE_FROM_BYTES: dict[Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
 """From where on a value is large: below, workspaces of fixed size weigh more than what formulas are about."""
@@ -85,6 +89,7 @@ def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accura
             if (own := [one for one in judged if one.quantity == "step" and one.figure_class in classes])
         ),
         steps_worst=worst_steps(judged),
+        measured=shipped_measured(),
     )
 
 
@@ -96,6 +101,24 @@ def shipped_accuracy() -> Accuracy:
         the answer, computed once a process
     """
     return accuracy_of([*shipped_rows(), *shipped_rows("throughput")], shipped_catalogue())
+
+
+def accuracy_with_own(engine: Engine | None, caller: Caller = ANYBODY) -> Accuracy:
+    """How near predictions come to what ships, and to a caller's own measurements.
+
+    Args:
+        engine: the database; None where there is none
+        caller: who asks
+
+    Returns:
+        the answer; own measurements are null where the database does not answer
+    """
+    found = shipped_accuracy()
+    try:
+        own = None if engine is None else own_groups(engine, caller)
+    except Unreachable:
+        own = None
+    return replace(found, measured=replace(found.measured, own=own))
 
 
 Key = tuple[Quantity, str, str, bool | None]

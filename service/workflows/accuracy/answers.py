@@ -8,6 +8,7 @@ from service.answers.estimates import Versions
 from service.estimator.answer import StepPart
 from service.estimator.memory_parts import MemoryLine, Verdict
 from service.estimator.noun import SPOKEN
+from service.workflows.accuracy.measured import MeasuredAccuracy
 
 Quantity = Literal["peak", "static", "step"]
 """The largest bytes of a step, what stays allocated between steps, or the time of a step."""
@@ -256,3 +257,5 @@ class Accuracy:
     """The steps of all sources together, by class."""
     steps_worst: tuple[WorstStep, ...]
     """Steps whose prediction is farthest off, the farthest first."""
+    measured: MeasuredAccuracy
+    """What workers measured: live tensors, matrix products, and own measurements."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from service.units import BYTES, said
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, VerdictCounts, WorstRow
 from service.workflows.accuracy.judged import Judged
+from service.workflows.accuracy.measured_tables import measured_lines
 from service.workflows.accuracy.step_tables import step_blocks, step_cells, step_markdown
 from service.workflows.accuracy.table_cells import aligned, percent
 
@@ -63,6 +64,7 @@ def accuracy_text(found: Accuracy) -> str:
         ],
         "Farthest off": [_worst(row) for row in found.rows_worst],
         **step_blocks(found),
+        "Measured by workers": measured_lines(found.measured),
         f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}": [],
     }
     return "\n\n".join("\n".join([title, *lines] if title else lines) for title, lines in blocks.items())

@@ -1,0 +1,1 @@
+"""How does the service learn from measurements? Calibrations: fitted, judged, promoted, rolled back, watched."""

@@ -1,0 +1,41 @@
+"""Who asks, and what of all that callers made is theirs to see and to change? Their owner's; to an admin everything."""
+
+from dataclasses import dataclass
+
+TEAM = "team"
+"""Owner of what is made where callers are not told apart: without keys, and by keys that name no other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Somebody who was let in."""
+
+    id: str = ""
+    """Public part of the key, or subject of the token; empty where the service asks for none."""
+    owner: str = TEAM
+    """Whose is what they make."""
+    sees_all: bool = False
+    """Whether what others own is theirs to see and to change too."""
+
+    @property
+    def whose(self) -> str | None:
+        """Owner of all that they see and may change; None for whoever it belongs to."""
+        return None if self.sees_all else self.owner
+
+    def reaches(self, owner: str) -> bool:
+        """Whether something is theirs to see and to change.
+
+        Args:
+            owner: whose it is
+
+        Returns:
+            true where it is; to everybody else it is as if it were not there
+
+        >>> Caller(owner="a").reaches("b"), Caller(owner="b").reaches("b"), Caller(sees_all=True).reaches("b")
+        (False, True, True)
+        """
+        return self.sees_all or owner == self.owner
+
+
+ANYBODY = Caller(sees_all=True)
+"""Whoever asks a service that asks for no keys."""

@@ -1,0 +1,77 @@
+"""Which GPU of the catalogue is this? A worker tells the name that a driver gives; jobs ask for the catalogue's."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from service.answers.workers import Capabilities
+from service.catalogue import Catalogue
+from service.estimator.gpu import Gpu
+
+LEAST_MEMORY_FRACTION, MOST_MEMORY_FRACTION = 0.85, 1.05
+"""What a driver may report of the memory that a GPU has. Source: nvidia-smi of a T4 (15,360 of 16,384 MiB, the rest is
+error correction) and of an A10G (23,028 of 24,576 MiB); a slice or one half of a GPU has far less."""
+
+
+def gpu_of_device(name: str, memory_bytes: float | None, catalogue: Catalogue) -> str | None:
+    """The GPU that a driver's name stands for.
+
+    Args:
+        name: name as the driver tells it, e.g. NVIDIA H100 80GB HBM3
+        memory_bytes: memory of one device; None where the driver does not tell [byte]
+        catalogue: the GPUs that are known
+
+    Returns:
+        its catalogue name; None where no GPU or more than one has that name, or where it has other memory: a slice
+    """
+    named = [
+        row
+        for row in catalogue.gpus.values()
+        if is_device_of(name, memory_bytes, driver_names(row.slug, catalogue), row.gpu)
+    ]
+    return named[0].slug if len(named) == 1 else None
+
+
+def driver_names(slug: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """Names that stand for a GPU.
+
+    Args:
+        slug: its catalogue name
+        catalogue: the GPUs that are known
+
+    Returns:
+        the names in small letters; none where the catalogue does not hold it
+    """
+    row = catalogue.gpus.get(slug)
+    return () if row is None else (row.slug, row.name.lower(), *(alias.lower() for alias in row.aliases))
+
+
+def is_device_of(name: str, memory_bytes: float | None, names: Sequence[str], gpu: Gpu) -> bool:
+    """Whether a device is a whole GPU of some kind.
+
+    Args:
+        name: name as the driver tells it
+        memory_bytes: memory of one device; None where the driver does not tell [byte]
+        names: names that stand for the GPU, as `driver_names` gives them
+        gpu: the GPU
+
+    Returns:
+        whether it has one of its names and as much memory
+    """
+    if " ".join(name.lower().split()) not in names:
+        return False
+    return memory_bytes is None or LEAST_MEMORY_FRACTION <= memory_bytes / gpu.memory_bytes <= MOST_MEMORY_FRACTION
+
+
+def named_in(catalogue: Catalogue, capabilities: Capabilities) -> Capabilities:
+    """What a worker can do, with the catalogue's names of its devices.
+
+    Args:
+        catalogue: the GPUs that are known
+        capabilities: what the worker told
+
+    Returns:
+        the same, each device under the name that the catalogue has for it, whatever the worker took it for
+    """
+    devices = capabilities.devices
+    named = tuple(replace(one, gpu=gpu_of_device(one.name, one.memory_bytes, catalogue)) for one in devices)
+    return replace(capabilities, devices=named)

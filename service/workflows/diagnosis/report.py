@@ -1,0 +1,42 @@
+"""How is a diagnosis shown in a terminal?"""
+
+from service.answers.diagnoses import Diagnosis
+from service.units import BYTES, said
+
+MOST_LINES = 8
+"""Lines of the estimate that are shown. Source: a choice; the most different come first."""
+
+
+def diagnosis_report(found: Diagnosis) -> str:
+    """A diagnosis as a person reads it.
+
+    Args:
+        found: the diagnosis
+
+    Returns:
+        the reason, the comparison, and what to do
+    """
+    when = "" if found.moment is None else f" ({found.step or 'some'} step, {found.moment})"
+    blocks = [f"{found.cause.replace('_', ' ')}{when}, confidence {found.confidence}: {found.reason}"]
+    totals = [(one.quantity, one.said_bytes, one.predicted_bytes) for one in found.totals]
+    lines = [(one.kind, one.likely_bytes, one.predicted_bytes) for one in found.lines[:MOST_LINES]]
+    blocks += [
+        "\n".join([title, *(f"  {_words(name):26}{_b(first):>12}{_b(second):>14}" for name, first, second in rows)])
+        for title, rows in (("Said, and predicted", totals), ("Likely, and predicted", lines))
+        if rows
+    ]
+    lists = {
+        "Asked for was": [f"{one.tensor} ({_b(one.bytes)})" for one in found.tensors],
+        "What to do": found.suggestions,
+        "Warnings": found.warnings,
+    }
+    blocks += ["\n".join([title, *(f"  {line}" for line in items)]) for title, items in lists.items() if items]
+    return "\n\n".join(blocks)
+
+
+def _words(name: str) -> str:
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
+def _b(amount: float) -> str:
+    return said(amount, BYTES)

@@ -1,0 +1,293 @@
+"""How is a launch check asked for, read, listed and cancelled? A job beside what was predicted, then what was found."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, get_args
+from uuid import uuid4
+
+from service import store
+from service.answers.launch_checks import LaunchCheckRow, ProbeAnswer, Reestimate
+from service.calibration.records import ProbeStatus, ProbeTask
+from service.catalogue import Catalogue
+from service.errors import NotFound
+from service.store import Also, Engine, Job, JobEvent, KeptCheck, NewJob, utc_text
+from service.workflows.callers import Caller
+from service.workflows.columns import Column, columns_of
+from service.workflows.devices import driver_names
+from service.workflows.launch_checks.body import Wanted, read_launch_check
+from service.workflows.launch_checks.finishing import LAUNCH_CHECK, NOT_PLANNED
+from service.workflows.launch_checks.outlook import outlook_of
+from service.workflows.launch_checks.plan_text import Kept, plan_as_json, plan_from_json
+from service.workflows.launch_checks.sized import sized_question
+from service.workflows.launch_checks.target import target_of
+from service.workflows.launch_checks.tasks import planned
+from service.workflows.listed import Listed, Record
+from service.workflows.stored_answers import stored_answer
+from service.workflows.wire import to_bytes, to_wire
+
+PATH = "/v1/launch-checks"
+CHECK_ID = re.compile(r"lch_[0-9a-f]{32}")
+"""What ids look like; for anything else no database is asked."""
+
+BETWEEN_SECONDS = 60.0
+"""Time that a worker may take beside its probes: to start, to upload. Source: a choice."""
+
+BEFORE_SWEEPS = 1
+"""Priority of launch checks: somebody waits for one, and it takes minutes; a sweep may take a night."""
+
+ALIVE_SECONDS = 120.0
+"""A worker that was heard of so lately is taken to be there. Source: a choice; two leases."""
+
+NONE_SUCH = f"there is no launch check of this id; GET {PATH} lists the ids"
+
+TRACE = "trace.json.gz"
+"""Name of the profile's file."""
+
+_KEYED = {column.name: column for column in columns_of(LaunchCheckRow)}
+COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
+"""Columns of the list, the key first."""
+
+_WITHOUT = {"succeeded": "none was made, or it was removed after TRAINCOST_KEEP_JOB_FILES_DAYS"}
+"""Why a launch check of a status has no trace, where the status itself does not say that."""
+
+NEWEST_FIRST = "-created_at"
+
+
+def create_launch_check(
+    engine: Engine,
+    catalogue: Catalogue,
+    catalogue_at: Callable[[str], Catalogue],
+    body: Mapping[str, Any],
+    caller: Caller,
+) -> Record:
+    """Have a launch check made.
+
+    Args:
+        engine: the database
+        catalogue: the facts that predict
+        catalogue_at: the facts of a revision, for a question that is stored
+        body: question or estimate_id, probes, time_budget_seconds, on
+        caller: whose it is
+
+    Returns:
+        the launch check, queued
+
+    Raises:
+        Refused: a wrong value, or a question that cannot be answered
+        NoWorker: no live worker has the hardware that is asked for
+        Unreachable: the database does not answer
+    """
+    wanted = read_launch_check(body, catalogue, lambda estimate_id: stored_answer(engine, estimate_id, catalogue_at))
+    check, job, estimate = _made(engine, catalogue, wanted, caller.owner)
+    store.create_launch_check(engine, check, estimate, job)
+    return find_launch_check(engine, caller, check.id)
+
+
+def _made(engine: Engine, catalogue: Catalogue, wanted: Wanted, owner: str) -> tuple[KeptCheck, NewJob, bytes]:
+    found, question, checking = wanted.estimate, wanted.asked.question, wanted.checking
+    workers = store.read_workers(engine, ALIVE_SECONDS)
+    target = target_of(checking.on, question.gpu, workers, catalogue)
+    sized = sized_question(found.resolved, target, checking.time_budget_seconds)
+    plan = planned(sized, target, wanted.probes, checking.time_budget_seconds)
+    kept = Kept(
+        question=found.resolved,
+        before=outlook_of(found.resolved),
+        expected=plan.expected,
+        whole=plan.whole,
+        assumptions=plan.assumptions,
+        planned=tuple(task.probe for task in plan.tasks),
+        is_matching=target.is_matching,
+        device_names=driver_names(question.gpu.slug, catalogue),
+        judges_memory=sized.judges_memory,
+    )
+    check_id = f"lch_{uuid4().hex}"
+    check = KeptCheck(
+        id=check_id,
+        question=wanted.question,
+        estimate_id=found.id,
+        gpu=question.gpu.slug,
+        gpus=question.cluster.gpus,
+        probes=wanted.probes,
+        time_budget_seconds=checking.time_budget_seconds,
+        on_workers=target.on,
+        plan=plan_as_json(kept),
+    )
+    job = NewJob(
+        id=check_id,
+        kind=LAUNCH_CHECK,
+        payload={"tasks": [to_wire(asdict(task)) for task in plan.tasks]},
+        timeout_seconds=BETWEEN_SECONDS + sum(task.timeout_seconds for task in plan.tasks),
+        requires=target.requires(_most_ranks(plan.tasks)),
+        priority=BEFORE_SWEEPS,
+        owner=owner,
+    )
+    return check, job, to_bytes(found)
+
+
+def _most_ranks(tasks: Sequence[ProbeTask]) -> int:
+    return max((task.ranks for task in tasks), default=1)
+
+
+def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
+    """One launch check as it is now.
+
+    Args:
+        engine: the database
+        caller: who asks
+        check_id: its id
+
+    Returns:
+        the launch check; what was found stands there as it was when its job ended
+
+    Raises:
+        NotFound: the caller has no such launch check
+        Unreachable: the database does not answer
+    """
+    check, job = _found(engine, caller, check_id)
+    kept = plan_from_json(check.plan)
+    found = check.found or _unfinished(check, job, kept)
+    files = store.read_file_names(engine, check_id)
+    return {
+        "id": check.id,
+        "status": job.status,
+        "error": None if job.error is None else job.error.get("message"),
+        "question": check.question,
+        "estimate_id": check.estimate_id,
+        "probes": found["probes"],
+        "time_budget_seconds": check.time_budget_seconds,
+        "on": check.on_workers,
+        "comparable": found["comparable"],
+        "worker": job.worker,
+        "environment": found["environment"],
+        "verdict": found["verdict"],
+        "reasons": found["reasons"],
+        "estimate": found["estimate"],
+        "depths": found["depths"],
+        "assumptions": kept.assumptions,
+        "files": tuple(files),
+        "created_at": utc_text(job.created_at),
+        "started_at": None if job.started_at is None else utc_text(job.started_at),
+        "finished_at": None if job.finished_at is None else utc_text(job.finished_at),
+    }
+
+
+def _found(engine: Engine, caller: Caller, check_id: str) -> tuple[KeptCheck, Job]:
+    known = CHECK_ID.fullmatch(check_id) is not None
+    check = store.read_launch_check(engine, check_id) if known else None
+    job = None if check is None else store.read_job(engine, check_id)
+    if check is None or job is None or not caller.reaches(job.owner):
+        raise NotFound(NONE_SUCH)
+    return check, job
+
+
+def _unfinished(check: KeptCheck, job: Job, kept: Kept) -> Mapping[str, Any]:
+    """What is known of a launch check before it ended: how far each probe is."""
+    progress = job.progress if isinstance(job.progress, Mapping) else {}
+    told = {one.get("probe"): one for one in progress.get("probes", ()) if isinstance(one, Mapping)}
+    return {
+        "probes": [_waiting(name, told.get(name, {}), kept) for name in check.probes],
+        "comparable": None,
+        "environment": None,
+        "verdict": None,
+        "reasons": (),
+        "estimate": Reestimate(before=kept.before, after=None, assumptions=()),
+        "depths": (),
+    }
+
+
+def _waiting(name: Any, told: Mapping[str, Any], kept: Kept) -> ProbeAnswer:
+    """A probe that has told nothing final yet."""
+    is_planned = name in kept.planned
+    said: Any = told.get("status") if told.get("status") in get_args(ProbeStatus) else "queued"
+    return ProbeAnswer(
+        probe=name,
+        status=said if is_planned else "skipped",
+        reason=told.get("reason") if is_planned else NOT_PLANNED,
+        done_fraction=float(told.get("done_fraction") or 0.0),
+        seconds=None,
+        measurements=(),
+        summary=None,
+    )
+
+
+def events_after(engine: Engine, check_id: str, after: int) -> tuple[list[JobEvent], str]:
+    """What happened to a launch check after some event, and where it was before anybody looked for that.
+
+    Args:
+        engine: the database
+        check_id: its id
+        after: number of the last event that is known
+
+    Returns:
+        the events, and the status: one that had ended then has no events to come
+
+    Raises:
+        NotFound: the caller has no such launch check
+        Unreachable: the database does not answer
+    """
+    job = store.read_job(engine, check_id)
+    if job is None:
+        raise NotFound(NONE_SUCH)
+    return store.read_events(engine, check_id, after), job.status
+
+
+def cancel_launch_check(engine: Engine, caller: Caller, check_id: str, on_end: Also) -> Record:
+    """Stop a launch check; one that has ended stays as it is.
+
+    Args:
+        engine: the database
+        caller: who asks
+        check_id: its id
+        on_end: what else is written when a job ends
+
+    Returns:
+        the launch check as it is then
+
+    Raises:
+        NotFound: the caller has no such launch check
+        Unreachable: the database does not answer
+    """
+    _found(engine, caller, check_id)
+    store.cancel_job(engine, check_id, on_end)
+    return find_launch_check(engine, caller, check_id)
+
+
+def launch_check_trace(engine: Engine, caller: Caller, check_id: str) -> bytes:
+    """The trace of a launch check's profile, compressed.
+
+    Args:
+        engine: the database
+        caller: who asks
+        check_id: its id
+
+    Returns:
+        a Chrome trace as gzip
+
+    Raises:
+        NotFound: the caller has no such launch check, or it left no trace
+        Unreachable: the database does not answer
+    """
+    check, job = _found(engine, caller, check_id)
+    file = store.read_file(engine, check_id, TRACE)
+    if file is None:
+        why = _WITHOUT.get(job.status, f"it is {job.status}")
+        why = why if "profile" in check.probes else "profile was not asked for"
+        raise NotFound(f"this launch check has left no trace: {why}")
+    return file.content
+
+
+def listed_launch_checks(engine: Engine, caller: Caller) -> Listed:
+    """The list of launch checks.
+
+    Args:
+        engine: the database
+        caller: who asks for it
+
+    Returns:
+        its rows and how they are asked for
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    return Listed(COLUMNS, store.read_launch_checks(engine, caller.whose), sort=NEWEST_FIRST)

@@ -1,0 +1,61 @@
+"""How many bytes of live tensors does a step take at its fullest, libraries and the allocator left out?
+
+The step probe counts the same on a processor, where no library keeps a workspace in torch's allocator.
+"""
+
+from dataclasses import dataclass
+
+from service.estimator.first_step import first_step_peak_bytes
+from service.estimator.memory import stage_bytes
+from service.estimator.resolve import Resolved
+from service.estimator.stage_answers import stages_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBytes:
+    """Live tensors of one GPU at the fullest moment of a step."""
+
+    first_step_bytes: float
+    """Of the first step, before which the optimizer has no states."""
+    later_steps_bytes: float
+    """Of any later one."""
+
+    def of_step(self, step: int) -> float:
+        """Those of one step.
+
+        Args:
+            step: the step, from 1
+
+        Returns:
+            bytes of one GPU [byte]
+        """
+        return self.first_step_bytes if step == 1 else self.later_steps_bytes
+
+
+def live_step_bytes(resolved: Resolved) -> LiveBytes:
+    """Live tensors at the fullest moment of the first step and of later ones, on the fullest GPU.
+
+    Formula:
+        peak of the estimate - workspaces of the matrix libraries
+
+    Args:
+        resolved: the configuration
+
+    Returns:
+        bytes of one GPU
+
+    Source:
+        memory.LIVE; first_step.first_step_peak_bytes
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> found = live_step_bytes(sample_resolved())
+    >>> found.of_step(1) <= found.of_step(3)
+    True
+    """
+    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
+    stages = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages_of(job, degrees, layout)]
+    several = float(degrees.accumulation) > 1
+    return LiveBytes(
+        first_step_bytes=max(first_step_peak_bytes(one, several=several) - float(one.workspace) for one in stages),
+        later_steps_bytes=max(float(one.peak) - float(one.workspace) for one in stages),
+    )

@@ -1,0 +1,145 @@
+"""How do measurements come in that no launch check took? From records, or from a table of another tool."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+from service.calibration.observed import Observed
+from service.calibration.predicted import predicted_value
+from service.calibration.processors import processor_of
+from service.calibration.records import Environment, ProbeRecord
+from service.catalogue import Catalogue
+from service.catalogue.calibrated import calibrated_gpu
+from service.estimator.device_calibration import calibration_id
+from service.estimator.gpu import Gpu
+from service.estimator.noun import SPOKEN
+from service.store import Engine, Measured, answering, note_in, utc_text, writing
+from service.workflows.callers import Caller
+from service.workflows.devices import gpu_of_device
+from service.workflows.measurements.body import moment_of, read_records
+from service.workflows.measurements.keeping import Origin, measurements_in
+from service.workflows.wire import digest_of, to_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptMeasurements:
+    """What came in."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    run: str
+    """What was measured together: filter the list by it, and fit on it."""
+    measurements: int
+    """Measurements that came in."""
+    quarantined: int
+    """Those of them that nothing is fitted on; the list says why."""
+    ids: tuple[str, ...]
+    """What each is read by."""
+
+
+def import_records(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> KeptMeasurements:
+    """Keep the records that a request brings.
+
+    Args:
+        engine: the database
+        catalogue: the facts that predict
+        caller: whose they are
+        body: the JSON object of the request
+
+    Returns:
+        what came in
+
+    Raises:
+        Refused: an unknown field, a wrong value, or a measurement that nobody can read
+        Unreachable: the database does not answer
+    """
+    read = read_records(body)
+    measured_at = utc_text(moment_of(read.measured_at))
+    origin = Origin(
+        source=read.source,
+        run=read.run or run_of(read.records),
+        measured_at=measured_at,
+        is_dated=read.measured_at is not None,
+        owner=caller.owner,
+    )
+    return import_all(engine, catalogue, read.records, origin)
+
+
+def run_of(records: Sequence[ProbeRecord]) -> str:
+    """What is measured together where nobody calls it anything: a copy of a file is no other run.
+
+    Args:
+        records: what was measured
+
+    Returns:
+        a name that the same records alone have
+    """
+    return f"run_{digest_of(to_bytes([asdict(record) for record in records]))[:12]}"
+
+
+def import_all(
+    engine: Engine, catalogue: Catalogue, records: Sequence[ProbeRecord], origin: Origin
+) -> KeptMeasurements:
+    """Keep records that were read.
+
+    Args:
+        engine: the database
+        catalogue: the facts that predict
+        records: the records
+        origin: where they come from; which device of the catalogue each is of is found here
+
+    Returns:
+        what came in
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    kept: list[Measured] = []
+    with answering(), writing(engine) as connection:
+        for environment in dict.fromkeys(record.environment for record in records if record.environment is not None):
+            gpu = known_gpu(environment, catalogue)
+            own = [record for record in records if record.environment == environment]
+            known = (None, None) if gpu is None else (gpu.slug, calibration_id(gpu))
+            kept += measurements_in(
+                connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu)
+            )
+        note_in(connection, f"measurements?run={origin.run}")
+    return KeptMeasurements(
+        run=origin.run,
+        measurements=len(kept),
+        quarantined=sum(row.quarantined_at is not None for row in kept),
+        ids=tuple(row.id for row in kept),
+    )
+
+
+def known_gpu(environment: Environment, catalogue: Catalogue) -> Gpu | None:
+    """The catalogue's GPU that something was measured on.
+
+    Args:
+        environment: what it was measured on
+        catalogue: the facts
+
+    Returns:
+        the GPU with the calibration that holds; None where the catalogue does not hold the device
+    """
+    slug = gpu_of_device(environment.device, environment.memory_bytes or None, catalogue)
+    return None if slug is None else calibrated_gpu(slug, catalogue)
+
+
+def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
+    """What predicts measurements of a device.
+
+    Args:
+        gpu: the device; None where the catalogue does not hold it
+
+    Returns:
+        what formulas say; of a processor what its threads would do, of any other unknown device nothing
+    """
+
+    def predict(observed: Observed) -> float | None:
+        if gpu is not None:
+            return predicted_value(observed, gpu)
+        is_processor = observed.environment.kind == "cpu"
+        return predicted_value(observed, processor_of(observed.environment)) if is_processor else None
+
+    return predict

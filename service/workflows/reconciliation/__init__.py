@@ -1,0 +1,1 @@
+"""What jobs of a scheduler took, beside what was predicted of them."""

@@ -1,0 +1,212 @@
+"""How does the service have a sweep worked out? Kept once, its pieces handed to workers, its table read as it grows."""
+
+import re
+from collections.abc import Mapping
+from secrets import token_hex
+from typing import Any, Final
+
+from service import store
+from service.answers.sweeps import SweepAnswer, SweepRow, SweepStatus
+from service.catalogue import Catalogue
+from service.errors import NotFound
+from service.store import Engine, KeptSweep, NewJob, NewSweep
+from service.workflows.callers import Caller
+from service.workflows.columns import Column, columns_of
+from service.workflows.ended_shards import KIND
+from service.workflows.finished_jobs import on_end
+from service.workflows.listed import Listed
+from service.workflows.sweeps.axes import Sweep, sweep_to_bytes
+from service.workflows.sweeps.body import read_sweep
+from service.workflows.sweeps.columns import columns_of as table_columns
+from service.workflows.sweeps.progress import PATH, answer_of, status_of
+from service.workflows.sweeps.shards import SHARD_ROWS, shards_of
+
+RANDOM_BYTES = 16
+"""Of an id: 128 bits, which nobody guesses."""
+
+SWEEP_ID = re.compile(r"swp_[0-9a-f]{32}")
+"""What ids look like; for anything else no database is asked."""
+
+SHARD_SECONDS = 3600.0
+"""Longest time that one piece may take. Source: a choice; a hundred times what one usually takes."""
+
+COLUMNS: Final[tuple[Column, ...]] = columns_of(SweepRow)
+"""Columns of the list of sweeps."""
+
+
+def create_sweep(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> SweepAnswer:
+    """Have a sweep worked out.
+
+    Args:
+        engine: the database
+        catalogue: the facts
+        caller: whose it is
+        body: the JSON object of the request
+
+    Returns:
+        the sweep, all of its pieces waiting for workers
+
+    Raises:
+        Refused: the request is wrong, or asks for too many rows
+    """
+    sweep = read_sweep(body, catalogue)
+    sweep_id = f"swp_{token_hex(RANDOM_BYTES)}"
+    new, jobs = _new(sweep_id, sweep, caller.owner), _jobs(sweep_id, sweep, caller.owner)
+    store.create_sweep(engine, new, sweep_to_bytes(sweep), jobs)
+    return find_sweep(engine, caller, sweep_id)
+
+
+def find_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
+    """One sweep, as far as it is.
+
+    Args:
+        engine: the database
+        caller: who asks
+        sweep_id: its id
+
+    Returns:
+        the sweep
+
+    Raises:
+        NotFound: the caller has no such sweep
+    """
+    kept = _kept(engine, caller, sweep_id)
+    return answer_of(kept, store.read_shards(engine, sweep_id))
+
+
+def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
+    """The list of sweeps.
+
+    Args:
+        engine: the database
+        caller: who asks for it
+
+    Returns:
+        its rows and how they are asked for
+    """
+    return Listed(COLUMNS, [_row(kept, status_of(counts)) for kept, counts in store.read_sweeps(engine, caller.whose)])
+
+
+def cancel_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
+    """Stop a sweep; what is done of it stays.
+
+    Args:
+        engine: the database
+        caller: who asks
+        sweep_id: its id
+
+    Returns:
+        the sweep afterwards; workers stop within a heartbeat
+
+    Raises:
+        NotFound: the caller has no such sweep
+    """
+    _kept(engine, caller, sweep_id)
+    store.cancel_jobs(engine, sweep_id, on_end)
+    return find_sweep(engine, caller, sweep_id)
+
+
+def resume_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
+    """Have done what is missing of a sweep that was cancelled, or failed in parts.
+
+    Args:
+        engine: the database
+        caller: who asks
+        sweep_id: its id
+
+    Returns:
+        the sweep afterwards
+
+    Raises:
+        NotFound: the caller has no such sweep
+    """
+    _kept(engine, caller, sweep_id)
+    store.retry_jobs(engine, sweep_id)
+    return find_sweep(engine, caller, sweep_id)
+
+
+def content_of(engine: Engine, sweep_id: str) -> bytes:
+    """Everything that the rows of a sweep depend on, for whoever works them out: workers do that for everybody.
+
+    Args:
+        engine: the database
+        sweep_id: its id
+
+    Returns:
+        JSON, of `sweep_to_bytes`
+
+    Raises:
+        NotFound: the caller has no such sweep
+    """
+    content = store.read_sweep_content(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
+    if content is None:
+        raise _unknown()
+    return content
+
+
+def refuse_hidden(engine: Engine, caller: Caller, sweep_id: str) -> None:
+    """Let nobody near a sweep of others.
+
+    Args:
+        engine: the database
+        caller: who asks
+        sweep_id: its id
+
+    Raises:
+        NotFound: the caller has no such sweep
+    """
+    _kept(engine, caller, sweep_id)
+
+
+def _kept(engine: Engine, caller: Caller, sweep_id: str) -> KeptSweep:
+    found = store.read_sweep(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
+    if found is None or not caller.reaches(found.owner):
+        raise _unknown()
+    return found
+
+
+def _unknown() -> NotFound:
+    return NotFound(f"there is no sweep of this id; GET {PATH} lists the ids")
+
+
+def _new(sweep_id: str, sweep: Sweep, owner: str) -> NewSweep:
+    return NewSweep(
+        id=sweep_id,
+        name=sweep.name,
+        kind=sweep.kind,
+        owner=owner,
+        rows=sweep.axes.rows,
+        columns=[list(column) for column in table_columns(sweep)],
+        formulas=sweep.versions.formulas,
+        catalogue=sweep.versions.catalogue,
+        calibration=sweep.versions.calibration,
+    )
+
+
+def _jobs(sweep_id: str, sweep: Sweep, owner: str) -> list[NewJob]:
+    return [
+        NewJob(
+            id=f"{sweep_id}-{shard.number:06}",
+            kind=KIND,
+            payload={"sweep": sweep_id, **shard._asdict()},
+            timeout_seconds=SHARD_SECONDS,
+            parent=sweep_id,
+            owner=owner,
+        )
+        for shard in shards_of(sweep.axes.rows, SHARD_ROWS[sweep.kind])
+    ]
+
+
+def _row(kept: KeptSweep, status: SweepStatus) -> SweepRow:
+    return SweepRow(
+        id=kept.id,
+        name=kept.name,
+        kind=kept.kind,
+        owner=kept.owner,
+        status=status,
+        rows=kept.rows,
+        formulas=kept.formulas,
+        catalogue=kept.catalogue,
+        calibration=kept.calibration,
+        created_at=kept.created_at,
+    )
