@@ -21,31 +21,52 @@ SHEETS = frozenset({
 SHARED = frozenset({"getScenario", "getScenarioAsOds", "getScenarioAsXlsx"})
 """Operations that a link opens which the service signed for that scenario."""
 
+OF_WORKERS = frozenset({"claimJob", "finishJob", "getSweepContent", "keepJob", "keepJobFile"})
+"""Operations that only workers have a use for."""
+
+OF_ADMINS = frozenset({"listAuditRecords", "listAuditRecordsAsCsv", "listAuditRecordsAsXlsx"})
+"""Operations that look after the service."""
+
 OF_METHODS: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
 
 OF_POSTS: Mapping[str, Scope] = {
+    "cancelLaunchCheck": "write",
+    "cancelSweep": "write",
     "createBatch": "read",
+    "createCalibration": "write",
     "createCheck": "read",
     "createComparison": "read",
     "createComparisonAsCsv": "read",
     "createComparisonAsXlsx": "read",
+    "createDiagnosis": "read",
     "createEstimate": "read",
     "createExport": "read",
     "createFlop": "read",
     "createGpuHours": "read",
     "createImport": "read",
     "createKubernetesCheck": "read",
+    "createLaunchCheck": "write",
     "createMemory": "read",
     "createPlans": "read",
+    "createReconciliation": "write",
     "createScenario": "write",
     "createSensitivity": "read",
     "createSensitivityAsCsv": "read",
     "createSensitivityAsXlsx": "read",
     "createSlurmCheck": "read",
     "createSolution": "read",
+    "createSweep": "write",
     "createTimeline": "read",
+    "importMeasurementFile": "write",
+    "importMeasurements": "write",
     "importModel": "write",
     "importPrices": "write",
+    "resumeSweep": "write",
+    "promoteCalibration": "write",
+    "quarantineMeasurements": "write",
+    "releaseMeasurements": "write",
+    "retireCalibration": "write",
+    "rollBackCalibration": "write",
     "shareScenario": "write",
     **{f"create{singular}": "write" for singular in SINGULAR.values()},
 }
@@ -60,8 +81,9 @@ SECURITY_SCHEMES: Schema = {
     KEY: {
         "type": "http",
         "scheme": "bearer",
-        "description": "A key that `traincost keys create` made, with a scope that allows the operation's x-scope. "
-        "A service without keys asks for none.",
+        "description": "A key that `traincost keys create` made, or a token of the OpenID Connect provider that the "
+        "service is set up with, with a scope that allows the operation's x-scope. A service with neither asks for "
+        "none.",
     },
     SHEET_KEY: {
         "type": "apiKey",
@@ -95,7 +117,25 @@ def needed(operation_id: str | None, method: str) -> Scope | None:
         return None
     if operation_id in SHEETS:
         return "sheet"
+    if operation_id in OF_WORKERS:
+        return "worker"
+    if operation_id in OF_ADMINS:
+        return "admin"
     return OF_POSTS[operation_id] if method == "POST" else OF_METHODS[method]
+
+
+def is_limited(operation_id: str | None, method: str) -> bool:
+    """Whether requests for an operation are counted, and refused where they are too many.
+
+    Args:
+        operation_id: the operation; None for a page
+        method: GET, POST, PUT, PATCH or DELETE
+
+    Returns:
+        false for pages, probes and the webhook, which nothing may keep from being answered, and for what workers ask,
+        who are many under one key
+    """
+    return needed(operation_id, method) not in {None, "worker"}
 
 
 def access_to(operation_id: str, method: str) -> Schema:

@@ -1,9 +1,9 @@
 """What may a log say of a request? Everything but what lets its reader in."""
 
-import logging
 import re
 
 from service.api.credentials import IN_QUERY
+from service.logs import MASK
 
 _NAMES = "|".join("".join(f"(?:{letter}|%{ord(letter):x})" for letter in name) for name in IN_QUERY)
 
@@ -11,25 +11,6 @@ SECRETS = re.compile(
     rf"(?<=/v1/adapters/kubernetes/admission/)[^?]+|(?<=[?&])((?:{_NAMES})=)[^&]*|\btck_[\w%.~-]+", re.IGNORECASE
 )
 """The token of the webhook's address, credentials in a query however their names are spelled, and any key at all."""
-
-MASK = "***"
-
-
-class Masked(logging.Filter):
-    """Masks credentials in what the server says of a request."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record through, its texts masked.
-
-        Args:
-            record: what is logged
-
-        Returns:
-            true
-        """
-        if isinstance(record.args, tuple):
-            record.args = tuple(masked(value) if isinstance(value, str) else value for value in record.args)
-        return True
 
 
 def masked(text: str) -> str:

@@ -1,33 +1,50 @@
 """The application: which routes stand behind which guards, and what they share."""
 
 from asyncio import Lock, Semaphore
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pkgutil import iter_modules
+from threading import Event
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
 from service.api import problems, routes
+from service.api.bearers import TokenJudge
 from service.api.catalogues import kept_current
 from service.api.checked_questions import CheckedQuestions, kept_checks
 from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
 from service.api.credentials import Credentials
+from service.api.database import NO_DATABASE
+from service.api.database_figures import DatabaseFigures
+from service.api.deeds import RefusedDeeds
+from service.api.entry import enter
 from service.api.envelope import Envelope, LastResort
-from service.api.keys import NotAllowed, on_not_allowed, refuse_strangers
+from service.api.exact_paths import closed_routes
+from service.api.keys import NotAllowed, on_not_allowed
 from service.api.limits import BodyLimit
+from service.api.metrics import Metrics
+from service.api.openings import Openings
+from service.api.rate_limits import is_loopback, rate_limits_of
+from service.api.readiness import Readiness
+from service.api.reaping import reaped
+from service.api.telemetry import tracing_of
 from service.api.turns import AT_ONCE
 from service.catalogue import Catalogue
+from service.errors import Unreachable
 from service.settings import Settings
-from service.store import History, KeyRing
+from service.store import Engine, Figures, History, KeyRing, Replicas, read_figures, watch_errors
 
-EXPOSED_HEADERS = ("ETag", "Location", "Retry-After", "X-Not-Expressible", "X-Request-Id", "X-Unit", "X-Verdict")
+EXPOSED_HEADERS = (
+    "Deprecation", "ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After", "Sunset",
+    "X-Api-Version", "X-Not-Expressible", "X-Request-Id", "X-Unit", "X-Verdict",
+)  # fmt: skip
 """Headers that a page of another origin may read."""
 
 ROUTERS = tuple(import_module(f"{routes.__name__}.{found.name}").router for found in iter_modules(routes.__path__))
@@ -48,7 +65,9 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
 
     Raises:
         Unreachable: the database does not tell which keys there are, so that nobody knows whom to let in
+        StartupError: the keys of tokens are to stand in a file, and do not
     """
+    metrics, draining, tracing = Metrics(), Event(), tracing_of(settings)
     app = FastAPI(
         title="traincost",
         version=__version__,
@@ -56,18 +75,34 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        middleware=_guards(settings),
+        middleware=[
+            Middleware(Envelope, metrics=metrics, draining=draining),
+            *([] if tracing is None else [tracing.middleware()]),
+            *_guards(settings),
+        ],
         lifespan=_alongside,
-        dependencies=[Depends(refuse_strangers)],
+        dependencies=[Depends(enter)],
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
     app.state.turns, app.state.batch_turn = Semaphore(AT_ONCE), Lock()
     app.state.keys = KeyRing(engine) if keys is None else keys
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
+    app.state.replicas = Replicas(engine)
+    app.state.tokens = _token_judge(settings)
+    app.state.refused_deeds = RefusedDeeds(engine)
     app.state.checked_questions = CheckedQuestions(engine)
+    app.state.tracing, app.state.readiness = tracing, Readiness(engine)
+    app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, Event()
+    app.state.openings = Openings(engine, settings.lease_seconds, app.state.leaving)
+    app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
+    app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
+    if engine is not None:
+        watch_errors(engine, lambda kind: metrics.database_errors.labels(kind).inc())
+    app.router.routes.extend(closed_routes(route for router in ROUTERS for route in router.routes))
     for router in ROUTERS:
         app.include_router(router)
-    app.exception_handlers |= {**problems.HANDLERS, NotAllowed: on_not_allowed}
+    refusals = {**problems.HANDLERS, NotAllowed: on_not_allowed}
+    app.exception_handlers |= {kind: _at_once(refuse) for kind, refuse in refusals.items()}
     app.state.contract = cache(lambda: contract_bytes(app))  # a second that a start need not wait for
     return app
 
@@ -75,12 +110,42 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
 @asynccontextmanager
 async def _alongside(app: FastAPI) -> AsyncIterator[None]:
     """What goes on beside the requests, on threads of its own."""
-    async with kept_current(app), kept_checks(app):
+    async with kept_current(app), kept_checks(app), reaped(app):
         yield
+    for opened in (app.state.rate_limits, app.state.tracing):
+        if opened is not None:
+            await opened.close()
+
+
+def _token_judge(settings: Settings) -> TokenJudge | None:
+    """What judges tokens, loaded only where the settings say whose are taken."""
+    if settings.oidc_jwks is None:
+        return None
+    from service.api.signing_keys import SigningKeys
+    from service.api.tokens import Tokens
+
+    return Tokens(settings, SigningKeys(settings.oidc_jwks))
+
+
+def _at_once(refuse: Callable[[Request, Any], Response]) -> Callable[[Request, Any], Awaitable[Response]]:
+    """A function that answers on the loop: a plain one waits for a thread, behind all that wait for the database."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        response = refuse(request, error)
+        request.app.state.refused_deeds.note(request, response)
+        return response
+
+    return answer
+
+
+def _figures(engine: Engine | None, lease_seconds: float) -> Figures:
+    if engine is None:
+        raise Unreachable(NO_DATABASE)
+    return read_figures(engine, lease_seconds)
 
 
 def _guards(settings: Settings) -> list[Middleware]:
-    """The middleware, outermost first."""
+    """The middleware behind what notes every request, outermost first."""
     cors = Middleware(
         CORSMiddleware,
         allow_origins=settings.cors_origins,
@@ -91,4 +156,4 @@ def _guards(settings: Settings) -> list[Middleware]:
     )
     allowed = [cors] if settings.cors_origins else []
     inner = [Middleware(guard) for guard in (LastResort, Credentials, BodyLimit, Conditional)]
-    return [Middleware(Envelope), *allowed, *inner]
+    return [*allowed, *inner]

@@ -1,6 +1,5 @@
 """Which catalogue does a question rest on? The one that holds now, or the one that `rev` names."""
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -9,17 +8,18 @@ from threading import Event, Thread
 from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
+from service.api.looks import look_again
 from service.api.queries import REV, one_of
 from service.catalogue import Catalogue
 from service.errors import Unreachable
-from service.store import History, KeyRing
+from service.store import History
 
 LOOK_SECONDS = 1.0
-"""Time between two looks at what other processes changed."""
+"""Time between two looks at what other processes changed of the keys."""
+FOLLOW_SECONDS = 0.25
+"""Time between two looks at the catalogue of others, who wait until it is taken over. Source: a choice."""
 LEAVE_SECONDS = 1.0
 """Longest wait for a look that is under way when the process stops; a database that hangs does not hold it up."""
-
-log = logging.getLogger(__name__)
 
 
 async def catalogue_of(request: Request) -> Catalogue:
@@ -56,18 +56,29 @@ async def kept_current(app: FastAPI) -> AsyncIterator[None]:
         nothing; the threads run meanwhile
     """
     stop, keys = Event(), app.state.keys
-    looks = {
-        "the catalogue in memory is not brought up to date": app.state.history.refresh,
-        "keys that others make or revoke are not seen": keys.refresh,
-        "it is not written when keys were last used": keys.write_uses,
-    }
-    threads = [_started(partial(_look_again, complaint, look, stop)) for complaint, look in looks.items()]
+    looks: tuple[tuple[str, Callable[[], None], float], ...] = (
+        ("the catalogue in memory is not brought up to date", partial(_follow, app), FOLLOW_SECONDS),
+        ("keys that others make or revoke are not seen", keys.refresh, LOOK_SECONDS),
+        ("it is not written when keys were last used", keys.write_uses, LOOK_SECONDS),
+        ("refused changes are missing in the audit log", app.state.refused_deeds.write, LOOK_SECONDS),
+    )
+    with suppress(Unreachable):  # said before the first look, so that whoever writes meanwhile waits for it
+        await run_in_threadpool(app.state.replicas.say, 0)
+        await run_in_threadpool(_follow, app)
+    threads = [_started(partial(look_again, *look, stop)) for look in looks]
     try:
         yield
     finally:
         stop.set()
-        for thread in (*threads, _started(partial(_write_last_uses, keys))):
+        last = (partial(keys.write_uses, all_of_them=True), app.state.refused_deeds.write, app.state.replicas.leave)
+        for thread in (*threads, *(_started(partial(_write_last, write)) for write in last)):
             await run_in_threadpool(thread.join, LEAVE_SECONDS)
+
+
+def _follow(app: FastAPI) -> None:
+    """Take over what other processes changed, and say in the database what is in memory then."""
+    app.state.history.refresh()
+    app.state.replicas.say(app.state.history.number)
 
 
 def _started(work: Callable[[], None]) -> Thread:
@@ -76,21 +87,7 @@ def _started(work: Callable[[], None]) -> Thread:
     return thread
 
 
-def _write_last_uses(keys: KeyRing) -> None:
+def _write_last(write: Callable[[], None]) -> None:
     """Write what is left to write; a process that ends has nobody to tell that it cannot."""
     with suppress(Unreachable):
-        keys.write_uses(all_of_them=True)
-
-
-def _look_again(complaint: str, look: Callable[[], None], stop: Event) -> None:
-    """Look at the database, again and again; what fails is said once, until it works again."""
-    failing = False
-    while not stop.wait(LOOK_SECONDS):
-        try:
-            look()
-        except Exception as error:  # whatever it is, answers go on from memory, and the next look may succeed
-            if not failing:
-                log.warning("%s: %s", complaint, type(error).__name__)
-            failing = True
-        else:
-            failing = False
+        write()

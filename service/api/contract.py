@@ -7,22 +7,38 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api.access import SECURITY_SCHEMES, access_to
+from service.api.access import SECURITY_SCHEMES, access_to, is_limited
 from service.api.answer_examples import add_examples, example_components
+from service.api.audit_schemas import audit_parameters, audit_schemas
 from service.api.catalogue_schemas import VERSION, catalogue_parameters, catalogue_schemas
+from service.api.deprecations import deprecation_of
 from service.api.json_schema import ETAG, Schema, parameter_ref
+from service.api.launch_check_schemas import launch_check_schemas
 from service.api.list_schemas import list_parameters
+from service.api.measurement_schemas import measurement_schemas
 from service.api.own_row_schemas import own_row_schemas
 from service.api.plain_schemas import plain_schemas
-from service.api.problem_schemas import problem_responses, problem_schemas, response_ref
+from service.api.problem_schemas import (
+    LIMIT_HEADERS,
+    LIMIT_REFERENCES,
+    problem_responses,
+    problem_schemas,
+    response_ref,
+)
 from service.api.published_names import published, published_schemas
 from service.api.queries import REV
 from service.api.query_parameters import component_parameters
 from service.api.scenario_schemas import scenario_schemas
 from service.api.schemas import component_schemas
 from service.api.share_schemas import share_schemas
+from service.api.sweep_schemas import sweep_schemas
+from service.api.worker_schemas import worker_schemas
+from service.workflows.calibrations import listed as calibrations
+from service.workflows.launch_checks import launch_checks
+from service.workflows.measurements import listed as measurements
 from service.workflows.scenarios import COLUMNS
 from service.workflows.source_tree import ROOT, write_generated
+from service.workflows.sweeps.kept import COLUMNS as SWEEP_COLUMNS
 
 COMMITTED = ROOT / "openapi" / "openapi.json"
 
@@ -33,6 +49,7 @@ Ask with four nouns (model, recipe, layout, cluster) and get one answer. Units a
 
 TAGS = {
     "estimates": "One configuration: everything, or memory, FLOP, GPU-hours alone.",
+    "diagnoses": "Why a job ran out of memory, and what to change.",
     "scenarios": "Saved questions, with their answers.",
     "choices": "Every name a field takes.",
     "catalogue": "Models, GPUs, clusters, prices, rate cards and regions: the shipped ones, and your own.",
@@ -40,7 +57,14 @@ TAGS = {
     "checks": "Admission of jobs by a scheduler.",
     "adapters": "Schedulers ask in their own words, and fetch the files that do so.",
     "exports": "A question as the file of a launcher or a training framework, and the way back.",
+    "reconciliations": "What jobs took that were estimated before.",
+    "measurements": "What was measured, by workers or by other tools.",
+    "calibrations": "Constants of a device, fitted on measurements of it.",
     "accuracy": "How near predictions come to what was measured.",
+    "launch-checks": "Measurements of a job's own kernels before it starts, and a verdict.",
+    "workers": "Workers, and the jobs that they are given.",
+    "sweeps": "Tables of many questions, worked out by workers.",
+    "audit": "Who changed what, and what was refused.",
     "health": "Is the service alive and ready?",
 }
 
@@ -60,13 +84,25 @@ REFUSALS_OF_A_BODY = ("400", "408", "413", "415")
 REFUSALS_OF_A_CHANGE = {"post": ("503",), **dict.fromkeys(("put", "patch", "delete"), ("412", "428", "503"))}
 """Those of an operation that changes the catalogue or a scenario."""
 
-CHANGED = {"catalogue": ("409",), "scenarios": ()}
-"""Families of what callers change, and how else a change may be refused there: scenarios have no names to take."""
+CHANGED = {"calibrations": (), "measurements": (), "catalogue": ("409",), "scenarios": (), "sweeps": ()}
+"""Families of what callers change, and how else a change may be refused there: scenarios, sweeps and what is measured
+have no names to take."""
+
+CONTRADICTED = frozenset({
+    "createLaunchCheck", "createSweep", "promoteCalibration", "retireCalibration", "rollBackCalibration",
+})  # fmt: skip
+"""Operations that what holds may contradict, in families whose others it cannot."""
+
+OF_A_CLAIM = "/v1/worker/jobs/"
+"""Where paths begin of what a worker says of its job, which may be another's by then."""
 
 REFUSALS_UNDER_A_REVISION = ("404", "503")
 """Those of an operation that answers under an earlier catalogue."""
 
-STORED = ("/v1/scenarios", "/v1/estimates/", "/v1/catalogue/revisions", "/readyz")
+STORED = (
+    "/v1/scenarios", "/v1/sweeps", "/v1/estimates/", "/v1/catalogue/revisions", "/v1/reconciliations", "/v1/worker",
+    "/v1/launch-checks", "/v1/measurements", "/v1/calibrations", "/v1/audit", "/readyz",
+)  # fmt: skip
 """Where paths begin whose every answer comes from the database, which may not answer."""
 
 NOT_MODIFIED = {"description": "The answer is the one that If-None-Match names.", "headers": {"ETag": ETAG}}
@@ -129,6 +165,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
         "schemas": published_schemas(own | _schemas()),
         "parameters": published(_parameters()),
         "responses": {"NotModified": NOT_MODIFIED, **problem_responses()},
+        "headers": dict(LIMIT_HEADERS),
         "securitySchemes": SECURITY_SCHEMES,
     }
     document["components"]["examples"] = example_components(document["components"]["schemas"])
@@ -137,12 +174,22 @@ def contract(app: FastAPI) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             operation.update(access_to(operation["operationId"], method.upper()))
+            operation.update(deprecation_of(operation["operationId"]))
             _complete(operation, _refusals(path, method, operation))
             if method == "get":
                 operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG)
                 operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
+            if is_limited(operation["operationId"], method.upper()):
+                _say_limited(operation)
             add_examples(operation)
     return document
+
+
+def _say_limited(operation: Schema) -> None:
+    """Every good answer tells what is left of the limit."""
+    for status, response in operation["responses"].items():
+        if status.startswith("2"):
+            response["headers"] = response.get("headers", {}) | LIMIT_REFERENCES
 
 
 def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
@@ -156,21 +203,32 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
         *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
         *REFUSALS,
         *(REFUSALS_OF_STRANGERS if operation["security"] else ()),
+        *(("429",) if is_limited(operation["operationId"], method.upper()) else ()),
         *changes,
         *(CHANGED[family] if changes else ()),
-        *(("404",) if "{" in path else ()),
+        *(("409",) if operation["operationId"] in CONTRADICTED else ()),
+        *(("409",) if path.startswith(OF_A_CLAIM) else ("404",) if "{" in path else ()),
         *(REFUSALS_UNDER_A_REVISION if parameter_ref(REV) in parameters else ()),
         *(("503",) if path.startswith(STORED) or VERSION in parameters else ()),
     )
 
 
 def _schemas() -> dict[str, Schema]:
-    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas() | share_schemas()
-    return component_schemas() | lists | plain_schemas() | problem_schemas()
+    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
+    jobs = worker_schemas() | launch_check_schemas() | measurement_schemas() | audit_schemas()
+    return component_schemas() | lists | plain_schemas() | jobs | problem_schemas()
 
 
 def _parameters() -> dict[str, Schema]:
-    return component_parameters() | catalogue_parameters() | list_parameters("Scenario", COLUMNS)
+    lists = list_parameters("Scenario", COLUMNS) | list_parameters("Sweep", SWEEP_COLUMNS)
+    checks = list_parameters("LaunchCheck", launch_checks.COLUMNS, launch_checks.NEWEST_FIRST)
+    return component_parameters() | catalogue_parameters() | lists | checks | _of_measurements() | audit_parameters()
+
+
+def _of_measurements() -> dict[str, Schema]:
+    return list_parameters("Measurement", measurements.COLUMNS, measurements.NEWEST_FIRST) | list_parameters(
+        "Calibration", calibrations.COLUMNS, calibrations.NEWEST_FIRST
+    )
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:

@@ -7,6 +7,8 @@ from fastapi import Depends, Request
 from service.errors import Unreachable
 from service.store import Engine
 
+NO_DATABASE = "the service runs without a database"
+
 
 def database_of(request: Request) -> Engine:
     """The database of the application.
@@ -22,7 +24,7 @@ def database_of(request: Request) -> Engine:
     """
     engine: Engine | None = request.app.state.engine
     if engine is None:
-        raise Unreachable("the service runs without a database")
+        raise Unreachable(NO_DATABASE)
     return engine
 
 

@@ -1,50 +1,87 @@
-"""What does every answer carry, whatever went wrong? A request id, and a problem document instead of a broken line."""
+"""What does every answer carry, whatever went wrong? A request id, and a problem document instead of a broken line.
+
+What is done for every request is done here, once: its id stands in every line of the log that it causes, it is counted
+and timed, and its own line is written as its answer begins.
+"""
 
 import logging
 import re
+from threading import Event
+from time import perf_counter
+from urllib.parse import quote
 from uuid import uuid4
 
 from fastapi import Request
 from fastapi.responses import Response
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service import __version__
+from service.api.access_log import masked
+from service.api.metrics import Metrics
 from service.api.problems import HANDLERS, problem_response
+from service.api.seen import SEEN, Seen
+from service.logs import FIELDS, REQUEST_ID
 
-REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+CALLERS_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 """A caller's own request id is kept only in this form, which is safe in any log and header."""
+
+API_VERSION = "X-Api-Version"
+"""Header that names the version of the contract."""
+
+COMMON_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", API_VERSION: __version__}
+"""Headers of every answer."""
+
+COMMON = tuple((name.lower().encode(), value.encode()) for name, value in COMMON_HEADERS.items())
+"""The same as they are sent."""
+
+CLOSES = (b"connection", b"close")
+"""Header of what is answered while the process drains: the next request is another's."""
+
+LEAST_WARNED = 500
+"""Status from which on the line of a request is a warning; below, it is told to whoever debugs."""
 
 log = logging.getLogger(__name__)
 
 
 class Envelope:
-    """ASGI middleware that gives each request an id and each answer its common headers.
+    """ASGI middleware that gives each request an id and each answer its common headers, and notes both.
 
     Args:
         app: the application behind it
+        metrics: what counts; None for one of its own
+        draining: set while the process is about to end, so that callers take another connection; None for never
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics | None = None, draining: Event | None = None) -> None:
         self.app = app
+        self.metrics = metrics or Metrics()
+        self.draining = draining or Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the request with an id in its state."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        asked = Headers(scope=scope).get("x-request-id", "")
-        request_id = asked if REQUEST_ID.fullmatch(asked) else uuid4().hex
+        seen = Seen(_request_id(scope))
+        started = perf_counter()
 
         async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
-                headers["X-Content-Type-Options"] = "nosniff"
-                headers["Referrer-Policy"] = "no-referrer"
+                seen.status = message["status"]
+                closes = (CLOSES,) if self.draining.is_set() else ()
+                own = (b"x-request-id", seen.request_id.encode())
+                message["headers"] = [*message["headers"], own, *COMMON, *seen.headers, *closes]
+                _tell(scope, seen, perf_counter() - started)
             await send(message)
 
-        state = {**scope.get("state", {}), "request_id": request_id}
-        await self.app({**scope, "state": state}, receive, send_marked)
+        token = REQUEST_ID.set(seen.request_id)
+        self.metrics.begin()
+        state = {**scope.get("state", {}), "request_id": seen.request_id, SEEN: seen}
+        try:
+            await self.app({**scope, "state": state}, receive, send_marked)
+        finally:
+            self.metrics.end(scope["method"], seen, perf_counter() - started)
+            REQUEST_ID.reset(token)
 
 
 class LastResort:
@@ -91,3 +128,27 @@ def refusal_of(request: Request, error: Exception) -> Response:
     log.error("request %s failed", request.scope["state"]["request_id"], exc_info=error)
     detail = "this is a defect of the service; report it with the request_id"
     return problem_response(request.scope, "internal_error", detail)
+
+
+def _request_id(scope: Scope) -> str:
+    asked = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return asked.decode() if CALLERS_ID.fullmatch(asked) else uuid4().hex
+
+
+def _tell(scope: Scope, seen: Seen, seconds: float) -> None:
+    """The line of a request, as its answer begins."""
+    status = seen.status or 0
+    level = logging.WARNING if status >= LEAST_WARNED else logging.DEBUG
+    if not log.isEnabledFor(level):
+        return
+    method, path, client = scope["method"], _path(scope), scope.get("client")
+    caller = f"{client[0]}:{client[1]}" if client else ""
+    fields = {"client": caller, "method": method, "path": path, "status": status, "seconds": round(seconds, 6)}
+    version = scope.get("http_version", "1.1")
+    log.log(level, '%s - "%s %s HTTP/%s" %d', caller, method, path, version, status, extra={FIELDS: fields})
+
+
+def _path(scope: Scope) -> str:
+    """Path and query as they were sent, credentials masked."""
+    query = scope["query_string"].decode("ascii", "backslashreplace")
+    return masked(quote(scope["path"]) + (f"?{query}" if query else ""))

@@ -1,16 +1,22 @@
 """May this caller do this? Decided from memory, before a route sees the request."""
 
+from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from fastapi import Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access import SHARED, needed
+from service.api.bearers import TokenJudge, WrongToken, is_token
+from service.api.callers import CALLER, caller_of
 from service.api.cell_answers import ERROR_FORMS, passing_text
 from service.api.credentials import Presented, presented_by
+from service.api.deeds import begin_deed
 from service.api.problems import ApiError, on_api_error
 from service.store import ApiKey, KeyRing, Scope
+from service.workflows.callers import Caller
 from service.workflows.cells import on_error_of, split_options
 from service.workflows.keys import does_allow, standing_of
 from service.workflows.share_links import refusal_of
@@ -24,9 +30,20 @@ TELLS_TOO_MUCH = (
     "send this one as Authorization: Bearer KEY"
 )
 
+BY_LINK = Caller(id="share link", owner="", sees_all=True)
+"""Whoever has a link that the service signed; it was signed for the one scenario that they read."""
+
 
 class NotAllowed(ApiError):
     """The caller may not do this: 401 where nobody is known to ask, 403 where somebody is who may not."""
+
+
+class _Known(NamedTuple):
+    """Somebody who is known, before it is asked what they may do."""
+
+    caller: Caller
+    scopes: Collection[Scope]
+    key: ApiKey | None
 
 
 async def refuse_strangers(request: Request) -> None:
@@ -36,16 +53,37 @@ async def refuse_strangers(request: Request) -> None:
         request: the request; its credentials are in its state
 
     Raises:
-        NotAllowed: a key or link is missing, wrong, expired or revoked, or does not allow this
+        NotAllowed: a key, token or link is missing, wrong, expired or revoked, or does not allow this
+        ApiError: whoever signs tokens does not say with which key
     """
     operation_id, presented = request.scope["route"].operation_id, presented_by(request.scope)
-    scope = needed(operation_id, request.method)
-    ring: KeyRing = request.app.state.keys
+    scope, state = needed(operation_id, request.method), request.app.state
     if operation_id in SHARED and presented.share is not None:
-        await _refuse_unsigned(ring, request.path_params["scenario_id"], presented.share)
-    elif scope is not None and ring.is_locked:
-        now = datetime.now(UTC)
-        ring.note_use(_allowed(ring, presented, scope, now), now)
+        await _refuse_unsigned(state.keys, request.path_params["scenario_id"], presented.share)
+        request.scope["state"][CALLER] = BY_LINK
+    elif scope is not None and is_locked(state.keys, state.tokens):
+        known = await _known(state.keys, state.tokens, presented)
+        request.scope["state"][CALLER] = known.caller
+        if scope == "write":
+            begin_deed(request, known.caller)
+        _refuse_unallowed(known, presented, scope)
+        if known.key is not None:
+            state.keys.note_use(known.key, datetime.now(UTC))
+    elif scope == "write":
+        begin_deed(request, caller_of(request))
+
+
+def is_locked(ring: KeyRing, tokens: TokenJudge | None) -> bool:
+    """Whether callers have to say who they are.
+
+    Args:
+        ring: the keys
+        tokens: what judges tokens; None where there are none
+
+    Returns:
+        true from the first key on, and wherever tokens are taken
+    """
+    return tokens is not None or ring.is_locked
 
 
 def on_not_allowed(request: Request, error: NotAllowed) -> Response:
@@ -68,21 +106,31 @@ def on_not_allowed(request: Request, error: NotAllowed) -> Response:
     return passing_text(form.shown(f"#ERR {text}", wanted), form.media_type)
 
 
-def _allowed(ring: KeyRing, presented: Presented, scope: Scope, moment: datetime) -> ApiKey:
+async def _known(ring: KeyRing, tokens: TokenJudge | None, presented: Presented) -> _Known:
     sent = presented.key if presented.bearer is None else presented.bearer
     if sent is None:
         raise _unauthorized(NO_KEY, "")
+    if tokens is not None and is_token(sent):
+        try:
+            bearer = await tokens.bearer_of(sent)
+        except WrongToken as wrong:
+            raise _unauthorized(str(wrong)) from None
+        return _Known(bearer.caller, bearer.scopes, None)
     key = ring.find(sent)
     if key is None:
         raise _unauthorized(UNKNOWN)
-    standing = standing_of(key, moment)
+    standing = standing_of(key, datetime.now(UTC))
     if standing != "active":
         raise _unauthorized(f"the key {'was revoked' if standing == 'revoked' else 'has expired'}; ask for another")
-    if presented.bearer is None and set(key.scopes) != {"sheet"}:
+    return _Known(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key)
+
+
+def _refuse_unallowed(known: _Known, presented: Presented, scope: Scope) -> None:
+    if presented.bearer is None and set(known.scopes) != {"sheet"}:
         raise _forbidden(TELLS_TOO_MUCH, "sheet")
-    if not does_allow(key, scope):
-        raise _forbidden(f"this needs a key with the scope {scope}, which this one has not", scope)
-    return key
+    if not does_allow(known.scopes, scope):
+        what = "token" if known.key is None else "key"
+        raise _forbidden(f"this needs a {what} with the scope {scope}, which this one has not", scope)
 
 
 async def _refuse_unsigned(ring: KeyRing, scenario_id: str, share: str) -> None:

@@ -9,6 +9,8 @@ from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
 
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
+PARQUET = "application/vnd.apache.parquet"
+
 MEANING = (
     "Each column is a filter of its own name: given twice, either value will do; empty, rows of which it is not known; "
     "a GPU by any of its names."
@@ -19,6 +21,7 @@ SORT = "sort"
 TABLES: dict[str, Schema] = {
     CSV_BODY: {"type": "string", "description": "RFC 4180, with a header."},
     XLSX: {"type": "string", "format": "binary", "description": "One sheet; texts never run as formulas."},
+    PARQUET: {"type": "string", "format": "binary", "description": "Typed columns, each with what it means."},
 }
 """What a list is as a table, by media type."""
 
@@ -146,7 +149,7 @@ def _parameters(singular: str, columns: Sequence[Column], limit: str) -> list[Sc
 
 def _filter(column: Column) -> Schema:
     kind = next((name for name in ("integer", "number", "boolean") if name in column.types), "string")
-    choices = {"enum": list(column.choices)} if column.choices and kind == "string" else {}
+    choices = {"enum": [*column.choices, ""]} if column.choices and kind == "string" else {}
     schema = {"type": "array", "items": {"type": kind, **choices}}
     return query_parameter(column.name, column.schema["description"], schema)
 

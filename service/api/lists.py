@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.api.accept import preferred
 from service.api.answers import json_answer
-from service.api.body import CSV_BODY
-from service.api.list_schemas import XLSX, list_operation, table_operation
+from service.api.body import CSV_BODY, JSON_BODY
+from service.api.list_schemas import PARQUET, XLSX, list_operation, table_operation
 from service.workflows.columns import Column
-from service.workflows.listed import Listed, csv_of, page_of, workbook_of
+from service.workflows.listed import Listed, csv_of, page_of, parquet_of, workbook_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class Routes:
     """Its columns, the key first."""
     held: Callable[[Request], Listed]
     """The list, as it is when somebody asks."""
+    as_parquet: bool = False
+    """Whether it is served as Parquet too."""
 
 
 def add_list(router: APIRouter, routes: Routes) -> None:
@@ -42,6 +45,8 @@ def add_list(router: APIRouter, routes: Routes) -> None:
     held, plural, described = routes.held, routes.plural, (routes.singular, routes.columns)
 
     def page(request: Request) -> Response:
+        if routes.as_parquet and preferred(request.headers.get("accept", ""), (JSON_BODY, PARQUET)) == PARQUET:
+            return columnar(request)
         return json_answer(page_of(held(request), request.query_params.multi_items()))
 
     def table(request: Request) -> Response:
@@ -53,10 +58,17 @@ def add_list(router: APIRouter, routes: Routes) -> None:
         saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.xlsx"'}
         return Response(file, media_type=XLSX, headers=saved_as)
 
+    def columnar(request: Request) -> Response:
+        file = parquet_of(held(request), request.query_params.multi_items())
+        saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.parquet"'}
+        return Response(file, media_type=PARQUET, headers=saved_as)
+
+    columns = (".parquet", columnar, "as Parquet, all of them", table_operation(PARQUET, *described))
     for suffix, endpoint, spoken, operation in (
         ("", page, "page by page", list_operation(*described)),
         (".csv", table, "as CSV, all of them", table_operation(CSV_BODY, *described)),
         (".xlsx", workbook, "as an Excel workbook, all of them", table_operation(XLSX, *described)),
+        *((columns,) if routes.as_parquet else ()),
     ):
         form = suffix.removeprefix(".").capitalize()
         router.add_api_route(

@@ -49,6 +49,7 @@ def questions_inside(spelled: Schemas) -> Mapping[str, Schema]:
     """
     types: Mapping[str, Schema] = {
         "Alternative": {"patch": ref("QuestionPatch")},
+        "Supposition": {"patch": ref("QuestionPatch")},
         "Imported": {
             "model": {"anyOf": [NAME, ref("ModelFields"), NULL]},
             "recipe": ref("RecipeFields"),

@@ -28,6 +28,7 @@ def plain_schemas() -> dict[str, Schema]:
         "Choices": _choices(),
         "ExportTargets": object_schema("Tools that a question can be written for.", ["items"], {"items": tools}),
         "ImportRequest": object_schema("The file of a training framework.", [FIELD], {FIELD: file}),
+        "SacctDocument": _sacct(),
         **health,
         **_kubernetes(),
     }
@@ -50,6 +51,15 @@ def _choices() -> Schema:
         for name in choices()
     }
     return object_schema("Choices by field.", list(fields), fields)
+
+
+def _sacct() -> Schema:
+    """As much of the document as every version has; sacct prints much more, which is passed over."""
+    open_object: Schema = {"type": "object", "additionalProperties": True}
+    jobs = {"type": "array", "description": "The jobs.", "items": open_object}
+    meta = open_object | {"description": "Says the version of the schema."}
+    fields = {"jobs": jobs, "meta": meta}
+    return object_schema("What sacct --json prints.", list(fields), fields) | {"additionalProperties": True}
 
 
 def _kubernetes() -> dict[str, Schema]:

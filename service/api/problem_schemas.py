@@ -4,12 +4,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from service.api.bearers import AWAY
+from service.api.idempotency import REUSED
 from service.api.json_schema import Schema, described, ref
 from service.api.keys import NO_KEY
 from service.api.preconditions import NEEDED
-from service.api.problems import KINDS, MEDIA_TYPE, RETRY_AFTER, problem_response
+from service.api.problem_kinds import KINDS
+from service.api.problems import MEDIA_TYPE, RETRY_AFTER, problem_response
+from service.api.protocol import ONE_HOST
+from service.api.rate_limits import refusal_after
+from service.api.request_counts import Standing
 from service.api.turns import NOT_YET
+from service.api.worker_schemas import LEASE_LOST
 from service.errors import MOST_PROBLEMS
+from service.workflows.launch_checks.target import NO_WORKER_FIX
 
 DEFAULT = "Problem"
 """The response for every status that an operation does not name."""
@@ -26,15 +34,34 @@ RESPONSES: Mapping[str, str] = {
     "415": "UnsupportedMediaType",
     "422": "UnprocessableContent",
     "428": "PreconditionRequired",
+    "429": "TooManyRequests",
     "503": "ServiceUnavailable",
     "default": DEFAULT,
 }
 """Component of the response for each status that operations name, called as HTTP calls it."""
 
+LIMIT_HEADERS: Mapping[str, Schema] = {
+    "RateLimit-Policy": {
+        "description": "How many requests (q) this caller may send in how many seconds (w), by the name of the limit; "
+        "not there where nobody is limited.",
+        "schema": {"type": "string"},
+        "example": '"default";q=4000;w=20',
+    },
+    "RateLimit": {
+        "description": "How many requests (r) are left to it at once, and in how many seconds (t) all of them are.",
+        "schema": {"type": "string"},
+        "example": '"default";r=3999;t=1',
+    },
+}
+"""Headers of every answer to a request that is counted: draft-ietf-httpapi-ratelimit-headers-10."""
+
+LIMIT_REFERENCES: Schema = {name: {"$ref": f"#/components/headers/{name}"} for name in LIMIT_HEADERS}
+
 REQUEST_ID = "5d2f0c0a6c0f4b5e9a3f1f6f0c8e7a21"
 
 DETAILS: Mapping[str, str] = {
     "not_json": "send a JSON text; this one is none at line 1, column 11",
+    "bad_request": ONE_HOST,
     "unauthorized": NO_KEY,
     "forbidden": "this needs a key with the scope write, which this one has not",
     "unknown_metric": "no number of the answer has this name; did you mean gpu_hours or usd_per_gpu_hour or "
@@ -43,17 +70,30 @@ DETAILS: Mapping[str, str] = {
     "not_found": "the catalogue holds no model of this name; did you mean llama-7b or llama-65b or llama-33b?",
     "method_not_allowed": "use GET, HEAD, OPTIONS, POST",
     "body_timeout": "send the whole body within 30 seconds",
+    "head_timeout": "send the request line and all headers within 10 seconds",
+    "lease_lost": LEASE_LOST,
     "stale": "the row is at revision 2 now; read it again, and change that",
     "body_too_large": "send at most 1048576 bytes",
     "unsupported_media_type": "send the body as content-type: application/json, in UTF-8",
+    "key_reused": REUSED,
     "precondition_required": NEEDED,
+    "rate_limited": refusal_after(Standing(0, 20.0, 1.0)).detail,
+    "head_too_large": "send a request line and headers of at most 65536 bytes",
     "internal_error": "this is a defect of the service; report it with the request_id",
+    "too_many_connections": "close connections that are not in use, or wait",
+    "issuer_away": AWAY,
     "busy": NOT_YET,
     "not_ready": "the database does not answer",
 }
 """What each kind may say of one time that it happened."""
 
 FIELDS: Mapping[str, Mapping[str, str]] = {
+    "no_matching_worker": {
+        "pointer": "/on",
+        "code": "no_matching_worker",
+        "message": "no live worker has the GPU h100-sxm5-80gb; workers seen: lab: no GPU, 8 threads",
+        "fix": NO_WORKER_FIX,
+    },
     "conflict": {
         "pointer": "/slug",
         "code": "name_taken",
@@ -135,9 +175,11 @@ def _response(status: str) -> Schema:
 
 
 def _headers(status: str) -> Schema:
+    waited = {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}
     if status == "503":
-        waited = {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}
         return dict.fromkeys(RETRY_AFTER, waited)
+    if status == "429":
+        return {"Retry-After": waited, **LIMIT_REFERENCES}
     if status in {"401", "403"}:
         return {"WWW-Authenticate": {"description": "What is wrong with the key, as RFC 6750 has it.", "schema": _TEXT}}
     return {}

@@ -5,7 +5,6 @@ table adds a report of every wrong row.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
@@ -14,11 +13,14 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
+from service.api.exact_paths import METHODS, does_take
+from service.api.problem_kinds import ABOUT_THE_BODY, CODE_OF_STATUS, KINDS
 from service.errors import (
     MOST_PROBLEMS,
     Busy,
     Conflict,
     NotFound,
+    NoWorker,
     Problem,
     Refused,
     Stale,
@@ -37,45 +39,14 @@ LONGEST_TEXT = 1_000
 """Characters kept of one message or fix."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of problem: its HTTP status and what it is called."""
-
-    status: int
-    title: str
-
-
-KINDS: Mapping[str, Kind] = {
-    "not_json": Kind(400, "The body is not a JSON object"),
-    "unauthorized": Kind(401, "No key that holds came with the request"),
-    "forbidden": Kind(403, "The key does not allow this"),
-    "unknown_metric": Kind(404, "No number of an answer has this name"),
-    "unknown_revision": Kind(404, "No catalogue of this revision is kept"),
-    "not_found": Kind(404, "There is nothing at this path"),
-    "method_not_allowed": Kind(405, "This path does not take this method"),
-    "body_timeout": Kind(408, "The body did not arrive in time"),
-    "conflict": Kind(409, "The change contradicts what the catalogue holds"),
-    "stale": Kind(412, "The row was changed since it was read"),
-    "body_too_large": Kind(413, "The body is too large"),
-    "unsupported_media_type": Kind(415, "The body is of an unsupported media type"),
-    "refused": Kind(422, "The question cannot be answered as asked"),
-    "precondition_required": Kind(428, "A change has to say which version it starts from"),
-    "internal_error": Kind(500, "The service failed to answer"),
-    "busy": Kind(503, "Other changes are being written"),
-    "not_ready": Kind(503, "The service cannot reach its database"),
-}
-"""Every kind by its stable code; `type` of a document is `/docs#` and the code."""
-
-ABOUT_THE_BODY = {"not_json", "body_timeout", "body_too_large", "unsupported_media_type"}
-"""Kinds whose one thing to mend is the body as a whole, whose pointer is empty; their detail is the fix."""
-
 MISSING: Mapping[type[NotFound], str] = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision"}
 """Code of what is not found, where it is more than a path or a row."""
 
+CONTRADICTING: Mapping[type[Refused], str] = {Conflict: "conflict", NoWorker: "no_matching_worker"}
+"""Code of a refusal for what there is, not for the question itself."""
+
 RETRY_AFTER = {"Retry-After": "5"}
 """When to ask again for what the database has to answer."""
-
-CODE_OF_STATUS = {kind.status: code for code, kind in KINDS.items()}
 
 
 class ApiError(TraincostError):
@@ -154,14 +125,14 @@ def on_refused(request: Request, error: Refused) -> Response:
         error: the things to mend
 
     Returns:
-        the response, status 422; 409 for a change that contradicts the catalogue
+        the response, status 422; 409 for what contradicts the catalogue, or the workers that are there
     """
     place, problems = _pointer, list(error.problems)
     if request.method == "GET" or isinstance(error, WrongParameter):
         place, problems = _parameter, [retold(problem, QUERY) for problem in problems]
     first, *others = problems
     detail = f"{first.message}; {first.fix}" + (f" (and {len(others)} more)" if others else "")
-    code = "conflict" if isinstance(error, Conflict) else "refused"
+    code = next((code for kind, code in CONTRADICTING.items() if isinstance(error, kind)), "refused")
     return problem_response(request.scope, code, detail, errors=[place(p) | _said(p) for p in problems])
 
 
@@ -250,11 +221,7 @@ def on_http_exception(request: Request, error: HTTPException) -> Response:
 
 def _allowed_methods(request: Request) -> list[str]:
     routes = request.app.router.routes
-    taken = {
-        method
-        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
-        if any(route.matches({**request.scope, "method": method})[0].name == "FULL" for route in routes)
-    }
+    taken = {method for method in METHODS if does_take(routes, {**request.scope, "method": method})}
     return sorted(taken | {"OPTIONS"} | ({"HEAD"} if "GET" in taken else set()))
 
 

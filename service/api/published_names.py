@@ -5,10 +5,13 @@ from functools import cache
 from typing import Any, get_args
 
 from service.answers.checks import CheckVerdict
+from service.answers.launch_checks import LaunchStatus, LaunchVerdict, Where
 from service.answers.plans import Objective
 from service.answers.solutions import UnknownName
+from service.answers.workers import RunnerName
 from service.api.json_schema import Schema
-from service.api.problems import KINDS
+from service.api.problem_kinds import KINDS
+from service.calibration.records import DeviceKind, ProbeName, ProbeStatus
 from service.catalogue.provenance import Verified
 from service.catalogue.rows import PriceStat, RegionKind
 from service.estimator import names
@@ -19,23 +22,32 @@ from service.workflows.check_body import FormatName
 
 RENAMED: Mapping[str, str] = {
     "Answer": "EstimateAnswer",
+    "Capabilities-Output": "SeenCapabilities",
     "Change": "MemorySaving",
+    "Compared": "ComparedMeasurement",
     "Conventions": "FlopConventions",
+    "Deepened": "FullDepth",
+    "Device-Output": "SeenDevice",
     "Drawback": "PlanDrawback",
+    "Environment": "MeasuredOn",
     "Evidence": "SolutionEvidence",
     "Figures": "AccuracyFigures",
     "Finding": "ImportFinding",
     "Group": "AccuracyGroup",
     "Launch": "LaunchFile",
     "Limits": "CheckLimits",
+    "Measured": "MeasuredQuantity",
     "Method": "TrainingMethod",
     "MethodAnswer": "ToolAnswer",
     "MethodLine": "ToolLine",
     "MethodPatch": "TrainingMethodPatch",
     "MethodVariant": "ToolVariant",
+    "Outlook": "JobOutlook",
     "Peak": "TimelinePeak",
     "Point": "TimelinePoint",
+    "ProbeAnswer": "ProbeFindings",
     "Question": "ResolvedQuestion",
+    "Reason": "VerdictReason",
     "Sized": "AccuracyBySize",
     "Versions": "AnswerVersions",
     "Versions-Input": "SoftwareVersions",
@@ -58,7 +70,10 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "CrossEntropy": ("How the loss is computed.", names.CrossEntropyName),
     "ExpertDispatcher": ("How tokens get to their experts.", names.DispatcherName),
     "FloatDtype": ("A floating-point type of gradients or master weights.", names.GradientDtype),
+    "DeviceKind": ("What was measured on.", DeviceKind),
     "LaunchFormat": ("A kind of file that says how a job trains.", FormatName),
+    "LaunchStatus": ("Where a launch check is.", LaunchStatus),
+    "LaunchVerdict": ("May a job start, after what was measured?", LaunchVerdict),
     "LayerType": ("How a layer mixes tokens.", names.LayerType),
     "MlpType": ("How a layer mixes channels.", names.MlpType),
     "ModelPart": ("A part of a model.", names.PartName),
@@ -66,11 +81,14 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "Normalization": ("How a layer is normalised.", names.Normalization),
     "Objective": ("What plans are ranked by.", Objective),
     "Offload": ("What is kept in the host's memory.", names.OffloadName),
+    "OnWorkers": ("On which workers a launch check may run.", Where),
     "Optimizer": ("What turns gradients into updates.", names.OptimizerName),
     "Phase": ("The part of a step in which memory peaks.", Phase),
     "Precision": ("In which numbers a model trains.", names.PrecisionName),
     "PriceModel": ("On what terms a GPU is rented.", names.PriceModel),
     "PriceStat": ("Which of several prices a row holds.", PriceStat),
+    "ProbeName": ("A thing that a worker can measure.", ProbeName),
+    "ProbeStatus": ("Where a probe is.", ProbeStatus),
     "ProblemCode": ("A kind of problem, stable.", KINDS),
     "QkNorm": ("How queries and keys are normalised.", names.QkNorm),
     "Quantization": ("In which form frozen matrices are kept.", names.QuantizationName),
@@ -79,6 +97,7 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "RecomputeMethod": ("Which layers compute again.", names.RecomputeMethod),
     "RecomputeModule": ("A module that is computed again.", names.RecomputeModule),
     "RegionKind": ("What a region is.", RegionKind),
+    "RunnerName": ("Where a worker runs what it is given.", RunnerName),
     "Schedule": ("The order of a pipeline's passes.", names.ScheduleName),
     "SoftwareImplementation": ("Whose operations training software runs.", names.ImplementationName),
     "StackName": ("Training software.", names.StackName),

@@ -2,6 +2,7 @@
 
 from service.api.json_schema import NULL, Schema, described, ref, undefaulted
 from service.workflows.check_body import MOST_FREE
+from service.workflows.diagnosis.messages import LONGEST_MESSAGE
 from service.workflows.nouns import LONGEST_NAME
 
 MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
@@ -41,6 +42,7 @@ def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
     return {
         "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
         "CheckRequest": _check(nouns["Waiting"]["properties"]),
+        "DiagnoseRequest": _diagnose(),
         "SlurmCheckRequest": _slurm(nouns["SlurmJob"]),
         "SiteQuestion": _site(),
         "ChangedModel": _changed("A model preset with some of its fields given anew.", nouns["Model-Input"]),
@@ -91,6 +93,16 @@ def _check(waiting: Schema) -> Schema:
         deadline_seconds=waiting["deadline_seconds"],
     )
     return {name: value for name, value in question.items() if name != "required"}
+
+
+def _diagnose() -> Schema:
+    stats: Schema = {"type": "object", "additionalProperties": {"type": "number"}}
+    said = {"type": "string", "maxLength": LONGEST_MESSAGE}
+    return _question(
+        "A configuration that ran out of memory, and what was said of it: a message, statistics, or both.",
+        message=_one_of("The message, with its traceback, or torch.cuda.memory_summary().", said, NULL),
+        memory_stats=_one_of("What torch.cuda.memory_stats() gave.", stats, NULL),
+    )
 
 
 def _slurm(job: Schema) -> Schema:

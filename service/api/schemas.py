@@ -1,13 +1,14 @@
 """The component schemas of the contract: generated from the same dataclasses that read questions and hold answers."""
 
 import json
-from typing import Any, cast
+from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from service.answers.checks import Check
+from service.answers.diagnoses import Diagnosis
 from service.answers.estimates import (
     Answer,
     FlopAnswer,
@@ -20,6 +21,7 @@ from service.answers.estimates import (
 from service.answers.exports import Export, ExportTarget, Imported
 from service.answers.names import WIRE_NAMES
 from service.answers.plans import PlanAnswer
+from service.answers.reconciliations import Reconciliation
 from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
 from service.answers.solutions import Solution
 from service.api.batch_schemas import batch_schemas
@@ -62,8 +64,8 @@ COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (
-    Accuracy, Check, ComparedRow, Export, ExportTarget, Imported, ImportReport, JudgedJob, ParameterCounts, PlanAnswer,
-    Solution, TotalsAccuracy, VariedRow,
+    Accuracy, Check, ComparedRow, Diagnosis, Export, ExportTarget, Imported, ImportReport, JudgedJob, ParameterCounts,
+    PlanAnswer, Reconciliation, Solution, TotalsAccuracy, VariedRow,
 )  # fmt: skip
 """What other answers hold."""
 
@@ -101,11 +103,10 @@ def component_schemas() -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    kinds = [(noun, "validation") for noun in (*(noun for _, noun in PLACES), Waiting, SlurmJob)] + [
-        (kind, "serialization") for kind in (*ANSWERED, *COMPARED, *OTHERS)
-    ]
+    asked = _all_of(*(noun for _, noun in PLACES), Waiting, SlurmJob)
+    answered = _all_of(*ANSWERED, *COMPARED, *OTHERS)
     _, document = TypeAdapter.json_schemas(
-        [(kind, cast(JsonSchemaMode, mode), TypeAdapter(kind)) for kind, mode in kinds],
+        [("asked", "validation", asked), ("answered", "serialization", answered)],
         schema_generator=WireSchema,
         ref_template="#/components/schemas/{model}",
     )
@@ -129,6 +130,11 @@ def component_schemas() -> dict[str, Schema]:
     for name, fields in questions_inside(spelled).items():
         spelled[name]["properties"] |= fields
     return {name: _defaults_in_words(untitled(schema)) for name, schema in (spelled | requests).items()}
+
+
+def _all_of(*kinds: type) -> TypeAdapter[Any]:
+    """Every kind at once: each class that several of them hold is read once."""
+    return TypeAdapter(tuple[kinds])  # type: ignore[valid-type]  # known at run time
 
 
 def _as_on_the_wire(schema: Schema) -> Schema:

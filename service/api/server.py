@@ -1,21 +1,45 @@
 """On which address does the application answer, and when does it?"""
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import ip_address
+from time import monotonic
 
 import uvicorn
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
-from service.api.access_log import Masked
+from service.api.open_files import held_connections
+from service.api.protocol import Guarded
 from service.errors import StartupError
+from service.logs import start_log
 from service.settings import Settings
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
-GRACE_SECONDS = 10
-"""Time that running requests have to finish once the process is told to stop."""
+IDLE_SECONDS = 5
+"""Time that a connection may stay without a request after an answer."""
+STOP_SECONDS = 8.0
+"""Time that draining and running requests have together once the process is told to stop: it ends within 10 s."""
+LOOK_SECONDS = 0.1
+"""Time between two looks whether somebody in a hurry cuts the drain short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """What is done when a server starts and ends."""
+
+    announce: Callable[[], None]
+    """When the first request can be answered."""
+    drain: Callable[[], None]
+    """When the process is told to stop, in the event loop: from here on it says that it is about to end."""
+    end_beside: Callable[[], None]
+    """Meanwhile, on a thread: ends what runs beside the server and still asks it."""
+    leave: Callable[[], None]
+    """Once others have heard of it, in the event loop: ends what would go on for long."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -70,41 +94,66 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def run(app: ASGIApp, listener: socket.socket, settings: Settings, announce: Callable[[], None]) -> None:
+def run(app: ASGIApp, listener: socket.socket, settings: Settings, moments: Moments) -> None:
     """Answer requests until the process is told to stop.
 
     Args:
         app: the application
         listener: where requests come from
-        settings: how much to log
-        announce: called once, when the first request can be answered
+        settings: how much to log, and how long to drain
+        moments: what is done when it starts and ends
     """
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
-    is_debug = settings.log_level == "debug"
-    logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if is_debug else logging.WARNING)
-    logging.getLogger("uvicorn.access").addFilter(Masked())
-    config = uvicorn.Config(
+    start_log(settings.log_level, settings.log_format)
+    logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if settings.log_level == "debug" else logging.WARNING)
+    _Announcing(configured(app, settings), moments, settings.drain_seconds).run(sockets=[listener])
+
+
+def configured(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """How the server treats connections.
+
+    Args:
+        app: the application
+        settings: how many connections there may be, and whose word about their callers is believed
+
+    Returns:
+        the server's configuration
+    """
+    return uvicorn.Config(
         app,
+        http=Guarded,
+        limit_concurrency=held_connections(settings.connections),
+        timeout_keep_alive=IDLE_SECONDS,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=[*settings.trusted_proxies],
         log_config=None,
-        access_log=is_debug,
+        access_log=False,
         ws="none",
         server_header=False,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    _Announcing(config, announce).run(sockets=[listener])
 
 
 class _Announcing(uvicorn.Server):
-    """A server that says when it has started."""
+    """A server that says when it has started, and when it is about to end."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, moments: Moments, drain_seconds: float) -> None:
         super().__init__(config)
-        self.announce = announce
+        self.moments, self.drain_seconds = moments, drain_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so."""
         await super().startup(sockets)
-        self.announce()
+        self.moments.announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say so, go on until whoever sends requests has heard it, then end."""
+        begun = monotonic()
+        self.moments.drain()
+        beside = asyncio.create_task(run_in_threadpool(self.moments.end_beside))
+        while monotonic() - begun < self.drain_seconds and not self.force_exit:  # noqa: ASYNC110 - uvicorn's own flag
+            await asyncio.sleep(LOOK_SECONDS)
+        await beside
+        self.moments.leave()
+        left_seconds = max(1, int(STOP_SECONDS - (monotonic() - begun)))
+        self.config.timeout_graceful_shutdown = left_seconds
+        await super().shutdown(sockets)

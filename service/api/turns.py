@@ -1,11 +1,13 @@
 """How do writers wait for each other without keeping anybody else waiting? In a queue that takes no threads.
 
 Writers are alone in the database, one after the other. Were each to wait on a thread, forty of them would leave none
-for the lists, which are answered from memory.
+for the lists, which are answered from memory. A change of the catalogue is answered once every replica holds it, so
+that whoever made it reads it back, whichever of them answers.
 """
 
-from asyncio import Semaphore, timeout
+from asyncio import Semaphore, sleep, timeout
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from inspect import signature
 from typing import Any
 
@@ -13,12 +15,17 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.errors import Busy
+from service.errors import Busy, Unreachable
+from service.store import History, Replicas
 
 AT_ONCE = 4
 """Writers that have a thread: one writes, the others check what they were sent or wait to be next."""
 PATIENCE_SECONDS = 30.0
 """Longest wait for a thread."""
+FOLLOWING_SECONDS = 3.0
+"""Longest wait for replicas to take a change over: one that hangs holds nobody up for longer. Source: a choice."""
+ASK_SECONDS = 0.03
+"""Time between two questions whether they have. Source: a choice; far below what taking over takes."""
 
 NOT_YET = "other changes are being written, and this one did not get its turn; nothing of it was written"
 
@@ -35,16 +42,30 @@ def in_turn(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]
 
     async def route(request: Request, **given: Any) -> Response:
         turns: Semaphore = request.app.state.turns
+        history: History = request.app.state.history
+        before = history.number
         try:
             async with timeout(PATIENCE_SECONDS):
                 await turns.acquire()
         except TimeoutError:
             raise Busy(NOT_YET) from None
         try:
-            return await run_in_threadpool(write, request=request, **given)
+            answer = await run_in_threadpool(write, request=request, **given)
         finally:
             turns.release()
+        if history.number != before:
+            await _taken_over(request.app.state.replicas, history.number)
+        return answer
 
     route.__name__, route.__doc__ = write.__name__, write.__doc__
     vars(route)["__signature__"] = signature(write)
     return route
+
+
+async def _taken_over(replicas: Replicas, number: int) -> None:
+    """Wait until every replica holds a change; what is written stays written, whether they do or not."""
+    with suppress(Unreachable):
+        for _ in range(round(FOLLOWING_SECONDS / ASK_SECONDS)):
+            if not await run_in_threadpool(replicas.are_behind, number):
+                return
+            await sleep(ASK_SECONDS)

@@ -1,32 +1,43 @@
 """The application in process: a database of its own, a client without a network.
 
 What only memory answers is asked on SQLite alone; what reads or writes a database, on SQLite and on PostgreSQL, and
-test_databases.py holds that the first is the same on both.
+test_databases.py holds that the first is the same on both. replicated.py puts replicas behind a proxy in its place.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from service.api.app import create_app
+from service.api.contract import contract
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
+from tests.api import replicated
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, AskTogether
 from tests.databases import new_database
+from tests.secrecy import look_into
+
+if TYPE_CHECKING:
+    from tests.api.callers import Service
+    from tests.api.matrix import Operation, Tried
 
 NewUrl = Callable[[], str]
 
+sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]  # else httpx looks for it in every folder, each time
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+
+@pytest.fixture(scope="session", params=None if replicated.COUNT else ["sqlite", "postgresql"])
 def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewUrl]:
     """Makes empty databases of one kind."""
-    server: str | None = request.getfixturevalue("postgresql_server") if request.param == "postgresql" else None
+    kind = getattr(request, "param", "postgresql")
+    server: str | None = request.getfixturevalue("postgresql_server") if kind == "postgresql" else None
     with ExitStack() as stack:
 
         def make() -> str:
@@ -37,26 +48,54 @@ def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield make
 
 
+def settings_for(url: str) -> Settings:
+    """How the application is set up."""
+    return Settings(database_url=url, cors_origins=("https://tools.example.org",), admission_token=ADMISSION_TOKEN)
+
+
 def start(url: str) -> FastAPI:
     """The application on a database, as `serve` makes it."""
     engine = prepare_database(url, shipped_catalogue())
-    settings = Settings(database_url=url, cors_origins=("https://tools.example.org",), admission_token=ADMISSION_TOKEN)
-    return create_app(settings, load_catalogue(engine), engine)
+    return create_app(settings_for(url), load_catalogue(engine), engine)
 
 
 @contextmanager
 def running(url: str) -> Iterator[FastAPI]:
-    """The application on a database, closed afterwards."""
+    """The application on a database, closed afterwards; replicas of it where they are asked for."""
+    if replicated.COUNT and url.startswith("postgresql"):
+        with replicated.replicated(url, settings_for(url)) as several:
+            yield several
+        return
     started = start(url)
     yield started
     started.state.engine.dispose()
 
 
+@pytest.fixture(autouse=True)
+def beside_replicas(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """Where replicas answer: skips what changes this process, and notes how many requests a test sent them."""
+    if replicated.COUNT and "monkeypatch" in request.fixturenames:
+        pytest.skip("changes the process that answers")
+    before = len(replicated.SENT)
+    yield
+    if replicated.COUNT:
+        record_property("sent_to_replicas", len(replicated.SENT) - before)
+
+
 @pytest.fixture(scope="session")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
-    """The application whose catalogue no test changes, on SQLite."""
+def app(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
+    """The application whose catalogue no test changes, on SQLite; the replicas where they are asked for."""
+    if replicated.COUNT:
+        yield request.getfixturevalue("kept_app")
+        return
     with running(f"sqlite:///{tmp_path_factory.mktemp('memory') / 'traincost.db'}") as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def document() -> dict[str, Any]:
+    """The contract, which is the same whatever the catalogue and the database hold."""
+    return contract(create_app(Settings(), shipped_catalogue()))
 
 
 @pytest.fixture(scope="session")
@@ -75,18 +114,21 @@ def own_app(new_url: NewUrl) -> Iterator[FastAPI]:
 
 @pytest.fixture(scope="session")
 def catalogue(app: FastAPI) -> Catalogue:
-    held: Catalogue = app.state.catalogue
-    return held
+    return load_catalogue(app.state.engine)
 
 
 @contextmanager
 def asking(app: FastAPI) -> Iterator[AskTogether]:
     """Sends requests to an application, several at the same moment."""
     with asyncio.Runner() as runner:
-        client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://traincost.test")
+        client = replicated.client_of(app)
 
         async def gather(requests: list[dict[str, Any]]) -> list[httpx.Response]:
-            return await asyncio.gather(*(client.request(**request) for request in requests))
+            answers = await asyncio.gather(*(client.request(**request) for request in requests))
+            for answer in answers:
+                if answer.is_error:
+                    look_into(f"{answer.text} {answer.headers}", f"the {answer.status_code} of {answer.url.path}")
+            return answers
 
         yield lambda requests: runner.run(gather(requests))
         runner.run(client.aclose())
@@ -129,3 +171,28 @@ def own(own_together: AskTogether) -> Ask:
 @pytest.fixture
 def question() -> dict[str, Any]:
     return {name: dict(part) if isinstance(part, dict) else part for name, part in QUESTION.items()}
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Service"]:
+    """A service that asks for keys, with callers of every kind."""
+    from tests.api.callers import service_of_callers
+
+    with service_of_callers(f"sqlite:///{tmp_path_factory.mktemp('callers') / 'traincost.db'}") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def operations(document: dict[str, Any]) -> list["Operation"]:
+    """All that the contract has: what reads first, what deletes last."""
+    from tests.api.matrix import operations_of
+
+    return operations_of(document)
+
+
+@pytest.fixture(scope="session")
+def tried(service: "Service", operations: list["Operation"]) -> "Tried":
+    """What came of trying every operation as every caller."""
+    from tests.api.matrix import trial
+
+    return trial(service, operations)

@@ -5,11 +5,9 @@ import io
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from openpyxl import load_workbook
 
 from service.api.comparison_schemas import COMPARISONS
-from service.api.contract import contract
 from service.api.list_schemas import XLSX
 from tests.api.asking import Ask
 from tests.api.test_contract import check
@@ -44,16 +42,15 @@ def sheet(file: bytes) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", COMPARISONS)
-def test_every_example_is_answered_in_full(ask: Ask, app: FastAPI, name: str) -> None:
-    document = contract(app)
+def test_every_example_is_answered_in_full(ask: Ask, document: dict[str, Any], name: str) -> None:
     answer = ask("POST", "/v1/compare", json=COMPARISONS[name]["value"])
     check(document, document["paths"]["/v1/compare"]["post"]["responses"]["200"], answer.json())
     assert [row["reason"] for row in answer.json()["rows"] if row["status"] != 200] == []
     assert len(answer.json()["rows"]) > 1
 
 
-def test_refused_rows_are_as_the_contract_says(ask: Ask, app: FastAPI) -> None:
-    document, answer = contract(app), ask("POST", "/v1/compare", json=BODY)
+def test_refused_rows_are_as_the_contract_says(ask: Ask, document: dict[str, Any]) -> None:
+    answer = ask("POST", "/v1/compare", json=BODY)
     check(document, document["paths"]["/v1/compare"]["post"]["responses"]["200"], answer.json())
     assert [row["status"] for row in answer.json()["rows"]] == [200] * 4 + [422] * 2
 

@@ -9,9 +9,13 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from service.api.contract import COMMITTED, NEVER_REFUSED, TAGS, contract
-from service.api.problems import KINDS
+from service.api.contract import COMMITTED, NEVER_REFUSED, TAGS
+from service.api.idempotency import REPEATED
+from service.api.problem_kinds import KINDS
+from service.api.problem_schemas import LIMIT_HEADERS
 from service.api.routes.estimates import PARTS
+from service.api.worker_schemas import JOB_ID
+from service.store import NewJob, create_jobs
 from service.workflows.catalogue_lists import LISTINGS
 from tests.api.asking import ADMISSION_TOKEN, Ask
 
@@ -24,12 +28,10 @@ PLACES = {
 }
 """A path that an example is sent to, for each that takes a name."""
 
-GUIDE = [f"/guide{page}" for page in ("", "/page", "/tuning", "/schedulers", "/spreadsheets", "/clients")]
-
-
-@pytest.fixture(scope="module")
-def document(app: FastAPI) -> dict[str, Any]:
-    return contract(app)
+GUIDE = [
+    f"/guide{page}"
+    for page in ("", "/page", "/tuning", "/schedulers", "/spreadsheets", "/clients", "/sweeps", "/operating")
+]
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -131,6 +133,10 @@ def test_flop_counts_are_doubles_and_6n_is_spelled_so(document: dict[str, Any]) 
     assert "6n" in schemas["FlopConventions"]["properties"]
 
 
+CONTRADICTED = frozenset({"calibrations", "catalogue", "launch-checks", "sweeps", "workers"})
+"""Families in which what there is may contradict what is asked."""
+
+
 def examples(operation: dict[str, Any], form: str = "json") -> Iterator[Any]:
     """Bodies of one form that the contract shows for an operation."""
     for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
@@ -141,7 +147,7 @@ def examples(operation: dict[str, Any], form: str = "json") -> Iterator[Any]:
 def test_examples_are_answered_as_the_contract_says(ask: Ask, document: dict[str, Any]) -> None:
     tried = 0
     for path, method, operation in operations(document):
-        if operation["tags"][0] not in {"catalogue", "scenarios"}:
+        if operation["tags"][0] not in {"catalogue", "scenarios", "workers"}:
             for body in examples(operation):
                 exercised(ask, document, method, path, body, PLACES.get(path))
                 tried += 1
@@ -162,7 +168,8 @@ def exercised(
     assert media in described["content"], path
     if media == "application/json":
         check(document, described, answer.json())
-    assert {name.lower() for name in described.get("headers", {})} <= answer.headers.keys()
+    always = described.get("headers", {}).keys() - {REPEATED, *LIMIT_HEADERS}
+    assert {name.lower() for name in always} <= answer.headers.keys()
     return answer
 
 
@@ -192,10 +199,25 @@ def test_the_example_of_sharing_is_answered_as_the_contract_says(own: Ask, docum
         exercised(own, document, "post", path, body, f"{place}/share")
 
 
+def test_what_the_examples_of_workers_say_one_after_the_other_is_answered(
+    own: Ask, own_app: FastAPI, document: dict[str, Any]
+) -> None:
+    job = NewJob(id=JOB_ID, kind="launch-check", payload={}, timeout_seconds=60.0, priority=1000)
+    create_jobs(own_app.state.engine, [job])
+    for place in ("/v1/worker/claim", "/v1/worker/jobs/{job_id}/heartbeat", "/v1/worker/jobs/{job_id}/finish"):
+        (body,) = examples(document["paths"][place]["post"])
+        if place.endswith("/finish"):
+            assert own("POST", place.format(job_id=JOB_ID), json=body).status_code == 204
+        else:
+            exercised(own, document, "post", place, body, place.format(job_id=JOB_ID))
+
+
 def test_every_change_has_an_example(document: dict[str, Any]) -> None:
     for path, method, operation in operations(document):
         if method in {"post", "put", "patch"}:
-            assert [*examples(operation), *examples(operation, "csv")], (method, path)
+            taken = operation.get("requestBody", {}).get("content", {})
+            shown = [one for kind in ("json", "csv", "plain") for one in examples(operation, kind)]
+            assert shown or "application/octet-stream" in taken or not taken, (method, path)
 
 
 def test_what_a_route_may_answer_is_what_it_can(ask: Ask, document: dict[str, Any]) -> None:
@@ -204,7 +226,7 @@ def test_what_a_route_may_answer_is_what_it_can(ask: Ask, document: dict[str, An
     for path, method, operation in operations(document):
         said = operation["responses"].keys()
         assert ("304" in said) == (method == "get"), path
-        assert "409" not in said or operation["tags"] == ["catalogue"], path
+        assert "409" not in said or operation["tags"][0] in CONTRADICTED, path
         if path != NEVER_REFUSED and {"$ref": "#/components/parameters/rev"} in operation.get("parameters", []):
             assert {"404", "503"} <= said, path
     assert {"404", "503"} <= paths["/v1/check"]["post"]["responses"].keys()

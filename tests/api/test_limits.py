@@ -7,7 +7,9 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, BodyLimit
+from service.api.limits import HANDED_IN_BYTES, LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, BodyLimit
+from service.api.problems import ApiError
+from service.worker.service_client import MOST_FILE_BYTES, MOST_RESULT_BYTES
 
 
 class Handler:
@@ -119,3 +121,48 @@ def test_a_request_without_a_body_is_not_waited_for() -> None:
     scope: Scope = {"type": "http", "method": "GET", "headers": [], "seen": []}
     asyncio.run(BodyLimit(app)(scope, read, send))
     assert scope["seen"] == ["GET"]
+
+
+class LateReader(Handler):
+    """An application that asks for the body, or refuses whoever sends it before it does."""
+
+    def __init__(self, is_stranger: bool) -> None:
+        super().__init__()
+        self.is_stranger = is_stranger
+        self.code = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.is_stranger:
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body"})
+            return
+        try:
+            await super().__call__(scope, receive, send)
+        except ApiError as error:
+            self.code = error.code
+            await send({"type": "http.response.start", "status": 413, "headers": []})
+            await send({"type": "http.response.body"})
+
+
+@pytest.mark.parametrize(
+    ("path", "most"), [("/v1/worker/jobs/a/finish", 8 << 20), ("/v1/worker/jobs/a/files/b", 64 << 20)]
+)
+def test_what_workers_hand_in_is_read_once_it_is_known_who_sends_it(path: str, most: int) -> None:
+    sent: list[int] = []
+
+    async def counted(*sizes: int) -> AsyncIterator[bytes]:
+        for size in sizes:
+            sent.append(size)
+            yield b"x" * size
+
+    reader = LateReader(is_stranger=False)
+    assert post(BodyLimit(reader), counted(most - 1, 1), path=path).text == str(most)
+    assert post(BodyLimit(reader), counted(most, 1), path=path).status_code == 413
+    assert reader.code == "body_too_large"
+    sent.clear()
+    assert post(BodyLimit(LateReader(is_stranger=True)), counted(most, 1), path=path).status_code == 401
+    assert sent == []
+
+
+def test_workers_know_how_much_is_taken() -> None:
+    assert [*HANDED_IN_BYTES.values()] == [MOST_RESULT_BYTES, MOST_FILE_BYTES]

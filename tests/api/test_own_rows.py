@@ -8,7 +8,6 @@ import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
-from service.api.contract import contract
 from service.api.own_row_schemas import NEEDED
 from service.catalogue import shipped_catalogue
 from service.store import load_catalogue
@@ -165,9 +164,7 @@ def test_the_least_that_makes_a_row_is_what_the_contract_says(own: Ask, kind: Ow
 
 
 @each
-def test_rows_and_changes_are_as_the_contract_says(own: Ask, own_app: FastAPI, kind: Own, slug: str) -> None:
-    document = contract(own_app)
-
+def test_rows_and_changes_are_as_the_contract_says(own: Ask, document: dict[str, Any], kind: Own, slug: str) -> None:
     def check(method: str, status: str, body: Any, place: str) -> None:
         content = document["paths"][place][method]["responses"][status]["content"]["application/json"]
         OAS31Validator({**content["schema"], "components": document["components"]}).validate(body)

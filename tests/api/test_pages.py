@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from service.api.app import create_app
+from service.api.routes.deployment_pages import MANIFESTS
 from service.api.routes.pages import ASSETS, WEB
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
@@ -40,6 +41,18 @@ def test_nothing_else_is_served(ask: Ask, name: str) -> None:
 def test_what_pages_load_names_no_other_host(ask: Ask, name: str) -> None:
     text = ask("GET", f"/web/{name}").text.replace("http://www.w3.org/2000/svg", "")
     assert "://" not in text
+
+
+def test_manifests_are_served_as_they_are(ask: Ask) -> None:
+    assert len(MANIFESTS) == 6
+    for name, path in MANIFESTS.items():
+        answer = ask("GET", f"/guide/kubernetes/{name}")
+        assert answer.content == path.read_bytes()
+        assert answer.headers["content-type"].startswith("text/plain")
+    refused = ask("GET", "/guide/kubernetes/config.yaml")
+    assert refused.status_code == 404
+    assert "api.yaml" in refused.json()["detail"]
+    assert ask("GET", "/guide/kubernetes").headers["content-security-policy"]
 
 
 def test_nobody_frames_a_page_unless_a_setting_says_so() -> None:

@@ -8,7 +8,6 @@ import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
-from service.api.contract import contract
 from service.api.limits import MAXIMUM_BODY_BYTES
 from service.workflows.price_import import MOST_FINDINGS
 from tests.api.asking import QUESTION, Ask, AskTogether
@@ -269,8 +268,7 @@ def test_line_ends_of_old_spreadsheets_are_taken(own: Ask, provider: str) -> Non
     assert [row["usd_per_gpu_hour"] for row in _rows(own, provider)] == [2]
 
 
-def test_reports_are_as_the_contract_says(own_app: FastAPI, own: Ask, provider: str) -> None:
-    document = contract(own_app)
+def test_reports_are_as_the_contract_says(document: dict[str, Any], own: Ask, provider: str) -> None:
     operation = document["paths"]["/v1/prices/import"]["post"]
     schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
     done = _import(own, _table(provider, 1, "x"), "?on_error=skip").json()

@@ -5,10 +5,8 @@ import io
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from openpyxl import load_workbook
 
-from service.api.contract import contract
 from service.api.list_schemas import XLSX
 from service.api.sensitivity_schemas import VARIATIONS
 from service.api.solve_schemas import SOLUTIONS
@@ -23,24 +21,24 @@ VARIED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", SOLUTIONS)
-def test_every_open_field_of_the_examples_is_answered(ask: Ask, app: FastAPI, name: str) -> None:
-    document, answer = contract(app), ask("POST", "/v1/solve", json=SOLUTIONS[name]["value"])
+def test_every_open_field_of_the_examples_is_answered(ask: Ask, document: dict[str, Any], name: str) -> None:
+    answer = ask("POST", "/v1/solve", json=SOLUTIONS[name]["value"])
     assert answer.status_code == 200, answer.text
     check(document, document["paths"]["/v1/solve"]["post"]["responses"]["200"], answer.json())
     assert answer.json()["value"] is not None
 
 
-def test_no_value_is_as_the_contract_says_too(ask: Ask, app: FastAPI) -> None:
+def test_no_value_is_as_the_contract_says_too(ask: Ask, document: dict[str, Any]) -> None:
     body = {"unknown": "recipe.micro_batch", "question": {**QUESTION, "model": "llama-3.1-405b"}}
-    document, answer = contract(app), ask("POST", "/v1/solve", json=body)
+    answer = ask("POST", "/v1/solve", json=body)
     check(document, document["paths"]["/v1/solve"]["post"]["responses"]["200"], answer.json())
     assert (answer.status_code, answer.json()["value"]) == (200, None)
     assert answer.json()["next"]["why_not"]["missing_bytes"] > 0
 
 
 @pytest.mark.parametrize("name", VARIATIONS)
-def test_every_table_of_the_examples_is_answered(ask: Ask, app: FastAPI, name: str) -> None:
-    document, answer = contract(app), ask("POST", "/v1/sensitivity", json=VARIATIONS[name]["value"])
+def test_every_table_of_the_examples_is_answered(ask: Ask, document: dict[str, Any], name: str) -> None:
+    answer = ask("POST", "/v1/sensitivity", json=VARIATIONS[name]["value"])
     assert answer.status_code == 200, answer.text
     check(document, document["paths"]["/v1/sensitivity"]["post"]["responses"]["200"], answer.json())
     assert [row["reason"] for row in answer.json()["rows"] if row["status"] != 200] == []

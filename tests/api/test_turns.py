@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
 from service.api import turns
@@ -46,6 +47,19 @@ def test_lists_are_answered_while_many_writers_wait(busy_app: FastAPI) -> None:
                 assert not any(writer.done() for writer in writers)
             answers = await asyncio.gather(*writers)
         assert {answer.status_code for answer in answers} == {404}
+
+    asyncio.run(run())
+
+
+def test_a_refusal_waits_for_no_thread(busy_app: FastAPI) -> None:
+    async def run() -> None:
+        threads = current_default_thread_limiter()
+        for _ in range(int(threads.total_tokens)):
+            threads.acquire_on_behalf_of_nowait(object())
+        async with client_of(busy_app) as client:
+            refused = await asyncio.wait_for(client.post("/v1/check", json={}), 5)
+            unknown = await asyncio.wait_for(client.get("/nothing"), 5)
+        assert (refused.status_code, unknown.status_code) == (422, 404)
 
     asyncio.run(run())
 

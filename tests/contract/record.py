@@ -4,8 +4,9 @@
 """
 
 import json
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ import httpx
 from service.api.answer_examples import GIVEN, given_answers, successes, types_of
 from service.api.contract import contract
 from service.api.json_schema import JSON
+from service.api.measurement_operations import CALIBRATION
 from service.api.scenario_schemas import ID
+from service.api.worker_schemas import JOB_ID
+from service.store import NewJob, create_jobs
 from tests.api.asking import ADMISSION_TOKEN, Ask
 from tests.api.conftest import asking, one_by_one, running
 from tests.live import DOCUMENTED
@@ -24,8 +28,20 @@ Document = dict[str, Any]
 LONGEST = 10_000
 """Characters of an answer from which on each of its lists of objects is shown by its first item."""
 
-SCENARIO = ID["example"]
-"""Stands in the contract for the id of a scenario; one that was just made takes its place."""
+MADE = {ID["example"]: ("Scenario", "id"), CALIBRATION["example"]: ("Calibration", "id")}
+"""What stands in the contract for an id, and the answer that tells the id of what was just made."""
+
+KNOWN = re.compile(r"{(measurement|calibration)_id}")
+"""Paths of what the examples themselves make."""
+
+JOB = NewJob(
+    id=JOB_ID,
+    kind="launch-check",
+    payload={"tasks": [{"probe": "context", "parameters": {}, "timeout_seconds": 20.0, "ranks": 1}]},
+    timeout_seconds=120.0,
+    priority=1000,
+)
+"""What the worker of the examples gets, whatever else there is to do."""
 
 LINES = 3
 """Lines by which a text is shown."""
@@ -40,6 +56,7 @@ def recorded(folder: Path) -> dict[str, dict[str, Any]]:
     texts: dict[str, Any] = {}
     with running(f"sqlite:///{folder / 'traincost.db'}") as app, asking(app) as together:
         document, ask = contract(app), one_by_one(together)
+        create_jobs(app.state.engine, [JOB])
         for path, method, operation in _writing_first(document):
             for media_type, content in successes(operation):
                 if media_type == JSON:
@@ -51,7 +68,7 @@ def recorded(folder: Path) -> dict[str, dict[str, Any]]:
                             (path, method),
                             accept=JSON,
                             query=ASKED_BY.get(name),
-                            scenario=answers.get("Scenario", {}).get("id"),
+                            made=answers,
                         )
                         answers[name] = _shown(answer.json())
                 elif content["schema"].get("format") != "binary":
@@ -67,14 +84,15 @@ def sent(
     *,
     accept: str,
     query: dict[str, str] | None = None,
-    scenario: str | None = None,
+    made: Mapping[str, Any] | None = None,
 ) -> httpx.Response:
     """The answer to the request that the examples of an operation make together."""
     path, method = place
     request = request_of(document, place)
     request["params"] |= query or {}
     request["headers"] |= {"accept": accept, "host": DOCUMENTED}
-    request["path"] = request["path"].replace(SCENARIO, scenario or SCENARIO)
+    for example, (kind, name) in MADE.items():
+        request["path"] = request["path"].replace(example, (made or {}).get(kind, {}).get(name, example))
     answer = ask(method.upper(), **request)
     assert answer.is_success, (path, answer.text)
     return answer
@@ -95,7 +113,7 @@ def request_of(document: Document, place: tuple[str, str]) -> dict[str, Any]:
     headers: dict[str, str] = given["header"]
     request: dict[str, Any] = {"path": path.format(**given["path"]), "params": given["query"], "headers": headers}
     for media_type, content in list(operation.get("requestBody", {}).get("content", {}).items())[:1]:
-        value = next(iter(content["examples"].values()))["value"]
+        value = next(iter(content["examples"].values()))["value"] if "examples" in content else ""
         request["content"] = value if isinstance(value, str) else json.dumps(value)
         headers["content-type"] = media_type
     return request
@@ -113,7 +131,7 @@ def _writing_first(document: Document) -> Iterator[tuple[str, str, Document]]:
     """Lists and rows are shown as they are once something was written."""
     every = [(path, method, one) for path, methods in document["paths"].items() for method, one in methods.items()]
     yield from (one for one in every if one[1] == "post")
-    yield from (one for one in every if one[1] == "get" and "{scenario_id}" not in one[0] and "_id}" not in one[0])
+    yield from (one for one in every if one[1] == "get" and ("_id}" not in one[0] or KNOWN.search(one[0])))
 
 
 def _shown(answer: Any) -> Any:

@@ -8,8 +8,8 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from service.api.answer_examples import given_answers, successes
+from service.api.problem_kinds import KINDS
 from service.api.problem_schemas import problem_example
-from service.api.problems import KINDS
 from service.api.row_examples import ROWS
 from tests.api.asking import Ask
 from tests.contract.record import Document, form_of, recorded, resolved
@@ -74,6 +74,11 @@ GPU = ROWS["gpus"]
 PLACE = f"/v1/gpus/{GPU['slug']}"
 JSON = {"content-type": "application/json"}
 
+CHECK: dict[str, Any] = {
+    "json": {"question": QUESTION, "probes": ["gemm"]},
+    "headers": {"Idempotency-Key": "k"},
+}
+
 PROVOKED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "not_json": (*ESTIMATES, {"content": b'{"model": ', "headers": JSON}),
     "unknown_metric": (
@@ -81,6 +86,9 @@ PROVOKED: dict[str, tuple[str, str, dict[str, Any]]] = {
         "/v1/cell/gpu_hour?model=llama-3.1-8b&sequence_length=8192&gpu=h100&gpus=8&on_error=problem",
         {},
     ),
+    "key_reused": ("POST", "/v1/launch-checks", {**CHECK, "json": {"question": QUESTION, "probes": ["step"]}}),
+    "no_matching_worker": ("POST", "/v1/launch-checks", {"json": {"question": QUESTION, "on": "matching"}}),
+    "lease_lost": ("POST", "/v1/worker/jobs/lch_none/heartbeat", {"json": {"worker": "node", "attempt": 1}}),
     "unknown_revision": ("GET", "/v1/estimates?rev=000000000000", {}),
     "not_found": ("GET", "/v1/models/llama-9b", {}),
     "method_not_allowed": ("PUT", "/v1/estimates", {"json": QUESTION}),
@@ -98,6 +106,10 @@ PROVOKED: dict[str, tuple[str, str, dict[str, Any]]] = {
 def changed_row(ask: Ask) -> None:
     assert ask("POST", "/v1/gpus", json=GPU).status_code == 201
     assert ask("PATCH", PLACE, json={"board_watts": 600}, headers={"if-match": "*"}).status_code == 200
+    assert ask("POST", "/v1/launch-checks", **CHECK).status_code == 202
+    able = {"cpu_threads": 8, "measures": True}
+    said = {"worker": "lab", "kinds": ["sweep-shard"], "capabilities": able}
+    assert ask("POST", "/v1/worker/claim", json=said).status_code == 204
 
 
 @pytest.mark.usefixtures("changed_row")

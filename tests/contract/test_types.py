@@ -7,12 +7,19 @@ from typing import Any
 
 from service.api.answer_examples import successes, types_of
 from service.api.json_schema import JSON
+from service.api.launch_check_schemas import launch_check_schemas
 from service.api.published_names import CHOICES, EXAMPLES, RENAMED, published_name
 from service.api.schemas import component_schemas
+from service.api.worker_schemas import worker_schemas
 from tests.contract.record import Document
 
-FREE = {"ImportedModel", "ModelPatch", "ModelRowRequest", "ModelRowPatch", "KubernetesObject", "AdmissionReview"}
-"""Types that hold an object of somebody else's: a config.json, or what Kubernetes sends."""
+FREE = {
+    "ImportedModel", "ModelPatch", "ModelRowRequest", "ModelRowPatch", "KubernetesObject", "AdmissionReview",
+    "ClaimedJob", "HeartbeatRequest", "FinishRequest", "SacctDocument", "ComparedMeasurement", "ProbeFindings",
+    "ProbeRecord",
+}  # fmt: skip
+"""Types that hold an object of somebody else (a config.json, what Kubernetes or Slurm sends), one of any kind of job,
+or the shape of what a probe measures."""
 
 
 def parts(value: Any) -> Iterator[Document]:
@@ -32,10 +39,11 @@ def test_names_are_those_of_types(document: Document) -> None:
 
 
 def test_every_new_name_is_needed() -> None:
-    own = {name.rpartition("__")[2] for name in component_schemas()}
+    schemas = component_schemas() | worker_schemas() | launch_check_schemas()
+    own = {name.rpartition("__")[2] for name in schemas}
     nouns = {name.removesuffix("-Input").removesuffix("-Output") for name in own}
     assert RENAMED.keys() - own - nouns == set()
-    assert max(Counter(map(published_name, component_schemas())).values()) == 1
+    assert max(Counter(map(published_name, schemas)).values()) == 1
 
 
 def test_every_choice_has_one_type(document: Document) -> None:

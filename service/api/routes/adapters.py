@@ -3,6 +3,7 @@
 A file is served with the address at which it was fetched, so that nothing in it has to be edited.
 """
 
+from functools import partial
 from hmac import compare_digest
 from pathlib import Path
 
@@ -139,6 +140,7 @@ async def adapter(request: Request, scheduler: str, name: str) -> Response:
 async def slurm_check(request: Request) -> Response:
     """The question of both hooks."""
     judged = judge_slurm_job(await read_body(request), await catalogue_of(request), _keep(request))
+    _count(request, judged.verdict)
     return Response(as_lines(judged), media_type="text/plain")
 
 
@@ -155,7 +157,9 @@ async def slurm_check(request: Request) -> Response:
 )
 async def kubernetes_check(request: Request) -> Response:
     """The question of a controller."""
-    return json_answer(judge_manifest(await read_body(request), await catalogue_of(request), _keep(request)))
+    judged = judge_manifest(await read_body(request), await catalogue_of(request), _keep(request))
+    _count(request, judged.verdict)
+    return json_answer(judged)
 
 
 @router.post(
@@ -178,7 +182,12 @@ async def kubernetes_admission(request: Request, token: str) -> Response:
     wanted = request.app.state.settings.admission_token
     if wanted is None or not compare_digest(wanted.encode(), token.encode()):
         raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")
-    return json_answer(reviewed(await read_body(request), await catalogue_of(request), _keep(request)))
+    told = partial(_count, request)
+    return json_answer(reviewed(await read_body(request), await catalogue_of(request), _keep(request), told))
+
+
+def _count(request: Request, verdict: str) -> None:
+    request.app.state.metrics.verdicts.labels(verdict).inc()
 
 
 def _keep(request: Request) -> Keep:

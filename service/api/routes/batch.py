@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
+from service.answers.checks import Check
 from service.api.answers import JSON, json_answer
 from service.api.batch_schemas import batch_operation
 from service.api.body import as_object, read_large_body
@@ -66,5 +67,8 @@ def _answer(request: Request, catalogue: Catalogue, question: object) -> Respons
         refuse_faults({**question, BODY: None})
     kind, body = read_one(question)
     refuse_faults(body)
-    keep = request.app.state.checked_questions.keep
-    return json_answer(ANSWERED[kind](as_object(body), catalogue, keep))
+    state = request.app.state
+    found = ANSWERED[kind](as_object(body), catalogue, state.checked_questions.keep)
+    if isinstance(found, Check):
+        state.metrics.verdicts.labels(found.verdict).inc()
+    return json_answer(found)

@@ -47,5 +47,7 @@ OPERATION: dict[str, Any] = {
 @router.post("/v1/check", operation_id="createCheck", summary="May this job start?", openapi_extra=OPERATION)
 async def may_start(request: Request) -> Response:
     """A job that does not fit is an answer too: deny, with the reason."""
-    keep = request.app.state.checked_questions.keep
-    return json_answer(check(await read_body(request), await catalogue_of(request), keep))
+    state = request.app.state
+    found = check(await read_body(request), await catalogue_of(request), state.checked_questions.keep)
+    state.metrics.verdicts.labels(found.verdict).inc()
+    return json_answer(found)

@@ -1,11 +1,18 @@
-"""Is the process alive, and can it do its work?"""
+"""Is the process alive, can it do its work, and how does it fare?"""
+
+import asyncio
 
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 
-from service.api.json_schema import json_response, ref
+from service.api.json_schema import Schema, json_response, ref
+from service.api.metrics import CONTENT_TYPE
 from service.api.problems import RETRY_AFTER, ApiError
 from service.api.queries import takes_only
-from service.store import is_reachable
+from service.api.readiness import Readiness
+
+TEXT: Schema = {"text/plain": {"schema": {"type": "string"}}}
+FRESH = {"Cache-Control": "no-store"}
 
 router = APIRouter(tags=["health"], dependencies=[takes_only()])
 
@@ -24,12 +31,32 @@ async def health() -> dict[str, str]:
 @router.get(
     "/readyz",
     operation_id="getReadiness",
-    summary="The database can be reached",
+    summary="The database can be read and written, and the process is not about to end",
     openapi_extra={"responses": json_response(ref("ReadinessAnswer"))},
 )
-def readiness(request: Request) -> dict[str, str]:
-    """Answer once the database answers; 503 until then."""
-    engine = request.app.state.engine
-    if engine is None or not is_reachable(engine):
-        raise ApiError("not_ready", "the database does not answer", RETRY_AFTER)
+async def readiness(request: Request) -> dict[str, str]:
+    """Answer once the database takes changes; 503 until then, and from the moment on at which the process is to end."""
+    if request.app.state.draining.is_set():
+        raise ApiError("not_ready", "this process is about to end", RETRY_AFTER)
+    found: Readiness = request.app.state.readiness
+    if not await found.look():
+        raise ApiError("not_ready", "the database does not answer, or takes no changes", RETRY_AFTER)
     return {"status": "ready"}
+
+
+@router.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="Figures of this process and of the database, for Prometheus",
+    openapi_extra={
+        "description": "The text format of Prometheus. Where the database does not answer in time, "
+        "traincost_database_up is 0 and what only it knows is not there.",
+        "responses": {"200": {"description": "The figures.", "content": TEXT}},
+    },
+)
+async def figures(request: Request) -> Response:
+    """What was counted in memory, and what the database tells within two seconds."""
+    state = request.app.state
+    found = await state.database_figures.now()
+    exposed = await asyncio.to_thread(state.metrics.exposed, state.catalogue.revision, found)  # others are answered
+    return Response(exposed, media_type=CONTENT_TYPE, headers=FRESH)

@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from service.api.answers import JSON, json_answer
 from service.api.body import JsonObject, MergePatch
+from service.api.callers import caller_of
 from service.api.catalogue_schemas import SINGULAR
 from service.api.own_row_schemas import (
     create_operation,
@@ -52,17 +53,19 @@ def _add_routes(plural: str, listing: Listing) -> None:
     one = f"{path}/{{name:path}}"
 
     def create(request: Request, body: JsonObject) -> Response:
-        record = create_row(request.app.state.history, listing, body)
+        record = create_row(request.app.state.history, listing, caller_of(request), body)
         return _created(plural, key, record, record)
 
     def replace(request: Request, name: str, is_current: IfMatch, body: JsonObject) -> Response:
-        return _changed(replace_row(request.app.state.history, RowChange(listing, name, is_current), body))
+        change = RowChange(listing, name, is_current, caller_of(request))
+        return _changed(replace_row(request.app.state.history, change, body))
 
     def patch(request: Request, name: str, is_current: IfMatch, body: MergePatch) -> Response:
-        return _changed(patch_row(request.app.state.history, RowChange(listing, name, is_current), body))
+        change = RowChange(listing, name, is_current, caller_of(request))
+        return _changed(patch_row(request.app.state.history, change, body))
 
     def delete(request: Request, name: str, is_current: IfMatch) -> Response:
-        delete_row(request.app.state.history, RowChange(listing, name, is_current))
+        delete_row(request.app.state.history, RowChange(listing, name, is_current, caller_of(request)))
         return Response(status_code=204)
 
     for route, method, place, summary, operation in (
@@ -100,7 +103,7 @@ def import_config_json(request: Request, body: JsonObject) -> Response:
     """The whole body is the config.json, as it is."""
     slug, name = (one_of(request, given) for given in NAMES)
     try:
-        imported = import_model(request.app.state.history, body, slug, name)
+        imported = import_model(request.app.state.history, caller_of(request), body, slug, name)
     except Refused as refused:
         raise _of_query(refused) from None
     return _created("models", "slug", imported.row, imported)

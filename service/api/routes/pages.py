@@ -51,10 +51,52 @@ async def first_steps() -> Response:
     return FileResponse(WEB / "guide" / "page.html", headers=POLICY)
 
 
+@router.get("/guide/measuring", dependencies=[takes_only()])
+async def measuring() -> Response:
+    """How a job is measured before it starts."""
+    return FileResponse(WEB / "guide" / "measuring.html", headers=POLICY)
+
+
 @router.get("/guide/tuning", dependencies=[takes_only()])
 async def tuning() -> Response:
     """Fourteen questions of tuning, each in one call."""
     return FileResponse(WEB / "guide" / "tuning.html", headers=POLICY)
+
+
+@router.get("/guide/sweeps", dependencies=[takes_only()])
+async def sweeps() -> Response:
+    """Tables of many questions."""
+    return FileResponse(WEB / "guide" / "sweeps.html", headers=POLICY)
+
+
+@router.get("/guide/calibrating", dependencies=[takes_only()])
+async def calibrating() -> Response:
+    """How measurements come in, and how estimates learn from them."""
+    return FileResponse(WEB / "guide" / "calibrating.html", headers=POLICY)
+
+
+@router.get("/guide/diagnose", dependencies=[takes_only()])
+async def diagnose() -> Response:
+    """Why a job ran out of memory."""
+    return FileResponse(WEB / "guide" / "diagnose.html", headers=POLICY)
+
+
+@router.get("/guide/keeping", dependencies=[takes_only()])
+async def keeping() -> Response:
+    """How the data is kept, for whoever answers for it."""
+    return FileResponse(WEB / "guide" / "keeping.html", headers=POLICY)
+
+
+@router.get("/guide/reconcile", dependencies=[takes_only()])
+async def reconcile() -> Response:
+    """Finished jobs of Slurm beside what was predicted of them."""
+    return FileResponse(WEB / "guide" / "reconcile.html", headers=POLICY)
+
+
+@router.get("/guide/keys", dependencies=[takes_only()])
+async def keys() -> Response:
+    """Who may ask, and who changed what."""
+    return FileResponse(WEB / "guide" / "keys.html", headers=POLICY)
 
 
 @router.get("/guide/schedulers", dependencies=[takes_only()])

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from service.api.answers import json_answer
 from service.api.body import CSV_BODY, read_table_text
+from service.api.callers import caller_of
 from service.api.json_schema import Schema, json_response, query_parameter, ref
 from service.api.problems import problem_response
 from service.api.queries import choice_of, takes_only
@@ -58,6 +59,7 @@ def import_table(request: Request, content: Annotated[bytes, Depends(read_table_
         mark="," if given["dec"] == "," else ".",
         skips=given["on_error"] == "skip",
         is_trial=given["dry_run"] == "true",
+        caller=caller_of(request),
     )
     try:
         return json_answer(import_prices(request.app.state.history, content, manner))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.addresses import address_of
+from service.api.callers import caller_of
 from service.api.database import Database
 from service.api.json_schema import ETAG, Schema
 from service.api.list_schemas import XLSX
@@ -45,7 +46,8 @@ def _add_route(ending: str) -> None:
     def budget(request: Request, database: Database, scenario_id: str) -> Response:
         asked = one_of(request, REVISION)
         revision = None if asked is None else read_revision(asked)
-        found = scenario_budget(database, request.app.state.history, scenario_id, revision, address_of(request))
+        history, caller = request.app.state.history, caller_of(request)
+        found = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
         saved_as = {"Content-Disposition": f'attachment; filename="budget.{ending}"'}
         return Response(written(budget_sheets(found)), media_type=media_type, headers=saved_as)
 

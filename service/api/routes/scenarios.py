@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from service.api.answers import JSON
 from service.api.body import JsonObject, MergePatch
+from service.api.callers import Asker, caller_of
 from service.api.conditional import etag_of
 from service.api.database import Database, database_of
 from service.api.lists import Routes, add_list
@@ -42,7 +43,7 @@ add_list(
         singular="Scenario",
         meaning="The saved questions",
         columns=scenarios.COLUMNS,
-        held=lambda request: scenarios.listed_scenarios(database_of(request)),
+        held=lambda request: scenarios.listed_scenarios(database_of(request), caller_of(request)),
     ),
 )
 
@@ -53,8 +54,8 @@ def _scenario(found: Saved, *, status: int = 200, location: str | None = None) -
     return Response(content, status_code=status, headers=headers, media_type=JSON)
 
 
-async def _change(scenario_id: str, is_current: IfMatch) -> ScenarioChange:
-    return ScenarioChange(scenario_id, is_current)
+async def _change(caller: Asker, scenario_id: str, is_current: IfMatch) -> ScenarioChange:
+    return ScenarioChange(scenario_id, is_current, caller)
 
 
 Change = Annotated[ScenarioChange, Depends(_change)]
@@ -72,7 +73,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
 @in_turn
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered, and the answer kept with it."""
-    saved = scenarios.create_scenario(database, request.app.state.catalogue, body)
+    saved = scenarios.create_scenario(database, request.app.state.catalogue, caller_of(request), body)
     return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
 
 
@@ -86,7 +87,8 @@ def create(request: Request, database: Database, body: JsonObject) -> Response:
 def read(request: Request, database: Database, scenario_id: str) -> Response:
     """As it is now, or as it was in one of its revisions."""
     asked = one_of(request, REVISION)
-    return _scenario(scenarios.find_scenario(database, scenario_id, None if asked is None else read_revision(asked)))
+    revision = None if asked is None else read_revision(asked)
+    return _scenario(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
 
 
 @router.put(

@@ -6,6 +6,7 @@ from fastapi.responses import Response
 from service.api.addresses import address_of
 from service.api.answers import json_answer
 from service.api.body import JsonObject
+from service.api.callers import caller_of
 from service.api.database import Database
 from service.api.json_schema import asked_in_body, json_response, ref
 from service.api.queries import takes_only
@@ -31,5 +32,5 @@ router = APIRouter(tags=["scenarios"])
 )
 def share(request: Request, database: Database, scenario_id: str, body: JsonObject) -> Response:
     """Nothing is stored but, the first time, what signs."""
-    keys = request.app.state.keys
-    return json_answer(share_scenario(database, keys, scenario_id, body, address_of(request)))
+    keys, caller = request.app.state.keys, caller_of(request)
+    return json_answer(share_scenario(database, keys, caller, scenario_id, body, address_of(request)))

@@ -1,0 +1,91 @@
+"""Which change does a request make, and what if it is refused? Both stand in the audit log.
+
+What is done is noted in its own transaction, by whatever writes it. What is refused wrote nothing: it is noted a moment
+later, by a thread of its own, so that no refusal waits for the database.
+"""
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from threading import Lock
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from service.errors import Unreachable
+from service.store import AuditEntry, AuditOutcome, Deed, Engine, act_as, keep_entries
+from service.workflows.callers import Caller
+
+DEED = "deed"
+"""Name of the change in the state of the request that makes it."""
+
+NOTED: Mapping[int, AuditOutcome] = {403: "forbidden", 404: "not_found", 409: "conflict", 412: "stale"}
+"""By status, refusals that say something of who may change what; others say that a request was not understood."""
+
+MOST_WAITING = 10_000
+"""Refusals that wait while the database does not answer; of more, the oldest are let go. Source: a choice."""
+
+OBJECT = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
+"""Names of objects as the log holds them: what else a caller writes into a path is left out."""
+
+
+def begin_deed(request: Request, caller: Caller) -> None:
+    """Say who answers for what is written from now on in this request.
+
+    Args:
+        request: the request
+        caller: who sent it
+    """
+    state = request.scope["state"]
+    deed = Deed(
+        caller=caller.id or None,
+        owner=caller.owner,
+        operation=request.scope["route"].operation_id,
+        request_id=state["request_id"],
+    )
+    state[DEED] = deed
+    act_as(deed)
+
+
+class RefusedDeeds:
+    """Changes that were refused and wait to be noted.
+
+    Args:
+        engine: the database; None where there is none, so that nothing is noted
+    """
+
+    def __init__(self, engine: Engine | None) -> None:
+        self._engine = engine
+        self._waiting: deque[AuditEntry] = deque(maxlen=MOST_WAITING)
+        self._writing = Lock()
+
+    def note(self, request: Request, response: Response) -> None:
+        """Have a refusal noted, if it is one of a change by somebody who is known.
+
+        Args:
+            request: the request
+            response: what it is answered
+        """
+        deed: Deed | None = request.scope["state"].get(DEED)
+        outcome = NOTED.get(response.status_code)
+        if deed is not None and outcome is not None and self._engine is not None:
+            named = "/".join(map(str, request.path_params.values()))
+            known = named if OBJECT.fullmatch(named) else None
+            self._waiting.append(AuditEntry(deed=deed, at=datetime.now(UTC), object=known, outcome=outcome))
+
+    def write(self) -> None:
+        """Write what waits; what could not be written waits on.
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        with self._writing:
+            batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            if self._engine is None or not batch:
+                return
+            try:
+                keep_entries(self._engine, batch)
+            except Unreachable:
+                self._waiting.extendleft(reversed(batch))
+                raise

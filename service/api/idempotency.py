@@ -1,0 +1,98 @@
+"""What if a request arrives twice? Under an Idempotency-Key it is done once, and answered twice with the same answer.
+
+The key holds for a day, for the caller who sent it and the operation that it was sent to. What is done and what is
+answered are one transaction: a process that dies in between leaves nothing, and the request may be sent again.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic_core import to_json
+
+from service.api.callers import caller_of
+from service.api.json_schema import Schema
+from service.api.problems import ApiError, WrongParameter
+from service.errors import Problem
+from service.store import RememberedAnswer, RequestKey, once
+from service.workflows.wire import digest_of
+
+HEADER = "Idempotency-Key"
+REPEATED = "Idempotent-Replayed"
+"""Header of an answer that was given before."""
+
+KEY = re.compile(r"[\x21-\x7e]{1,255}")
+"""What a key looks like: visible ASCII."""
+
+MALFORMED = Problem(
+    field=HEADER,
+    code="malformed",
+    message="the key is not 1 to 255 visible ASCII characters, or is given more than once",
+    fix="send a random one, such as a UUID, and the same again with the same request",
+)
+
+REUSED = (
+    "this Idempotency-Key came with another request before, so it is unclear which of both is meant; "
+    "send a new key with a new request"
+)
+
+PARAMETER: Schema = {
+    "name": HEADER,
+    "in": "header",
+    "description": "What the caller calls this request, of 1 to 255 visible ASCII characters. The same key with the "
+    "same request is answered within 24 hours as it was first, and nothing is done twice; with another request it is "
+    "refused.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "example": "9f4e1c0a-6f0b-4c39-8f1f-0a8a3f5f5c11",
+}
+"""How it stands in the contract of an operation."""
+
+
+def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
+    """A route that makes something, as one that makes it once under an Idempotency-Key.
+
+    Args:
+        write: the route, a plain function with arguments `request`, `database` and `body`
+
+    Returns:
+        the route with the same arguments
+    """
+
+    def route(request: Request, **given: Any) -> Response:
+        sent = request.headers.getlist(HEADER)
+        if not sent:
+            return write(request=request, **given)
+        if len(sent) > 1 or KEY.fullmatch(sent[0]) is None:
+            raise WrongParameter(MALFORMED)
+        key = RequestKey(caller=caller_of(request).id, operation=request.scope["route"].operation_id, key=sent[0])
+        digest = digest_of(_canonical(given["body"]))
+        answer, is_repeat = once(given["database"], key, digest, lambda: _kept(write(request=request, **given), digest))
+        if answer.request_digest != digest:
+            raise ApiError("key_reused", REUSED)
+        headers = {**answer.headers, **({REPEATED: "true"} if is_repeat else {})}
+        return Response(answer.content, status_code=answer.status, headers=headers)
+
+    route.__name__, route.__doc__ = write.__name__, write.__doc__
+    vars(route)["__signature__"] = signature(write)
+    return route
+
+
+def _canonical(body: Mapping[str, Any]) -> bytes:
+    """A body, whatever the order of its fields."""
+    return to_json(_ordered(body))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    return [_ordered(item) for item in value] if isinstance(value, list) else value
+
+
+def _kept(response: Response, digest: str) -> RememberedAnswer:
+    headers = {name: value for name, value in response.headers.items() if name != "content-length"}
+    return RememberedAnswer(
+        request_digest=digest, status=response.status_code, headers=headers, content=bytes(response.body)
+    )

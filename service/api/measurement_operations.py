@@ -1,0 +1,148 @@
+"""What does the contract add to the routes of measurements and calibrations?"""
+
+from pydantic import TypeAdapter
+
+from service.api.body import TEXT_BODY
+from service.api.json_schema import (
+    Schema,
+    asked_in_body,
+    json_content,
+    json_response,
+    path_parameter,
+    query_parameter,
+    ref,
+)
+from service.api.measurement_examples import CHOSEN, DOUBTED, MEASUREMENT_ID, NCCL_TESTS, RECORDS, RELEASED
+from service.api.row_examples import one_example
+from service.workflows.measurements.formats import FORMATS, Beside
+
+MEASUREMENT = path_parameter("measurement_id", "Id of the measurement.", MEASUREMENT_ID)
+CALIBRATION = path_parameter("calibration_id", "Id of the calibration.", "cal_5d3f0c6a1b2e4f708192a3b4c5d6e7f8")
+FORMAT = path_parameter(
+    "format", "; ".join(f"{name}: {one.meaning}" for name, one in FORMATS.items()), "nccl-tests", tuple(FORMATS)
+)
+_LOCATION: Schema = {"description": "Where it is read.", "schema": {"type": "string"}}
+
+
+def import_operation() -> Schema:
+    """What the contract adds to the import of records.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "description": "Records of probes, as a worker's record.json holds them. Runs on shared, divided or throttled "
+        "devices and outliers among others of their kind go into quarantine, where nothing is fitted on them. What is "
+        "there already is not kept twice.",
+        "requestBody": asked_in_body(ref("MeasurementsRequest"), one_example("The products of one GPU", RECORDS)),
+        "responses": json_response(ref("KeptMeasurements"), "What came in."),
+    }
+
+
+def file_operation() -> Schema:
+    """What the contract adds to the import of another tool's file.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    fields: Schema = TypeAdapter(Beside).json_schema()["properties"]
+    asked = [query_parameter(name, one["description"], _of_query(one)) for name, one in fields.items()]
+    content = {TEXT_BODY: {"schema": {"type": "string"}, "examples": one_example("Two sizes", NCCL_TESTS)}}
+    return {
+        "description": "A file that is not of its format is refused with the column, the unit or the line that is "
+        "wrong. A pickle is refused before anything reads it.",
+        "parameters": [FORMAT, *asked],
+        "requestBody": {"required": True, "content": content},
+        "responses": json_response(ref("KeptMeasurements"), "What came in."),
+    }
+
+
+def measurement_operation() -> Schema:
+    """What the contract adds to one measurement.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "description": "One measurement, with its shape and what it was measured on.",
+        "parameters": [MEASUREMENT],
+        "responses": json_response(ref("Measured"), "The measurement."),
+    }
+
+
+def quarantine_operation() -> Schema:
+    """What the contract adds to the quarantine of measurements.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "description": "They stay, and nothing is fitted on them any more.",
+        "requestBody": asked_in_body(ref("QuarantineRequest"), one_example("A reason", DOUBTED)),
+        "responses": json_response(ref("MeasurementItems"), "The measurements as they are then."),
+    }
+
+
+def release_operation() -> Schema:
+    """What the contract adds to the release of measurements.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "description": "What took them out was looked at, and is no reason to doubt them.",
+        "requestBody": asked_in_body(ref("ReleaseRequest"), one_example("Some of them", RELEASED)),
+        "responses": json_response(ref("MeasurementItems"), "The measurements as they are then."),
+    }
+
+
+def fit_operation() -> Schema:
+    """What the contract adds to the making of a calibration.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    content = json_content(ref("Calibration"))
+    answered = {"description": "The calibration, a draft.", "headers": {"Location": _LOCATION}, "content": content}
+    return {
+        "description": "Constants of one device, fitted on measurements of it that are not in quarantine. Errors are "
+        "those of predictions by constants that never saw the run, or where there is one run, the shape; beside them "
+        "those of before.",
+        "requestBody": asked_in_body(ref("CalibrationRequest"), one_example("The products of one run", CHOSEN)),
+        "responses": {"201": answered},
+    }
+
+
+def calibration_operation(description: str) -> Schema:
+    """What the contract adds to what answers with a calibration.
+
+    Args:
+        description: what the operation does
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "description": description,
+        "parameters": [CALIBRATION],
+        "responses": json_response(ref("Calibration"), "The calibration."),
+    }
+
+
+def drift_operation() -> Schema:
+    """What the contract adds to the drift report.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "description": "Its predictions beside what was measured of its device since it was fitted.",
+        "parameters": [CALIBRATION],
+        "responses": json_response(ref("CalibrationDrift"), "Whether it still holds."),
+    }
+
+
+def _of_query(schema: Schema) -> Schema:
+    """The schema of a query parameter, which is absent and never null."""
+    options = [one for one in schema.get("anyOf", (schema,)) if one != {"type": "null"}]
+    return {key: value for key, value in options[0].items() if key not in {"title", "default", "description"}}

@@ -1,0 +1,158 @@
+"""What does the service tell Prometheus of itself? One table of figures, each counted where it happens.
+
+Names and labels are a promise: dashboards and alerts rest on them. A label holds one of a closed list (a route is its
+template, never a path), so the number of series is bounded. Requests are counted in memory; what the database knows is
+read when somebody scrapes (`database_figures.py`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from service import __version__
+from service.api.seen import Seen
+from service.estimator import FORMULAS_VERSION
+from service.store import Figures
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper ends of the ranges that times are counted in [second]. Source: a choice; an estimate takes 1 to 5 ms."""
+
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+OTHER = "other"
+"""Method of what nobody asks in earnest."""
+
+BROKEN_OFF = "none"
+"""Status of a request whose caller went away before there was one."""
+
+VERDICTS = ("ok", "warn", "deny", "unknown")
+ERRORS = ("busy", "unreachable")
+POLICIES = ("default", "address")
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Of the text format of Prometheus."""
+
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # of the library; when counts began is of no use
+
+
+class Metrics:
+    """The figures of one application."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._in_flight = 0
+        self._times: dict[tuple[str, str, int | None], Histogram] = {}
+        self._requests = Histogram(
+            "traincost_http_request_seconds",
+            "Time until the whole answer was handed over, by the template of its route.",
+            ("method", "route", "status"),
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        in_flight = Gauge(
+            "traincost_http_requests_in_flight", "Requests that are being answered.", registry=self._registry
+        )
+        in_flight.set_function(lambda: self._in_flight)
+        self.verdicts = self._counter("traincost_check_verdicts", "Checks of jobs.", verdict=VERDICTS)
+        self.database_errors = self._counter(
+            "traincost_database_errors", "Errors that the database answered, or that it did not answer.", kind=ERRORS
+        )
+        self.rate_limit_refusals = self._counter(
+            "traincost_rate_limit_refusals", "Requests that were too many for a limit.", policy=POLICIES
+        )
+        self.rate_limit_fallbacks = Counter(
+            "traincost_rate_limit_fallbacks",
+            "Requests that this process counted alone because Redis did not answer.",
+            registry=self._registry,
+        )
+        built = Gauge("traincost_build_info", "What is running.", ("version", "formulas"), registry=self._registry)
+        built.labels(__version__, FORMULAS_VERSION).set(1)
+        ProcessCollector(registry=self._registry)
+
+    def begin(self) -> None:
+        """Count a request that begins; in the event loop alone."""
+        self._in_flight += 1
+
+    def end(self, method: str, seen: Seen, seconds: float) -> None:
+        """Count a request that has ended.
+
+        Args:
+            method: its method
+            seen: what is known of it
+            seconds: how long it took [second]
+        """
+        self._in_flight -= 1
+        key = (method, seen.route, seen.status)
+        times = self._times.get(key)
+        if times is None:
+            status = BROKEN_OFF if seen.status is None else str(seen.status)
+            times = self._requests.labels(method if method in METHODS else OTHER, seen.route, status)
+            if method in METHODS:
+                self._times[key] = times
+        times.observe(seconds)
+
+    def exposed(self, revision: str, figures: Figures | None) -> bytes:
+        """Every figure, as Prometheus reads them.
+
+        Args:
+            revision: of the catalogue that holds now
+            figures: what the database knows; None where it does not answer
+
+        Returns:
+            the text format
+        """
+        return generate_latest(_Now(self._registry, revision, figures))
+
+    def _counter(self, name: str, meaning: str, **label: Sequence[str]) -> Counter:
+        """A count by one label, there from the start for each value that this may have."""
+        ((label_name, values),) = label.items()
+        found = Counter(name, meaning, (label_name,), registry=self._registry)
+        for value in values:
+            found.labels(value)
+        return found
+
+
+class _Now(CollectorRegistry):
+    """The figures that were counted, and those that hold now."""
+
+    def __init__(self, counted: Collector, revision: str, figures: Figures | None) -> None:
+        super().__init__()
+        self._counted, self._revision, self._figures = counted, revision, figures
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._counted.collect()
+        held = {(self._revision,): 1.0}
+        yield _gauge("traincost_catalogue_info", "The catalogue that answers rest on.", ("revision",), held)
+        is_up = {(): float(self._figures is not None)}
+        yield _gauge("traincost_database_up", "Whether the database told its figures just now.", (), is_up)
+        if self._figures is not None:
+            yield from _told(self._figures)
+
+
+def _told(figures: Figures) -> Iterator[Metric]:
+    """What the database knows; where it does not answer, none of this is there, rather than old."""
+    yield _gauge("traincost_jobs", "Jobs that wait or run.", ("kind", "status"), figures.jobs)
+    lease = figures.oldest_lease_age_seconds
+    meaning = "Time since the worker of a running job was last heard of, of the one that is silent longest."
+    yield _gauge("traincost_job_oldest_lease_age_seconds", meaning, (), {} if lease is None else {(): lease})
+    ages = {(gpu,): age for gpu, age in figures.calibration_age_seconds.items()}
+    yield _gauge("traincost_calibration_age_seconds", "Age of the calibration that holds for a GPU.", ("gpu",), ages)
+
+
+def _gauge(name: str, meaning: str, labels: Sequence[str], values: Mapping[Any, float]) -> GaugeMetricFamily:
+    """A figure with its values, each by the values of its labels."""
+    found = GaugeMetricFamily(name, meaning, labels=labels)
+    for label_values, value in values.items():
+        found.add_metric(label_values, value)
+    return found

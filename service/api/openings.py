@@ -1,0 +1,80 @@
+"""How does a worker wait for a job? In the event loop: it holds neither a thread nor a connection to the database.
+
+One look at what there is to do serves all workers that wait, so a thousand of them cost the database as much as one.
+"""
+
+import asyncio
+from threading import Event
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from service.errors import Unreachable
+from service.store import Engine, Held, Job, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
+
+LEAVING = "this process of the service is about to end; ask again, another one or the next will answer"
+LOOK_SECONDS = 0.25
+"""Time between two looks at what there is to do, while somebody waits. Source: a choice."""
+
+
+class Openings:
+    """What there is to do, for workers that wait for it.
+
+    Args:
+        engine: the database
+        lease_seconds: time after which a worker that is not heard of loses its job [second]
+        leaving: set once the process is to end, so that nobody waits any longer
+    """
+
+    def __init__(self, engine: Engine, lease_seconds: float, leaving: Event) -> None:
+        self._engine = engine
+        self._lease_seconds = lease_seconds
+        self._leaving = leaving
+        self._found: frozenset[Opening] = frozenset()
+        self._looked_at = float("-inf")
+
+    async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Job | None:
+        """The first job for a worker.
+
+        Args:
+            request: its request
+            seeker: the worker
+            wait_seconds: how long to wait for one [second]
+
+        Returns:
+            the job; None where there was none in time, or the worker is gone
+
+        Raises:
+            Unreachable: the database does not answer, or the process is about to end
+        """
+        clock = asyncio.get_running_loop().time
+        ends = clock() + wait_seconds
+        is_for_it = True  # the first time it is looked for at once
+        while not await request.is_disconnected():
+            if is_for_it and (job := await self._claimed(request, seeker)) is not None:
+                return job
+            left_seconds = ends - clock()
+            if self._leaving.is_set():
+                raise Unreachable(LEAVING)
+            if left_seconds <= 0:
+                break
+            await asyncio.sleep(min(left_seconds, LOOK_SECONDS))
+            is_for_it = any(seeker.can_do(opening) for opening in await self._openings())
+        return None
+
+    async def _claimed(self, request: Request, seeker: Seeker) -> Job | None:
+        """A job for a worker that is there to take it; one that just went gives it back."""
+        job = await run_in_threadpool(claim_job, self._engine, seeker, self._lease_seconds)
+        if job is not None and await request.is_disconnected():
+            held = Held(job.id, seeker.worker, job.attempt)
+            await run_in_threadpool(finish_job, self._engine, held, Outcome(ending="released"))
+            return None
+        return job
+
+    async def _openings(self) -> frozenset[Opening]:
+        """What there is to do, as of a moment ago; while one worker looks, the others know what was found before."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            self._found = await run_in_threadpool(read_openings, self._engine)
+        return self._found

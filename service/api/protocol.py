@@ -1,0 +1,214 @@
+"""What can only the connection see? A head that is late, too long, or means two things ends before it is a request.
+
+The parser refuses what breaks the grammar of HTTP. Here stand the bounds that it does not have, on time, on length and
+on how many connections there are, and the few rules without which a proxy and the service might read two requests.
+"""
+
+import logging
+import re
+from asyncio import TimerHandle, Transport
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from service.api.envelope import COMMON_HEADERS
+from service.api.problems import ApiError, problem_response
+
+HEAD_SECONDS = 10.0
+"""Time that a request line and its headers have to arrive, from the connection or from the end of the last answer."""
+MOST_HEAD_BYTES = 64 << 10
+"""Longest request line with its headers; also the most that chunked content has around it beyond FRAMING_BYTES."""
+FRAMING_BYTES = 16
+"""What may stand around each byte of chunked content; a chunk of one byte has five around it."""
+RETRY_SECONDS = 1
+"""When to try again for a connection that was one too many."""
+
+HOST = re.compile(rb"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
+CHUNKED = [b"chunked"]
+CLOSES = {"Connection": "close"}
+
+MALFORMED = "send one request that HTTP/1.1 lets nobody read in two ways"
+ONE_HOST = "send exactly one Host header, with the name or address of the service and nothing else"
+HOST_OF_TARGET = "send the path alone behind the method, or the same host there as in the Host header"
+ONE_LENGTH = "send one Content-Length, or Transfer-Encoding: chunked, and never both"
+
+log = logging.getLogger(__name__)
+of_parser = logging.getLogger(f"{__name__}.parser")
+of_parser.setLevel(logging.ERROR)  # what it warns of is told by a refusal, whose id the caller has
+
+
+class Guarded(HttpToolsProtocol):
+    """uvicorn's protocol for one connection, with bounds.
+
+    `limit_concurrency` of the server's configuration is the number of connections from which on others are turned away.
+    """
+
+    head_seconds = HEAD_SECONDS
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.logger = of_parser
+        self.most_connections, self.limit_concurrency = self.limit_concurrency, None
+        self.head_timer: TimerHandle | None = None
+        self.refusal: ApiError | None = None
+        self.is_over = False
+        self.is_in_head = False
+        self.framing_bytes = self.content_bytes = self.new_content_bytes = 0
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # of TCP
+        """Wait for a head, unless there are too many connections already."""
+        super().connection_made(transport)
+        if self.most_connections is not None and len(self.connections) > self.most_connections:
+            headers = {**CLOSES, "Retry-After": str(RETRY_SECONDS)}
+            self._refuse(ApiError("too_many_connections", "close connections that are not in use, or wait", headers))
+        else:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._wait_no_longer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, and count what of it is no content."""
+        if self.is_over:
+            return
+        self.new_content_bytes = 0
+        super().data_received(data)
+        self.framing_bytes += len(data) - self.new_content_bytes
+        if self.is_over or self.transport.is_closing():
+            return
+        if self.framing_bytes > MOST_HEAD_BYTES + FRAMING_BYTES * self.content_bytes:
+            self._refuse(_head_too_large())
+        elif self.cycle is None or self.cycle.response_complete:
+            self._await_head()
+
+    def on_message_begin(self) -> None:
+        """Begin to count for another request."""
+        super().on_message_begin()
+        self.is_in_head = True
+        self.framing_bytes = self.content_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header of the head; those behind the content could change what was judged already."""
+        if self.is_in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Hand on the request, unless its head could mean two things."""
+        self.refusal = refusal_of(self.url, self.headers, self.parser.get_http_version())
+        if self.refusal is not None:
+            raise self.refusal
+        self.is_in_head = False
+        self._wait_no_longer()
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False  # what follows may be of another protocol
+
+    def on_body(self, body: bytes) -> None:
+        """Count content."""
+        self.new_content_bytes += len(body)
+        self.content_bytes += len(body)
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, part of which may be here."""
+        super().on_response_complete()
+        if self.is_in_head and not self.is_over:
+            self._unset_keepalive_if_required()
+            self._await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser refuses, in the words of the service.
+
+        Args:
+            msg: the words of the parser's
+        """
+        log.debug("%s", msg)
+        self._refuse(self.refusal or ApiError("bad_request", MALFORMED, CLOSES))
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer with a problem and close, once what came before on this connection is answered."""
+        self.is_over = True
+        self._wait_no_longer()
+        earlier = self.cycle
+        if earlier is not None and not earlier.response_complete:
+            if not earlier.more_body:
+                earlier.keep_alive = False
+                return
+            if self.pipeline or earlier.response_started:
+                self.transport.close()
+                return
+        self.transport.write(response_bytes(error))
+        self.transport.close()
+
+    def _await_head(self) -> None:
+        if self.head_timer is None:
+            self.head_timer = self.loop.call_later(self.head_seconds, self._on_late_head)
+
+    def _wait_no_longer(self) -> None:
+        if self.head_timer is not None:
+            self.head_timer.cancel()
+            self.head_timer = None
+
+    def _on_late_head(self) -> None:
+        """End what did not become a request; who sent nothing is told nothing."""
+        self.head_timer = None
+        if self.is_in_head:
+            detail = f"send the request line and all headers within {self.head_seconds:g} seconds"
+            self._refuse(ApiError("head_timeout", detail, CLOSES))
+        else:
+            self.transport.close()
+
+
+def refusal_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> ApiError | None:
+    """Why nobody should answer a request with this head.
+
+    Args:
+        target: what stands behind the method
+        headers: names in lower case, with their values
+        version: version of HTTP, e.g. 1.1
+
+    Returns:
+        the refusal; None where the head has one meaning
+    """
+    if len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in headers) > MOST_HEAD_BYTES:
+        return _head_too_large()
+
+    def values(wanted: bytes) -> list[bytes]:
+        return [value for name, value in headers if name == wanted]
+
+    host, lengths, codings = values(b"host"), values(b"content-length"), values(b"transfer-encoding")
+    if len(host) != 1 or HOST.fullmatch(host[0]) is None:
+        return ApiError("bad_request", ONE_HOST, CLOSES)
+    if not target.startswith(b"/") and target.partition(b"://")[2].partition(b"/")[0] != host[0]:
+        return ApiError("bad_request", HOST_OF_TARGET, CLOSES)
+    is_chunked = bool(codings)
+    if is_chunked and ([coding.lower() for coding in codings] != CHUNKED or lengths or version == "1.0"):
+        return ApiError("bad_request", ONE_LENGTH, CLOSES)
+    if len(lengths) > 1 or not all(length.isdigit() for length in lengths):
+        return ApiError("bad_request", ONE_LENGTH, CLOSES)
+    return None
+
+
+def response_bytes(error: ApiError) -> bytes:
+    """A refusal as it stands on the connection.
+
+    Args:
+        error: why there is no request to answer
+
+    Returns:
+        status line, headers and problem document
+    """
+    request_id = uuid4().hex
+    log.info("connection refused as %s: %s", request_id, error.code)
+    headers = {**error.headers, **COMMON_HEADERS, "X-Request-Id": request_id}
+    response = problem_response({"state": {"request_id": request_id}}, error.code, error.detail, headers=headers)
+    lines = [name + b": " + value + b"\r\n" for name, value in response.raw_headers]
+    return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", bytes(response.body)])
+
+
+def _head_too_large() -> ApiError:
+    return ApiError("head_too_large", f"send a request line and headers of at most {MOST_HEAD_BYTES} bytes", CLOSES)

@@ -1,0 +1,105 @@
+"""How is counted what a caller asks? As a leaky bucket, kept as one moment for each caller.
+
+Each request moves the moment at which the caller's bucket is empty again, and is too many where that is further off
+than a full bucket takes to leak (the generic cell rate algorithm).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from time import monotonic
+from typing import Protocol
+
+MOST_CALLERS = 100_000
+"""Callers that one process remembers, those that asked last; some 20 MB. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What one caller may ask."""
+
+    burst: int
+    """Requests at once, after a pause."""
+    interval_seconds: float
+    """Time in which one more is allowed."""
+
+    @property
+    def window_seconds(self) -> int:
+        """Time in which a whole burst is allowed again."""
+        return max(1, ceil(self.burst * self.interval_seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a caller stands after a request."""
+
+    remaining: int
+    """Requests that it may send at once."""
+    reset_seconds: float
+    """Time until it may send a whole burst again."""
+    retry_seconds: float
+    """Time after which to ask again; 0 where the request was not too many."""
+
+
+class Counts(Protocol):
+    """What counts requests of callers, wherever."""
+
+    async def take(self, caller: str) -> Standing | None:
+        """Count a request; None where it cannot be counted now."""
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+
+
+def taken(empty_at: float, now: float, limit: Limit) -> tuple[float, Standing]:
+    """Count one request.
+
+    Args:
+        empty_at: when the caller's bucket is empty, if it asks no more [second]
+        now: the moment of the request, by the same clock [second]
+        limit: what it may ask
+
+    Returns:
+        when the bucket is empty after the request, and where the caller stands; a request that is too many counts not
+
+    >>> taken(0.0, 100.0, Limit(burst=10, interval_seconds=2.0))
+    (102.0, Standing(remaining=9, reset_seconds=2.0, retry_seconds=0.0))
+    >>> taken(119.0, 100.0, Limit(burst=10, interval_seconds=2.0))
+    (119.0, Standing(remaining=0, reset_seconds=19.0, retry_seconds=1.0))
+    """
+    full_seconds = limit.burst * limit.interval_seconds
+    after = max(empty_at, now) + limit.interval_seconds
+    ahead_seconds = after - now
+    if ahead_seconds > full_seconds:
+        return empty_at, Standing(0, empty_at - now, ahead_seconds - full_seconds)
+    return after, Standing(int((full_seconds - ahead_seconds) / limit.interval_seconds), ahead_seconds, 0.0)
+
+
+class OwnCounts:
+    """The requests that this process was sent.
+
+    Args:
+        limit: what one caller may ask
+        clock: seconds from any start
+    """
+
+    def __init__(self, limit: Limit, clock: Callable[[], float] = monotonic) -> None:
+        self._limit, self._clock = limit, clock
+        self._empty_at: OrderedDict[str, float] = OrderedDict()
+
+    def take(self, caller: str) -> Standing:
+        """Count a request.
+
+        Args:
+            caller: whose it is
+
+        Returns:
+            where the caller stands
+        """
+        known = self._empty_at
+        known[caller], standing = taken(known.get(caller, 0.0), self._clock(), self._limit)
+        known.move_to_end(caller)
+        if len(known) > MOST_CALLERS:
+            known.popitem(last=False)
+        return standing

@@ -1,0 +1,108 @@
+"""How do replicas count the requests of one caller together? In Redis, by one script; where that is away, alone.
+
+Redis's own clock counts, so those of the replicas need not agree. It is asked for a moment only: where it does not
+answer, the request is answered all the same, and it is left alone for a while.
+"""
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from service.api.request_counts import Limit, Standing, taken
+
+ANSWER_SECONDS = 0.1
+"""Longest wait for Redis, for a connection to it, and for a free one. Source: a choice; it answers within 1 ms."""
+LEFT_ALONE_SECONDS = 1.0
+"""Time without a try after one that failed, so that not every request waits. Source: a choice."""
+MOST_CONNECTIONS = 64
+PREFIX = "traincost:limit:"
+
+COUNT = """
+local told = redis.call('TIME')
+local now = tonumber(told[1]) + tonumber(told[2]) / 1e6
+local interval, full = tonumber(ARGV[1]), tonumber(ARGV[2])
+local empty = tonumber(redis.call('GET', KEYS[1]) or '0')
+local after = math.max(empty, now) + interval
+if after - now <= full then
+  redis.call('SET', KEYS[1], string.format('%.17g', after), 'PX', math.ceil((after - now) * 1000))
+end
+return {string.format('%.17g', empty), string.format('%.17g', now)}
+"""
+"""Reads when a bucket is empty, and moves that where the request is not too many; `taken` says what that means."""
+
+log = logging.getLogger(__name__)
+
+
+class SharedCounts:
+    """The requests that all replicas were sent.
+
+    Args:
+        url: the Redis
+        limit: what one caller may ask
+        clock: seconds from any start
+    """
+
+    def __init__(self, url: str, limit: Limit, clock: Callable[[], float] = monotonic) -> None:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=MOST_CONNECTIONS,
+            timeout=ANSWER_SECONDS,
+            socket_timeout=ANSWER_SECONDS,
+            socket_connect_timeout=ANSWER_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._redis = Redis(connection_pool=pool)
+        self._count = self._redis.register_script(COUNT)
+        self._limit, self._clock = limit, clock
+        self._tried_again_at: float | None = None
+
+    async def take(self, caller: str) -> Standing | None:
+        """Count a request.
+
+        Args:
+            caller: whose it is
+
+        Returns:
+            where the caller stands; None where Redis does not answer
+        """
+        if self._tried_again_at is not None and self._clock() < self._tried_again_at:
+            return None
+        limit = self._limit
+        full_seconds = limit.burst * limit.interval_seconds
+        try:
+            empty_at, now = await self._count(keys=[PREFIX + caller], args=[limit.interval_seconds, full_seconds])
+        except (RedisError, OSError, TimeoutError) as error:
+            if self._tried_again_at is None:
+                log.warning("Redis does not answer, so each replica counts requests alone: %s", type(error).__name__)
+            self._tried_again_at = self._clock() + LEFT_ALONE_SECONDS
+            return None
+        if self._tried_again_at is not None:
+            log.warning("Redis answers again, so replicas count requests together")
+            self._tried_again_at = None
+        return taken(float(empty_at), float(now), limit)[1]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+        await self._redis.connection_pool.disconnect()
+
+
+async def does_answer(url: str) -> bool:
+    """Whether a Redis answers.
+
+    Args:
+        url: the Redis
+
+    Returns:
+        true if it answered just now
+    """
+    counts = SharedCounts(url, Limit(burst=1, interval_seconds=1.0))
+    try:
+        return await counts.take("doctor") is not None
+    finally:
+        await counts.close()

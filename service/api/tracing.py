@@ -1,0 +1,108 @@
+"""Which request of whose work was this? One span for each, sent to a collector, where a setting names one.
+
+A caller's own trace goes on: `traceparent` (W3C Trace Context) names its span as the parent of ours. A span holds the
+template of the route, the method, the status and the request's id; neither address, query nor body.
+"""
+
+import logging
+from threading import Thread
+
+from opentelemetry import context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service import __version__
+from service.api.seen import SEEN, UNMATCHED, Seen
+
+PATH = "/v1/traces"
+"""Where a collector takes spans, below its address. Source: OTLP 1.9, OTLP/HTTP request."""
+EXPORT_SECONDS = 5.0
+"""Longest wait for the collector; requests wait for nothing of it."""
+LEAVE_SECONDS = 1.0
+"""Longest wait for the last spans to be sent when the process stops."""
+FAILED = 500
+"""Status from which on a span says that something failed."""
+
+
+class Tracing:
+    """Sends spans of one application.
+
+    Args:
+        endpoint: address of the collector
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        logging.getLogger("opentelemetry").setLevel(logging.ERROR)
+        resource = Resource.create({"service.name": "traincost", "service.version": __version__})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        exporter = OTLPSpanExporter(endpoint=endpoint + PATH, timeout=EXPORT_SECONDS)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self.tracer = self._provider.get_tracer("traincost", __version__)
+
+    def middleware(self) -> Middleware:
+        """What makes spans of the requests of an application.
+
+        Returns:
+            the middleware, to stand behind what gives requests their ids
+        """
+        return Middleware(Traced, tracing=self)
+
+    def flush(self) -> None:
+        """Send what is there to send."""
+        self._provider.force_flush()
+
+    async def close(self) -> None:
+        """Send what is left, if that does not take long."""
+        thread = Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        thread.start()
+        await run_in_threadpool(thread.join, LEAVE_SECONDS)
+
+
+class Traced:
+    """ASGI middleware that makes a span of each request.
+
+    Args:
+        app: the application behind it
+        tracing: what sends spans
+    """
+
+    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
+        self.app = app
+        self._tracer = tracing.tracer
+        self._propagator = TraceContextTextMapPropagator()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the request inside its span."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        seen: Seen = scope["state"][SEEN]
+        named = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"] if name in _CARRIED
+        }
+        method = scope["method"]
+        span = self._tracer.start_span(method, self._propagator.extract(named), SpanKind.SERVER)
+        token = context.attach(set_span_in_context(span))
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            context.detach(token)
+            span.set_attributes({"http.request.method": method, "traincost.request_id": seen.request_id})
+            if seen.route != UNMATCHED:
+                span.update_name(f"{method} {seen.route}")
+                span.set_attribute("http.route", seen.route)
+            if seen.status is not None:
+                span.set_attribute("http.response.status_code", seen.status)
+            if seen.status is None or seen.status >= FAILED:
+                span.set_status(StatusCode.ERROR)
+            span.end()
+
+
+_CARRIED = frozenset((b"traceparent", b"tracestate"))

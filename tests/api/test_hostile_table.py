@@ -1,0 +1,62 @@
+"""Some of every route's numbers against some of the hostile table; `.ci/proof hostile` tries all against all."""
+
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.problems import MOST_BYTES
+from tests.api.asking import Ask
+from tests.api.hostile_table import BODIES, CANARY, HEADERS, NUMBERS, JsonRoute, json_routes, own_paths
+
+JSON = {"content-type": "application/json", "if-match": "*"}
+EACH = 3
+"""Numbers that are tried of a route, each with another text."""
+
+
+@pytest.fixture(scope="module")
+def routes(own: Ask, document: dict[str, Any]) -> Iterator[list[JsonRoute]]:
+    made: list[str] = []
+
+    def make(path: str, example: Any) -> str:
+        made.append(own("POST", path, json=example).headers["location"])
+        return made[-1]
+
+    yield json_routes(document, own_paths(document, make))
+    for path in made:
+        assert own("DELETE", path, headers={"if-match": "*"}).status_code == 204
+
+
+def check(answer: httpx.Response, statuses: set[int]) -> None:
+    assert answer.status_code in statuses, (answer.request.url, answer.text[:500])
+    if answer.status_code >= 400:
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert len(answer.content) <= MOST_BYTES
+        assert CANARY not in answer.text
+
+
+def test_every_number_of_every_route_is_found(routes: list[JsonRoute]) -> None:
+    found = {route.operation_id: {".".join(map(str, place)) for place in route.places} for route in routes}
+    assert len(routes) >= 50
+    assert {"recipe.sequence_length", "layout.stage_layers.0", "model.hidden_size"} <= found["createMemory"]
+    assert {"clusters.0.cluster.gpus", "question.recipe.micro_batch"} <= found["createComparison"]
+    assert sum(map(len, found.values())) * len(NUMBERS) > 3_000
+
+
+def test_no_number_of_any_route_breaks_anything(own: Ask, routes: list[JsonRoute]) -> None:
+    texts = cycle(NUMBERS.values())
+    for turn, route in enumerate(routes):
+        step = max(len(route.places) // EACH, 1)
+        for place in islice(route.places, turn % step, None, step):
+            answer = own(route.method, route.path, content=route.body(place, next(texts)), headers=JSON)
+            check(answer, {200, 201, 202, 400, 404, 409, 422})
+
+
+def test_no_body_breaks_anything(own: Ask, routes: list[JsonRoute]) -> None:
+    bodies, headers = cycle(BODIES.values()), cycle(HEADERS.values())
+    for route in routes:
+        check(own(route.method, route.path, content=next(bodies), headers=JSON), {400, 409, 422})
+        unlike = {**next(headers), "if-match": "*"}
+        check(own(route.method, route.path, content=b"{}", headers=unlike), {415})

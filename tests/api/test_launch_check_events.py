@@ -1,0 +1,118 @@
+"""Is whoever listens told what happens to a launch check as it happens, and all of it once after being cut off?"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import delete
+
+from service.client.events import Event, events_of
+from service.store.engine import writing
+from service.store.job_tables import JOBS, WORKERS
+from tests.api.asking import Ask
+from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.api.fake_worker import FakeWorker
+from tests.api.test_launch_checks import PATH, claimed, create
+
+
+@pytest.fixture(scope="module")
+def told_app(new_url: NewUrl) -> Iterator[FastAPI]:
+    with running(new_url()) as started:
+        yield started
+
+
+@pytest.fixture
+def ask(told_app: FastAPI) -> Iterator[Ask]:
+    with writing(told_app.state.engine) as connection:
+        connection.execute(delete(JOBS))
+        connection.execute(delete(WORKERS))
+    with asking(told_app) as together:
+        yield one_by_one(together)
+
+
+def told(answer: httpx.Response) -> list[Event]:
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    return list(events_of([answer.content]))
+
+
+def done(ask: Ask) -> str:
+    worker = FakeWorker(ask)
+    check_id: str = create(ask, probes=["gemm"]).json()["id"]
+    job = claimed(worker)
+    for fraction in (0.25, 0.5):
+        worker.tell(job, {"probes": [{"probe": "gemm", "status": "running", "done_fraction": fraction}]})
+    worker.finish(job, result={"records": [worker.record(task) for task in job["payload"]["tasks"]]})
+    return check_id
+
+
+def test_a_late_listener_is_told_everything_and_then_the_answer(ask: Ask) -> None:
+    check_id = done(ask)
+    events = told(ask("GET", f"{PATH}/{check_id}/events"))
+    names = ["queued", "running", "progress", "progress", "succeeded", "launch_check"]
+    assert [event.name for event in events] == names
+    assert [event.id for event in events] == ["1", "2", "3", "4", "5", "5"]
+    assert json.loads(events[2].data)["data"]["probes"][0]["done_fraction"] == 0.25
+    assert json.loads(events[-1].data) == ask("GET", f"{PATH}/{check_id}").json()
+
+
+def test_who_was_cut_off_is_told_what_came_after(ask: Ask) -> None:
+    check_id = done(ask)
+    for last in range(6):
+        events = told(ask("GET", f"{PATH}/{check_id}/events", headers={"Last-Event-ID": str(last)}))
+        assert [event.id for event in events] == [*map(str, range(last + 1, 6)), str(max(last, 5))]
+        assert events[-1].name == "launch_check"
+
+
+@pytest.mark.parametrize("last", ["-1", "1.5", "one", "9" * 19])
+def test_an_id_that_no_event_has_is_refused(ask: Ask, last: str) -> None:
+    check_id = create(ask).json()["id"]
+    answer = ask("GET", f"{PATH}/{check_id}/events", headers={"Last-Event-ID": last})
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "not_an_event")
+
+
+def test_a_listener_hears_while_it_runs_and_leaves_with_the_server(told_app: FastAPI, ask: Ask) -> None:
+    """Over the application itself: httpx's own transport would wait for the end of the stream."""
+    worker = FakeWorker(ask)
+    check_id = create(ask, probes=["gemm"]).json()["id"]
+    heard: list[bytes] = []
+    words = asyncio.Queue[bytes]()
+
+    async def hear(name: bytes) -> None:
+        while name not in b"".join(heard):
+            heard.append(await words.get())
+
+    async def listen() -> None:
+        scope = {
+            "type": "http", "method": "GET", "path": f"{PATH}/{check_id}/events", "raw_path": b"", "query_string": b"",
+            "headers": [(b"host", b"t")], "http_version": "1.1", "scheme": "http", "server": ("t", 80),
+            "client": ("c", 1), "root_path": "", "asgi": {"version": "3.0"},
+        }  # fmt: skip
+        asked = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> Any:
+            return asked.pop() if asked else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            words.put_nowait(message.get("body", b""))
+
+        await told_app(scope, receive, send)
+
+    async def whole() -> None:
+        listening = asyncio.create_task(listen())
+        async with asyncio.timeout(20):
+            await hear(b"event: queued")
+            await asyncio.to_thread(claimed, worker)
+            await hear(b"event: running")
+            assert not listening.done()
+            told_app.state.leaving.set()
+            await listening
+
+    try:
+        asyncio.run(whole())
+    finally:
+        told_app.state.leaving.clear()
+    assert all(b"event: launch_check" not in word for word in heard)

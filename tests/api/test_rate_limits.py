@@ -1,0 +1,218 @@
+"""Is a caller who asks too often told so, and nobody else? By the draft's headers; by one process and by replicas."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from service.api.access import is_limited
+from service.api.app import create_app
+from service.api.metrics import Metrics
+from service.api.problem_schemas import problem_example
+from service.api.rate_limits import RateLimits, rate_limits_of
+from service.api.request_counts import MOST_CALLERS, Limit, OwnCounts
+from service.api.shared_limits import SharedCounts
+from service.catalogue import shipped_catalogue
+from service.errors import StartupError
+from service.settings import Settings
+from service.store import load_catalogue, prepare_database
+from service.workflows.keys import WantedKey, make_key
+from tests.api.asking import Ask
+from tests.api.conftest import asking, one_by_one
+from tests.redis_server import RedisServer, running
+
+FEW: dict[str, Any] = {"requests_per_minute": 60, "request_burst": 5}
+LIMIT = Limit(burst=5, interval_seconds=1.0)
+CELL = "/v1/cell/fits?model=llama-3.1-8b&gpu=h100&gpus=8&sequence_length=8192"
+POLICY = '"default";q=5;w=5'
+
+
+def made(url: str, **settings: Any) -> tuple[FastAPI, dict[str, str]]:
+    """An application, and the headers of two keys to it."""
+    engine = prepare_database(url, shipped_catalogue())
+    keys = {name: make_key(engine, WantedKey(name=name, scopes=["admin"])).presented for name in ("one", "other")}
+    app = create_app(Settings(database_url=url, **settings), load_catalogue(engine), engine)
+    return app, {name: f"Bearer {key}" for name, key in keys.items()}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('limits') / 'traincost.db'}"
+
+
+@pytest.fixture
+def limited(database: str) -> Iterator[tuple[Ask, dict[str, str], FastAPI]]:
+    app, keys = made(database, **FEW)
+    with asking(app) as together:
+        yield one_by_one(together), keys, app
+    app.state.engine.dispose()
+
+
+def test_a_key_is_told_what_is_left_and_refused_beyond_it(limited: tuple[Ask, dict[str, str], FastAPI]) -> None:
+    ask, keys, app = limited
+    found = [ask("GET", "/v1/choices", headers={"Authorization": keys["one"]}) for _ in range(6)]
+    assert [answer.status_code for answer in found] == [200] * 5 + [429]
+    assert {answer.headers["ratelimit-policy"] for answer in found} == {POLICY}
+    left = [re.fullmatch(r'"default";r=(\d+);t=(\d+)', answer.headers["ratelimit"]) for answer in found]
+    assert [int(match[1]) for match in left if match] == [4, 3, 2, 1, 0, 0]
+    assert [int(match[2]) for match in left if match] == [1, 2, 3, 4, 5, 5]
+    refusal = found[-1]
+    assert (refusal.json()["code"], refusal.headers["retry-after"]) == ("rate_limited", "1")
+    assert refusal.json() | {"request_id": ""} == problem_example("rate_limited") | {"request_id": ""}
+    assert ask("GET", "/v1/choices", headers={"Authorization": keys["other"]}).status_code == 200
+    assert b'rate_limit_refusals_total{policy="default"} 1.0' in app.state.metrics.exposed("", None)
+
+
+def test_who_sends_no_key_is_counted_by_address(limited: tuple[Ask, dict[str, str], FastAPI]) -> None:
+    ask, keys, app = limited
+    assert [ask("GET", "/v1/choices").status_code for _ in range(7)] == [401] * 5 + [429] * 2
+    assert (
+        ask("GET", "/v1/gpus", headers={"Authorization": "Bearer tck_x.y"})
+        .headers["ratelimit-policy"]
+        .startswith('"address"')
+    )
+    assert ask("GET", "/v1/choices", headers={"Authorization": keys["one"]}).status_code == 200
+    told = ask("GET", f"{CELL}&on_error=text")
+    assert (told.status_code, told.text.startswith("#ERR rate_limited: ")) == (200, True)
+    assert app.state.metrics.rate_limit_refusals.labels("address").collect()[0].samples[0].value == 4
+
+
+def test_probes_pages_and_workers_are_never_refused(limited: tuple[Ask, dict[str, str], FastAPI]) -> None:
+    ask, _, _ = limited
+    for _ in range(7):
+        for path in ("/healthz", "/readyz", "/docs", "/"):
+            answer = ask("GET", path)
+            assert answer.status_code == 200
+            assert "ratelimit" not in answer.headers
+        assert ask("POST", "/v1/worker/claim", json={}).status_code == 401
+
+
+def test_an_open_service_of_one_machine_limits_nobody(ask: Ask) -> None:
+    assert "ratelimit" not in ask("GET", "/v1/choices").headers
+
+
+def test_an_open_service_that_others_reach_limits_addresses(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'traincost.db'}"
+    engine = prepare_database(url, shipped_catalogue())
+    settings = Settings(database_url=url, host="0.0.0.0", insecure=True, **FEW)  # noqa: S104 - that is what is tried
+    with asking(create_app(settings, load_catalogue(engine), engine)) as together:
+        answer = one_by_one(together)("GET", "/v1/choices")
+    engine.dispose()
+    assert answer.headers["ratelimit-policy"] == '"address";q=5;w=5'
+
+
+def test_a_limit_of_nothing_is_none(database: str) -> None:
+    assert rate_limits_of(Settings(database_url=database, requests_per_minute=0), Metrics()) is None
+
+
+def test_a_sheet_recalculates_at_once_under_the_shipped_limit() -> None:
+    limits = rate_limits_of(Settings(database_url="sqlite:////x.db"), Metrics())
+    assert limits is not None
+    assert limits.limit.burst >= 10 * 300
+    assert limits.limit.window_seconds * 12_000 == 60 * limits.limit.burst
+
+
+def test_what_is_missing_for_redis_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.rate_limits.find_spec", lambda _: None)
+    with pytest.raises(StartupError, match="replicas"):
+        rate_limits_of(Settings(database_url="sqlite:////x.db", redis_url="redis://127.0.0.1:1/0"), Metrics())
+
+
+def test_the_contract_tells_of_limits_where_there_are_any(document: dict[str, Any]) -> None:
+    counted = 0
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            is_counted = is_limited(operation["operationId"], method.upper())
+            responses = operation["responses"]
+            told = [code for code, one in responses.items() if "RateLimit" in one.get("headers", {})]
+            assert (sorted(code for code in responses if code < "3") if is_counted else []) == told, path
+            assert ("429" in responses) is (is_counted and path != "/v1/cell/why"), path
+            counted += is_counted
+    assert counted > 80
+
+
+def test_a_bucket_leaks_and_many_callers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    counts = OwnCounts(LIMIT, lambda: now[0])
+    assert [counts.take("a").remaining for _ in range(6)] == [4, 3, 2, 1, 0, 0]
+    now[0] += 2.5
+    assert [counts.take("a").retry_seconds for _ in range(3)] == [0.0, 0.0, 0.5]
+    assert MOST_CALLERS >= 10_000
+    monkeypatch.setattr("service.api.request_counts.MOST_CALLERS", 2)
+    assert [counts.take(name).remaining for name in ("b", "c", "a")] == [4, 4, 4]
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with running(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+def test_replicas_count_together_as_one_process_would(redis: RedisServer) -> None:
+    async def asked() -> list[Any]:
+        one, other = SharedCounts(redis.url, LIMIT), SharedCounts(redis.url, LIMIT)
+        found = [await (one if number % 2 else other).take("default:together") for number in range(7)]
+        await one.close()
+        await other.close()
+        return found
+
+    alone = OwnCounts(LIMIT)
+    own = [alone.take("x") for _ in range(7)]
+    found = asyncio.run(asked())
+    assert [standing.remaining for standing in found] == [standing.remaining for standing in own]
+    assert [standing.retry_seconds > 0 for standing in found] == [False] * 5 + [True] * 2
+    assert found[-1].retry_seconds == pytest.approx(own[-1].retry_seconds, abs=0.5)
+
+
+def test_without_redis_each_replica_counts_alone_and_says_so_once(
+    redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    now, fallen = [0.0], []
+
+    async def asked() -> tuple[list[Any], float]:
+        shared = SharedCounts(redis.url, LIMIT, lambda: now[0])
+        limits = RateLimits(LIMIT, shared, lambda: fallen.append(1))
+        await limits.take("default", "away")
+        redis.stop()
+        began = perf_counter()
+        found = []
+        for _ in range(3):
+            found.append(await limits.take("default", "away"))
+            now[0] += 2.0
+        seconds = perf_counter() - began
+        redis.start()
+        found.append(await limits.take("default", "away"))
+        await limits.close()
+        return found, seconds
+
+    with caplog.at_level(logging.WARNING):
+        found, seconds = asyncio.run(asked())
+    assert [standing.remaining for standing in found] == [4, 3, 2, 4]
+    assert len(fallen) == 3
+    assert seconds < 5
+    said = [record.message for record in caplog.records if record.name == "service.api.shared_limits"]
+    assert [line.partition(",")[0] for line in said] == ["Redis does not answer", "Redis answers again"]
+
+
+def test_the_application_counts_in_redis(redis: RedisServer, database: str) -> None:
+    app, keys = made(database, redis_url=redis.url, **FEW)
+
+    async def asked() -> list[int]:
+        headers = {"Authorization": keys["one"]}
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://t", headers=headers
+        ) as client:
+            found = [(await client.get("/v1/choices")).status_code for _ in range(6)]
+        await app.state.rate_limits.close()
+        return found
+
+    found = asyncio.run(asked())
+    app.state.engine.dispose()
+    assert found == [200] * 5 + [429]

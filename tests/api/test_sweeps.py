@@ -1,0 +1,274 @@
+"""A sweep over HTTP: kept once, handed out in pieces, each row in its table once, whatever is lost between."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import update
+
+from service.api import sweep_events
+from service.catalogue import shipped_catalogue
+from service.store.database_clock import later
+from service.store.engine import writing
+from service.store.job_ends import reap_jobs
+from service.store.job_tables import JOBS
+from service.workflows.callers import ANYBODY
+from service.workflows.ended_shards import KIND, ROWS_FILE
+from service.workflows.finished_jobs import on_end
+from service.workflows.sweeps import kept
+from service.workflows.sweeps.answering import rows_of
+from service.workflows.sweeps.axes import sweep_from_bytes
+from service.workflows.sweeps.body import read_sweep
+from service.workflows.sweeps.columns import columns_of
+from service.workflows.sweeps.shard_process import shard_of, worked_out
+from service.workflows.sweeps.shards import SHARD_ROWS
+from tests.api.asking import Ask
+from tests.api.conftest import NewUrl, asking, one_by_one, running
+
+BODY: dict[str, Any] = {
+    "name": "prices of one job",
+    "models": ["qwen3-0.6b"],
+    "clusters": ["dgx-h100"],
+    "layouts": [{"tensor": 1}, {"tensor": 3}],
+    "recipes": [{"sequence_length": 4096, "global_batch": 64, "training_tokens": 1e10}],
+    "prices": [{"usd_per_gpu_hour": 1 + place / 8} for place in range(25)],
+    "columns": ["gpu_hours", "cost_usd"],
+}
+ROWS, EACH = 50, 10
+PIECES = ROWS // EACH
+
+
+@pytest.fixture(scope="module")
+def sweep_app(new_url: NewUrl) -> Iterator[FastAPI]:
+    with running(new_url()) as started:
+        yield started
+
+
+@pytest.fixture
+def app(sweep_app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+    monkeypatch.setitem(SHARD_ROWS, "estimate", EACH)
+    with writing(sweep_app.state.engine) as connection:
+        connection.execute(update(JOBS).values(status="succeeded", kind="another", parent=None))
+    return sweep_app
+
+
+@pytest.fixture
+def ask(app: FastAPI) -> Iterator[Ask]:
+    with asking(app) as together:
+        yield one_by_one(together)
+
+
+class Worker:
+    """Works pieces out as a worker does, in the test's own process."""
+
+    def __init__(self, ask: Ask, folder: Path, name: str = "w1") -> None:
+        self.ask, self.folder, self.name = ask, folder, name
+        self.worked: list[int] = []
+
+    def claim(self) -> dict[str, Any] | None:
+        answer = self.ask("POST", "/v1/worker/claim", json={"worker": self.name, "kinds": [KIND]})
+        job: dict[str, Any] | None = answer.json()["job"] if answer.status_code == 200 else None
+        return job
+
+    def work(self, job: dict[str, Any]) -> dict[str, Any]:
+        content = self.ask("GET", f"/v1/worker/sweeps/{job['payload']['sweep']}").content
+        self.worked.append(job["payload"]["number"])
+        return worked_out(sweep_from_bytes(content), shard_of(job["payload"]), self.folder)
+
+    def say(self, job: dict[str, Any], what: str, **said: Any) -> int:
+        body = {"worker": self.name, "attempt": job["attempt"], **said}
+        return self.ask("POST", f"/v1/worker/jobs/{job['id']}/{what}", json=body).status_code
+
+    def keep(self, job: dict[str, Any]) -> int:
+        query = {"worker": self.name, "attempt": str(job["attempt"])}
+        content = (self.folder / ROWS_FILE).read_bytes()
+        headers = {"content-type": "application/vnd.apache.parquet"}
+        place = f"/v1/worker/jobs/{job['id']}/files/{ROWS_FILE}"
+        return self.ask("PUT", place, params=query, content=content, headers=headers).status_code
+
+    def run(self, most: int = PIECES) -> None:
+        for _ in range(most):
+            job = self.claim()
+            if job is None:
+                return
+            record = self.work(job)
+            assert self.keep(job) == 204
+            assert self.say(job, "finish", outcome="succeeded", result=record["counts"]) == 204
+
+
+def started(ask: Ask, **changed: Any) -> dict[str, Any]:
+    answer = ask("POST", "/v1/sweeps", json={**BODY, **changed})
+    assert answer.status_code == 202, answer.text
+    sweep: dict[str, Any] = answer.json()
+    assert answer.headers["location"] == sweep["links"]["self"]
+    return sweep
+
+
+def state(ask: Ask, sweep: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = ask("GET", sweep["links"]["self"]).json()
+    return found
+
+
+def table(ask: Ask, sweep: dict[str, Any]) -> list[dict[str, Any]]:
+    answer = ask("GET", sweep["links"]["parquet"])
+    assert answer.status_code == 200
+    rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(answer.content)).to_pylist()
+    return rows
+
+
+def expected() -> list[dict[str, Any]]:
+    sweep = read_sweep(BODY, shipped_catalogue())
+    names = [column.name for column in columns_of(sweep)]
+    return [dict(zip(names, cells, strict=True)) for cells in rows_of(sweep).of(0, ROWS)]
+
+
+def test_a_sweep_is_worked_out_piece_by_piece(ask: Ask, tmp_path: Path) -> None:
+    sweep = started(ask)
+    assert (sweep["status"], sweep["rows"]["total"], sweep["shards"]["queued"]) == ("queued", ROWS, PIECES)
+    assert table(ask, sweep) == []
+    worker = Worker(ask, tmp_path)
+    worker.run(2)
+    half = state(ask, sweep)
+    assert (half["status"], half["rows"]["kept"], half["done_fraction"]) == ("running", 2 * EACH, 0.4)
+    assert table(ask, sweep) == expected()[: 2 * EACH]
+    worker.run()
+    done = state(ask, sweep)
+    assert (done["status"], done["done_fraction"], done["left_seconds"]) == ("succeeded", 1.0, None)
+    assert done["rows"] == {"total": 50, "done": 50, "kept": 50, "answered": 25, "refused": 25, "fitting": 25}
+    assert done["finished_at"] >= done["created_at"]
+    assert worker.worked == list(range(PIECES))
+    assert table(ask, sweep) == expected()
+    listed = ask("GET", "/v1/sweeps", params={"id": sweep["id"]}).json()["items"]
+    assert [(one["status"], one["rows"], one["name"]) for one in listed] == [("succeeded", ROWS, BODY["name"])]
+
+
+def test_csv_holds_the_rows_in_their_order(ask: Ask, tmp_path: Path) -> None:
+    sweep = started(ask)
+    Worker(ask, tmp_path).run()
+    answer = ask("GET", sweep["links"]["csv"])
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [int(row["row"]) for row in rows] == list(range(ROWS))
+    assert [row["cost_usd"] and float(row["cost_usd"]) for row in rows] == [row["cost_usd"] or "" for row in expected()]
+    assert ask("HEAD", sweep["links"]["csv"]).headers["etag"] == answer.headers["etag"]
+    assert ask("HEAD", sweep["links"]["parquet"]).content == b""
+
+
+def test_progress_of_what_runs_counts(ask: Ask, tmp_path: Path) -> None:
+    sweep = started(ask)
+    worker = Worker(ask, tmp_path)
+    worker.run(1)
+    job = worker.claim()
+    assert job is not None
+    assert worker.say(job, "heartbeat", progress={"rows": 4}) == 200
+    told = state(ask, sweep)
+    assert (told["status"], told["rows"]["done"], told["rows"]["kept"]) == ("running", EACH + 4, EACH)
+    assert told["left_seconds"] >= 0
+
+
+def test_what_was_cancelled_and_resumed_does_only_what_is_missing(ask: Ask, tmp_path: Path) -> None:
+    sweep = started(ask)
+    worker = Worker(ask, tmp_path)
+    worker.run(2)
+    job = worker.claim()
+    assert job is not None
+    assert ask("POST", sweep["links"]["cancel"]).json()["status"] == "running"
+    assert worker.say(job, "finish", outcome="cancelled") == 204
+    stopped = state(ask, sweep)
+    assert (stopped["status"], stopped["shards"]["succeeded"], stopped["shards"]["cancelled"]) == ("cancelled", 2, 3)
+    assert worker.claim() is None
+    assert len(table(ask, sweep)) == 2 * EACH
+    assert ask("POST", sweep["links"]["resume"]).json()["status"] == "running"
+    later_worker = Worker(ask, tmp_path, "w2")
+    later_worker.run()
+    assert (worker.worked, later_worker.worked) == ([0, 1], [2, 3, 4])
+    assert table(ask, sweep) == expected()
+    assert ask("POST", sweep["links"]["resume"]).json()["status"] == "succeeded"
+
+
+def test_a_lost_worker_leaves_no_row_twice(ask: Ask, app: FastAPI, tmp_path: Path) -> None:
+    sweep = started(ask)
+    lost = Worker(ask, tmp_path / "lost", "w1")
+    lost.folder.mkdir()
+    job = lost.claim()
+    assert job is not None
+    record = lost.work(job)
+    assert lost.keep(job) == 204
+    with writing(app.state.engine) as connection:
+        connection.execute(update(JOBS).where(JOBS.c.id == job["id"]).values(lease_until=later(-1.0)))
+    assert reap_jobs(app.state.engine, on_end) == 1
+    assert lost.say(job, "finish", outcome="succeeded", result=record["counts"]) == 409
+    assert lost.keep(job) == 409
+    other = Worker(ask, tmp_path, "w2")
+    other.run()
+    assert sorted(other.worked) == list(range(PIECES))
+    assert table(ask, sweep) == expected()
+
+
+def test_a_piece_is_not_done_without_its_rows(ask: Ask, tmp_path: Path) -> None:
+    started(ask)
+    worker = Worker(ask, tmp_path)
+    job = worker.claim()
+    assert job is not None
+    counts = worker.work(job)["counts"]
+    assert worker.say(job, "finish", outcome="succeeded", result=counts) == 422
+    assert worker.keep(job) == 204
+    assert worker.say(job, "finish", outcome="succeeded", result={**counts, "rows": EACH - 1}) == 422
+    assert worker.say(job, "finish", outcome="succeeded", result=None) == 422
+    assert worker.say(job, "finish", outcome="succeeded", result=counts) == 204
+
+
+def test_other_formulas_answer_nothing(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = started(ask)
+    worker = Worker(ask, tmp_path)
+    job = worker.claim()
+    assert job is not None
+    monkeypatch.setattr("service.workflows.sweeps.shard_process.FORMULAS_VERSION", "1999.1.1")
+    record = worker.work(job)
+    assert (record["status"], record["final"]) == ("failed", True)
+    error = {"code": "shard_failed", "message": record["reason"], "final": True}
+    assert worker.say(job, "finish", outcome="failed", error=error) == 204
+    assert state(ask, sweep)["reasons"] == [record["reason"]]
+    assert "1999.1.1" in record["reason"]
+    assert not list(tmp_path.glob(ROWS_FILE))
+
+
+def test_a_stream_tells_each_state_and_ends_with_the_sweep(
+    ask: Ask, app: FastAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_events, "LOOK_SECONDS", 0.01)
+    sweep = started(ask)
+    Worker(ask, tmp_path).run(PIECES - 1)
+    ending = Timer(0.2, kept.cancel_sweep, [app.state.engine, ANYBODY, sweep["id"]])
+    ending.start()
+    text = ask("GET", sweep["links"]["events"]).text
+    ending.join()
+    events = [dict(line.split(": ", 1) for line in event.splitlines()) for event in text.split("\n\n") if event]
+    assert [event["event"] for event in events] == ["progress", "ended"]
+    assert [json.loads(event["data"])["status"] for event in events] == ["running", "cancelled"]
+    assert events[0]["id"] == str(ROWS - EACH)
+    assert ask("GET", f"/v1/sweeps/{'swp_' + '0' * 32}/events").status_code == 404
+
+
+def test_what_is_not_there_is_not_found(ask: Ask) -> None:
+    for unknown in ("swp_" + "0" * 32, "swp_none"):
+        for method, end in (
+            ("GET", ""), ("GET", "/events"), ("GET", "/rows.csv"), ("GET", "/rows.parquet"), ("POST", "/cancel"),
+            ("POST", "/resume"),
+        ):  # fmt: skip
+            assert ask(method, f"/v1/sweeps/{unknown}{end}").json()["code"] == "not_found", end
+        assert ask("GET", f"/v1/worker/sweeps/{unknown}").status_code == 404
+
+
+def test_what_is_wrong_is_refused_as_a_whole(ask: Ask) -> None:
+    answer = ask("POST", "/v1/sweeps", json={**BODY, "models": ["qwen3-0.6b", "qwen-99"]})
+    assert answer.status_code == 422
+    assert [problem["pointer"] for problem in answer.json()["errors"]] == ["/models/1"]
