@@ -4,7 +4,7 @@ import io
 import json
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +17,14 @@ from openpyxl import load_workbook
 from tests.curl import asked
 from tests.live import DOCUMENTED
 
-PLACEHOLDER = "SCENARIO_ID"
+PLACEHOLDER, CHECK_PLACEHOLDER, CALIBRATION_PLACEHOLDER = "SCENARIO_ID", "CHECK_ID", "CALIBRATION_ID"
+PLACEHOLDERS = {
+    PLACEHOLDER: rb'"id":"(scn_[\w-]+)"',
+    CHECK_PLACEHOLDER: rb'"id":"(lch_[0-9a-f]+)"',
+    CALIBRATION_PLACEHOLDER: rb'"id":"(cal_[0-9a-f]+)"',
+}
+"""What a command holds in the place of an id, and where an answer before it told that; the first one counts."""
+
 ROUNDED = 1e-3
 """Most by which a number that the guide shows may differ from that of the answer."""
 
@@ -87,16 +94,17 @@ def by_request(address: str, folder: Path) -> Send:
 
 def walk(blocks: list[Block], send: Send, address: str, folder: Path) -> list[tuple[str, Any]]:
     """What each block says is answered, and what is."""
-    scenario = ""
+    ids: dict[str, str] = {}
     found: list[tuple[str, Any]] = []
     answer = b""
     for block in blocks:
         if block.kind == "file":
             (folder / block.title).write_text(block.text, encoding="utf-8")
         elif block.kind == "command":
-            answer = send(block.text.replace(PLACEHOLDER, scenario))
-            identified = re.search(rb'"id":"(scn_[\w-]+)"', answer)
-            scenario = scenario or (identified[1].decode() if identified else "")
+            answer = send(_identified(block.text, ids))
+            for placeholder, pattern in PLACEHOLDERS.items():
+                if told := re.search(pattern, answer):
+                    ids.setdefault(placeholder, told[1].decode())
         elif block.kind == "formula":
             cell = re.fullmatch(r'=NUMBERVALUE\(WEBSERVICE\("([^"]+)"\);"\.";","\)', block.text)
             assert cell
@@ -106,6 +114,12 @@ def walk(blocks: list[Block], send: Send, address: str, folder: Path) -> list[tu
         elif block.kind == "sheet":
             found.append((block.text, _sheet(answer)))
     return found
+
+
+def _identified(command: str, ids: Mapping[str, str]) -> str:
+    for placeholder, identifier in ids.items():
+        command = command.replace(placeholder, identifier)
+    return command
 
 
 def _sheet(file: bytes) -> list[list[Any]]:

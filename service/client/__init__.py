@@ -3,6 +3,7 @@
 from service.client.batches import BatchAnswer
 from service.client.client import Client
 from service.client.errors import ClientError, Finding, Problem, Unreachable, Unreadable
+from service.client.events import Event
 from service.client.lists import Kept
 from service.client.sending import Retries
 from service.estimator.model import Model
@@ -13,6 +14,7 @@ __all__ = [
     "Client",
     "ClientError",
     "Cluster",
+    "Event",
     "Finding",
     "Kept",
     "Layout",

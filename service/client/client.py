@@ -15,6 +15,7 @@ import httpx
 from service.answers.batch import BatchKind
 from service.answers.cells import Cell
 from service.answers.checks import Check
+from service.answers.diagnoses import Diagnosis
 from service.answers.estimates import (
     Answer,
     FlopAnswer,
@@ -24,16 +25,21 @@ from service.answers.estimates import (
     TimelineAnswer,
 )
 from service.answers.exports import Export, ExportTarget, Imported
+from service.answers.launch_checks import LaunchCheck
 from service.answers.plans import PlanAnswer, PlanCounts
+from service.answers.reconciliations import Reconciliation
 from service.answers.rows import ComparisonAnswer, SensitivityAnswer
 from service.answers.shares import Share
 from service.answers.solutions import Solution
+from service.answers.workers import SeenWorker
 from service.client.batches import BatchAnswer, answers_of, requests_of
 from service.client.errors import Problem, Unreachable, Unreadable
-from service.client.events import events_of
+from service.client.events import Event, events_of
+from service.client.launch_checks import LaunchChecks
 from service.client.lists import Collection, Listing, Value
 from service.client.reading import encoded, from_json
 from service.client.sending import PATIENT, Retries, Sender, Sent, connections, json_of, segment
+from service.client.sweeps import Sweeps
 from service.estimator.names import ToolName
 from service.estimator.question import Question
 
@@ -42,6 +48,7 @@ Body = Mapping[str, Any] | Question
 """A request's body; values at any depth may be dataclasses, and an answer's `resolved` question may be asked again."""
 
 EVENTS = {"Accept": "text/event-stream"}
+PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 class Client:
@@ -72,6 +79,8 @@ class Client:
         self.rate_cards = Collection(self._sender, "/v1/rate-cards")
         self.regions = Collection(self._sender, "/v1/regions")
         self.scenarios = Collection(self._sender, "/v1/scenarios")
+        self.sweeps = Sweeps(self._sender, "/v1/sweeps")
+        self.launch_checks = LaunchChecks(self._sender)
         self.revisions = Listing(self._sender, "/v1/catalogue/revisions")
 
     def __enter__(self) -> Self:
@@ -122,6 +131,18 @@ class Client:
     def check(self, job: Body, *, rev: str | None = None) -> Check:
         """May this job start? A question with limits, or a launcher's own words, as `POST /v1/check` takes them."""
         return self._asked(Check, "/v1/check", job, rev=rev)
+
+    def launch_check(self, body: Body, on_event: Callable[[Event], object] = lambda _: None) -> LaunchCheck:
+        """What a worker measured of a job, once it has; a body as `POST /v1/launch-checks` takes it.
+
+        Args:
+            body: question or estimate_id, probes, time_budget_seconds, on
+            on_event: told what happens until then
+
+        Returns:
+            measured beside predicted, the verdict, the estimate before and after
+        """
+        return self.launch_checks.wait(self.launch_checks.create(body).id, on_event)
 
     def solve(self, body: Body, *, rev: str | None = None) -> Solution:
         """The value of one open field, and the next one that will not do; a body as `POST /v1/solve` takes it."""
@@ -181,6 +202,17 @@ class Client:
         for kinds, content in requests_of(questions):
             sent = Sent(method="POST", path="/v1/batch", repeats=True, content=content, parameters=_given(rev=rev))
             yield from answers_of(kinds, json_of(self._sender.send(sent)))
+
+    def diagnose(self, body: Body, *, rev: str | None = None) -> Diagnosis:
+        """Why a job ran out of memory; a question with `message`, `memory_stats` or both beside its nouns."""
+        return self._asked(Diagnosis, "/v1/diagnose", body, rev=rev)
+
+    def reconcile(self, output: str) -> Reconciliation:
+        """What jobs took that were estimated before; of what `sacct --parsable2` printed, with its header."""
+        sent = Sent(
+            method="POST", path="/v1/reconciliations", repeats=True, content=output.encode(), headers=PLAIN_TEXT
+        )
+        return from_json(Reconciliation, json_of(self._sender.send(sent)))
 
     def export(
         self, target: str, question: Body, *, version: str | None = None, command: str | None = None,
@@ -244,6 +276,10 @@ class Client:
         return self._asked(
             Share, f"/v1/scenarios/{segment(scenario_id)}/share", _given(days=days, expires_at=expires_at)
         )
+
+    def workers(self) -> tuple[SeenWorker, ...]:
+        """Workers that were heard of in the last week."""
+        return tuple(from_json(SeenWorker, item) for item in self._read("/v1/workers")["items"])
 
     def choices(self) -> Mapping[str, Any]:
         """Every name that a field takes, with its meaning and source, by field."""

@@ -1,7 +1,7 @@
 """What does a stream of server-sent events say? Its events, as the HTML standard reads them.
 
-Source: HTML standard, section 9.2.6, interpreting an event stream. Ids and waiting times serve a reader who connects
-anew, which is not done to a stream that a POST began; they are passed over.
+Source: HTML standard, section 9.2.6, interpreting an event stream. Waiting times are passed over: whoever connects anew
+knows its own.
 """
 
 import re
@@ -22,6 +22,8 @@ class Event:
     """Which kind of event it is."""
     data: str
     """What it says."""
+    id: str = ""
+    """What to name as the last one that came, when connecting anew; empty where the stream has no ids."""
 
 
 def events_of(chunks: Iterable[bytes]) -> Iterator[Event]:
@@ -36,7 +38,7 @@ def events_of(chunks: Iterable[bytes]) -> Iterator[Event]:
     >>> [event.data for event in events_of([b"data: a\r", b"\ndata: b\n\n: a comment\n"])]
     ['a\nb']
     """
-    name, data = "", list[str]()
+    name, data, last_id = "", list[str](), ""
     for place, line in enumerate(_lines(chunks)):
         field, _, value = (line if place else line.removeprefix(BYTE_ORDER_MARK)).partition(":")
         value = value.removeprefix(" ")
@@ -44,9 +46,11 @@ def events_of(chunks: Iterable[bytes]) -> Iterator[Event]:
             data.append(value)
         elif field == "event":
             name = value
+        elif field == "id" and "\0" not in value:
+            last_id = value
         elif not line:
             if data:
-                yield Event(name or UNNAMED, "\n".join(data))
+                yield Event(name or UNNAMED, "\n".join(data), last_id)
             name, data = "", []
 
 

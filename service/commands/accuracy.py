@@ -1,10 +1,14 @@
 """How near do predictions come? The shipped measurements, a table of one's own, or whole published runs."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from service.commands.options import AsJson
+
+if TYPE_CHECKING:
+    from service.workflows.accuracy.answers import Accuracy
 
 app = typer.Typer()
 
@@ -15,10 +19,13 @@ def accuracy(
     *,
     as_json: AsJson = False,
     rows: Annotated[str | None, typer.Option(help="Write what became of each row to this CSV file.")] = None,
+    own: Annotated[bool, typer.Option("--own", help="Add own measurements, of the database of the settings.")] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Compare the GPU-hours of published runs instead.")] = False,
 ) -> None:
     """How near do predictions come to published measurements of memory and of step time?"""
     if totals:
+        if own:
+            raise typer.BadParameter("--totals compares published runs, and own measurements are none: leave --own out")
         _totals_accuracy(file, rows, as_json=as_json)
         return
     from service.calibration.shipped import shipped_rows
@@ -36,9 +43,21 @@ def accuracy(
     shipped = (*shipped_rows(), *shipped_rows("throughput"))
     judged = judge_all(shipped if file is None else read_file(file), catalogue)
     found = accuracy_of_judged(judged, catalogue)
+    if own:
+        found = _with_own(found)
     if rows is not None:
         write_file(rows, rows_csv(judged))
     typer.echo(to_bytes(found) if as_json else accuracy_text(found))
+
+
+def _with_own(found: "Accuracy") -> "Accuracy":
+    """The figures with those of own measurements."""
+    from service.commands.database import database
+    from service.workflows.accuracy.measured import own_groups
+    from service.workflows.callers import ANYBODY
+
+    with database() as engine:
+        return replace(found, measured=replace(found.measured, own=own_groups(engine, ANYBODY)))
 
 
 def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:

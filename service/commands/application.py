@@ -5,11 +5,28 @@ from typing import Annotated
 import typer
 
 from service import __version__
-from service.commands import accuracy, bodies, flat, keys, serve, writers
+from service.commands import (
+    accuracy,
+    backups,
+    bodies,
+    doctor,
+    flat,
+    keys,
+    launch_checks,
+    measurements,
+    reconcile,
+    serve,
+    sweeps,
+    worker,
+    writers,
+)
 from service.errors import Refused, TraincostError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-for commands in (flat, bodies, serve, keys, accuracy, writers):
+for commands in (
+    flat, bodies, sweeps, launch_checks, serve, worker, keys, backups, doctor, measurements, accuracy, reconcile,
+    writers,
+):  # fmt: skip
     app.add_typer(commands.app)
 
 

@@ -1,5 +1,7 @@
 """Which answers take a JSON body from a file? The best plans, an open field, a table of varied fields."""
 
+from typing import Annotated
+
 import typer
 
 from service.commands.options import AsCsv, AsJson, Body
@@ -34,6 +36,25 @@ def solve(file: Body) -> None:
     from service.workflows.wire import to_bytes
 
     typer.echo(to_bytes(solution_of(body_in(file), shipped_catalogue())))
+
+
+@app.command()
+def diagnose(
+    file: Body,
+    message: Annotated[str | None, typer.Argument(help="File that holds the message; else the body holds it.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Why did a job run out of memory, and what is to change? The answer of POST /v1/diagnose."""
+    from service.catalogue import shipped_catalogue
+    from service.workflows.body_file import body_in, text_in
+    from service.workflows.diagnosis.diagnose import diagnose as diagnosis_of
+    from service.workflows.diagnosis.report import diagnosis_report
+    from service.workflows.wire import to_bytes
+
+    said = {} if message is None else {"message": text_in(message)}
+    found = diagnosis_of({**body_in(file), **said}, shipped_catalogue())
+    typer.echo(to_bytes(found) if as_json else diagnosis_report(found))
 
 
 @app.command()

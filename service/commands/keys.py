@@ -1,15 +1,11 @@
 """Who may ask? Keys are made, listed and revoked in the database of the settings; a running service follows."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from service.commands.database import database
 from service.commands.options import AsJson
-
-if TYPE_CHECKING:
-    from service.store import Engine
 
 app = typer.Typer()
 keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys that callers send.")
@@ -27,12 +23,13 @@ KeyId = Annotated[str, typer.Argument(help="Public part of the key, as the list 
 @keys.command()
 def create(*, name: Name, scope: Scopes, owner: Owner = None, days: Days = None, as_json: AsJson = False) -> None:
     """Make a key and print it, this once; from the first key on, the service asks every caller for one."""
+    from service.workflows.audit import by_command
+    from service.workflows.callers import TEAM
     from service.workflows.keys import WantedKey, make_key, shown
-    from service.workflows.own_rows import TEAM
     from service.workflows.wire import to_bytes
 
     wanted = WantedKey(name=name, scopes=scope, owner=owner or TEAM, days=days)
-    with _database() as engine:
+    with database() as engine, by_command("createKey"):
         made = make_key(engine, wanted)
     if as_json:
         typer.echo(to_bytes({**shown(made.key), "key": made.presented}))
@@ -47,7 +44,7 @@ def list_keys(*, as_json: AsJson = False) -> None:
     from service.workflows.keys import keys_report, shown_keys
     from service.workflows.wire import to_bytes
 
-    with _database() as engine:
+    with database() as engine:
         found = shown_keys(engine)
     typer.echo(to_bytes(found) if as_json else keys_report(found))
 
@@ -56,21 +53,8 @@ def list_keys(*, as_json: AsJson = False) -> None:
 def revoke(key_id: KeyId) -> None:
     """Have a key refused; running services hear of it within about a second."""
     from service.workflows import keys as workflow
+    from service.workflows.audit import by_command
 
-    with _database() as engine:
+    with database() as engine, by_command("revokeKey"):
         workflow.revoke(engine, key_id)
     typer.echo(f"revoked {key_id.partition('.')[0]}")
-
-
-@contextmanager
-def _database() -> Iterator["Engine"]:
-    """The database of the settings, made where there is none."""
-    from service.catalogue import shipped_catalogue
-    from service.settings import read_settings
-    from service.store import prepare_database
-
-    engine = prepare_database(read_settings().database_url, shipped_catalogue())
-    try:
-        yield engine
-    finally:
-        engine.dispose()

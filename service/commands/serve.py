@@ -1,9 +1,18 @@
 """How is the server started?"""
 
 from contextlib import suppress
-from typing import Annotated
+from socket import socket
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from service.commands.local_worker import LocalWorker
+    from service.settings import Settings
+    from service.store import KeyRing
+
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what such a listener hears
+"""How this machine itself reaches who listens on every address."""
 
 app = typer.Typer()
 
@@ -16,6 +25,9 @@ def serve(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Start without keys where other machines reach it (TRAINCOST_INSECURE).")
     ] = False,
+    no_worker: Annotated[
+        bool, typer.Option("--no-worker", help="Start no worker beside the service (TRAINCOST_NO_WORKER).")
+    ] = False,
 ) -> None:
     """Answer over HTTP; the database is made, migrated and filled first.
 
@@ -23,18 +35,46 @@ def serve(
         host: address to listen on
         port: port to listen on
         insecure: whether to start without keys on an address that other machines reach
+        no_worker: whether to start no worker beside the service
     """
-    from service.api.app import create_app
-    from service.api.server import address, listen, refuse_unguarded, run
-    from service.catalogue import shipped_catalogue
+    from service.api.server import Moments, address, listen, refuse_unguarded, run
     from service.settings import read_settings
-    from service.store import load_catalogue, prepare_database
 
-    settings = read_settings(host=host, port=port, insecure=insecure or None)
+    settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
+        from service.api.app import create_app  # takes a second, for which no wrong setting and no taken port waits
+        from service.api.keys import is_locked
+        from service.catalogue import shipped_catalogue
+        from service.store import load_catalogue, prepare_database
+
         engine = prepare_database(settings.database_url, shipped_catalogue())
         application = create_app(settings, load_catalogue(engine), engine)
-        refuse_unguarded(listener, settings, is_locked=application.state.keys.is_locked)
+        refuse_unguarded(listener, settings, is_locked=is_locked(application.state.keys, application.state.tokens))
         url = f"http://{address(settings.host, listener.getsockname()[1])}"
+        beside = None if settings.no_worker else _worker_for(application.state.keys, listener, settings)
+
+        def announce() -> None:
+            typer.echo(f"traincost answers at {url} (docs at {url}/docs)")
+            if beside is not None:
+                beside.start()
+
+        def end_beside() -> None:
+            if beside is not None:
+                beside.stop()
+
         with suppress(KeyboardInterrupt):
-            run(application, listener, settings, lambda: typer.echo(f"traincost answers at {url} (docs at {url}/docs)"))
+            drain, leave = application.state.draining.set, application.state.leaving.set
+            moments = Moments(announce=announce, drain=drain, end_beside=end_beside, leave=leave)
+            run(application, listener, settings, moments)
+
+
+def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":
+    """A worker that reaches this service on this machine, with a key in case the service asks for one."""
+    from service.api.server import address
+    from service.commands.local_worker import LocalWorker
+    from service.workflows.keys import WantedKey, lend_key
+
+    host, port = listener.getsockname()[:2]
+    reached = LOOPBACK.get(host, host)
+    lent = lend_key(keys, WantedKey(name="the worker beside the service", scopes=["worker"]))
+    return LocalWorker(f"http://{address(reached, port)}", lent.presented, settings.log_level)

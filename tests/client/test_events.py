@@ -15,7 +15,10 @@ STREAMS = {
     "one blank alone is taken away": (b"data:  1 \n\n", [unnamed(" 1 ")]),
     "lines": (b"data: a\ndata\ndata: b\n\n", [unnamed("a\n\nb")]),
     "comments keep a line open": (b": ping\n\n:\ndata: 1\n\n", [unnamed("1")]),
-    "ids and waiting times": (b"id: 7\nretry: 10\ndata: 1\n\nid: 8\n\n", [unnamed("1")]),
+    "ids and waiting times": (
+        b"id: 7\nretry: 10\ndata: 1\n\nid: 8\n\ndata: 2\n\nid: \x00\ndata: 3\n\n",
+        [Event("message", "1", "7"), Event("message", "2", "8"), Event("message", "3", "8")],
+    ),
     "a field that nobody knows": (b"datum: 1\nDATA: 2\ndata: 3\n\n", [unnamed("3")]),
     "a name without data": (b"event: a\n\ndata: 1\n\n", [unnamed("1")]),
     "a colon in the data": (b"data: a: b\n\n", [unnamed("a: b")]),

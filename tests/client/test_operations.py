@@ -30,9 +30,23 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
     lambda client: client.export("torchtitan", {}),
     lambda client: client.export_targets(),
     lambda client: client.import_file("deepspeed", "{}"),
+    lambda client: client.reconcile(""),
+    lambda client: client.diagnose({}),
     lambda client: client.choices(),
+    lambda client: client.workers(),
     lambda client: client.cell("gpu_hours"),
+    lambda client: client.launch_checks.create({}),
+    lambda client: client.launch_checks.read("lch_a"),
+    lambda client: client.launch_checks.cancel("lch_a"),
+    lambda client: client.launch_checks.trace("lch_a"),
+    lambda client: list(client.launch_checks.rows()),
+    lambda client: next(client.launch_checks.events("lch_a")),
     lambda client: list(client.revisions.rows()),
+    lambda client: list(client.sweeps.rows()),
+    lambda client: client.sweeps.create({}),
+    lambda client: client.sweeps.read("swp_a"),
+    lambda client: client.sweeps.cancel("swp_a"),
+    lambda client: client.sweeps.resume("swp_a"),
     *(
         call
         for name in ("models", "gpus", "clusters", "prices", "rate_cards", "regions", "scenarios")
@@ -55,7 +69,12 @@ LEFT_OUT = {
     r"post /v1/prices/import": "the table of a spreadsheet; prices.create takes each of its rows",
     r"\w+ /v1/adapters/.*": "schedulers ask in their own words, by the files that they fetch",
     r"get /v1/accuracy(/totals)?": "how near predictions come is for people to read",
-    r"get /(healthz|readyz)": "whoever runs the service asks, not whoever asks it",
+    r"get /v1/sweeps/{sweep_id}/rows.parquet": "sweeps.save writes it to a file, whichever form its name says",
+    r"get /v1/sweeps/{sweep_id}/events": "sweeps.wait tells the same, and asks again where a connection broke",
+    r"\w+ /v1/worker/.*": "a worker says this, which has a client of its own",
+    r"\w+ /v1/(measurements|calibrations).*": "whoever runs the service measures and calibrates",
+    r"get /v1/audit": "whoever runs the service looks into it",
+    r"get /(healthz|readyz|metrics)": "whoever runs the service asks, not whoever asks it",
 }
 """Operations without a method, and why."""
 

@@ -15,7 +15,7 @@ def service_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     """Closed before other tests begin: while it is driven, no other event loop runs in its process."""
     with chromium() as found:

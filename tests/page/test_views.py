@@ -9,7 +9,7 @@ from tests.page.browser import Sight
 
 VIEWS = {
     "answer": "#stages .bar", "plans": "#plan-find", "timeline": "#timeline canvas", "compare": "#comparison tbody tr",
-    "map": "#map-draw", "accuracy": "#accuracy tbody tr", "export": "#export-sbatch",
+    "map": "#map-draw", "accuracy": "#accuracy tbody tr", "measure": "#check-start", "export": "#export-sbatch",
 }  # fmt: skip
 """Each view and what stands there when it is ready."""
 

@@ -16,6 +16,7 @@ const OTHERS = [
   "most_gpus",
   "most_days",
   "most_cost_usd",
+  "check",
 ];
 
 const stream = (bytes, through) => new Response(new Blob([bytes]).stream().pipeThrough(through)).arrayBuffer();

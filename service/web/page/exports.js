@@ -3,7 +3,7 @@
 import { asked } from "./asked.js";
 import { download, element, note, place } from "./elements.js";
 import { bodyOf } from "./question.js";
-import { get, latest, post } from "./service.js";
+import { get, latest, post, toldBy } from "./service.js";
 
 const KINDS = { training: "Training software", launcher: "Launchers" };
 
@@ -67,8 +67,7 @@ const ask = latest(async () => {
     place("export-body").textContent = JSON.stringify(bodyOf(asked), null, 1);
     if (chosen) place("export").replaceChildren(...file(await post(`/v1/exports/${chosen}`, bodyOf(asked))));
   } catch (error) {
-    const told = error.problems?.map(({ message, fix }) => `${message}; ${fix}`).join(". ");
-    place("export").replaceChildren(note(told || error.message, "fault"));
+    place("export").replaceChildren(note(toldBy(error), "fault"));
   }
 });
 

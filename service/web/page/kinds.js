@@ -20,6 +20,7 @@ const MEMORY = {
     "layer_buffers",
     "gradient_buckets",
     "gathered_weights",
+    "cast_weights",
     "context_buffers",
     "pipeline_buffers",
     "workspace",

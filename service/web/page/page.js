@@ -8,6 +8,7 @@ import * as controls from "./controls.js";
 import { place } from "./elements.js";
 import * as explanations from "./explanations.js";
 import { view as files } from "./exports.js";
+import { view as measure } from "./launch_check.js";
 import { showMemory } from "./memory.js";
 import * as models from "./model_choice.js";
 import { units } from "./numbers.js";
@@ -85,8 +86,8 @@ function buildShare() {
 }
 
 const OPEN = { name: "answer", title: "Memory and time", build() {}, show() {} };
-const VIEWS = [OPEN, plans, timeline, compare, map, accuracy, files];
-const LOOKS = new Set(["view", "units", "clusters", "models", "published"]);
+const VIEWS = [OPEN, plans, timeline, compare, map, accuracy, measure, files];
+const LOOKS = new Set(["view", "units", "clusters", "models", "published", "check"]);
 
 async function start() {
   if (new URLSearchParams(location.search).get("embed") === "1") document.body.classList.add("embed");

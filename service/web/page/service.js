@@ -46,26 +46,48 @@ export const get = (path) => asking(async () => read(await send(path)));
 export const post = (path, body, signal) =>
   asking(async () => read(await send(path, { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal })));
 
-/** Plans with word of how far the search is: told(counts) now and then, the answer at the end. */
-export async function plans(body, told, signal) {
-  const headers = { ...HEADERS, Accept: "text/event-stream" };
-  const response = await send("/v1/plans", { method: "POST", headers, body: JSON.stringify(body), signal });
-  if (!response.ok) return read(response);
+/** A file of the service. */
+export const file = (path) => asking(async () => (await send(path)).blob());
+
+/** What is wrong, and what to do, in a line. */
+export const toldBy = (error) =>
+  error.problems?.map(({ message, fix }) => `${message}; ${fix}`).join(". ") || error.message;
+
+/** One event of a stream: its fields by name. */
+const fieldsOf = (block) =>
+  Object.fromEntries(
+    block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]),
+  );
+
+/** The events of a stream {name, held, id} as they come; it ends with the stream, or by the signal. */
+export async function* events(path, options) {
+  const headers = { ...options.headers, Accept: "text/event-stream" };
+  const response = await send(path, { ...options, headers });
+  if (!response.ok) await read(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) throw new Refusal({ detail: "the search ended before its answer" });
-    const events = (text + value).split("\n\n");
-    text = events.pop();
-    for (const event of events) {
-      const [name, data] = event.split("\n").map((line) => line.slice(line.indexOf(":") + 2));
+    if (done) return;
+    const blocks = (text + value).split("\n\n");
+    text = blocks.pop();
+    for (const { event: name, data, id } of blocks.map(fieldsOf)) {
+      if (data === undefined) continue; // a comment that keeps the connection
       const held = JSON.parse(data);
-      if (name === "plans") return held;
       if (name === "problem") throw new Refusal(held);
-      told(held);
+      yield { name, held, id };
     }
   }
+}
+
+/** Plans with word of how far the search is: told(counts) now and then, the answer at the end. */
+export async function plans(body, told, signal) {
+  const options = { method: "POST", headers: HEADERS, body: JSON.stringify(body), signal };
+  for await (const { name, held } of events("/v1/plans", options)) {
+    if (name === "plans") return held;
+    told(held);
+  }
+  throw new Refusal({ detail: "the search ended before its answer" });
 }
 
 /** Runs one question at a time: while one is under way only the newest of those that come after it is kept. */

@@ -23,6 +23,7 @@ local function judge(job)
   local verdict, reason, id = ask(asked)
   if id and id ~= "" then
     job.comment = commented(job.comment, id)
+    job.admin_comment = commented(job.admin_comment, id) -- is kept by slurmdbd whatever AccountingStoreFlags says
   end
   if verdict == "warn" or verdict == "deny" then
     slurm.log_user("traincost: %s: %s", verdict, reason)

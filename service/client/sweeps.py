@@ -1,0 +1,100 @@
+"""How does a program ask a table of many questions? It starts a sweep, waits or goes away, and reads the table."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.answers.sweeps import SweepAnswer
+from service.client.errors import Unreachable
+from service.client.lists import Listing
+from service.client.reading import encoded, from_json
+from service.client.sending import Sent, json_of, segment
+
+LOOK_SECONDS = 1.0
+"""Time between two looks at how far a sweep is. Source: a choice."""
+
+UNFINISHED = ("queued", "running")
+
+
+class Sweeps(Listing):
+    """The sweeps of a service."""
+
+    def create(self, body: Mapping[str, Any]) -> SweepAnswer:
+        """Have a table worked out.
+
+        Args:
+            body: as `POST /v1/sweeps` takes it
+
+        Returns:
+            the sweep, which waits for workers
+        """
+        sent = Sent(method="POST", path=self.path, repeats=False, content=encoded(body))
+        return _sweep(self.sender.send(sent))
+
+    def read(self, sweep_id: str) -> SweepAnswer:
+        """How far a sweep is, by its id."""
+        return _sweep(self.sender.send(Sent(method="GET", path=self._place(sweep_id), repeats=True)))
+
+    def cancel(self, sweep_id: str) -> SweepAnswer:
+        """Stop a sweep, by its id; what is done stays."""
+        return self._told(sweep_id, "cancel")
+
+    def resume(self, sweep_id: str) -> SweepAnswer:
+        """Go on with a sweep that was cancelled, or failed in parts, by its id."""
+        return self._told(sweep_id, "resume")
+
+    def wait(
+        self,
+        sweep_id: str,
+        on_progress: Callable[[SweepAnswer], object] | None = None,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> SweepAnswer:
+        """Wait for the end of a sweep.
+
+        Args:
+            sweep_id: its id
+            on_progress: told about once a second how far it is
+            sleep: waits so many seconds
+
+        Returns:
+            the sweep as it ended: succeeded, failed or cancelled
+        """
+        while (sweep := self.read(sweep_id)).status in UNFINISHED:
+            if on_progress is not None:
+                on_progress(sweep)
+            sleep(LOOK_SECONDS)
+        return sweep
+
+    def save(self, sweep_id: str, file: Path) -> None:
+        """Write the table of a sweep, as far as it is done.
+
+        Args:
+            sweep_id: its id
+            file: where to; its name ends with .parquet or .csv
+        """
+        with file.open("wb") as table:
+            table.writelines(self._chunks(f"{self._place(sweep_id)}/rows{file.suffix}"))
+
+    def _chunks(self, path: str) -> Iterator[bytes]:
+        sent = Sent(method="GET", path=path, repeats=True, headers={"Accept": "*/*"}, streams=True)
+        with closing(self.sender.send(sent)) as response:
+            try:
+                yield from response.iter_bytes()
+            except httpx.RequestError as error:
+                raise Unreachable(f"the table broke off: {error!r}") from error
+
+    def _told(self, sweep_id: str, what: str) -> SweepAnswer:
+        return _sweep(self.sender.send(Sent(method="POST", path=f"{self._place(sweep_id)}/{what}", repeats=True)))
+
+    def _place(self, sweep_id: str) -> str:
+        return f"{self.path}/{segment(sweep_id)}"
+
+
+def _sweep(response: httpx.Response) -> SweepAnswer:
+    document: Any = json_of(response)
+    return from_json(SweepAnswer, document)

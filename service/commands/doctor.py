@@ -1,0 +1,77 @@
+"""Would the service run here? Everything that it needs is looked at, and nothing is changed."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from service.commands.options import AsJson
+from service.errors import StartupError
+
+if TYPE_CHECKING:
+    from service.settings import Settings
+    from service.workflows.doctor import Finding
+
+app = typer.Typer()
+
+
+HELP = "Look at settings, database, catalogue, keys, address, disk and what else is set up; exit code 1 on a fault."
+
+
+@app.command(help=HELP)
+def doctor(*, as_json: AsJson = False) -> None:
+    """Look at everything that the service needs, and say what to do.
+
+    Args:
+        as_json: whether to print the findings as JSON
+
+    Raises:
+        typer.Exit: something is at fault
+    """
+    from service.workflows.wire import to_bytes
+
+    findings = []
+    for found in _findings():
+        findings.append(found)
+        if not as_json:
+            typer.echo(f"{found.state:<8} {found.name}: {found.said}" + (f"; {found.fix}" if found.fix else ""))
+    if as_json:
+        typer.echo(to_bytes({"findings": findings}))
+    if any(found.state == "fault" for found in findings):
+        raise typer.Exit(1)
+
+
+def _findings() -> Iterator["Finding"]:
+    from service.settings import read_settings
+    from service.workflows.doctor import Finding, examined
+
+    try:
+        settings = read_settings()
+    except StartupError as error:
+        yield Finding(name="settings", state="fault", said=str(error), fix="correct the variable; README.md lists them")
+        return
+    yield from examined(settings)
+    yield from _of_optional(settings)
+
+
+def _of_optional(settings: "Settings") -> Iterator["Finding"]:
+    """Findings of what is only set up where a setting names it."""
+    from service.api.rate_limits import WITHOUT_REDIS, has_redis
+    from service.api.telemetry import WITHOUT_OPENTELEMETRY, is_installed
+    from service.workflows.doctor import Finding
+
+    if settings.otlp_endpoint is not None and not is_installed():
+        yield Finding(name="telemetry", state="fault", said=WITHOUT_OPENTELEMETRY)
+    if settings.redis_url is None:
+        return
+    if not has_redis():
+        yield Finding(name="redis", state="fault", said=WITHOUT_REDIS)
+        return
+    from service.api.shared_limits import does_answer
+
+    if asyncio.run(does_answer(settings.redis_url)):
+        yield Finding(name="redis", state="ok", said="Redis answers, so replicas count requests together")
+    else:
+        fix = "start it, or correct TRAINCOST_REDIS_URL; until then each replica counts alone"
+        yield Finding(name="redis", state="warning", said="Redis does not answer", fix=fix)

@@ -1,0 +1,40 @@
+"""What does a running service answer to a command, and how is it said that it does not?"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from service.client import Client, ClientError, Finding, Problem
+from service.errors import TraincostError
+
+
+class NotAnswered(TraincostError):
+    """A running service refuses, or cannot be reached."""
+
+
+@contextmanager
+def asked_of(url: str, key: str | None) -> Iterator[Client]:
+    """A running service, whose refusals are told as those of every command.
+
+    Args:
+        url: its address
+        key: one that it made; None where it asks for none
+
+    Yields:
+        its client
+
+    Raises:
+        NotAnswered: it refuses, or cannot be reached
+    """
+    try:
+        with Client(url, key) as client:
+            yield client
+    except Problem as problem:
+        found = dict.fromkeys(_told(one) for one in problem.errors)
+        raise NotAnswered(f"the service refuses: {'; '.join(found) or problem.detail}") from None
+    except ClientError as error:
+        raise NotAnswered(f"{error}; is it running there? Say where with --url or TRAINCOST_URL") from None
+
+
+def _told(finding: Finding) -> str:
+    """What is wrong, where it is known where, and what to do."""
+    return f"{finding.pointer or finding.parameter or ''}: {finding.message}; {finding.fix}".removeprefix(": ")

@@ -1,0 +1,42 @@
+"""Which command answers many questions at once? `traincost sweep`, over every core of this machine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.commands.options import Body
+from service.commands.progress import Progress
+
+app = typer.Typer()
+
+
+@app.command()
+def sweep(
+    file: Body,
+    *,
+    out: Annotated[Path, typer.Option(help="Table to write: a name that ends with .parquet or .csv.")],
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes; one a core where absent.")] = None,
+) -> None:
+    """Every combination of some models, clusters, prices, recipes and layouts, as a table.
+
+    The body is that of POST /v1/sweeps. What is done is kept beside the table until it is whole: a command that was
+    ended goes on from there when it is given again.
+    """
+    from service.catalogue import shipped_catalogue
+    from service.workflows.body_file import body_in
+    from service.workflows.sweeps.body import read_sweep
+    from service.workflows.sweeps.local import cores, run_locally
+    from service.workflows.sweeps.rows import Counts
+
+    asked = read_sweep(body_in(file), shipped_catalogue())
+    progress, rows = Progress(), asked.axes.rows
+
+    def told(counts: Counts) -> None:
+        progress.tell(f"{counts.rows:,} of {rows:,} rows")
+
+    counts = run_locally(asked, out, processes or cores(), told)
+    typer.echo(
+        f"{counts.rows:,} rows in {out}: {counts.answered:,} answered, {counts.fitting:,} of them fit, "
+        f"{counts.refused:,} refused"
+    )

@@ -1,0 +1,32 @@
+"""`traincost backup` and `traincost restore`: from one database to another, and what is wrong is said in a line."""
+
+from pathlib import Path
+
+import pytest
+
+from service.store import prepare_database
+from service.store.prepare import HEAD
+from service.store.tables import METADATA
+from tests.commands import Command
+from tests.store.small import SMALL
+
+
+def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, file = tmp_path / "first.db", tmp_path / "second.db", tmp_path / "nightly.backup"
+    monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{first}")
+    backup, restore = (Command(name, capsys, monkeypatch) for name in ("backup", "restore"))
+    none_yet = backup(str(file))
+    assert (none_yet.code, none_yet.err) == (
+        2, f"traincost: there is no database at {first}; name one in TRAINCOST_DATABASE_URL\n",
+    )  # fmt: skip
+    prepare_database(f"sqlite:///{first}", SMALL).dispose()
+    made = backup(str(file))
+    assert made.code == 0
+    assert made.out.startswith(f"backed up 9 rows of {len(METADATA.tables)} tables at revision {HEAD}, as of 20")
+    assert backup(str(file)).code == 2
+    monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{second}")
+    assert restore(str(file)).out == made.out.replace("backed up", "restored").replace(f": {file}", "")
+    again = restore(str(file))
+    assert (again.code, again.out) == (2, "")
+    assert "say --replace" in again.err
+    assert restore(str(file), "--replace").code == 0

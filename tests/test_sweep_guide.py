@@ -1,0 +1,58 @@
+"""Is what the page about tables shows true? Its commands and its program are run live, beside a worker."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.guide_pages import blocks_of, by_request, differences
+from tests.house.source import ROOT, SERVICE
+from tests.live import DOCUMENTED, serving
+
+BLOCKS = blocks_of(SERVICE / "web" / "guide" / "sweeps.html")
+SHOWN = {
+    kind: [(block.text, next_one.text) for block, next_one in pairwise(BLOCKS) if (block.kind, next_one.kind) == pair]
+    for kind in ("command", "python", "shell")
+    for pair in ((kind, "answer"),)
+}
+"""What the page shows behind each of its commands and programs."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("sweeps"), with_worker=True) as found:
+        yield found
+
+
+def run(words: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        words, cwd=folder, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_command_is_answered_as_the_page_shows(address: str, tmp_path: Path) -> None:
+    ((command, shown),) = SHOWN["command"]
+    answer: Any = json.loads(by_request(address, tmp_path)(command))
+    assert differences(json.loads(shown), answer) == []
+
+
+def test_the_program_says_what_the_page_shows(address: str, tmp_path: Path) -> None:
+    ((program, shown),) = SHOWN["python"]
+    assert run([sys.executable, "-c", program.replace(DOCUMENTED, address)], tmp_path) == shown
+    assert len((tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()) == 101
+
+
+def test_the_command_line_says_what_the_page_shows(tmp_path: Path) -> None:
+    ((program, _),) = SHOWN["python"]
+    ((command, shown),) = SHOWN["shell"]
+    body = program[program.index("create(") + len("create(") : program.index("})") + 1]
+    (tmp_path / "sweep.json").write_text(json.dumps(eval(body)), encoding="utf-8")  # noqa: S307 - of our own page
+    assert run([sys.executable, "-m", "service", *shlex.split(command)[1:], "--processes", "1"], tmp_path) == shown
