@@ -3,13 +3,15 @@
 TraincostError
 ├── Refused            a question cannot be answered as asked: one Problem for each thing to mend
 │   ├── UnknownName    a model, GPU, cluster or price that the catalogue does not hold
-│   └── Conflict       a change contradicts what the catalogue holds
+│   ├── Conflict       a change contradicts what the catalogue holds
+│   └── NoWorker       no worker that is there has the hardware that is asked for
 ├── NotFound           a resource of the path does not exist
 │   ├── UnknownMetric  a number that no answer holds
 │   └── UnknownRevision  a catalogue of another time that nobody kept
 ├── Stale              the row was changed since the caller read it
 ├── Unreachable        the database does not answer
 │   └── Busy           it answers, but others write at the same time, for too long to wait
+├── BackupRefused      a backup cannot be made, or is not to be restored: one line, exit code 2
 └── StartupError       the process cannot start: one line, exit code 2
 
 They are plain exceptions, not ValueErrors, so that a validator never swallows them.
@@ -60,6 +62,10 @@ class Conflict(Refused):
     """The change contradicts what the catalogue holds: a taken name, a row that others speak of, a shipped row."""
 
 
+class NoWorker(Refused):
+    """No worker that is there has the hardware that the caller asks for."""
+
+
 class NotFound(TraincostError):
     """The path names a resource that does not exist."""
 
@@ -82,6 +88,10 @@ class Unreachable(TraincostError):
 
 class Busy(Unreachable):
     """Others write at the same time, for longer than a change waits; it may be sent again as it is."""
+
+
+class BackupRefused(TraincostError):
+    """A backup cannot be made, or is damaged, newer than this version, or would undo what a database holds."""
 
 
 class StartupError(TraincostError):

@@ -1,16 +1,20 @@
 """How is this process set up? One frozen Settings, read once from the environment and the command line."""
 
 import os
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.errors import StartupError, did_you_mean, nearest
+from service.logs import LogFormat
 
 PREFIX = "TRAINCOST_"
+MOST_DRAIN_SECONDS = 8.0
+"""Longest drain: the process ends within 10 s of being told to."""
 SLIP_OF_THE_PEN = 0.9
 """Likeness above which an unknown variable is taken for a misspelt setting, not for somebody else's variable."""
 
@@ -26,7 +30,23 @@ def _default_database_url() -> str:
 
 
 def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    return _listed(value) if isinstance(value, str) else value
+
+
+def _roles(value: object) -> object:
+    return [part.rpartition("=")[::2] for part in _listed(value)] if isinstance(value, str) else value
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _jwks(text: str) -> str:
+    parts = urlsplit(text)
+    is_near = parts.hostname in {"localhost", "127.0.0.1", "::1"}
+    if "://" in text and not (parts.scheme == "https" or (parts.scheme == "http" and is_near)):
+        raise ValueError("should be an https address (http on this machine alone), or the path of a file")
+    return text
 
 
 def _origin(text: str) -> str:
@@ -34,6 +54,28 @@ def _origin(text: str) -> str:
     if text != "*" and (parts.scheme not in {"http", "https"} or text != f"{parts.scheme}://{parts.netloc}"):
         raise ValueError("should be * or scheme and host like https://tools.example.org, no path")
     return text
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError:
+        raise ValueError("should be an address, or a network like 10.0.0.0/8 with no bit behind its length") from None
+
+
+def _origin_with_path(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or "@" in parts.netloc:
+        raise ValueError("should be an address like http://localhost:4318, without a query")
+    return text.rstrip("/")
+
+
+Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
+
+RoleScope = Literal["read", "write", "worker", "admin", "sheet"]
+Role = tuple[Annotated[str, Field(min_length=1, max_length=200)], RoleScope]
+TokenAlgorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Algorithms of RFC 7518 and RFC 8037 that are checked with a public key."""
 
 
 class Settings(BaseSettings):
@@ -62,8 +104,76 @@ class Settings(BaseSettings):
     """Web origins that may show the page at / in a frame, separated by commas; * for any; none where absent."""
     insecure: bool = False
     """Whether to start without any key on an address that other machines reach; true or false."""
+    connections: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Connections that are held at once, further ones being turned away with 503; fewer where the system lets the
+    process open fewer files (ulimit -n)."""
+    trusted_proxies: Annotated[
+        tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode, BeforeValidator(_split)
+    ] = ()
+    """Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, as addresses or networks (10.0.0.0/8),
+    separated by commas; none where absent."""
+    lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0
+    """Time after which a worker that is not heard of loses its job to another; it is heard of four times as often. The
+    same for every process on one database."""
+    no_worker: bool = False
+    """Whether to start no worker beside the service: where others measure, or many processes share a database."""
+    keep_jobs_days: Days = 400.0
+    """Days for which launch checks and sweeps stay after they ended, but launch checks with measurements that are kept;
+    0 for ever."""
+    keep_job_files_days: Days = 100.0
+    """Days for which traces of launch checks, and what happened on their way, stay after they ended; 0 for ever."""
+    keep_measurements_days: Days = 0.0
+    """Days for which measurements stay that no calibration was fitted on, counted from when they were taken; 0 for
+    ever."""
+    keep_answers_days: Days = 400.0
+    """Days for which stored answers stay that no scenario and no launch check speaks of; 0 for ever."""
+    oidc_issuer: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
+    """Issuer of the tokens that callers may send instead of a key, as their `iss` says; none are taken where absent."""
+    oidc_audience: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
+    """What the `aud` of such a token has to name: this service, as the issuer calls it."""
+    oidc_jwks: Annotated[str, AfterValidator(_jwks)] | None = None
+    """Where the issuer's public keys are: an https address, or the path of a file."""
+    oidc_algorithms: Annotated[tuple[TokenAlgorithm, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)] = (
+        "RS256",
+        "ES256",
+    )
+    """Algorithms that a token may be signed by, separated by commas; only those with a public key."""
+    oidc_owner_claim: Annotated[str, Field(min_length=1, max_length=200)] = "sub"
+    """Claim that says whose the caller's objects are: one that callers cannot choose; a.b for b inside a."""
+    oidc_scopes_claim: Annotated[str, Field(min_length=1, max_length=200)] = "scope"
+    """Claim that says what the caller may do: a list of names, or a text of names with spaces between; a.b for b
+    inside a."""
+    oidc_roles: Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_roles)] = tuple(
+        (f"traincost:{scope}", scope) for scope in get_args(RoleScope)
+    )
+    """What names in that claim allow, as name=scope separated by commas: ml-engineers=write,platform=admin."""
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
     """Least serious messages to write; debug adds a line for each request."""
+    log_format: LogFormat = "text"
+    """How a line of the log looks: text for people, json for programs."""
+    drain_seconds: Annotated[float, Field(ge=0, le=MOST_DRAIN_SECONDS)] = 0.0
+    """Time between telling that the process is about to end (/readyz is 503) and taking no more connections; as long
+    as whatever sends requests here needs to hear of it. 0 to 8."""
+    requests_per_minute: Annotated[int, Field(ge=0, le=10_000_000)] = 12_000
+    """Requests that one key, or one address without a key, may send in a minute in the long run; 0 for any number. A
+    service that only this machine reaches and that asks for no key limits nobody."""
+    request_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 4_000
+    """Requests that one caller may send at once after a pause: a sheet asks for all of its cells together."""
+    redis_url: Annotated[str, Field(pattern=r"^(rediss?|unix)://")] | None = Field(default=None, repr=False)
+    """Redis (redis://:password@host:6379/0) in which replicas count requests together; each counts alone where absent.
+    It needs the extra replicas."""
+    otlp_endpoint: Annotated[str, AfterValidator(_origin_with_path)] | None = None
+    """Collector of traces that speaks OTLP over HTTP, such as http://localhost:4318; no traces where absent. It needs
+    the extra telemetry."""
+
+    @model_validator(mode="after")
+    def _judge_tokens_whole(self) -> Self:
+        """Refuse a part of what it takes to judge tokens."""
+        parts = (self.oidc_issuer, self.oidc_audience, self.oidc_jwks)
+        if any(parts) and not all(parts):
+            names = [PREFIX + name.upper() for name in ("oidc_issuer", "oidc_audience", "oidc_jwks")]
+            raise ValueError(f"{', '.join(names)} belong together: set all of them, or none")
+        return self
 
 
 def read_settings(**given: object) -> Settings:
@@ -95,6 +205,8 @@ def _refuse_misspelt() -> None:
 
 
 def _said(finding: dict[str, Any], given: dict[str, Any]) -> str:
+    if not finding["loc"]:  # it is about several settings, and names them
+        return str(finding["msg"]).removeprefix("Value error, ")
     name, *_ = finding["loc"]
     spelled = f"--{name}" if name in given else PREFIX + str(name).upper()
     return f"{spelled}: {str(finding['msg']).removeprefix('Value error, ')}"

@@ -13,6 +13,9 @@ import pytest
 from psycopg import sql
 from sqlalchemy.engine import make_url
 
+CARELESS = ("autovacuum", "fsync", "full_page_writes", "synchronous_commit")
+"""What a server that ends with its tests need not do: its databases outlive no crash and hold little."""
+
 
 def missing(reason: str) -> NoReturn:
     """Skip what needs something that is not here; fail where nothing may be skipped."""
@@ -38,6 +41,10 @@ def serving() -> Iterator[tuple[str | None, str]]:
             yield None, str(error)
             return
         stack.callback(server.cleanup)
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            for setting in CARELESS:
+                connection.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+            connection.execute("SELECT pg_reload_conf()")
         yield server.get_uri(), ""
 
 

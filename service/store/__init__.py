@@ -1,7 +1,29 @@
 """Where are facts kept between two starts? The only room with SQLAlchemy: SQLite by default, PostgreSQL by URL."""
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
+from service.store.audit import (
+    AuditEntry,
+    AuditOutcome,
+    Deed,
+    KeptEntry,
+    act_as,
+    acting_as,
+    keep_entries,
+    note,
+    note_in,
+    read_audit,
+)
+from service.store.backups import Backup, make_backup, restore_backup
+from service.store.calibrations import (
+    Calibration,
+    create_calibration,
+    promoted_in,
+    read_calibration,
+    read_calibrations,
+    retire_calibration,
+    retired_in,
+)
 from service.store.changes import Change, Rows, Written
 from service.store.checked_questions import (
     CheckedQuestion,
@@ -9,11 +31,58 @@ from service.store.checked_questions import (
     keep_checked_questions,
     read_checked_question,
 )
-from service.store.engine import is_reachable
+from service.store.condition import Condition, Contents, file_of, look_at
+from service.store.engine import answering, writing
+from service.store.figures import Figures, read_figures
 from service.store.history import History, load_catalogue
+from service.store.job_ends import Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
+from service.store.job_events import JobEvent, read_events
+from service.store.job_files import JobFile, keep_file, read_file, read_file_names
+from service.store.job_leases import (
+    HeartbeatState,
+    Held,
+    Opening,
+    Seeker,
+    claim_job,
+    heartbeat_job,
+    read_openings,
+)
+from service.store.jobs import (
+    ENDED,
+    Also,
+    Job,
+    JobStatus,
+    NewJob,
+    create_jobs,
+    create_jobs_in,
+    job_counts,
+    read_job,
+    read_jobs,
+)
 from service.store.keyring import SEPARATOR, KeyRing
 from service.store.keys import ApiKey, Scope, create_key, read_keys, revoke_key
+from service.store.launch_checks import (
+    KeptCheck,
+    create_launch_check,
+    keep_found_in,
+    launch_check_in,
+    read_launch_check,
+    read_launch_checks,
+)
+from service.store.measurements import (
+    Measured,
+    counting_measurements,
+    keep_measurements_in,
+    measurements_like,
+    quarantine_measurements,
+    read_measurements,
+)
 from service.store.prepare import prepare_database
+from service.store.readiness import takes_changes
+from service.store.refusals import watch_errors
+from service.store.remembered_answers import RememberedAnswer, RequestKey, once
+from service.store.replicas import Replicas
+from service.store.retention import Keeping, database_time, forget_old
 from service.store.scenarios import (
     Saved,
     Scenario,
@@ -25,34 +94,134 @@ from service.store.scenarios import (
     read_scenarios,
     utc_text,
 )
+from service.store.sweeps import (
+    KeptSweep,
+    NewSweep,
+    ShardState,
+    create_sweep,
+    read_shards,
+    read_sweep,
+    read_sweep_content,
+    read_sweeps,
+)
+from service.store.workers import forget_workers, read_workers, see_worker
 
 __all__ = [
+    "ENDED",
     "SEPARATOR",
+    "Also",
     "ApiKey",
+    "AuditEntry",
+    "AuditOutcome",
+    "Backup",
+    "Calibration",
     "Change",
     "CheckedQuestion",
+    "Condition",
+    "Connection",
+    "Contents",
+    "Deed",
     "Engine",
+    "Figures",
+    "HeartbeatState",
+    "Held",
     "History",
+    "Job",
+    "JobEvent",
+    "JobFile",
+    "JobStatus",
+    "Keeping",
+    "KeptCheck",
+    "KeptEntry",
+    "KeptSweep",
     "KeyRing",
+    "Measured",
+    "NewJob",
+    "NewSweep",
+    "Opening",
+    "Outcome",
+    "RememberedAnswer",
+    "Replicas",
+    "RequestKey",
     "Rows",
     "Saved",
     "Scenario",
     "Scope",
+    "Seeker",
+    "ShardState",
     "Written",
+    "act_as",
+    "acting_as",
+    "answering",
+    "cancel_job",
+    "cancel_jobs",
     "change_scenario",
+    "claim_job",
+    "counting_measurements",
+    "create_calibration",
+    "create_jobs",
+    "create_jobs_in",
     "create_key",
+    "create_launch_check",
     "create_scenario",
+    "create_sweep",
+    "database_time",
     "delete_scenario",
+    "file_of",
+    "finish_job",
     "forget_checked_questions",
-    "is_reachable",
+    "forget_old",
+    "forget_workers",
+    "heartbeat_job",
+    "job_counts",
     "keep_checked_questions",
+    "keep_entries",
+    "keep_file",
+    "keep_found_in",
+    "keep_measurements_in",
+    "launch_check_in",
     "load_catalogue",
+    "look_at",
+    "make_backup",
+    "measurements_like",
+    "note",
+    "note_in",
+    "once",
     "prepare_database",
+    "promoted_in",
+    "quarantine_measurements",
     "read_answer",
+    "read_audit",
+    "read_calibration",
+    "read_calibrations",
     "read_checked_question",
+    "read_events",
+    "read_figures",
+    "read_file",
+    "read_file_names",
+    "read_job",
+    "read_jobs",
     "read_keys",
+    "read_launch_check",
+    "read_launch_checks",
+    "read_measurements",
+    "read_openings",
     "read_scenario",
     "read_scenarios",
+    "read_shards",
+    "read_sweep",
+    "read_sweep_content",
+    "read_sweeps",
+    "read_workers",
+    "reap_jobs",
+    "restore_backup",
+    "retire_calibration",
+    "retired_in",
+    "retry_jobs",
     "revoke_key",
+    "see_worker",
+    "takes_changes",
     "utc_text",
+    "watch_errors",
+    "writing",
 ]

@@ -9,6 +9,7 @@ from itertools import groupby
 from sqlalchemy import Connection, desc, func, insert, select
 
 from service.catalogue import Catalogue, Row, key_of
+from service.store.audit import note_in
 from service.store.kept import KEPT, holding_at
 from service.store.tables import CHANGES
 
@@ -19,6 +20,7 @@ KINDS = {
     "prices": "price",
     "rate_cards": "rate card",
     "regions": "region",
+    "promoted_calibrations": "calibration",
 }
 """What one row of a table is called in a summary."""
 
@@ -161,6 +163,7 @@ def write_change(connection: Connection, before: Catalogue, rows: Rows, owner: s
     )
     values = {"catalogue_revision" if name == "catalogue" else name: value for name, value in asdict(change).items()}
     connection.execute(insert(CHANGES), values)
+    note_in(connection, _object_of(rows, number))
     return Written(change=change, catalogue=after, rows=put)
 
 
@@ -182,6 +185,14 @@ def summary_of(before: Catalogue, rows: Rows) -> str:
     counted = Counter((KEPT[kind].table.name, action) for kind, action, _ in done)
     said = (f"{count} {table.replace('_', ' ')} {action}" for (table, action), count in counted.items())
     return ", ".join(said) or "no row, only what their digest is made of"
+
+
+def _object_of(rows: Rows, number: int) -> str:
+    """What a change is about: its row, or the change itself, which lists several."""
+    changed = (*rows.put, *rows.drop)
+    if len(changed) != 1:
+        return f"catalogue/revisions/{number}"
+    return f"{KEPT[type(changed[0])].table.name.replace('_', '-')}/{key_of(changed[0])}"
 
 
 def _by_kind(rows: Iterable[Row]) -> list[tuple[type, list[Row]]]:

@@ -7,6 +7,7 @@ each other. So every transaction begins explicitly: a writer takes the write loc
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -14,23 +15,25 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Insert, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
-from service.errors import Busy, StartupError, Unreachable
+from service.errors import StartupError, Unreachable
+from service.store.refusals import NO_ANSWER, refusal_of
 
+IDLE_SECONDS = 60
+"""Time after which a PostgreSQL server ends a transaction whose client says nothing more: its locks are free again."""
 BUSY_SECONDS = 10
 """Longest wait for another process's write lock, and for a free connection."""
 CONNECT_SECONDS = 5
 """Longest wait for a PostgreSQL server to answer."""
 REQUEST_THREADS = 40
 """Threads that the web framework runs database routes on; each may hold one connection."""
+BACKGROUND_THREADS = 10
+"""Threads beside those that use the database, and one look at whether it can be used."""
 KEPT_CONNECTIONS = 5
 RECYCLE_SECONDS = 1800
 """Connections older than this are replaced: firewalls drop idle ones without a word."""
-
-NO_ANSWER = "the database does not answer"
-OTHERS_WRITE = "other changes are being written; nothing of this one was"
 
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 _SQLITE = {"sqlite", "sqlite+pysqlite"}
@@ -49,11 +52,12 @@ _LOCK = 0x7472_6169_6E63_6F73
 """Key of the advisory lock: "traincos" in ASCII, so that no other program's lock is meant."""
 
 
-def open_engine(url: str) -> Engine:
+def open_engine(url: str | URL, *, make_folder: bool = True) -> Engine:
     """An engine for a database; nothing is connected yet.
 
     Args:
         url: sqlite:////folder/file.db or postgresql://user:password@host/name
+        make_folder: whether to make the folder of an SQLite file where there is none
 
     Returns:
         the engine
@@ -66,14 +70,19 @@ def open_engine(url: str) -> Engine:
         "pool_pre_ping": True,
         "pool_recycle": RECYCLE_SECONDS,
         "pool_size": KEPT_CONNECTIONS,
-        "max_overflow": REQUEST_THREADS - KEPT_CONNECTIONS,
+        "max_overflow": REQUEST_THREADS + BACKGROUND_THREADS - KEPT_CONNECTIONS,
         "pool_timeout": BUSY_SECONDS,
         "hide_parameters": True,
     }
     if parsed.drivername in _POSTGRESQL:
         parsed = parsed.set(drivername="postgresql+psycopg")
-        return create_engine(parsed, connect_args={"connect_timeout": CONNECT_SECONDS}, **pool)
-    _make_folder(parsed)
+        from service.store.postgresql import bound_waits  # its driver takes 9 MB that SQLite has no use for
+
+        engine = create_engine(parsed, connect_args={"connect_timeout": CONNECT_SECONDS}, **pool)
+        bound_waits(engine)
+        return engine
+    if make_folder:
+        _make_folder(parsed)
     engine = create_engine(parsed, **pool)
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -88,8 +97,12 @@ def reading(engine: Engine) -> Iterator[Connection]:
         engine: the database
 
     Yields:
-        a connection inside the transaction
+        a connection inside the transaction; the one that `together` holds, where there is one
     """
+    shared = _shared(engine)
+    if shared is not None:
+        yield shared
+        return
     options = _READ_ONLY[engine.dialect.name]
     with engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
@@ -103,11 +116,46 @@ def writing(engine: Engine) -> Iterator[Connection]:
         engine: the database
 
     Yields:
-        a connection inside the transaction, committed at the end and rolled back by an exception
+        a connection inside the transaction, committed at the end and rolled back by an exception; what `together` holds
+        is committed with all else at its end
     """
+    shared = _shared(engine)
+    if shared is not None:
+        with shared.begin_nested():
+            yield shared
+        return
     options = _WRITING[engine.dialect.name]
     with engine.connect().execution_options(**options) as connection, connection.begin():
+        if connection.dialect.name == "postgresql":
+            _bound_locks(connection, BUSY_SECONDS, IDLE_SECONDS)
         yield connection
+
+
+_TOGETHER: ContextVar[Connection | None] = ContextVar("together", default=None)
+
+
+@contextmanager
+def together(engine: Engine) -> Iterator[Connection]:
+    """One transaction for all that is read and written inside, by whatever functions: all of it is kept, or nothing.
+
+    Args:
+        engine: the database
+
+    Yields:
+        a connection inside the transaction
+    """
+    with writing(engine) as connection:
+        token = _TOGETHER.set(connection)
+        try:
+            yield connection
+        finally:
+            _TOGETHER.reset(token)
+
+
+def _shared(engine: Engine) -> Connection | None:
+    """The connection of the transaction that this context has begun on a database."""
+    connection = _TOGETHER.get()
+    return connection if connection is not None and connection.engine is engine else None
 
 
 def alone(connection: Connection, *, patient: bool = False) -> None:
@@ -117,10 +165,29 @@ def alone(connection: Connection, *, patient: bool = False) -> None:
         connection: the database, inside a writing transaction; on SQLite that is enough
         patient: whether to wait as long as it takes, and not BUSY_SECONDS
     """
+    if patient:
+        be_patient(connection)
     if connection.dialect.name == "postgresql":
-        if not patient:
-            connection.execute(text(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+
+def be_patient(connection: Connection) -> None:
+    """Wait in the transaction that has begun for as long as it takes: for locks, and for statements that take long.
+
+    Args:
+        connection: the database
+    """
+    if connection.dialect.name == "postgresql":
+        _bound_locks(connection, 0, 0)
+        driver: Any = connection.connection.driver_connection
+        driver.answer_seconds = None
+
+
+def _bound_locks(connection: Connection, wait_seconds: float, idle_seconds: float) -> None:
+    """How long a transaction waits for a lock, and how long the server waits for it; 0 for as long as it takes."""
+    connection.exec_driver_sql(
+        f"SET LOCAL lock_timeout = '{wait_seconds}s'; SET LOCAL idle_in_transaction_session_timeout = '{idle_seconds}s'"
+    )
 
 
 def insert_new(connection: Connection, table: Table) -> Insert:
@@ -133,8 +200,21 @@ def insert_new(connection: Connection, table: Table) -> Insert:
     Returns:
         the statement
     """
-    found: Insert = _INSERT[connection.dialect.name](table).on_conflict_do_nothing()
+    found: Insert = insert_or(connection, table).on_conflict_do_nothing()
     return found
+
+
+def insert_or(connection: Connection, table: Table) -> Any:
+    """A statement that inserts rows, to which may be added what happens to those whose key is there already.
+
+    Args:
+        connection: the database
+        table: where to
+
+    Returns:
+        the dialect's own statement
+    """
+    return _INSERT[connection.dialect.name](table)
 
 
 @contextmanager
@@ -150,35 +230,16 @@ def answering() -> Iterator[None]:
     """
     try:
         yield
-    except (OperationalError, InterfaceError, NoFreeConnection) as error:
-        raise (Busy(OTHERS_WRITE) if _is_busy(error) else Unreachable(NO_ANSWER)) from error
+    except NoFreeConnection as error:
+        raise Unreachable(NO_ANSWER) from error
+    except DBAPIError as error:
+        refusal = refusal_of(error)
+        if refusal is None:
+            raise
+        raise refusal from error
 
 
-def _is_busy(error: SQLAlchemyError) -> bool:
-    """Whether a wait for a lock came to an end: SQLite's result code, PostgreSQL's lock_not_available."""
-    cause = getattr(error, "orig", None)
-    code = getattr(cause, "sqlite_errorcode", None)
-    return (code is not None and code & 0xFF == sqlite3.SQLITE_BUSY) or getattr(cause, "sqlstate", None) == "55P03"
-
-
-def is_reachable(engine: Engine) -> bool:
-    """Whether the database answers.
-
-    Args:
-        engine: the database
-
-    Returns:
-        true if it answered just now
-    """
-    try:
-        with reading(engine) as connection:
-            connection.execute(text("SELECT 1"))
-    except SQLAlchemyError:
-        return False
-    return True
-
-
-def _parse(url: str) -> URL:
+def _parse(url: str | URL) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):

@@ -25,14 +25,18 @@ from service.store.changes import (
     read_changes,
     write_change,
 )
-from service.store.engine import NO_ANSWER, alone, answering, reading, writing
+from service.store.engine import alone, answering, reading, writing
 from service.store.kept import KEPT
+from service.store.refusals import NO_ANSWER
 
 MOST_HELD = 8
 """Catalogues of other revisions that stay in memory."""
 
 REVISION = re.compile(r"[0-9a-f]{12}")
 """What the digest of a catalogue looks like."""
+
+Also = Callable[[Connection, Catalogue], None]
+"""What a change of the catalogue writes elsewhere, given the catalogue before it."""
 
 NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are"
 
@@ -55,6 +59,11 @@ class History:
         self._held: OrderedDict[str, Catalogue] = OrderedDict()
         self._lock = Lock()
         self.current = current
+
+    @property
+    def number(self) -> int:
+        """Number of the newest change that is in memory; 0 until the first look."""
+        return self._number
 
     def refresh(self) -> None:
         """Take over what other processes changed, and what was restored from a backup.
@@ -147,12 +156,13 @@ class History:
         mine = [row for row in versions if held is not None and row.owner == held.owner]
         return next(reversed(mine or versions), None)
 
-    def change(self, owner: str, decide: Callable[[Catalogue], Rows]) -> Written:
+    def change(self, owner: str, decide: Callable[[Catalogue], Rows], also: Also | None = None) -> Written:
         """Change the catalogue, all of it or nothing, with nobody else changing it meanwhile.
 
         Args:
             owner: who changes it
             decide: what is written, given the catalogue that the database holds; any error it raises undoes everything
+            also: what is written elsewhere in the same transaction, given the catalogue before; None for nothing
 
         Returns:
             what the change made; it is in memory when this returns
@@ -171,6 +181,8 @@ class History:
                 written = write_change(connection, before, rows, owner)
             except UnsoundFact:
                 raise Conflict(CONTRADICTION) from None
+            if also is not None:
+                also(connection, before)
         self._take(written.change.number, written.catalogue)
         return written
 

@@ -7,11 +7,11 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, func, insert, or_, select, tuple_, update
 
-from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
+from service.catalogue import CalibrationRow, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
 from service.catalogue.rows import TELLS_PRICES_APART, price_id
 from service.errors import TraincostError
 from service.estimator import Cluster, Gpu
-from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, RATE_CARDS, REGIONS
+from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, PROMOTED_CALIBRATIONS, RATE_CARDS, REGIONS
 
 MOST_NAMED = 50
 """Rows that a query asks for by name; for more of them, reading all in one go is faster."""
@@ -172,5 +172,6 @@ KEPT: Mapping[type, Kept] = {
     PriceRow: Kept(TypeAdapter(list[PriceRow]), PRICES),
     RateCardRow: Kept(TypeAdapter(list[RateCardRow]), RATE_CARDS),
     RegionRow: Kept(TypeAdapter(list[RegionRow]), REGIONS),
+    CalibrationRow: Kept(TypeAdapter(list[CalibrationRow]), PROMOTED_CALIBRATIONS),
 }
 """Every kind of row, with its table."""

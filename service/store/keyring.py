@@ -5,7 +5,7 @@ once a minute a key.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 from sqlalchemy import Engine
 
 from service.errors import Unreachable
-from service.store.engine import NO_ANSWER, answering, reading
+from service.store.engine import answering, reading
 from service.store.keys import ApiKey, keys_in, state_in, write_uses
+from service.store.refusals import NO_ANSWER
 from service.store.secrets import make_signing_secret, signing_secret_in
 
 USES_APART = timedelta(minutes=1)
@@ -23,8 +24,10 @@ USES_APART = timedelta(minutes=1)
 SEPARATOR = "."
 """Stands between the public part of a key and its secret part."""
 
-_NOBODY = bytes(sha256().digest_size)
-"""What the secret of an unknown key is compared with, so that it takes as long as that of a known one."""
+_NOBODY = ApiKey(
+    id="", name="", owner="", scopes=(), digest=bytes(sha256().digest_size), created_at=datetime.min.replace(tzinfo=UTC)
+)
+"""What stands in the place of an unknown key, so that its secret is compared as that of a known one is."""
 
 
 class KeyRing:
@@ -38,6 +41,8 @@ class KeyRing:
         self._engine = engine
         self._keys: Mapping[str, ApiKey] = {}
         self._state: tuple[Any, ...] = ()
+        self._lent: dict[str, ApiKey] = {}
+        self._known: Mapping[str, ApiKey] = {}
         self._used: dict[str, datetime] = {}
         self._noted: dict[str, datetime] = {}
         self.signing_secret: bytes | None = None
@@ -58,9 +63,18 @@ class KeyRing:
             the key, revoked or not; None where there is no such key, or its secret is another
         """
         key_id, _, secret = presented.partition(SEPARATOR)
-        key = self._keys.get(key_id)
-        digest = sha256(secret.encode(errors="replace")).digest()
-        return key if compare_digest(digest, _NOBODY if key is None else key.digest) else None
+        key = self._known.get(key_id, _NOBODY)
+        is_right = compare_digest(sha256(secret.encode(errors="replace")).digest(), key.digest)
+        return key if is_right and key is not _NOBODY else None
+
+    def lend(self, key: ApiKey) -> None:
+        """Let a key in for as long as this process runs; it is kept in memory alone, and locks nothing.
+
+        Args:
+            key: the key
+        """
+        self._lent[key.id] = key
+        self._known = {**self._keys, **self._lent}
 
     def note_use(self, key: ApiKey, moment: datetime) -> None:
         """Remember that a key was used; it is written later.
@@ -69,7 +83,8 @@ class KeyRing:
             key: the key
             moment: when
         """
-        self._used[key.id] = moment
+        if key.id not in self._lent:
+            self._used[key.id] = moment
 
     def refresh(self) -> None:
         """Take over which keys other processes made and revoked.
@@ -83,6 +98,7 @@ class KeyRing:
             state = state_in(connection)
             if state != self._state:
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
+                self._known = {**self._keys, **self._lent}
             self.signing_secret = signing_secret_in(connection)
 
     def make_signing_secret(self) -> bytes:

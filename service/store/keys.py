@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, func, insert, or_, select, update
 
+from service.store.audit import note_in
 from service.store.engine import answering, reading, writing
 from service.store.key_tables import API_KEYS
 
@@ -50,6 +51,7 @@ def create_key(engine: Engine, key: ApiKey) -> None:
     """
     with answering(), writing(engine) as connection:
         connection.execute(insert(API_KEYS), asdict(key))
+        note_in(connection, key.id)
 
 
 def revoke_key(engine: Engine, key_id: str, moment: datetime) -> bool:
@@ -69,6 +71,8 @@ def revoke_key(engine: Engine, key_id: str, moment: datetime) -> bool:
     values = {"revoked_at": func.coalesce(API_KEYS.c.revoked_at, moment)}
     with answering(), writing(engine) as connection:
         done = connection.execute(update(API_KEYS).where(API_KEYS.c.id == key_id).values(values))
+        if done.rowcount:
+            note_in(connection, key_id)
     return done.rowcount == 1
 
 

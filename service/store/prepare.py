@@ -5,16 +5,20 @@ Migration and seeding are one transaction under one lock: a process killed in be
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.catalogue import Catalogue
-from service.errors import StartupError
+from service.errors import StartupError, TraincostError
 from service.store.engine import alone, open_engine, reading, writing
 from service.store.seeding import is_seeded, seed
 
-HEAD = "0009"
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = "0015"
 """Newest revision in migrations/: what this version expects."""
 
 
@@ -37,53 +41,98 @@ def prepare_database(url: str, shipped: Catalogue) -> Engine:
     except BaseException as error:
         engine.dispose()
         if isinstance(error, SQLAlchemyError):
-            raise StartupError(_complaint(engine, error)) from None
+            raise StartupError(complaint(engine, error)) from None
         raise
     return engine
 
 
 def _prepare(engine: Engine, shipped: Catalogue) -> None:
     with reading(engine) as connection:
-        is_ready = _revision(connection) == HEAD and is_seeded(connection, shipped)
+        is_ready = revision_in(connection) == HEAD and is_seeded(connection, shipped)
     if not is_ready:
         with writing(engine) as connection:
             alone(connection, patient=True)
-            _migrate(connection)
+            migrate(connection)
             seed(connection, shipped)
 
 
-def _complaint(engine: Engine, error: SQLAlchemyError) -> str:
-    """What the driver says, in one line with the database but without its password."""
+def complaint(engine: Engine, error: Exception) -> str:
+    """What the driver says, in one line with the database but without its password.
+
+    Args:
+        engine: the database
+        error: what was raised
+
+    Returns:
+        the line
+    """
     database = engine.url.set(query={}).render_as_string()
     reason = " ".join(str(getattr(error, "orig", None) or error).split())
     return f"the database {database} cannot be used: {reason}"
 
 
-def _revision(connection: Connection) -> str | None:
-    """The revision that the database is at; None where it has no tables of ours."""
+def revision_in(connection: Connection) -> str | None:
+    """The revision that a database is at.
+
+    Args:
+        connection: the database
+
+    Returns:
+        the revision; None where it has no tables of ours
+    """
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     return revision
 
 
-def _migrate(connection: Connection) -> None:
-    found = _revision(connection)
-    if found == HEAD:
+def migrate(connection: Connection, revision: str = HEAD) -> None:
+    """Bring a database up to a revision; one that is there already is left alone.
+
+    Args:
+        connection: the database, inside a writing transaction, alone
+        revision: the revision
+
+    Raises:
+        StartupError: the database is at a revision that this version does not know
+    """
+    found = revision_in(connection)
+    if found == revision:
         return
+    if found is not None:
+        refuse_unknown(found, "the database", StartupError)
     from alembic import command
-    from alembic.config import Config
+
+    command.upgrade(_config(connection), revision)
+
+
+def refuse_unknown(revision: str, what: str, error: type[TraincostError]) -> None:
+    """Refuse what a newer version made.
+
+    Args:
+        revision: its revision
+        what: what is at that revision
+        error: what is raised
+
+    Raises:
+        TraincostError: this version does not know the revision
+    """
     from alembic.script import ScriptDirectory
+
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if revision not in known:
+        raise error(
+            f"{what} is at revision {revision}, which this version does not know; "
+            "it was made by a newer traincost: install that, or name another one"
+        )
+
+
+def _config(connection: Connection | None = None) -> "Config":
+    from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if found is not None and found not in known:
-        raise StartupError(
-            f"the database is at revision {found}, which this version does not know; "
-            "it was made by a newer traincost: install that, or name another database in TRAINCOST_DATABASE_URL"
-        )
-    command.upgrade(config, "head")
+    return config
 
 
 def migrations_folder() -> Path:

@@ -25,7 +25,7 @@ ESTIMATES = Table(
     Column("answer", LargeBinary, nullable=False),
     Column("stored_at", DateTime(timezone=True), nullable=False),
 )
-"""Stored answers, byte for byte; none is ever changed or removed."""
+"""Stored answers, byte for byte; none is ever changed, and none removed that a scenario or a launch check speaks of."""
 
 CHECKED_QUESTIONS = Table(
     "checked_questions",
@@ -57,7 +57,7 @@ SCENARIO_REVISIONS = Table(
     Column("name", String, nullable=False),
     Column("note", String, nullable=False),
     Column("question", JSON, nullable=False),
-    Column("estimate_id", String, ForeignKey("estimates.id"), nullable=False),
+    Column("estimate_id", String, ForeignKey("estimates.id"), nullable=False, index=True),
     Column("gpu", String, nullable=False),
     Column("gpus", Integer, nullable=False),
     Column("verdict", String, nullable=False),

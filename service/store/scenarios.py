@@ -12,7 +12,9 @@ from sqlalchemy import Connection, Engine, Select, delete, insert, select, updat
 
 from service.errors import Stale
 from service.estimator.memory_parts import Verdict
-from service.store.engine import answering, insert_new, reading, writing
+from service.store.audit import note_in
+from service.store.engine import answering, reading, writing
+from service.store.kept_answers import keep_answer_in
 from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
 Question = Mapping[str, Any]
@@ -73,18 +75,20 @@ class Saved(NamedTuple):
     question: Question
 
 
-def read_scenarios(engine: Engine) -> list[Scenario]:
-    """Every scenario, in its newest revision.
+def read_scenarios(engine: Engine, owner: str | None = None) -> list[Scenario]:
+    """Scenarios, in their newest revision.
 
     Args:
         engine: the database
+        owner: whose; None for everybody's
 
     Returns:
         the scenarios, in no order
     """
-    newest = SCENARIOS.c.revision == SCENARIO_REVISIONS.c.revision
+    newest = _selected().where(SCENARIOS.c.revision == SCENARIO_REVISIONS.c.revision)
+    query = newest if owner is None else newest.where(SCENARIOS.c.owner == owner)
     with answering(), reading(engine) as connection:
-        return [_scenario(row) for row in connection.execute(_selected().where(newest)).mappings()]
+        return [_scenario(row) for row in connection.execute(query).mappings()]
 
 
 def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> Saved | None:
@@ -118,6 +122,7 @@ def create_scenario(engine: Engine, saved: Saved, answer: bytes) -> None:
     with answering(), writing(engine) as connection:
         connection.execute(insert(SCENARIOS), head)
         _add_revision(connection, saved, answer)
+        note_in(connection, saved.scenario.id)
 
 
 def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
@@ -138,6 +143,7 @@ def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
         changed = connection.execute(update(SCENARIOS).where(*starts_from).values(revision=revision))
         _refuse_unless_one(changed.rowcount)
         _add_revision(connection, saved, answer)
+        note_in(connection, saved.scenario.id)
 
 
 def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
@@ -157,6 +163,7 @@ def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
             delete(SCENARIOS).where(SCENARIOS.c.id == scenario_id, SCENARIOS.c.revision == revision)
         )
         _refuse_unless_one(gone.rowcount)
+        note_in(connection, scenario_id)
 
 
 def read_answer(engine: Engine, estimate_id: str) -> bytes | None:
@@ -179,8 +186,7 @@ def read_answer(engine: Engine, estimate_id: str) -> bytes | None:
 def _add_revision(connection: Connection, saved: Saved, answer: bytes | None) -> None:
     scenario, question = saved
     if answer is not None:
-        stored = {"id": scenario.estimate_id, "answer": answer, "stored_at": datetime.now(UTC)}
-        connection.execute(insert_new(connection, ESTIMATES), stored)
+        keep_answer_in(connection, scenario.estimate_id, answer)
     record = _record(scenario)
     said = {column.name: record[column.name] for column in SCENARIO_REVISIONS.c if column.name in record}
     connection.execute(insert(SCENARIO_REVISIONS), {**said, "question": question})

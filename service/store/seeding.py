@@ -13,12 +13,15 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from service.catalogue import SHIPPED, Catalogue, GpuRow, ModelRow, PriceRow, RegionRow, Row, key_of
+from service.catalogue import SHIPPED, CalibrationRow, Catalogue, GpuRow, ModelRow, PriceRow, RegionRow, Row, key_of
 from service.catalogue.indexes import Key, Named, digest_of, gpus_of, names_of, revision_of
 from service.catalogue.names import forms_of
 from service.store.changes import KINDS, Rows, catalogue_at, newest_change, write_change
 from service.store.kept import KEPT
 from service.store.tables import SEEDINGS
+
+NAMELESS = PriceRow | RegionRow | CalibrationRow
+"""Rows that are found by their key alone."""
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +94,7 @@ def _beside(fixed: list[Row], shipped: Catalogue) -> Iterator[Row]:
             log.warning("shipped %s %s is left out: a row that stays has its name", noun, key)
             left_out |= {key} if isinstance(row, GpuRow) and _key(row) not in keys else set()
         else:
-            free = row if isinstance(row, PriceRow | RegionRow) else _without(row, taken)
+            free = row if isinstance(row, NAMELESS) else _without(row, taken)
             if free != row:
                 log.warning("shipped %s %s goes without some of its names: rows that stay have them", noun, key)
             yield free
@@ -119,7 +122,7 @@ def _key(row: Row) -> Key:
 
 def _forms(row: Row) -> tuple[str, ...]:
     """Every name of a row, in the form in which names are compared; a price has its id alone, a region its slug."""
-    if isinstance(row, PriceRow | RegionRow):
+    if isinstance(row, NAMELESS):
         return ()
     named = (name for names in names_of(row).values() for name in names)
     return forms_of(row.slug, *named, *getattr(row, "default_for", ()))

@@ -185,6 +185,17 @@ REGIONS = Table(
     *_versions_of("regions", "slug"),
 )
 
+PROMOTED_CALIBRATIONS = Table(
+    "promoted_calibrations",
+    METADATA,
+    *_held_by(),
+    Column("gpu", String, nullable=False),
+    Column("calibration", JSON_VALUE, nullable=False),
+    *_provenance(),
+    *_versions_of("promoted_calibrations", "gpu"),
+)
+"""Which calibration holds for which GPU, and between which changes of the catalogue it did."""
+
 CHANGES = Table(
     "changes",
     METADATA,

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete
 
 from service.catalogue import Catalogue
 from service.store import prepare_database
-from service.store.engine import open_engine
+from service.store.engine import open_engine, writing
+from service.store.job_tables import JOBS, WORKERS
 from tests.databases import new_database
 from tests.store.small import SMALL
 
@@ -60,3 +61,24 @@ def prepare(database_url: str) -> Iterator[Prepare]:
             return engine
 
         yield prepare
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def jobs_database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """One database for all of these tests: none of them looks at more than jobs and workers."""
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path_factory.mktemp('jobs') / 'traincost.db'}"
+        if request.param == "postgresql":
+            url = stack.enter_context(new_database(request.getfixturevalue("postgresql_server")))
+        engine = prepare_database(url, SMALL)
+        stack.callback(engine.dispose)
+        yield engine
+
+
+@pytest.fixture
+def queue(jobs_database: Engine) -> Engine:
+    """A database without jobs and workers, of either kind."""
+    with writing(jobs_database) as connection:
+        for table in (JOBS, WORKERS):
+            connection.execute(delete(table))
+    return jobs_database

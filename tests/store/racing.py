@@ -12,6 +12,7 @@ from service.errors import Stale
 from service.store import History, load_catalogue, prepare_database
 from service.store.engine import open_engine, reading, writing
 from service.store.tables import SEEDINGS
+from service.workflows.callers import ANYBODY
 from service.workflows.catalogue_lists import LISTINGS
 from service.workflows.own_rows import RowChange, create_row, patch_row
 from tests.store.small import SMALL
@@ -31,7 +32,8 @@ def race(act: Act, url: str, processes: int) -> list[str]:
     Returns:
         their reports; a traceback where one failed
     """
-    context = get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # one process imports what all of them need, and becomes each of them
     barrier, reports = context.Barrier(processes), context.Queue()
     runners = [context.Process(target=_run, args=(act, url, barrier, reports)) for _ in range(processes)]
     for runner in runners:
@@ -88,14 +90,14 @@ def count_up_in_a_row(url: str, rounds: int = 10) -> str:
 
 def change_note(history: History, revision: int, note: str) -> None:
     """Change the note of the rate card `counter`, if it is still at a revision."""
-    change = RowChange(LISTINGS["rate-cards"], "counter", lambda record: record["revision"] == revision)
+    change = RowChange(LISTINGS["rate-cards"], "counter", lambda record: record["revision"] == revision, ANYBODY)
     patch_row(history, change, {"note": note})
 
 
 def make_counter(history: History) -> None:
     """The rate card whose note is a number."""
     rates = [{"gpu": next(iter(history.current.gpus)), "usd_per_gpu_hour": 1}]
-    create_row(history, LISTINGS["rate-cards"], {"slug": "counter", "rates": rates, "note": "0"})
+    create_row(history, LISTINGS["rate-cards"], ANYBODY, {"slug": "counter", "rates": rates, "note": "0"})
 
 
 def count_up(url: str) -> str:

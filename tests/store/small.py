@@ -2,9 +2,27 @@
 
 from dataclasses import replace
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, PublishedCounts, RegionRow
+from service.catalogue import (
+    CalibrationRow,
+    Catalogue,
+    ClusterRow,
+    GpuRow,
+    ModelRow,
+    PriceRow,
+    PublishedCounts,
+    RegionRow,
+)
 from service.catalogue.rows import Purchase
 from service.estimator import Cluster, Model
+from service.estimator.device_calibration import (
+    AttentionCalibration,
+    DeviceCalibration,
+    LinkCalibration,
+    MatrixCalibration,
+    MeasuredBytes,
+    StepCalibration,
+)
+from service.estimator.measured_step import MeasuredStep
 from service.estimator.samples import H100
 
 MODEL = ModelRow(
@@ -86,4 +104,25 @@ REGION = RegionRow(
     as_of="2026",
     verified="yes",
 )
-SMALL = Catalogue.of(models=[MODEL, NOT_ESTIMATED], gpus=[GPU], clusters=[CLUSTER], prices=[PRICE], regions=[REGION])
+CALIBRATION = CalibrationRow(
+    gpu=H100.slug,
+    calibration=DeviceCalibration(
+        id="cal_small",
+        matrix=(MatrixCalibration(format="bf16", flop_per_s=6e14),),
+        attention=(AttentionCalibration(kernel="cudnn", forward_fraction=0.6),),
+        links=(LinkCalibration(collective="all_gather", link_fraction=0.9),),
+        memory_bytes_per_s=2.9e12,
+        context_bytes=MeasuredBytes(low=5e8, value=5.1e8, high=5.2e8),
+        steps=(
+            StepCalibration(
+                stack="transformers",
+                implementation="eager",
+                step=MeasuredStep(predicted_seconds=1.0, measured_seconds=1.1),
+            ),
+        ),
+    ),
+    source="made up",
+    as_of="2026",
+    verified="yes",
+)
+SMALL = Catalogue.from_rows([MODEL, NOT_ESTIMATED, GPU, CLUSTER, PRICE, REGION, CALIBRATION])

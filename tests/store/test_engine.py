@@ -1,5 +1,6 @@
 """Which databases are spoken to, and do their transactions lose nothing and wait for nobody?"""
 
+import resource
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +11,13 @@ from sqlalchemy import Engine, insert, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from service.errors import Busy, StartupError
-from service.store import is_reachable
-from service.store.engine import alone, answering, open_engine, reading, writing
+from service.errors import Busy, StartupError, Unreachable
+from service.store import prepare_database, takes_changes
+from service.store.engine import alone, answering, be_patient, open_engine, reading, writing
 from service.store.tables import SEEDINGS
 from tests.store.conftest import Prepare
 from tests.store.racing import ROUNDS, count_up, race
+from tests.store.small import SMALL
 
 ANOTHER = {"catalogue_revision": "a value of a caller", "seeded_at": datetime(2026, 11, 21, tzinfo=UTC)}
 
@@ -45,7 +47,7 @@ def test_a_database_that_keeps_nothing_is_refused(url: str) -> None:
 
 def test_folders_are_made(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a' / 'b' / 'traincost.db'}")
-    assert is_reachable(engine)
+    assert takes_changes(engine)
     engine.dispose()
     assert (tmp_path / "a" / "b" / "traincost.db").exists()
 
@@ -127,10 +129,52 @@ def test_errors_do_not_tell_the_values(prepare: Prepare) -> None:
     assert "SQL parameters hidden" in str(error.value)
 
 
-def test_an_unreachable_database_is_not_reachable(engine: Engine) -> None:
-    assert is_reachable(engine)
+def test_a_server_that_may_only_be_read_takes_no_changes(postgresql_url: str) -> None:
+    engine = open_engine(postgresql_url)
+    assert takes_changes(engine)
+    name = make_url(postgresql_url).database
+    with writing(engine) as connection:
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    engine.dispose()
+    assert not takes_changes(engine)
+    with pytest.raises(Unreachable, match="takes no changes now"), answering(), writing(engine) as connection:
+        connection.execute(text("CREATE TABLE forbidden (x INTEGER)"))
+    engine.dispose()
+
+
+def test_a_server_that_says_nothing_is_given_up(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.postgresql.ANSWER_SECONDS", 0.5)
+    engine = open_engine(postgresql_url)
+    with pytest.raises(Unreachable, match="does not answer"), answering(), reading(engine) as connection:
+        connection.execute(text("SELECT pg_sleep(30)"))
+    with reading(engine) as connection:
+        assert connection.execute(text("SELECT 1")).scalar_one() == 1
+    with writing(engine) as connection:
+        be_patient(connection)
+        connection.execute(text("SELECT pg_sleep(0.7)"))
+    engine.dispose()
+
+
+def test_a_disk_that_is_full_takes_no_changes(sqlite_url: str) -> None:
+    engine = prepare_database(sqlite_url, SMALL)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        assert not takes_changes(engine)
+        with pytest.raises(Unreachable, match="its disk is full"), answering(), writing(engine) as connection:
+            connection.execute(insert(SEEDINGS), ANOTHER)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert takes_changes(engine)
+    with reading(engine) as connection:
+        assert len(connection.execute(select(SEEDINGS.c.catalogue_revision)).all()) == 1
+    engine.dispose()
+
+
+def test_an_unreachable_database_takes_no_changes(engine: Engine) -> None:
+    assert takes_changes(engine)
     gone = open_engine("postgresql://somebody@127.0.0.1:1/costs")
-    assert not is_reachable(gone)
+    assert not takes_changes(gone)
 
 
 def test_a_writer_on_postgresql_sees_what_was_written_while_it_waited(postgresql_url: str) -> None:

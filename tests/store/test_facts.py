@@ -8,6 +8,7 @@ from sqlalchemy import Engine, Table, insert, inspect, select, update
 
 from service.catalogue import (
     SHIPPED,
+    CalibrationRow,
     Catalogue,
     ClusterRow,
     GpuRow,
@@ -20,9 +21,9 @@ from service.catalogue import (
 from service.estimator import Cluster, Gpu
 from service.store import load_catalogue
 from service.store.engine import reading, writing
-from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, RATE_CARDS, REGIONS, SEEDINGS
+from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, PROMOTED_CALIBRATIONS, RATE_CARDS, REGIONS, SEEDINGS
 from tests.store.conftest import Prepare
-from tests.store.small import CLUSTER, GPU, MODEL, NOT_ESTIMATED, PRICE, REGION, SMALL
+from tests.store.small import CALIBRATION, CLUSTER, GPU, MODEL, NOT_ESTIMATED, PRICE, REGION, SMALL
 
 OWN_GPU = {"owner": "team-a", "slug": "own-gpu", "name": "Own GPU"}
 
@@ -40,8 +41,9 @@ def _names(*kinds: Any) -> set[str]:
         (PRICES, _names(PriceRow)),
         (RATE_CARDS, _names(RateCardRow)),
         (REGIONS, _names(RegionRow)),
+        (PROMOTED_CALIBRATIONS, _names(CalibrationRow)),
     ],
-    ids=["models", "gpus", "clusters", "prices", "rate_cards", "regions"],
+    ids=["models", "gpus", "clusters", "prices", "rate_cards", "regions", "promoted_calibrations"],
 )
 def test_columns_are_the_fields_of_the_row(table: Table, names: set[str]) -> None:
     assert set(table.columns.keys()) == names | {"since_change", "until_change"}
@@ -54,6 +56,7 @@ def test_every_row_comes_back_equal(prepare: Prepare) -> None:
     assert loaded.clusters == {"box": CLUSTER}
     assert loaded.prices == (PRICE,)
     assert loaded.regions == {"hall": REGION}
+    assert loaded.calibrations == {GPU.slug: CALIBRATION}
     assert loaded.revision == SMALL.revision
 
 

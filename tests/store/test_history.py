@@ -68,9 +68,10 @@ def test_a_later_release_is_a_change_like_any_other(prepare: Prepare) -> None:
     assert again.current.revision == first.revision
     assert again.current.prices[0].revision == 3
     assert [change.owner for change in again.changes()] == ["catalogue"] * 3
-    assert again.changes()[1].summary == "1 prices changed, 1 models deleted"
+    assert again.changes()[1].summary == "1 prices changed, 1 models deleted, 1 promoted calibrations deleted"
     assert again.changes()[2].summary == (
-        "2 models created, 1 gpus created, 1 clusters created, 1 prices created, 1 regions created"
+        "2 models created, 1 gpus created, 1 clusters created, 1 prices created, 1 regions created, "
+        "1 promoted calibrations created"
     )
 
 

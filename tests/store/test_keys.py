@@ -4,11 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from hmac import compare_digest
 
 import pytest
 
 from service.errors import Unreachable
-from service.store import ApiKey, Engine, KeyRing, create_key, read_keys, revoke_key
+from service.store import ApiKey, Engine, KeyRing, create_key, keyring, read_keys, revoke_key
 from tests.store.conftest import Prepare
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -114,3 +115,41 @@ def test_without_a_database_there_are_no_keys() -> None:
     assert ring.find("tck_a.secret") is None
     with pytest.raises(Unreachable):
         ring.make_signing_secret()
+
+
+def test_an_unknown_id_does_the_work_of_a_known_one(store: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = KeyRing(store)
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return compare_digest(one, other)
+
+    monkeypatch.setattr(keyring, "compare_digest", compare)
+    for presented, is_known in (
+        ("tck_a.secret", True),
+        ("tck_a.secre", False),
+        ("tck_nobody.secret", False),
+        ("tck_nobody", False),
+        (".", False),
+        ("", False),
+        ("." + "\0" * 32, False),
+    ):
+        assert (ring.find(presented) is not None) is is_known
+        assert compared.pop() == (32, 32)
+        assert compared == []
+
+
+def test_a_key_that_is_lent_is_held_in_memory_alone_and_locks_nothing(prepare: Prepare) -> None:
+    engine = prepare()
+    ring = KeyRing(engine)
+    ring.lend(KEY)
+    assert ring.find("tck_a.secret") == KEY
+    assert ring.find("tck_a.other") is None
+    assert not ring.is_locked
+    ring.note_use(KEY, NOW)
+    ring.write_uses(all_of_them=True)
+    ring.refresh()
+    assert ring.find("tck_a.secret") == KEY
+    assert read_keys(engine) == []
+    assert KeyRing(engine).find("tck_a.secret") is None

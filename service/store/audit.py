@@ -1,0 +1,158 @@
+"""Who changed what, and when? Noted in the transaction of the change: neither is there without the other.
+
+Who answers for what is written is said once, where a request or a command begins; what workers and the service itself
+write is nobody's change, and is not noted.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from sqlalchemy import Connection, Engine, insert, select
+
+from service.store.audit_tables import AUDIT_LOG
+from service.store.engine import answering, reading, writing
+
+AuditOutcome = Literal["done", "forbidden", "not_found", "conflict", "stale"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """A change that somebody asks for."""
+
+    caller: str | None
+    """Public part of the key, or subject of the token; None where the service asks for none."""
+    owner: str
+    """Owner of the key or the token."""
+    operation: str
+    """What they ask for, as the contract calls it; or the command."""
+    request_id: str | None = None
+    """Id of the request; None where it is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """What became of a deed."""
+
+    deed: Deed
+    """Who asked for what."""
+    at: datetime
+    """When."""
+    object: str | None
+    """What was to be changed; None where that was told in no form that may be kept."""
+    outcome: AuditOutcome
+    """Whether it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptEntry(AuditEntry):
+    """An entry as the log holds it."""
+
+    number: int
+    """Its number; later entries have higher ones."""
+
+
+_DEED: ContextVar[Deed | None] = ContextVar("deed", default=None)
+
+
+def act_as(deed: Deed) -> None:
+    """Say who answers for all that this context writes from now on.
+
+    Args:
+        deed: who asks for what
+    """
+    _DEED.set(deed)
+
+
+@contextmanager
+def acting_as(deed: Deed) -> Iterator[None]:
+    """Say who answers for what is written inside.
+
+    Args:
+        deed: who asks for what
+
+    Yields:
+        nothing
+    """
+    token = _DEED.set(deed)
+    try:
+        yield
+    finally:
+        _DEED.reset(token)
+
+
+def note_in(connection: Connection, *objects: str) -> None:
+    """Note that something is changed, in the transaction that changes it.
+
+    Args:
+        connection: the database, inside a writing transaction
+        objects: what is changed
+    """
+    deed = _DEED.get()
+    if deed is not None:
+        moment = datetime.now(UTC)
+        _keep_in(connection, [AuditEntry(deed=deed, at=moment, object=name, outcome="done") for name in objects])
+
+
+def note(engine: Engine, *objects: str) -> None:
+    """Note what changes no row but what somebody may do: that something was shared.
+
+    Args:
+        engine: the database
+        objects: what it is about
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), writing(engine) as connection:
+        note_in(connection, *objects)
+
+
+def keep_entries(engine: Engine, entries: Iterable[AuditEntry]) -> None:
+    """Keep entries of what wrote nothing itself.
+
+    Args:
+        engine: the database
+        entries: the entries
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), writing(engine) as connection:
+        _keep_in(connection, entries)
+
+
+def read_audit(engine: Engine) -> list[KeptEntry]:
+    """The whole log.
+
+    Args:
+        engine: the database
+
+    Returns:
+        its entries, in no order
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        return [
+            KeptEntry(
+                deed=Deed(caller=row.caller, owner=row.owner, operation=row.operation, request_id=row.request_id),
+                at=row.at,
+                object=row.object,
+                outcome=row.outcome,
+                number=row.number,
+            )
+            for row in connection.execute(select(AUDIT_LOG))
+        ]
+
+
+def _keep_in(connection: Connection, entries: Iterable[AuditEntry]) -> None:
+    rows = [
+        {**asdict(entry.deed), "at": entry.at, "object": entry.object, "outcome": entry.outcome} for entry in entries
+    ]
+    if rows:
+        connection.execute(insert(AUDIT_LOG), rows)

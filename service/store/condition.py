@@ -1,0 +1,132 @@
+"""What condition is a database in? Looked at from outside, without making, migrating or filling anything."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.answers.workers import SeenWorker
+from service.errors import StartupError
+from service.store.changes import catalogue_at, newest_change
+from service.store.database_clock import moment_in
+from service.store.engine import open_engine, reading, writing
+from service.store.keys import ApiKey, keys_in
+from service.store.prepare import HEAD, complaint, revision_in
+from service.store.workers import read_workers
+
+PROBE = "traincost_doctor"
+"""A table that is made and undone in one transaction, to learn whether anything can be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a database of this version holds."""
+
+    catalogue: str | None
+    """Digest of the catalogue, as its last change wrote it; None where nothing was seeded."""
+    is_whole: bool
+    """Whether the rows are those that the digest was made of."""
+    keys: Sequence[ApiKey]
+    """Every key that was ever made."""
+    workers: Sequence[SeenWorker]
+    """Workers that were heard of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What a look at a database finds."""
+
+    place: str
+    """Its address, without a password."""
+    revision: str | None
+    """Version of its tables; None where there are none."""
+    expected: str
+    """The version that this program speaks."""
+    refusal: str | None
+    """Why nothing can be written; None where it can."""
+    clock_difference_seconds: float
+    """How far its clock is ahead of this machine's."""
+    contents: Contents | None
+    """What it holds; None where its tables are of another version."""
+
+
+def file_of(url: str) -> Path | None:
+    """The file that an SQLite database is.
+
+    Args:
+        url: as in the settings
+
+    Returns:
+        the file, which need not be there; None for a database on a server, or an address that is none
+    """
+    with suppress(ValueError, SQLAlchemyError):
+        parsed = make_url(url)
+        if parsed.drivername.startswith("sqlite") and parsed.database:
+            return Path(parsed.database)
+    return None
+
+
+def look_at(url: str, alive_seconds: float) -> Condition:
+    """The condition of a database.
+
+    Args:
+        url: as in the settings; an SQLite file has to be there
+        alive_seconds: time for which a worker that is not heard of is taken to be there [second]
+
+    Returns:
+        what was found
+
+    Raises:
+        StartupError: it cannot be reached or read
+    """
+    engine = open_engine(url, make_folder=False)
+    try:
+        with reading(engine) as connection:
+            ahead_seconds = (moment_in(connection) - datetime.now(UTC)).total_seconds()
+            revision = revision_in(connection)
+        return Condition(
+            place=engine.url.set(query={}).render_as_string(),
+            revision=revision,
+            expected=HEAD,
+            refusal=_refusal(engine),
+            clock_difference_seconds=ahead_seconds,
+            contents=_contents(engine, alive_seconds) if revision == HEAD else None,
+        )
+    except SQLAlchemyError as error:
+        raise StartupError(complaint(engine, error)) from None
+    finally:
+        engine.dispose()
+
+
+def _contents(engine: Engine, alive_seconds: float) -> Contents:
+    with reading(engine) as connection:
+        told, is_whole = _catalogue(connection)
+        keys = keys_in(connection)
+    return Contents(catalogue=told, is_whole=is_whole, keys=keys, workers=read_workers(engine, alive_seconds))
+
+
+def _catalogue(connection: Connection) -> tuple[str | None, bool]:
+    newest = newest_change(connection)
+    if newest is None:
+        return None, False
+    return newest.catalogue, catalogue_at(connection, newest.number).revision == newest.catalogue
+
+
+class _Undone(Exception):
+    """Ends a transaction that nobody wants to keep."""
+
+
+def _refusal(engine: Engine) -> str | None:
+    """Why nothing can be written, in the words of the driver."""
+    try:
+        with suppress(_Undone), writing(engine) as connection:
+            connection.execute(text(f"CREATE TABLE {PROBE} (number INTEGER)"))
+            raise _Undone
+    except SQLAlchemyError as error:
+        return " ".join(str(getattr(error, "orig", None) or error).split())
+    return None

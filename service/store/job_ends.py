@@ -1,0 +1,225 @@
+"""How does an attempt at a job end, and is that the end of the job?
+
+Its worker says so, a caller cancels it, or its worker is not heard of any more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Engine, and_, or_, select
+
+from service.errors import Unreachable
+from service.store.audit import note_in
+from service.store.database_clock import later, now
+from service.store.engine import answering, reading, writing
+from service.store.job_leases import Held, locked
+from service.store.job_tables import JOBS
+from service.store.jobs import ENDED, Also, Job, change_in, job_in, job_of, the_job
+
+Ending = Literal["succeeded", "failed", "cancelled", "released"]
+"""How a worker ends an attempt; released: given back untried, because the worker itself has to go."""
+
+FIRST_WAIT_SECONDS = 1.0
+"""Wait before a failed job is tried again; it doubles with every attempt. Source: a choice."""
+LONGEST_WAIT_SECONDS = 60.0
+"""Longest such wait. Source: a choice."""
+OVERTIME_SECONDS = 60.0
+"""How long a worker that is still heard of may hold a job beyond its time: it should have stopped it itself, and may
+still have to hand in what it found. Source: a choice."""
+
+WORKER_LOST = {"code": "worker_lost", "message": "in every attempt, the worker was not heard of any more"}
+OUT_OF_TIME = {"code": "timed_out", "message": "the worker held the job for longer than it may take"}
+
+_NOT_HELD: dict[str, Any] = {"lease_until": None}
+_ENDS_NOW: dict[str, Any] = {**_NOT_HELD, "finished_at": now()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a worker says at the end of an attempt."""
+
+    ending: Ending
+    """How it ended."""
+    result: Any = None
+    """What came of it, as JSON."""
+    error: Mapping[str, Any] | None = None
+    """Why it failed: code, message, and `final` where another attempt would fail the same way."""
+
+
+def finish_job(engine: Engine, held: Held, outcome: Outcome, also: Also | None = None) -> bool:
+    """Take what a worker found, if the job is still its own; said twice, it is taken once.
+
+    Args:
+        engine: the database
+        held: the worker's claim
+        outcome: how its attempt ended
+        also: what else to write if the job ends with it
+
+    Returns:
+        whether it was taken; false where the claim holds no longer, and then nothing is written
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), writing(engine) as connection:
+        job = job_in(connection, locked(held.job_id))
+        if job is None or (job.worker, job.attempt) != (held.worker, held.attempt):
+            return False
+        if job.status == "running":
+            _end_in(connection, job, _after(job, outcome), also)
+        return True
+
+
+def cancel_job(engine: Engine, job_id: str, also: Also | None = None) -> Job | None:
+    """Have a job stopped: at once where it waits, at its worker's next heartbeat where it runs.
+
+    Args:
+        engine: the database
+        job_id: its id
+        also: what else to write if the job ends with it
+
+    Returns:
+        the job afterwards; None where there is none
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), writing(engine) as connection:
+        note_in(connection, job_id)
+        return _cancel_in(connection, job_id, also)
+
+
+def cancel_jobs(engine: Engine, parent: str, also: Also | None = None) -> None:
+    """Have all parts of something stopped.
+
+    Args:
+        engine: the database
+        parent: what they are parts of
+        also: what else to write for each of them that ends with it
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    query = select(JOBS.c.id).where(JOBS.c.parent == parent, JOBS.c.status.not_in(ENDED)).order_by(JOBS.c.id)
+    with answering(), writing(engine) as connection:
+        for job_id in connection.execute(query).scalars().all():
+            _cancel_in(connection, job_id, also)
+        note_in(connection, parent)
+
+
+def retry_jobs(engine: Engine, parent: str) -> int:
+    """Have those parts of something done that were cancelled or failed; one that is about to stop goes on.
+
+    Args:
+        engine: the database
+        parent: what they are parts of
+
+    Returns:
+        how many there were
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    is_stopping = and_(JOBS.c.status == "running", JOBS.c.cancel_requested)
+    is_wanted = or_(JOBS.c.status.in_(("cancelled", "failed")), is_stopping)
+    query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.parent == parent, is_wanted).order_by(JOBS.c.id)
+    again = {
+        "status": "queued", "available_at": now(), "worker": None, "given_back": JOBS.c.attempt, "error": None,
+        "cancel_requested": False, "finished_at": None,
+    }  # fmt: skip
+    with answering(), writing(engine) as connection:
+        jobs = connection.execute(query.with_for_update()).all()
+        for job_id, status in jobs:
+            values = {"cancel_requested": False} if status == "running" else again
+            change_in(connection, the_job(job_id), values)
+        note_in(connection, parent)
+    return len(jobs)
+
+
+def reap_jobs(engine: Engine, also: Also | None = None) -> int:
+    """Take jobs from workers that are not heard of any more; any number of processes may do so at the same time.
+
+    Args:
+        engine: the database
+        also: what else to write for each job that ends with it
+
+    Returns:
+        how many were taken
+
+    Raises:
+        Unreachable: the database does not answer
+        Exception: what belongs to the end of a job failed; that job stays as it was, the others were taken
+    """
+    with answering(), reading(engine) as connection:
+        jobs = connection.execute(select(JOBS.c.id).where(*_is_abandoned()).order_by(JOBS.c.id)).scalars().all()
+    taken, errors = 0, []
+    for job_id in jobs:
+        try:
+            taken += _reap(engine, job_id, also)
+        except Unreachable:
+            raise
+        except Exception as error:  # what belongs to the end of one job keeps no other one waiting
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return taken
+
+
+def _reap(engine: Engine, job_id: str, also: Also | None) -> bool:
+    """Take one job, unless somebody else does, or its worker was heard of again."""
+    query = select(*JOBS.c, (JOBS.c.lease_until < now()).label("is_lost")).where(JOBS.c.id == job_id, *_is_abandoned())
+    with answering(), writing(engine) as connection:
+        row = connection.execute(query.with_for_update(skip_locked=True)).mappings().one_or_none()
+        if row is None:
+            return False
+        job = job_of(row)
+        _end_in(connection, job, _after_loss(job, WORKER_LOST if row["is_lost"] else OUT_OF_TIME), also)
+    return True
+
+
+def _is_abandoned() -> tuple[ColumnElement[bool], ...]:
+    overtime = later(-OVERTIME_SECONDS) > later(JOBS.c.timeout_seconds, JOBS.c.started_at)
+    return JOBS.c.status == "running", or_(JOBS.c.lease_until < now(), overtime)
+
+
+def _end_in(connection: Connection, job: Job, values: Mapping[str, Any], also: Also | None) -> Job | None:
+    data = {"attempt": job.attempt, **({"error": values["error"]} if values.get("error") else {})}
+    ended = change_in(connection, the_job(job.id), values, data)
+    if ended is not None and ended.status in ENDED and also is not None:
+        also(connection, ended)
+    return ended
+
+
+def _cancel_in(connection: Connection, job_id: str, also: Also | None) -> Job | None:
+    job = job_in(connection, locked(job_id))
+    if job is None or job.status in ENDED or job.cancel_requested:
+        return job
+    if job.status == "queued":
+        return _end_in(connection, job, {"status": "cancelled", "cancel_requested": True, **_ENDS_NOW}, also)
+    return change_in(connection, the_job(job_id), {"cancel_requested": True}, {"cancel_requested": True})
+
+
+def _after(job: Job, outcome: Outcome) -> dict[str, Any]:
+    """What becomes of a job when its worker ends an attempt."""
+    told = {"result": outcome.result, "error": None if outcome.error is None else dict(outcome.error)}
+    if outcome.ending == "succeeded":
+        return {"status": "succeeded", **told, **_ENDS_NOW}
+    if job.cancel_requested:
+        return {"status": "cancelled", **told, **_ENDS_NOW}
+    if outcome.ending in {"cancelled", "released"}:  # cancelled: its worker stopped before it was wanted again
+        return {"status": "queued", "given_back": job.given_back + 1, "available_at": now(), **_NOT_HELD}
+    is_final = bool((outcome.error or {}).get("final"))
+    if is_final or job.attempts_used >= job.max_attempts:
+        return {"status": "failed", **told, **_ENDS_NOW}
+    wait_seconds = min(FIRST_WAIT_SECONDS * 2.0 ** (job.attempts_used - 1), LONGEST_WAIT_SECONDS)
+    return {"status": "queued", **told, "available_at": later(wait_seconds), **_NOT_HELD}
+
+
+def _after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
+    """What becomes of a job whose worker is not heard of; that worker is nobody any more, so it may say nothing."""
+    if job.cancel_requested:
+        return {"status": "cancelled", "worker": None, **_ENDS_NOW}
+    if job.attempts_used >= job.max_attempts:
+        return {"status": "failed", "worker": None, "error": error, **_ENDS_NOW}
+    return {"status": "queued", "worker": None, "available_at": now(), **_NOT_HELD}

@@ -1,0 +1,284 @@
+"""Which jobs are there? Work that takes longer than a request; the row in the database is the truth about it."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from sqlalchemy import Connection, Engine, Select, Update, func, insert, select, update
+
+from service.answers.workers import Requirements
+from service.store.database_clock import now
+from service.store.engine import answering, reading, writing
+from service.store.job_tables import JOB_EVENTS, JOBS
+
+JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+ENDED: frozenset[str] = frozenset(("succeeded", "failed", "cancelled"))
+"""Where a job may stay for good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job to be kept."""
+
+    id: str
+    """What it is read by."""
+    kind: str
+    """What is to be done: launch-check, sweep-shard."""
+    payload: Mapping[str, Any]
+    """What the worker is told, as JSON."""
+    timeout_seconds: float
+    """Longest time that one attempt may take."""
+    requires: Requirements = field(default_factory=Requirements)
+    """What the worker has to be able to do."""
+    max_attempts: int = 2
+    """How often it is tried before it counts as failed; what a worker gives back is no try."""
+    priority: int = 0
+    """Higher ones are handed out first."""
+    parent: str | None = None
+    """What it is a part of, e.g. a sweep."""
+    owner: str = ""
+    """Whose it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as it is now; moments are in UTC by the database's clock."""
+
+    id: str
+    kind: str
+    owner: str
+    parent: str | None
+    requires: Requirements
+    payload: Mapping[str, Any]
+    status: JobStatus
+    priority: int
+    attempt: int
+    """How often it was handed out."""
+    given_back: int
+    """How many of those attempts were given back and do not count."""
+    max_attempts: int
+    timeout_seconds: float
+    available_at: datetime
+    """From when on it may be handed out."""
+    worker: str | None
+    """Who has it, or brought its last attempt to an end; None where the last one's lease ran out."""
+    lease_until: datetime | None
+    """Until when its worker has to be heard of."""
+    created_at: datetime
+    started_at: datetime | None
+    """When its last attempt began."""
+    finished_at: datetime | None
+    cancel_requested: bool
+    progress: Any
+    """What its worker told last."""
+    result: Any
+    error: Mapping[str, Any] | None
+    """Why its last attempt failed: code, message."""
+    events: int
+    """How many events there are of it."""
+
+    @property
+    def attempts_used(self) -> int:
+        """Attempts that count."""
+        return self.attempt - self.given_back
+
+
+Also = Callable[[Connection, Job], None]
+"""What else to write when a job ends, in the transaction that ends it; what it raises undoes that transaction."""
+
+
+def create_jobs(engine: Engine, jobs: Sequence[NewJob]) -> None:
+    """Keep new jobs.
+
+    Args:
+        engine: the database
+        jobs: the jobs
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), writing(engine) as connection:
+        create_jobs_in(connection, jobs)
+
+
+def create_jobs_in(connection: Connection, jobs: Sequence[NewJob]) -> None:
+    """Keep new jobs in somebody's transaction.
+
+    Args:
+        connection: the database, inside a writing transaction
+        jobs: the jobs
+    """
+    if not jobs:
+        return
+    moment = now()
+    rows = [{**asdict(job), "requires": requires_text(job.requires), **_NEW} for job in jobs]
+    connection.execute(insert(JOBS).values(available_at=moment, created_at=moment), rows)
+    events = [{"job_id": job.id, "number": 1, "name": "queued", "data": {}} for job in jobs]
+    connection.execute(insert(JOB_EVENTS).values(at=moment), events)
+
+
+def read_job(engine: Engine, job_id: str) -> Job | None:
+    """One job.
+
+    Args:
+        engine: the database
+        job_id: its id
+
+    Returns:
+        the job; None where there is none
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        return job_in(connection, select(JOBS).where(JOBS.c.id == job_id))
+
+
+def read_jobs(
+    engine: Engine, *, parent: str | None = None, kind: str | None = None, status: JobStatus | None = None
+) -> list[Job]:
+    """Jobs, the oldest first.
+
+    Args:
+        engine: the database
+        parent: only parts of this; None for any
+        kind: only those of this kind; None for any
+        status: only those in this status; None for any
+
+    Returns:
+        the jobs
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    wanted = {"parent": parent, "kind": kind, "status": status}
+    conditions = [JOBS.c[name] == value for name, value in wanted.items() if value is not None]
+    query = select(JOBS).where(*conditions).order_by(JOBS.c.created_at, JOBS.c.id)
+    with answering(), reading(engine) as connection:
+        return [job_of(row) for row in connection.execute(query).mappings()]
+
+
+def job_counts(engine: Engine, parent: str) -> dict[JobStatus, int]:
+    """How far something is that consists of many jobs.
+
+    Args:
+        engine: the database
+        parent: what they are parts of
+
+    Returns:
+        jobs by status; every status is there
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    query = select(JOBS.c.status, func.count().label("jobs")).where(JOBS.c.parent == parent).group_by(JOBS.c.status)
+    with answering(), reading(engine) as connection:
+        found = {row.status: row.jobs for row in connection.execute(query)}
+    return {status: found.get(status, 0) for status in get_args(JobStatus)}
+
+
+def job_in(connection: Connection, query: Select[Any]) -> Job | None:
+    """The job that a query finds.
+
+    Args:
+        connection: the database
+        query: it selects every column of jobs, of one job at most
+
+    Returns:
+        the job; None where there is none
+    """
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else job_of(row)
+
+
+def change_in(
+    connection: Connection, which: Update, values: Mapping[str, Any], data: Mapping[str, Any] | None = None
+) -> Job | None:
+    """Change a job and note that as an event, called as the status that it is in afterwards.
+
+    Args:
+        connection: the database, inside a writing transaction
+        which: an update of jobs with conditions that one job at most meets
+        values: columns that change
+        data: what else there is to say of it
+
+    Returns:
+        the job as it is afterwards; None where no job meets the conditions
+    """
+    changed = which.values(**values, events=JOBS.c.events + 1).returning(*JOBS.c)
+    row = connection.execute(changed).mappings().one_or_none()
+    if row is None:
+        return None
+    job = job_of(row)
+    note_in(connection, job, job.status, data or {})
+    return job
+
+
+def note_in(connection: Connection, job: Job, name: str, data: Mapping[str, Any]) -> None:
+    """Add the event whose number the job's own count of events already tells.
+
+    Args:
+        connection: the database, inside the transaction that counted it
+        job: the job
+        name: what the event is called
+        data: what it says
+    """
+    values = {"job_id": job.id, "number": job.events, "name": name, "data": data}
+    connection.execute(insert(JOB_EVENTS).values(at=now()), values)
+
+
+def the_job(job_id: str) -> Update:
+    """An update of one job.
+
+    Args:
+        job_id: its id
+
+    Returns:
+        the statement, without values
+    """
+    return update(JOBS).where(JOBS.c.id == job_id)
+
+
+def requires_text(requires: Requirements) -> str:
+    """What a job requires, as text that is equal where the demands are.
+
+    Args:
+        requires: the demands
+
+    Returns:
+        canonical JSON
+    """
+    return json.dumps(asdict(requires), sort_keys=True, separators=(",", ":"))
+
+
+def job_of(row: Mapping[Any, Any]) -> Job:
+    """A job from its row.
+
+    Args:
+        row: every column of jobs
+
+    Returns:
+        the job
+    """
+    values = {name: row[name] for name in _NAMES}
+    moments = {name: in_utc(values[name]) for name in _MOMENTS}
+    return Job(**{**values, **moments, "requires": Requirements(**json.loads(values["requires"]))})
+
+
+def in_utc(moment: datetime | None) -> datetime | None:
+    """A moment that says that it is in UTC, for SQLite's does not.
+
+    Args:
+        moment: what the database told
+
+    Returns:
+        the same moment
+    """
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+_NEW = {"status": "queued", "attempt": 0, "given_back": 0, "cancel_requested": False, "events": 1}
+_NAMES = tuple(one.name for one in fields(Job))
+_MOMENTS = ("available_at", "lease_until", "created_at", "started_at", "finished_at")

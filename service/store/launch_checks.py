@@ -1,0 +1,138 @@
+"""Which launch checks are there, what was predicted before each ran, and what was found?"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, insert, select, update
+
+from service.answers.launch_checks import LaunchCheckRow
+from service.store.audit import note_in
+from service.store.engine import answering, reading, writing
+from service.store.job_tables import JOBS
+from service.store.jobs import NewJob, create_jobs_in
+from service.store.kept_answers import keep_answer_in
+from service.store.launch_check_tables import LAUNCH_CHECKS
+from service.store.scenarios import utc_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCheck:
+    """A launch check beside its job."""
+
+    id: str
+    """That of its job too."""
+    question: Mapping[str, Any]
+    """A request body of POST /v1/estimates, as it was asked."""
+    estimate_id: str
+    """What the estimate of that question is read by."""
+    gpu: str
+    """Catalogue name of the cluster's GPU."""
+    gpus: int
+    """GPUs of the cluster."""
+    probes: tuple[str, ...]
+    """Probes that were asked for."""
+    time_budget_seconds: float
+    """Time that they have together."""
+    on_workers: str
+    """matching or any."""
+    plan: Mapping[str, Any]
+    """What was predicted before it ran, and what it takes to judge what comes."""
+    found: Mapping[str, Any] | None = None
+    """What was found; None until it ended."""
+
+
+def create_launch_check(engine: Engine, check: KeptCheck, estimate: bytes, job: NewJob) -> None:
+    """Keep a new launch check, the estimate of its question, and the job that a worker is to do.
+
+    Args:
+        engine: the database
+        check: the launch check
+        estimate: the answer to its question, as it would be sent
+        job: its job, of the same id
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    row = {name: value for name, value in asdict(check).items() if name != "found"}
+    with answering(), writing(engine) as connection:
+        keep_answer_in(connection, check.estimate_id, estimate)
+        create_jobs_in(connection, [job])
+        connection.execute(insert(LAUNCH_CHECKS), {**row, "probes": list(check.probes)})
+        note_in(connection, check.id)
+
+
+def read_launch_check(engine: Engine, check_id: str) -> KeptCheck | None:
+    """One launch check, without its job.
+
+    Args:
+        engine: the database
+        check_id: its id
+
+    Returns:
+        the launch check; None where there is none
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        return launch_check_in(connection, check_id)
+
+
+def launch_check_in(connection: Connection, check_id: str) -> KeptCheck | None:
+    """One launch check, in somebody's transaction.
+
+    Args:
+        connection: the database
+        check_id: its id
+
+    Returns:
+        the launch check; None where there is none
+    """
+    columns = [LAUNCH_CHECKS.c[name] for name in KeptCheck.__dataclass_fields__]
+    row = connection.execute(select(*columns).where(LAUNCH_CHECKS.c.id == check_id)).mappings().one_or_none()
+    return None if row is None else KeptCheck(**{**row, "probes": tuple(row["probes"])})
+
+
+def keep_found_in(
+    connection: Connection, check_id: str, found: Mapping[str, Any], *, comparable: bool | None, device: str | None
+) -> None:
+    """Keep what a launch check found, in the transaction that ends its job.
+
+    Args:
+        connection: the database, inside a writing transaction
+        check_id: its id
+        found: what was found, verdict included
+        comparable: whether it ran on the cluster's own GPU; None where it never ran
+        device: name of the device that it ran on; None where it never ran
+    """
+    values = {"found": found, "verdict": found.get("verdict"), "comparable": comparable, "device": device}
+    connection.execute(update(LAUNCH_CHECKS).where(LAUNCH_CHECKS.c.id == check_id).values(**values))
+
+
+def read_launch_checks(engine: Engine, owner: str | None = None) -> list[LaunchCheckRow]:
+    """Launch checks in short.
+
+    Args:
+        engine: the database
+        owner: whose; None for everybody's
+
+    Returns:
+        the launch checks, in no order
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    own = ("verdict", "comparable", "gpu", "gpus", "device", "probes", "estimate_id")
+    of_job = ("id", "status", "worker", "owner", "created_at", "finished_at")
+    columns = [*(LAUNCH_CHECKS.c[name] for name in own), *(JOBS.c[name] for name in of_job)]
+    query = select(*columns, LAUNCH_CHECKS.c.on_workers.label("on"))
+    query = query.join_from(LAUNCH_CHECKS, JOBS, LAUNCH_CHECKS.c.id == JOBS.c.id)
+    query = query if owner is None else query.where(JOBS.c.owner == owner)
+    with answering(), reading(engine) as connection:
+        return [_row(dict(row)) for row in connection.execute(query).mappings()]
+
+
+def _row(row: dict[str, Any]) -> LaunchCheckRow:
+    moments = {name: None if row[name] is None else utc_text(row[name]) for name in ("created_at", "finished_at")}
+    return LaunchCheckRow(**{**row, **moments, "probes": tuple(row["probes"])})

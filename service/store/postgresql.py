@@ -1,0 +1,59 @@
+"""How long does a PostgreSQL server have to answer? A connection on which nothing comes back is given up.
+
+Whoever is cut off from a server without a word waits for as long as TCP tries, which is a quarter of an hour and more;
+behind a proxy that holds the connection, for ever.
+"""
+
+from typing import Any
+
+import psycopg
+from psycopg.errors import _WaitTimeout
+from sqlalchemy import Engine, event
+
+ANSWER_SECONDS = 20.0
+"""Longest wait for a server to answer a statement; longer than it lets a statement wait for a lock."""
+
+
+class Bounded(psycopg.Connection[Any]):
+    """A connection that is given up where the server does not answer in time."""
+
+    answer_seconds: float | None = None
+    """Longest wait; None for as long as it takes."""
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """What the server answers to what was sent to it.
+
+        Args:
+            gen: takes the answer in
+            interval: time between two looks at whether the process is to stop [second]
+            timeout: longest wait that the driver itself sets; None for that of this connection [second]
+
+        Returns:
+            the answer
+
+        Raises:
+            OperationalError: none came in time; the connection is closed
+        """
+        try:
+            return super().wait(gen, interval, self.answer_seconds if timeout is None else timeout)
+        except _WaitTimeout:
+            if timeout is not None:
+                raise
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"no answer from the server in {self.answer_seconds:g} s") from None
+
+
+def bound_waits(engine: Engine) -> None:
+    """Have an engine make connections that wait no longer than ANSWER_SECONDS.
+
+    Args:
+        engine: the engine of a PostgreSQL database
+    """
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, given: Any, named: Any) -> Bounded:
+        return Bounded.connect(*given, **named)
+
+    @event.listens_for(engine, "checkout")
+    def _lend(connection: Any, _record: object, _proxy: object) -> None:
+        connection.answer_seconds = ANSWER_SECONDS

@@ -1,0 +1,88 @@
+"""What was answered to a request that may be sent twice? Kept in the transaction that did what it asked."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine, delete, select, update
+
+from service.store.database_clock import later, now
+from service.store.engine import answering, insert_new, together
+from service.store.remembered_tables import REMEMBERED_ANSWERS
+
+KEPT_HOURS = 24
+"""How long an answer is remembered. Source: a choice; longer than any client tries again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestKey:
+    """What tells one request from any other."""
+
+    caller: str
+    """Id of the caller's key; empty where the service asks for none."""
+    operation: str
+    """The operation that it asks."""
+    key: str
+    """What the caller calls it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RememberedAnswer:
+    """An answer that is given again."""
+
+    request_digest: str
+    """What the request held."""
+    status: int
+    """Its HTTP status."""
+    headers: Mapping[str, str]
+    """Headers that belong to it."""
+    content: bytes
+    """Its body."""
+
+
+def once(
+    engine: Engine, key: RequestKey, request_digest: str, act: Callable[[], "RememberedAnswer"]
+) -> tuple["RememberedAnswer", bool]:
+    """Do what a request asks, unless it was done before under its key.
+
+    What is done and what is answered are kept in one transaction, so whatever breaks in between leaves neither. Whoever
+    asks at the same time under the same key waits for that.
+
+    Args:
+        engine: the database
+        key: what tells the request from others
+        request_digest: what it holds
+        act: does it
+
+    Returns:
+        the answer, and whether it was given before
+
+    Raises:
+        Busy: the other one takes longer than anybody waits
+        Unreachable: the database does not answer
+    """
+    with answering(), together(engine) as connection:
+        before = _taken(connection, key, request_digest)
+        if before is not None:
+            return before, True
+        answer = act()
+        connection.execute(update(REMEMBERED_ANSWERS).where(*_is(key)).values(**asdict(answer)))
+        return answer, False
+
+
+def _taken(connection: Connection, key: RequestKey, request_digest: str) -> RememberedAnswer | None:
+    """Take a key, or tell what was answered to the request that took it before."""
+    connection.execute(delete(REMEMBERED_ANSWERS).where(*_is(key), REMEMBERED_ANSWERS.c.expires_at < now()))
+    row: dict[str, Any] = {
+        **asdict(key), "request_digest": request_digest, "status": 0, "headers": {}, "content": b"",
+        "expires_at": later(KEPT_HOURS * 3600),
+    }  # fmt: skip
+    taking = insert_new(connection, REMEMBERED_ANSWERS).values(row).returning(REMEMBERED_ANSWERS.c.key)
+    if connection.execute(taking).first() is not None:
+        return None
+    columns = [REMEMBERED_ANSWERS.c[name] for name in RememberedAnswer.__dataclass_fields__]
+    return RememberedAnswer(**connection.execute(select(*columns).where(*_is(key))).mappings().one())
+
+
+def _is(key: RequestKey) -> tuple[Any, ...]:
+    return tuple(REMEMBERED_ANSWERS.c[name] == value for name, value in asdict(key).items())

@@ -1,0 +1,96 @@
+"""Do all replicas hold the catalogue that was just written? Each says in the database which one it has in memory.
+
+It says so by a lock of PostgreSQL that hinders nobody: shared, on the number of the newest change that it holds. The
+server takes the lock back when the connection of a replica ends, so whoever died is not waited for.
+"""
+
+from threading import Lock
+from typing import Any
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.store.engine import answering, reading
+
+_KIND = 0x7472_6169
+"""First key of these locks: "trai" in ASCII, so that no other program's lock is meant."""
+
+_HOLD = text("SELECT pg_advisory_lock_shared(:kind, :number), pg_backend_pid()")
+_LEAVE = text("SELECT pg_advisory_unlock_shared(:kind, :number)")
+_BEHIND = text(
+    "SELECT EXISTS (SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
+    "WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid) "
+    "AND objid < CAST(:number AS oid) AND pid <> :own)"
+)
+
+
+class Replicas:
+    """The processes that answer from one database; on SQLite this one does not know of others.
+
+    Args:
+        engine: the database; None where there is none
+    """
+
+    def __init__(self, engine: Engine | None) -> None:
+        self._engine = engine if engine is not None and engine.dialect.name == "postgresql" else None
+        self._connection: Connection | None = None
+        self._number: int | None = None
+        self._pid = 0
+        self._lock = Lock()
+
+    def say(self, number: int) -> None:
+        """Say which catalogue this process holds, until it says another or ends.
+
+        Args:
+            number: number of the newest change in memory
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        if self._engine is None:
+            return
+        with self._lock, answering():
+            try:
+                self._said(self._engine, number)
+            except SQLAlchemyError:
+                self._close()
+                raise
+
+    def are_behind(self, number: int) -> bool:
+        """Whether another process holds an earlier catalogue.
+
+        Args:
+            number: number of a change
+
+        Returns:
+            true while one that is alive has said a lower number
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        if self._engine is None:
+            return False
+        with answering(), reading(self._engine) as connection:
+            said = {"kind": _KIND, "number": number, "own": self._pid}
+            return bool(connection.execute(_BEHIND, said).scalar_one())
+
+    def leave(self) -> None:
+        """Say nothing any more."""
+        with self._lock:
+            self._close()
+
+    def _said(self, engine: Engine, number: int) -> None:
+        if self._connection is None:
+            self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            self._number = None
+        said: dict[str, Any] = {"kind": _KIND, "number": number}
+        self._pid = self._connection.execute(_HOLD, said).one()[1]  # asked each time: a lost connection says nothing
+        if self._number is not None:
+            self._connection.execute(_LEAVE, {**said, "number": self._number})
+        self._number = number
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()  # the server takes the lock back, also where the connection hangs
+            connection.close()

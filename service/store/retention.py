@@ -1,0 +1,187 @@
+"""What was kept for long enough, and who still speaks of it? Old rows go a few at a time, so that no writer waits.
+
+What is to go is looked for without a lock, and looked at again in the transaction that removes it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, delete, exists, or_, select, tuple_
+
+from service.store.database_clock import moment_in
+from service.store.engine import answering, reading, writing
+from service.store.job_tables import JOB_EVENTS, JOB_FILES, JOBS
+from service.store.jobs import ENDED
+from service.store.launch_check_tables import LAUNCH_CHECKS
+from service.store.measurement_tables import CALIBRATIONS, MEASUREMENTS
+from service.store.remembered_tables import REMEMBERED_ANSWERS
+from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS
+from service.store.sweep_tables import SWEEPS
+
+AT_ONCE = 50
+"""Rows that one transaction removes. Source: a choice; some milliseconds on either database."""
+
+Key = tuple[str, ...]
+Pause = Callable[[], bool]
+"""Lets others write, and tells whether to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """For how many days each is kept; 0 for ever."""
+
+    jobs_days: float
+    """Launch checks and sweeps, with their jobs, after they ended."""
+    job_files_days: float
+    """Files of launch checks and what happened to them on the way, after they ended."""
+    measurements_days: float
+    """Measurements that no calibration was fitted on, after they were taken."""
+    answers_days: float
+    """Stored answers that no scenario and no launch check speaks of, after they were stored last."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """One kind of what goes."""
+
+    name: str
+    table: Table
+    key: tuple[str, ...]
+    conditions: tuple[ColumnElement[bool], ...]
+    spoken_of: Callable[[Connection], Set[Key]] = lambda _: frozenset()
+    """Keys of those that stay all the same."""
+
+
+def database_time(engine: Engine) -> datetime:
+    """What time it is by the database's clock.
+
+    Args:
+        engine: the database
+
+    Returns:
+        the moment, in UTC
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        return moment_in(connection)
+
+
+def forget_old(engine: Engine, keeping: Keeping, moment: datetime, pause: Pause) -> dict[str, int]:
+    """Remove what was kept for long enough and is not spoken of.
+
+    Args:
+        engine: the database
+        keeping: for how long each is kept
+        moment: the present, from which ages are counted
+        pause: called between two transactions
+
+    Returns:
+        how many of each kind were removed
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    removed: dict[str, int] = {}
+    for old in _kinds(keeping, moment):
+        removed[old.name] = _forget(engine, old, pause)
+    if keeping.job_files_days:
+        removed["job files"] = _forget_files(engine, _before(moment, keeping.job_files_days), pause)
+    return removed
+
+
+def _kinds(keeping: Keeping, moment: datetime) -> Iterator[_Old]:
+    """In this order: a measurement keeps its launch check, which keeps its answer."""
+    if keeping.measurements_days:
+        then = _before(moment, keeping.measurements_days)
+        yield _Old("measurements", MEASUREMENTS, ("id",), (MEASUREMENTS.c.measured_at < then,), _fitted_on)
+    if keeping.jobs_days:
+        then = _before(moment, keeping.jobs_days)
+        yield _Old("sweeps", SWEEPS, ("id",), (SWEEPS.c.created_at < then, ~_has_later_jobs(then)))
+        yield _Old("jobs", JOBS, ("id",), (*_ended(then), _is_alone(), ~_has_measurements()))
+    if keeping.answers_days:
+        then = _before(moment, keeping.answers_days)
+        yield _Old("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < then, *_unspoken_of()))
+    key = ("caller", "operation", "key")
+    yield _Old("remembered answers", REMEMBERED_ANSWERS, key, (REMEMBERED_ANSWERS.c.expires_at < moment,))
+
+
+def _forget(engine: Engine, old: _Old, pause: Pause) -> int:
+    columns = [old.table.c[name] for name in old.key]
+    query, key = select(*columns).where(*old.conditions), tuple_(*columns)
+    with answering(), reading(engine) as connection:
+        found = _going(connection, query, old)
+    removed = 0
+    for batch in _batches(found):
+        with answering(), writing(engine) as connection:
+            going = _going(connection, query.where(key.in_(batch)).with_for_update(skip_locked=True), old)
+            if going:
+                connection.execute(delete(old.table).where(key.in_(going)))
+        removed += len(going)
+        if pause():
+            break
+    return removed
+
+
+def _going(connection: Connection, query: Select[Any], old: _Old) -> list[Key]:
+    spoken_of = old.spoken_of(connection)
+    return [key for row in connection.execute(query) if (key := tuple(row)) not in spoken_of]
+
+
+def _batches(found: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (found[place : place + AT_ONCE] for place in range(0, len(found), AT_ONCE))
+
+
+def _forget_files(engine: Engine, then: datetime, pause: Pause) -> int:
+    """Files of single jobs, and what happened to them but their end; those of a sweep are its table."""
+    files, events = JOB_FILES.c.job_id == JOBS.c.id, JOB_EVENTS.c.job_id == JOBS.c.id
+    on_the_way = and_(events, JOB_EVENTS.c.number < JOBS.c.events)
+    some = or_(exists().where(files), exists().where(on_the_way))
+    query = select(JOBS.c.id).where(*_ended(then), JOBS.c.parent.is_(None), some)
+    with answering(), reading(engine) as connection:
+        found = connection.execute(query).scalars().all()
+    removed = 0
+    for batch in _batches(found):
+        with answering(), writing(engine) as connection:
+            removed += connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id.in_(batch))).rowcount
+            last = select(JOBS.c.events).where(JOBS.c.id == JOB_EVENTS.c.job_id).scalar_subquery()
+            connection.execute(delete(JOB_EVENTS).where(JOB_EVENTS.c.job_id.in_(batch), JOB_EVENTS.c.number < last))
+        if pause():
+            break
+    return removed
+
+
+def _before(moment: datetime, days: float) -> datetime:
+    return moment - timedelta(days=days)
+
+
+def _ended(then: datetime) -> list[ColumnElement[bool]]:
+    return [JOBS.c.status.in_(ENDED), JOBS.c.finished_at < then]
+
+
+def _has_later_jobs(then: datetime) -> ColumnElement[bool]:
+    """Whether a piece of a sweep has not ended, or not so long ago."""
+    is_later = or_(JOBS.c.status.not_in(ENDED), JOBS.c.finished_at >= then)
+    return exists().where(JOBS.c.parent == SWEEPS.c.id, is_later)
+
+
+def _is_alone() -> ColumnElement[bool]:
+    """Whether a job is no piece of a sweep that is there; a sweep goes first, and then the pieces that it leaves."""
+    return or_(JOBS.c.parent.is_(None), ~exists().where(SWEEPS.c.id == JOBS.c.parent))
+
+
+def _has_measurements() -> ColumnElement[bool]:
+    return exists().where(MEASUREMENTS.c.launch_check_id == JOBS.c.id)
+
+
+def _unspoken_of() -> list[ColumnElement[bool]]:
+    speaking: tuple[Any, ...] = (SCENARIO_REVISIONS.c.estimate_id, LAUNCH_CHECKS.c.estimate_id)
+    return [~exists().where(estimate_id == ESTIMATES.c.id) for estimate_id in speaking]
+
+
+def _fitted_on(connection: Connection) -> Set[Key]:
+    """Measurements that any calibration was fitted on, whether it holds or not."""
+    return {(one,) for ids in connection.execute(select(CALIBRATIONS.c.fitted_on)).scalars() for one in ids}

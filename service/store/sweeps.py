@@ -1,0 +1,191 @@
+"""Which sweeps are there, and how far is each? A sweep is kept once, and its pieces are jobs that have it as parent."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, func, insert, select
+
+from service.store.audit import note_in
+from service.store.database_clock import now
+from service.store.engine import answering, reading, writing
+from service.store.job_tables import JOB_FILES, JOBS
+from service.store.jobs import JobStatus, NewJob, create_jobs_in, in_utc
+from service.store.scenarios import utc_text
+from service.store.sweep_tables import SWEEPS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSweep:
+    """A sweep to be kept."""
+
+    id: str
+    """What it is read by."""
+    name: str | None
+    """What the team calls it."""
+    kind: str
+    """What each row is."""
+    owner: str
+    """Whose it is."""
+    rows: int
+    """How many rows it has."""
+    columns: Sequence[Sequence[str]]
+    """Name and type of each column of its table."""
+    formulas: str
+    """Version of the formulas that answer it."""
+    catalogue: str
+    """Digest of the facts that it was read with."""
+    calibration: str | None
+    """Calibrations of its GPUs; None where there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSweep(NewSweep):
+    """A sweep that is kept, without its content."""
+
+    created_at: str
+    """When it was asked for, in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardState:
+    """How far one piece of a sweep is."""
+
+    id: str
+    """Its job."""
+    status: JobStatus
+    """Where the job is."""
+    started_at: datetime | None
+    """When its last attempt began."""
+    finished_at: datetime | None
+    """When it ended."""
+    progress: Any
+    """What its worker told last."""
+    result: Any
+    """What came of it."""
+    error: Mapping[str, Any] | None
+    """Why its last attempt failed."""
+
+
+def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequence[NewJob]) -> None:
+    """Keep a new sweep together with its pieces.
+
+    Args:
+        engine: the database
+        sweep: the sweep
+        content: everything that its rows depend on
+        shards: a job for each of its pieces
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), writing(engine) as connection:
+        connection.execute(insert(SWEEPS).values(created_at=now()), {**asdict(sweep), "content": content})
+        create_jobs_in(connection, shards)
+        note_in(connection, sweep.id)
+
+
+def read_sweep(engine: Engine, sweep_id: str) -> KeptSweep | None:
+    """One sweep.
+
+    Args:
+        engine: the database
+        sweep_id: its id
+
+    Returns:
+        the sweep; None where there is none
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        row = connection.execute(select(*_COLUMNS).where(SWEEPS.c.id == sweep_id)).mappings().one_or_none()
+    return None if row is None else _sweep(row)
+
+
+def read_sweeps(engine: Engine, owner: str | None = None) -> list[tuple[KeptSweep, dict[JobStatus, int]]]:
+    """Sweeps, each with its pieces by status.
+
+    Args:
+        engine: the database
+        owner: whose; None for everybody's
+
+    Returns:
+        sweeps in no order
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    counted = select(JOBS.c.parent, JOBS.c.status, func.count().label("jobs"))
+    which = () if owner is None else (SWEEPS.c.owner == owner,)
+    counted = counted.where(JOBS.c.parent.in_(select(SWEEPS.c.id).where(*which)))
+    counted = counted.group_by(JOBS.c.parent, JOBS.c.status)
+    with answering(), reading(engine) as connection:
+        counts: dict[str, dict[JobStatus, int]] = {}
+        for parent, status, jobs in connection.execute(counted):
+            counts.setdefault(parent, {})[status] = jobs
+        rows = connection.execute(select(*_COLUMNS).where(*which)).mappings().all()
+    return [(_sweep(row), counts.get(row["id"], {})) for row in rows]
+
+
+def read_sweep_content(engine: Engine, sweep_id: str) -> bytes | None:
+    """Everything that the rows of a sweep depend on.
+
+    Args:
+        engine: the database
+        sweep_id: the sweep's id
+
+    Returns:
+        its content, byte for byte as it was kept; None where there is no such sweep
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        query = select(SWEEPS.c.content).where(SWEEPS.c.id == sweep_id)
+        content: bytes | None = connection.execute(query).scalar_one_or_none()
+    return content
+
+
+def read_shards(engine: Engine, sweep_id: str) -> list[ShardState]:
+    """The pieces of a sweep, in the order of their rows.
+
+    Args:
+        engine: the database
+        sweep_id: the sweep's id
+
+    Returns:
+        how far each is
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    columns = [JOBS.c[field.name] for field in fields(ShardState)]
+    query = select(*columns).where(JOBS.c.parent == sweep_id).order_by(JOBS.c.id)
+    with answering(), reading(engine) as connection:
+        rows = connection.execute(query).mappings().all()
+    return [ShardState(**{**row, **{name: in_utc(row[name]) for name in _MOMENTS}}) for row in rows]
+
+
+def has_file_in(connection: Connection, job_id: str, name: str) -> bool:
+    """Whether a job left a file.
+
+    Args:
+        connection: the database
+        job_id: the job's id
+        name: what the file is called
+
+    Returns:
+        whether it is kept
+    """
+    query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id, JOB_FILES.c.name == name)
+    return connection.execute(query).one_or_none() is not None
+
+
+def _sweep(row: Mapping[Any, Any]) -> KeptSweep:
+    return KeptSweep(**{**row, "created_at": utc_text(row["created_at"])})
+
+
+_COLUMNS = tuple(SWEEPS.c[field.name] for field in fields(KeptSweep))
+_MOMENTS = ("started_at", "finished_at")

@@ -1,0 +1,66 @@
+"""Small jobs and workers for the tests of the queue."""
+
+from typing import Any
+
+from sqlalchemy import Engine, update
+
+from service.answers.workers import Capabilities, Device
+from service.store import Held, Job, NewJob, Outcome, Seeker, claim_job, create_jobs, read_events, read_job
+from service.store.database_clock import later
+from service.store.engine import writing
+from service.store.job_tables import JOBS
+
+LEASE_SECONDS = 60.0
+KIND = "count"
+DONE = Outcome(ending="succeeded", result={"records": [1, 2.5, "ä"]})
+
+
+def new_job(job_id: str = "job_a", **changed: Any) -> NewJob:
+    """A job that any worker can do."""
+    return NewJob(**{"id": job_id, "kind": KIND, "payload": {"to": 3}, "timeout_seconds": 60.0, **changed})
+
+
+def seeker(worker: str = "w1", *, kinds: tuple[str, ...] = (KIND,), **can: Any) -> Seeker:
+    """A worker that looks for jobs."""
+    return Seeker(worker=worker, capabilities=Capabilities(**can), kinds=kinds)
+
+
+def with_gpus(gpu: str, count: int, memory_bytes: float = 80e9) -> tuple[Device, ...]:
+    """GPUs of one kind."""
+    return (Device(name=gpu.upper(), gpu=gpu, count=count, memory_bytes=memory_bytes),)
+
+
+def claimed(engine: Engine, worker: str = "w1", lease_seconds: float = LEASE_SECONDS) -> tuple[Job, Held]:
+    """The job that a worker gets, and its claim."""
+    job = claim_job(engine, seeker(worker), lease_seconds)
+    assert job is not None
+    return job, Held(job.id, worker, job.attempt)
+
+
+def running(engine: Engine, *, lease_seconds: float = LEASE_SECONDS, **changed: Any) -> Held:
+    """The claim of a worker on a job that was just made."""
+    create_jobs(engine, [new_job(**changed)])
+    return claimed(engine, lease_seconds=lease_seconds)[1]
+
+
+def job_of(store: Engine, job_id: str = "job_a") -> Job:
+    """A job as it is now."""
+    job = read_job(store, job_id)
+    assert job is not None
+    return job
+
+
+def change(store: Engine, job_id: str = "job_a", **values: Any) -> None:
+    """What time would do to a job."""
+    with writing(store) as connection:
+        connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(values))
+
+
+def lapse(store: Engine, job_id: str = "job_a") -> None:
+    """Let the lease of a job run out."""
+    change(store, job_id, lease_until=later(-1.0))
+
+
+def names(store: Engine, job_id: str = "job_a") -> list[str]:
+    """What happened to a job."""
+    return [event.name for event in read_events(store, job_id)]

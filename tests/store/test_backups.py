@@ -1,0 +1,235 @@
+"""Does a backup hold what the database did, whoever writes meanwhile, and does any database take it back as it was?"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, insert, select, text, update
+
+from service.errors import BackupRefused, StartupError
+from service.store import Backup, make_backup, prepare_database, restore_backup
+from service.store.backup_files import END_BYTES
+from service.store.backup_rows import copy_rows, tally_rows
+from service.store.engine import open_engine, reading, writing
+from service.store.job_tables import JOB_EVENTS, JOBS
+from service.store.prepare import HEAD, migrate, revision_in
+from service.store.tables import METADATA
+from tests.databases import new_database
+from tests.store.holding import fill, read, row_of
+from tests.store.small import SMALL
+
+ROWS = 20
+SEEDED = frozenset(("seedings",))
+SAY_REVISION = text("UPDATE alembic_version SET version_num = :revision")
+
+
+@pytest.fixture
+def filled(database_url: str) -> Iterator[Engine]:
+    """A database with rows in every table."""
+    engine = prepare_database(database_url, SMALL)
+    with writing(engine) as connection:
+        fill(connection, ROWS, SEEDED)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where a backup goes."""
+    return tmp_path / "nightly.backup"
+
+
+def _url(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=False)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Another database, empty, of either kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'other.db'}"
+        return
+    with new_database(request.getfixturevalue("postgresql_server")) as url:
+        yield url
+
+
+def test_any_database_takes_back_what_either_held(filled: Engine, file: Path, other: str) -> None:
+    made = make_backup(_url(filled), file)
+    assert made.revision == HEAD
+    assert made.tables.keys() == METADATA.tables.keys()
+    assert {name for name, tally in made.tables.items() if tally.rows < ROWS} == SEEDED
+    assert restore_backup(other, file) == made
+    again = open_engine(other)
+    with reading(again) as connection, reading(filled) as before:
+        assert tally_rows(connection) == tally_rows(before) == made.tables
+        assert revision_in(connection) == HEAD
+        if again.dialect.name == filled.dialect.name == "sqlite":
+            assert read(connection) == read(before)
+        here, there = (
+            one.execute(select(JOBS.c.payload).order_by(JOBS.c.created_at)).scalars().all()
+            for one in (before, connection)
+        )
+    assert [list(payload) for payload in here] == [list(payload) for payload in there]  # keys in the same order
+    again.dispose()
+
+
+def test_numbers_that_a_server_gives_out_go_on(
+    postgresql_url: str, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered, engines = MetaData(), [open_engine(url) for url in (sqlite_url, postgresql_url)]
+    table = Table("numbered", numbered, Column("number", Integer, primary_key=True), Column("text", String))
+    for engine, add in zip(engines, (True, False), strict=True):
+        with writing(engine) as connection:
+            numbered.create_all(connection)
+            if add:
+                connection.execute(insert(table), [{"text": "one"}, {"text": "two"}])
+    monkeypatch.setattr("service.store.backup_rows.FORMER_TABLES", frozenset(("numbered",)))
+    with reading(engines[0]) as source, writing(engines[1]) as target:
+        copy_rows(source, target)
+        target.execute(insert(table), {"text": "three"})
+        assert target.execute(select(table.c.number).order_by(table.c.number)).scalars().all() == [1, 2, 3]
+    for engine in engines:
+        engine.dispose()
+
+
+def test_nobody_else_reads_it_and_nothing_is_left_beside_it(filled: Engine, file: Path) -> None:
+    os.umask(os.umask(0o022))
+    make_backup(_url(filled), file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert {path.name for path in file.parent.iterdir()} <= {
+        "traincost.db",
+        "traincost.db-shm",
+        "traincost.db-wal",
+        file.name,
+    }
+
+
+def test_an_earlier_backup_is_not_written_over(filled: Engine, file: Path) -> None:
+    file.write_text("the only one")
+    with pytest.raises(BackupRefused, match="is there already"):
+        make_backup(_url(filled), file)
+    assert file.read_text() == "the only one"
+
+
+def test_a_damaged_backup_is_refused_wherever_the_damage_is(sqlite_url: str, file: Path) -> None:
+    prepare_database(sqlite_url, SMALL).dispose()
+    make_backup(sqlite_url, file)
+    whole, other = file.read_bytes(), f"sqlite:///{file.parent / 'other.db'}"
+    damaged = [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in range(0, len(whole), 9_973)]
+    cut = [whole[:length] for length in (0, END_BYTES - 1, len(whole) // 2, len(whole) - 1)]
+    for content in (*damaged, *cut, whole + b"\n", b"no backup at all" * 100):
+        file.write_bytes(content)
+        with pytest.raises(BackupRefused, match=r"damaged|no backup"):
+            restore_backup(other, file)
+    assert not (file.parent / "other.db").exists()
+
+
+def test_a_database_that_holds_something_is_left_alone_unless_that_is_given_up(filled: Engine, file: Path) -> None:
+    made = make_backup(_url(filled), file)
+    with writing(filled) as connection:
+        connection.execute(insert(JOBS), row_of(JOBS, ROWS))
+    with pytest.raises(BackupRefused, match="say --replace"):
+        restore_backup(_url(filled), file)
+    with reading(filled) as connection:
+        assert connection.execute(select(func.count()).select_from(JOBS)).scalar_one() == ROWS + 1
+    assert restore_backup(_url(filled), file, replace=True) == made
+    with reading(filled) as connection:
+        assert tally_rows(connection) == made.tables
+
+
+def test_a_restore_that_fails_keeps_what_was_there(filled: Engine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_backup(_url(filled), file)
+    with reading(filled) as connection:
+        before = tally_rows(connection)
+    monkeypatch.setattr("service.store.backups.copy_rows", lambda *_: {})
+    with pytest.raises(BackupRefused, match="nothing of it was kept"):
+        restore_backup(_url(filled), file, replace=True)
+    with reading(filled) as connection:
+        assert tally_rows(connection) == before
+
+
+def test_a_backup_of_an_earlier_revision_is_restored_at_it(engine: Engine, file: Path) -> None:
+    with writing(engine) as connection:
+        migrate(connection, "0010")
+        fill(connection, 3)
+    made = make_backup(_url(engine), file)
+    assert (made.revision, "measurements" in made.tables) == ("0010", False)
+    other = f"sqlite:///{file.parent / 'other.db'}"
+    assert restore_backup(other, file) == made
+    again = open_engine(other)
+    with writing(again) as connection:
+        assert tally_rows(connection) == made.tables
+        migrate(connection)
+        after = tally_rows(connection)
+    assert {name: after[name] for name in ("jobs", "job_events", "job_files")} == {
+        name: made.tables[name] for name in ("jobs", "job_events", "job_files")
+    }
+    again.dispose()
+
+
+def test_what_a_newer_version_made_is_refused(filled: Engine, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(filled) as connection:
+        connection.execute(SAY_REVISION, {"revision": "9999"})
+    with pytest.raises(StartupError, match="newer traincost"):
+        make_backup(_url(filled), file)
+    assert not file.exists()
+    with writing(filled) as connection:
+        connection.execute(SAY_REVISION, {"revision": HEAD})
+    monkeypatch.setattr("service.store.backups.FORMAT", 2)
+    make_backup(_url(filled), file)
+    monkeypatch.undo()
+    with pytest.raises(BackupRefused, match="newer traincost"):
+        restore_backup(_url(filled), file, replace=True)
+
+
+def test_a_backup_of_a_newer_revision_is_refused(sqlite_url: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare_database(sqlite_url, SMALL).dispose()
+    monkeypatch.setattr("service.store.backups._revision_of", lambda _: "9999")
+    make_backup(sqlite_url, file)
+    with pytest.raises(BackupRefused, match=r"backup is at revision 9999.*newer traincost"):
+        restore_backup(f"sqlite:///{file.parent / 'other.db'}", file)
+
+
+@pytest.mark.parametrize("made", ["no file", "no tables"])
+def test_where_there_is_no_database_there_is_no_backup(made: str, tmp_path: Path, file: Path) -> None:
+    path = tmp_path / "folder" / "traincost.db"
+    if made == "no tables":
+        open_engine(f"sqlite:///{path}").connect().close()
+    with pytest.raises(BackupRefused, match=r"name (one|another one) in TRAINCOST_DATABASE_URL"):
+        make_backup(f"sqlite:///{path}", file)
+    assert path.parent.exists() == (made == "no tables")
+    assert not file.exists()
+
+
+def test_what_is_written_meanwhile_is_in_it_whole_or_not_at_all(filled: Engine, file: Path) -> None:
+    begun, acknowledged, stop = Event(), [], Event()
+
+    def write() -> None:
+        number = ROWS
+        while not stop.is_set():
+            with writing(filled) as connection:
+                connection.execute(insert(JOBS), {**row_of(JOBS, number), "events": 1})
+                connection.execute(insert(JOB_EVENTS), {**row_of(JOB_EVENTS, number), "number": 1})
+                connection.execute(update(JOBS).where(JOBS.c.id == f"id ü {number}").values(events=2))
+                connection.execute(insert(JOB_EVENTS), {**row_of(JOB_EVENTS, number), "number": 2})
+            acknowledged.append(number)
+            number += 1
+            if number == ROWS + 5:
+                begun.set()
+
+    thread = Thread(target=write)
+    thread.start()
+    begun.wait(30)
+    before = len(acknowledged)
+    made: Backup = make_backup(_url(filled), file)
+    after = len(acknowledged)
+    stop.set()
+    thread.join()
+    written = made.tables["jobs"].rows - ROWS
+    assert before <= written <= after + 1
+    assert made.tables["job_events"].rows - ROWS == 2 * written
+    other = f"sqlite:///{file.parent / 'other.db'}"
+    assert restore_backup(other, file) == made

@@ -1,0 +1,142 @@
+"""Does a job go to a worker that can do it, and to one alone?"""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from service.answers.workers import Requirements
+from service.store import (
+    Held,
+    JobFile,
+    NewJob,
+    Outcome,
+    claim_job,
+    create_jobs,
+    finish_job,
+    heartbeat_job,
+    keep_file,
+    read_events,
+    read_file,
+    read_file_names,
+    read_jobs,
+    read_openings,
+    reap_jobs,
+)
+from service.store.database_clock import later
+from tests.store.jobs import (
+    DONE,
+    LEASE_SECONDS,
+    change,
+    claimed,
+    job_of,
+    lapse,
+    names,
+    new_job,
+    running,
+    seeker,
+    with_gpus,
+)
+
+
+def test_a_job_goes_to_a_worker_and_ends_with_its_result(queue: Engine) -> None:
+    create_jobs(queue, [new_job(parent="swp_1", owner="team")])
+    job, held = claimed(queue)
+    assert (job.status, job.worker, job.attempt, job.payload) == ("running", "w1", 1, {"to": 3})
+    assert heartbeat_job(queue, held, LEASE_SECONDS, {"done_fraction": 0.5}) == "run"
+    assert finish_job(queue, held, DONE)
+    ended = job_of(queue)
+    assert (ended.status, ended.result, ended.progress) == ("succeeded", DONE.result, {"done_fraction": 0.5})
+    assert (ended.parent, ended.owner, ended.lease_until) == ("swp_1", "team", None)
+    assert names(queue) == ["queued", "running", "progress", "succeeded"]
+    assert claim_job(queue, seeker("w2"), LEASE_SECONDS) is None
+
+
+def test_moments_are_those_of_the_database_in_utc(queue: Engine) -> None:
+    before = datetime.now(UTC)
+    running(queue, lease_seconds=30.0)
+    job, after = job_of(queue), datetime.now(UTC)
+    assert job.started_at is not None
+    assert job.lease_until is not None
+    assert before.timestamp() - 0.01 <= job.created_at.timestamp() <= job.started_at.timestamp() <= after.timestamp()
+    assert 29.9 < (job.lease_until - job.started_at).total_seconds() < 31.0
+
+
+def test_events_are_numbered_without_gaps_and_read_from_any(queue: Engine) -> None:
+    held = running(queue)
+    for done in (0.1, 0.1, 0.2):
+        heartbeat_job(queue, held, LEASE_SECONDS, {"done_fraction": done})
+    events = read_events(queue, "job_a")
+    assert [event.number for event in events] == [1, 2, 3, 4]
+    assert [event.data for event in events[2:]] == [{"done_fraction": 0.1}, {"done_fraction": 0.2}]
+    assert read_events(queue, "job_a", after=3) == events[3:]
+    assert read_events(queue, "job_z") == []
+
+
+def test_urgent_jobs_come_first_then_the_oldest(queue: Engine) -> None:
+    for job_id, priority in (("job_a", 0), ("job_b", 0), ("job_c", 5), ("job_d", -1)):
+        create_jobs(queue, [new_job(job_id, priority=priority)])
+        change(queue, job_id, created_at=later(-10.0 if job_id == "job_b" else 0.0))
+    assert [claimed(queue, f"w{n}")[0].id for n in range(4)] == ["job_c", "job_b", "job_a", "job_d"]
+
+
+def test_a_worker_gets_only_what_it_can_do(queue: Engine) -> None:
+    wanted = {
+        "two_h100": Requirements(gpu="h100", gpus=2, memory_bytes=79e9),
+        "rack_7": Requirements(labels={"rack": "7"}),
+        "measured": Requirements(measures=True),
+        "any_gpu": Requirements(gpus=1),
+    }
+    create_jobs(queue, [new_job(name, requires=requires) for name, requires in wanted.items()])
+    create_jobs(queue, [new_job("other_kind", kind="sweep")])
+    assert len(read_openings(queue)) == 5
+
+    def gets(worker: Any) -> set[str]:
+        found = set()
+        while (job := claim_job(queue, worker, LEASE_SECONDS)) is not None:
+            found.add(job.id)
+            assert finish_job(queue, Held(job.id, worker.worker, job.attempt), Outcome(ending="released"))
+            change(queue, job.id, available_at=later(60.0))
+        for name in found:
+            change(queue, name, available_at=later(-1.0))
+        return found
+
+    assert gets(seeker()) == set()
+    assert gets(seeker(measures=True, labels={"rack": "7", "row": "1"})) == {"measured", "rack_7"}
+    assert gets(seeker(devices=with_gpus("h100", 1))) == {"any_gpu"}
+    assert gets(seeker(devices=with_gpus("a100", 8), labels={"rack": "8"})) == {"any_gpu"}
+    assert gets(seeker(devices=with_gpus("h100", 2, 40e9))) == {"any_gpu"}
+    assert gets(seeker(devices=with_gpus("h100", 2))) == {"any_gpu", "two_h100"}
+    assert gets(seeker(kinds=("sweep",))) == {"other_kind"}
+
+
+def test_many_workers_at_once_get_different_jobs(queue: Engine) -> None:
+    create_jobs(queue, [new_job(f"job_{n:02}") for n in range(30)])
+    with ThreadPoolExecutor(8) as threads:
+        got = list(threads.map(lambda n: claim_job(queue, seeker(f"w{n}"), LEASE_SECONDS), range(36)))
+    ids = [job.id for job in got if job is not None]
+    assert sorted(ids) == [f"job_{n:02}" for n in range(30)]
+
+
+def test_files_belong_to_the_last_attempt(queue: Engine) -> None:
+    held = running(queue)
+    trace = JobFile(name="trace.json", media_type="application/json", content=b"\x00[1]" * 1000)
+    assert keep_file(queue, held, JobFile(name="trace.json", media_type="text/plain", content=b"old"))
+    assert keep_file(queue, held, trace)
+    assert keep_file(queue, held, JobFile(name="log", media_type="text/plain", content=b""))
+    assert read_file(queue, "job_a", "trace.json") == trace
+    assert read_file_names(queue, "job_a") == ["log", "trace.json"]
+    lapse(queue)
+    reap_jobs(queue)
+    claimed(queue)
+    assert read_file_names(queue, "job_a") == []
+    assert read_file(queue, "job_a", "trace.json") is None
+
+
+def test_jobs_are_made_with_what_they_belong_to_or_not_at_all(queue: Engine) -> None:
+    with pytest.raises(Exception, match=r"(?i)unique"):
+        create_jobs(queue, [NewJob(id="job_a", kind="count", payload={}, timeout_seconds=1.0)] * 2)
+    assert read_jobs(queue) == []
+    create_jobs(queue, [])

@@ -1,0 +1,59 @@
+"""Is a measurement that comes in compared with its like, and with nothing else?"""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Engine
+
+from service.calibration.records import ProbeRecord
+from service.store import Measured, keep_measurements_in, measurements_like, read_measurements
+from service.store.engine import writing
+from service.workflows.callers import TEAM
+from service.workflows.measurements import keeping
+from service.workflows.measurements.keeping import Origin, measurements_in, quarantined
+from tests.calibration.observations import ENVIRONMENT, products, records_of
+from tests.store.conftest import Prepare
+
+RECORDS = records_of(products())
+
+
+def rows_of(engine: Engine, run: str, records: list[ProbeRecord] = RECORDS) -> list[Measured]:
+    """Measurements of a run, kept."""
+    origin = Origin(source="tests", run=run, measured_at="2026-11-23T08:00:00Z", owner=TEAM)
+    with writing(engine) as connection:
+        return measurements_in(connection, records, origin, lambda _: None)
+
+
+def test_only_measurements_of_the_same_kind_are_looked_at(prepare: Prepare) -> None:
+    empty = prepare()
+    rows = rows_of(empty, "first")
+    elsewhere = records_of(products(), replace(ENVIRONMENT, driver="another"))
+    others = rows_of(empty, "second", elsewhere)
+    doubted = replace(rows[0], id="msr_doubted", quarantined_at="2026-11-23T08:00:00Z", reason="x")
+    with writing(empty) as connection:
+        keep_measurements_in(connection, [doubted, replace(rows[0], id="msr_other", operation="another")])
+        assert {row.id for row in measurements_like(connection, rows)} == {row.id for row in rows}
+        assert {row.id for row in measurements_like(connection, others)} == {row.id for row in others}
+        assert measurements_like(connection, []) == []
+    assert len(read_measurements(empty)) == 2 * len(rows) + 2
+
+
+def test_what_is_there_already_is_gone_through_once(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = prepare()
+    known = [replace(row, id=f"{row.id}-{number}") for row in rows_of(empty, "first") for number in range(20)]
+
+    def refuse(*_: object) -> bool:
+        raise AssertionError("a measurement was compared with another one as a whole")
+
+    monkeypatch.setattr(Measured, "__eq__", refuse)
+    found = quarantined(rows_of(empty, "second"), known)
+    assert all(row.reason is None for row in found)
+
+
+def test_a_measurement_that_came_before_counts_once(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty, seen = prepare(), list[int]()
+    rows = rows_of(empty, "first")
+    others = rows_of(empty, "second")
+    monkeypatch.setattr(keeping, "outlier_reason", lambda _, values: seen.append(len(values)))
+    quarantined(rows, [*rows, *others])
+    assert seen == [1] * len(rows)

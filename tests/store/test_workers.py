@@ -1,0 +1,78 @@
+"""Are workers listed as they told of themselves, alive as long as they are heard of, and forgotten in the end?"""
+
+import ast
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from service.answers.workers import Capabilities
+from service.store import forget_workers, heartbeat_job, read_workers, see_worker
+from service.store.database_clock import later
+from service.store.engine import writing
+from service.store.job_tables import WORKERS
+from tests.house.source import ROOT, shown
+from tests.store.jobs import LEASE_SECONDS, running, with_gpus
+
+CAN = Capabilities(devices=with_gpus("h100", 8), labels={"rack": "7"}, measures=True, nodes=2)
+
+
+def age(queue: Engine, seconds: float) -> None:
+    """Let time pass without a word of any worker."""
+    with writing(queue) as connection:
+        connection.execute(WORKERS.update().values(last_seen_at=later(-seconds)))
+
+
+def test_a_worker_is_listed_as_it_last_told_of_itself(queue: Engine) -> None:
+    see_worker(queue, "w2", Capabilities())
+    see_worker(queue, "w1", Capabilities())
+    see_worker(queue, "w1", CAN)
+    first, second = read_workers(queue, 80.0)
+    assert (first.id, first.capabilities, first.is_alive, first.jobs) == ("w1", CAN, True, ())
+    assert second.id == "w2"
+    assert first.first_seen_at <= first.last_seen_at
+
+
+def test_a_worker_is_alive_as_long_as_it_is_heard_of(queue: Engine) -> None:
+    see_worker(queue, "w1", CAN)
+    held = running(queue)
+    age(queue, 81.0)
+    assert [worker.is_alive for worker in read_workers(queue, 80.0)] == [False]
+    assert heartbeat_job(queue, held, LEASE_SECONDS) == "run"
+    (worker,) = read_workers(queue, 80.0)
+    assert (worker.is_alive, worker.jobs) == (True, ("job_a",))
+
+
+def test_a_worker_may_be_at_many_jobs(queue: Engine) -> None:
+    see_worker(queue, "w1", CAN)
+    running(queue)
+    running(queue, job_id="job_b")
+    assert [worker.jobs for worker in read_workers(queue, 80.0)] == [("job_a", "job_b")]
+
+
+def test_who_is_not_heard_of_for_long_is_forgotten(queue: Engine) -> None:
+    see_worker(queue, "w1", CAN)
+    age(queue, 100.0)
+    see_worker(queue, "w2", CAN)
+    forget_workers(queue, 99.0)
+    assert [worker.id for worker in read_workers(queue, 80.0)] == ["w2"]
+
+
+LEASES = (
+    *(ROOT / "service" / "store").glob("job*.py"),
+    *(ROOT / "service" / "worker").rglob("*.py"),
+    *(ROOT / "service" / "api" / name for name in ("looks.py", "openings.py", "reaping.py", "routes/worker.py")),
+    ROOT / "service" / "store" / "workers.py",
+)
+CLOCKS = {"time", "now", "utcnow", "today", "gmtime", "localtime"}
+"""Calls that tell the time of day."""
+
+
+@pytest.mark.parametrize("path", LEASES, ids=shown)
+def test_no_clock_that_anybody_sets_counts_a_lease(path: Path) -> None:
+    called = [
+        ast.unparse(node.func)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CLOCKS
+    ]
+    assert [name for name in called if not name.endswith("get_running_loop().time")] == []
