@@ -4,13 +4,15 @@ Properties are tried on the same examples each time; `--hypothesis-profile=rando
 
 Without arguments `pytest` runs everything, on every core; what is named runs in one process, without waiting for others
 to start. `-n` decides either way: `pytest -n 0`, `pytest -n 4 tests/api`. Processes share nothing: each makes its own
-databases, and a service takes any free port.
+databases, and a service takes any free port. All of them keep bytecode, also where the environment asks Python not to:
+else every service and every command that tests start compiles the package anew.
 
 PostgreSQL is TRAINCOST_TEST_DATABASE_URL (a server on which databases may be made), else one started from the
 test extra's own binaries. Without either its tests are skipped, or fail where TRAINCOST_REQUIRE_REAL=1 asks for it.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -18,8 +20,8 @@ from hypothesis import settings
 
 from tests.databases import missing, serving
 
-collect_ignore = ["libreoffice_cells.py"]
-"""The system's own Python runs it: no other has LibreOffice's bridge."""
+collect_ignore = ["libreoffice_cells.py", "worker/transformers_peaks.py"]
+"""Programs that other Pythons run: the system's has LibreOffice's bridge, that of another tool has transformers."""
 
 MOST_PROCESSES = 8
 """Each collects every test and starts a PostgreSQL server, so more of them gain little."""
@@ -29,6 +31,9 @@ WAITING = 1
 
 IN_A_PROCESS_OF_MANY = "PYTEST_XDIST_WORKER"
 """Set in each of the processes, which start no others."""
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None)
@@ -44,6 +49,26 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if getattr(options, "numprocesses", 0) is None and not options.collectonly:
         options.numprocesses = min((os.cpu_count() or 1) + WAITING, options.maxprocesses or MOST_PROCESSES)
         options.dist = "worksteal" if options.dist == "no" else options.dist
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _watched() -> Iterator[None]:
+    """Every key that a test makes is looked for in logs and errors."""
+    from tests.secrecy import watched
+
+    with watched():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """A test after which a key stands in a log or in an error has failed."""
+    yield
+    from tests.secrecy import leaks
+
+    found = leaks()
+    if found:
+        pytest.fail(f"a key was told in {', '.join(found)}")
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,20 @@
-"""A running `traincost serve`, started in an empty folder with a database of its own."""
+"""A running `traincost serve`, started in a folder of its own with a database of its own."""
 
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 from service.catalogue import shipped_catalogue
 from service.store import Scope, prepare_database
 from service.workflows.keys import WantedKey, make_key
 from tests.house.source import ROOT
+from tests.secrecy import look_into
 
 DOCUMENTED = "localhost:8000"
 """Address in the commands that people read."""
@@ -25,11 +28,22 @@ def bearer(folder: Path, scope: Scope) -> dict[str, str]:
     return {"Authorization": f"Bearer {made.presented}"}
 
 
+@cache
+def _prepared() -> bytes:
+    """A database as the first start leaves it, made once: test_serve.py starts from nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "traincost.db"
+        prepare_database(f"sqlite:///{file}", shipped_catalogue()).dispose()
+        return file.read_bytes()
+
+
 @contextmanager
-def serving(folder: Path, log: Path | None = None) -> Iterator[str]:
+def serving(folder: Path, log: Path | None = None, *, with_worker: bool = False) -> Iterator[str]:
     """Host and port of the service while it runs; every request is a line of the log, where one is wanted."""
     environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "service", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "service", "serve", "--port", "0", *([] if with_worker else ["--no-worker"])]
+    if not (folder / "traincost.db").exists():
+        (folder / "traincost.db").write_bytes(_prepared())
     with ExitStack() as stack:
         written = None if log is None else stack.enter_context(log.open("w"))
         if written:
@@ -45,3 +59,10 @@ def serving(folder: Path, log: Path | None = None) -> Iterator[str]:
         finally:
             server.terminate()
             server.communicate(timeout=20)
+            if log is not None:
+                looked_through(log)
+
+
+def looked_through(log: Path) -> None:
+    """Note a key that stands in the log of a service."""
+    look_into(log.read_text(encoding="utf-8", errors="replace"), f"the log {log}")

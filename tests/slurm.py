@@ -11,26 +11,31 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from tests.databases import missing
 
+CLUSTER = "traincost"
 GPUS_EACH = 8
 NODES = 1024
 
 _PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
-_PATH = f"{os.environ['PATH']}:/usr/sbin"
+PATH = f"{os.environ['PATH']}:/usr/sbin"
 _START_SECONDS = 60.0
 
+Alongside = Callable[[Path, Mapping[str, str]], AbstractContextManager[Mapping[str, str]]]
+"""Runs beside the controller, started before it in the same folder; gives what the environment has to say of it."""
+
 _CONF = """\
-ClusterName=traincost
+ClusterName={cluster}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller}
 SlurmdPort={daemon}
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
+AccountingStoragePass={folder}/munge.socket
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root
@@ -45,7 +50,6 @@ MpiDefault=none
 ReturnToService=2
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 JobCompType=jobcomp/none
 SchedulerType=sched/backfill
@@ -63,14 +67,16 @@ PartitionName=many Nodes=off[1-{nodes}] MaxTime=30-00:00:00 State=UP
 
 def lacks() -> str | None:
     """Why no Slurm can be started here; None where one can."""
-    absent = [name for name in _PROGRAMS if not shutil.which(name, path=_PATH)]
+    absent = [name for name in _PROGRAMS if not shutil.which(name, path=PATH)]
     if absent:
         return f"Slurm is not installed, {', '.join(absent)} not found: apt-get install slurm-wlm munge"
     return None if os.geteuid() == 0 else "Slurm's daemons want to be started as root"
 
 
 @contextmanager
-def running(*lines: str, files: Mapping[str, str] | None = None) -> Iterator[dict[str, str]]:
+def running(
+    *lines: str, files: Mapping[str, str] | None = None, beside: Alongside | None = None
+) -> Iterator[dict[str, str]]:
     """The environment in which sbatch reaches a Slurm with further lines in slurm.conf and further files beside it.
 
     Skips the test where none can be started, or fails it where nothing may be skipped.
@@ -79,7 +85,7 @@ def running(*lines: str, files: Mapping[str, str] | None = None) -> Iterator[dic
         missing(reason)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traincost-slurm-")))
-        environment = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf")}
+        environment = {**os.environ, "PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}
         folder.chmod(0o711)
         for name, text in {**_files(folder, lines), **(files or {})}.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -90,17 +96,20 @@ def running(*lines: str, files: Mapping[str, str] | None = None) -> Iterator[dic
         # a folder below one that everybody may write, as temporary ones are, wants --force
         munge = ["munged", "--foreground", "--force", f"--socket={sock}"]
         munge += [f"--{name}-file={folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
-        stack.enter_context(_daemon(folder, environment, *munge))
-        _await(folder, "munged", sock.exists)
-        stack.enter_context(_daemon(folder, environment, "slurmctld", "-D"))
-        stack.enter_context(_daemon(folder, environment, "slurmd", "-D"))
-        _await(folder, "slurmd", lambda: _is_ready(environment))
+        stack.enter_context(daemon(folder, environment, *munge))
+        await_start(folder, "munged", sock.exists)
+        if beside is not None:
+            environment |= stack.enter_context(beside(folder, environment))
+        stack.enter_context(daemon(folder, environment, "slurmctld", "-D"))
+        stack.enter_context(daemon(folder, environment, "slurmd", "-D"))
+        await_start(folder, "slurmd", lambda: _is_ready(environment))
         yield environment
 
 
 def _files(folder: Path, lines: tuple[str, ...]) -> dict[str, str]:
-    controller, daemon, unused = _free_ports(3)
+    controller, daemon, unused = free_ports(3)
     conf = _CONF.format(
+        cluster=CLUSTER,
         folder=folder,
         host=socket.gethostname().partition(".")[0],
         controller=controller,
@@ -117,7 +126,8 @@ def _files(folder: Path, lines: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports on which nobody listens."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -126,7 +136,8 @@ def _free_ports(count: int) -> list[int]:
 
 
 @contextmanager
-def _daemon(folder: Path, environment: Mapping[str, str], *command: str) -> Iterator[None]:
+def daemon(folder: Path, environment: Mapping[str, str], *command: str) -> Iterator[None]:
+    """A program that runs until it is not needed any more; what it says stands in the folder."""
     with (folder / f"{command[0]}.said").open("w") as said:
         process = subprocess.Popen(command, env=environment, stdout=said, stderr=said, cwd=folder)
     try:
@@ -136,7 +147,8 @@ def _daemon(folder: Path, environment: Mapping[str, str], *command: str) -> Iter
         process.wait(timeout=60)
 
 
-def _await(folder: Path, name: str, is_ready: Callable[[], bool]) -> None:
+def await_start(folder: Path, name: str, is_ready: Callable[[], bool]) -> None:
+    """Wait until a program is ready; what all programs said is the error where it takes too long."""
     end = time.monotonic() + _START_SECONDS
     while not is_ready():
         if time.monotonic() > end:

@@ -29,14 +29,19 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def _answer(part: str, address: str) -> dict[str, Any]:
     (curl,) = [curl for curl in CURLS if part in curl]
     response = asked(curl, address)
-    assert response.status_code == 200, response.text
+    assert response.is_success, response.text
     answer = response.json()
     assert isinstance(answer, dict)
     return answer
 
 
-def test_there_are_eleven_questions() -> None:
-    assert len(CURLS) == 11
+def test_there_are_thirteen_questions() -> None:
+    assert len(CURLS) == 13
+
+
+def test_a_sweep_waits_for_workers(address: str) -> None:
+    answer = _answer("/v1/sweeps", address)
+    assert (answer["status"], answer["rows"]["total"]) == ("queued", 8)
 
 
 def test_estimate_of_a_preset(address: str) -> None:

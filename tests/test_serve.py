@@ -22,7 +22,7 @@ from service.store.engine import writing
 from service.workflows.keys import WantedKey, make_key, revoke
 
 ROOT = Path(__file__).parents[1]
-SERVE = [sys.executable, "-m", "service", "serve"]
+SERVE = [sys.executable, "-m", "service", "serve", "--no-worker"]
 EMPTY = Catalogue.of(models=(), gpus=(), clusters=(), prices=())
 
 

@@ -73,6 +73,10 @@ def test_origins_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> Non
         ("TRAINCOST_CORS_ORIGINS", "tools.example.org"),
         ("TRAINCOST_CORS_ORIGINS", "https://tools.example.org/page"),
         ("TRAINCOST_CORS_ORIGINS", "ftp://tools.example.org"),
+        ("TRAINCOST_CONNECTIONS", "0"),
+        ("TRAINCOST_TRUSTED_PROXIES", "*"),
+        ("TRAINCOST_TRUSTED_PROXIES", "proxy.example.org"),
+        ("TRAINCOST_TRUSTED_PROXIES", "10.0.0.1/8"),
     ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_its_variable(

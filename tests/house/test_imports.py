@@ -96,7 +96,7 @@ def test_importing_the_core_opens_no_file_but_its_code() -> None:
 
 ROOMS_OF = {
     "estimator": {"estimator", "errors", "units"},
-    "client": {"client", "answers", "estimator", "errors", "units"},
+    "client": {"client", "answers", "calibration", "estimator", "errors", "units"},
 }
 """Rooms that may be used without a service, and those that each loads."""
 
@@ -107,3 +107,40 @@ def test_importing_a_room_loads_no_other(room: str) -> None:
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert {name.split(".")[1] for name in loaded if name.startswith("service.")} <= ROOMS_OF[room]
     assert not {"fastapi", "numpy", "pydantic", "sqlalchemy"} & set(loaded)
+
+
+AS_SERVED = """
+import sys, tempfile
+sys.path.insert(0, {root!r})
+from importlib import import_module
+from pkgutil import walk_packages
+import service.api
+from service.api.app import create_app
+from service.catalogue import shipped_catalogue
+from service.settings import Settings
+for room in ("service.api", "service.workflows", "service.store"):
+    if not {all_of_it}:
+        break
+    for found in walk_packages(import_module(room).__path__, room + "."):
+        if not found.name.endswith("_process"):
+            import_module(found.name)
+create_app(Settings(), shipped_catalogue()).state.contract()
+print(*sys.modules, sep="\\n")
+"""
+
+
+def _loaded_by_the_api(*, all_of_it: bool) -> set[str]:
+    script = AS_SERVED.format(root=str(ROOT), all_of_it=all_of_it)
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+
+
+def test_the_api_starts_without_what_few_ask_for() -> None:
+    assert not {"jwt", "psycopg", "pyarrow", "redis"} & _loaded_by_the_api(all_of_it=False)
+
+
+def test_the_api_imports_neither_torch_nor_ray() -> None:
+    loaded = _loaded_by_the_api(all_of_it=True)
+    assert "service.workflows.finished_jobs" in loaded
+    assert not {"ray", "torch"} & loaded

@@ -50,7 +50,7 @@ def test_modules_import_what_there_is() -> None:
         ):
             text = (WEB / "page" / module).read_text(encoding="utf-8")
             for name in filter(None, (one.split(" as ")[0].strip() for one in names.split(","))):
-                assert re.search(rf"export (?:async )?(?:const|function|class) {name}\b", text), (path.name, name)
+                assert re.search(rf"export (?:async )?(?:const|function\*?|class) {name}\b", text), (path.name, name)
 
 
 def test_what_a_script_looks_for_stands_in_the_page() -> None:

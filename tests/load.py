@@ -1,0 +1,153 @@
+"""Many clients of one process of the service, each on a connection that it keeps; what it takes of the machine."""
+
+import asyncio
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from tests.replicas import Replica
+
+SETTINGS = {"TRAINCOST_REQUESTS_PER_MINUTE": "0"}
+"""How the service is set up: no client is told to slow down."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, as it is sent."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    statuses: tuple[int, ...] = (200,)
+
+    @property
+    def sent(self) -> bytes:
+        """Its bytes on a connection."""
+        head = f"{self.method} {self.path} HTTP/1.1\r\nHost: localhost\r\n"
+        if self.body:
+            head += f"Content-Type: application/json\r\nContent-Length: {len(self.body)}\r\n"
+        return head.encode() + b"\r\n" + self.body
+
+
+@dataclass(slots=True)
+class Found:
+    """What clients found."""
+
+    seconds: list[tuple[float, float]] = field(default_factory=list)
+    """When each request was sent, and how long its answer took [second]."""
+    faults: Counter[str] = field(default_factory=Counter)
+    """What went wrong, and how often."""
+
+
+def post(path: str, body: Any, *statuses: int) -> Request:
+    """A request with a JSON body."""
+    return Request("POST", path, json.dumps(body).encode(), statuses or (200,))
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Replica]:
+    """One process of the service on an SQLite file of its own."""
+    replica = Replica(f"sqlite:///{folder / 'traincost.db'}", SETTINGS)
+    try:
+        yield replica
+    finally:
+        replica.stop()
+
+
+def processor_seconds(process: int) -> float:
+    """Processor time of a process so far, all of its threads, those that ended too [second]."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def resident_bytes(process: int) -> int:
+    """Memory that a process has, its files in memory left out [byte]."""
+    (line,) = [one for one in _status(process) if one.startswith("RssAnon:")]
+    return 1024 * int(line.split()[1])
+
+
+def _status(process: int) -> list[str]:
+    return Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
+
+
+def open_files(process: int) -> int:
+    """Files and connections that a process has open."""
+    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+
+
+def asked(address: str, request: Request) -> bytes:
+    """The answer to one request."""
+    with closing(HTTPConnection(address, timeout=60)) as connection:
+        connection.request(request.method, request.path, request.body or None, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        content = answer.read()
+    assert answer.status in request.statuses, (answer.status, content[:500])
+    return content
+
+
+def all_asked(address: str, requests: Sequence[Request], clients: int) -> None:
+    """Ask each of some questions once, by clients that keep their connections."""
+    left = iter(requests)
+
+    def next_request() -> Request | None:
+        return next(left, None)
+
+    found = asyncio.run(keep_asking(address, clients, float("inf"), next_request))
+    assert len(found.seconds) == len(requests)
+    assert not found.faults, found.faults
+
+
+async def keep_asking(
+    address: str, clients: int, seconds: float, next_request: Callable[[], Request | None], pause_seconds: float = 0.0
+) -> Found:
+    """Clients that ask one question after the other for so long, or until there is none, each on its connection."""
+    found, ends = Found(), time.monotonic() + seconds
+    lanes = [_client(address, ends, next_request, found, pause_seconds) for _ in range(clients)]
+    await asyncio.gather(*lanes)
+    return found
+
+
+async def _client(
+    address: str, ends: float, next_request: Callable[[], Request | None], found: Found, pause_seconds: float
+) -> None:
+    host, port = address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    while time.monotonic() < ends and (request := next_request()) is not None:
+        started = time.monotonic()
+        try:
+            writer.write(request.sent)
+            status = await _status_of(reader)
+        except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            found.faults[type(error).__name__] += 1
+            writer.close()
+            reader, writer = await asyncio.open_connection(host, int(port))
+            continue
+        found.seconds.append((started, time.monotonic() - started))
+        if status not in request.statuses:
+            found.faults[f"{request.method} {request.path}: {status}"] += 1
+        if pause_seconds:
+            await asyncio.sleep(pause_seconds)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def _status_of(reader: asyncio.StreamReader) -> int:
+    """The status of an answer, which is read to its end."""
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    status = int(head.split(b" ", 2)[1])
+    _, is_sized, rest = head.partition(b"content-length:")
+    if is_sized:
+        await reader.readexactly(int(rest.split(b"\r\n", 1)[0]))
+    elif b"transfer-encoding: chunked" in head:
+        while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+            await reader.readexactly(size + 2)
+        await reader.readexactly(2)
+    return status
