@@ -11,18 +11,18 @@ from tests.api.conftest import asking, one_by_one, running
 from tests.contract.record import Document
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
     with running(f"sqlite:///{tmp_path_factory.mktemp('contract') / 'traincost.db'}") as started:
         yield started
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def ask(app: FastAPI) -> Iterator[Ask]:
     with asking(app) as together:
         yield one_by_one(together)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def document(app: FastAPI) -> Document:
     return contract(app)

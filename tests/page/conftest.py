@@ -9,15 +9,15 @@ from tests.live import serving
 from tests.page.browser import Sight, chromium
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def service_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with serving(tmp_path_factory.mktemp("page")) as address:
         yield address
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Closed before other tests begin: while it is driven, no other event loop runs in its process."""
+    """Closed with each file: while it is driven, no other event loop runs in its thread, and other tests need one."""
     with chromium() as found:
         yield found
 

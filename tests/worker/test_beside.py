@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from service.store import NewJob, create_jobs, read_job
 from service.store.engine import open_engine
 from tests.house.source import ROOT
 from tests.live import bearer
+from tests.waiting import wait_until
 from tests.worker.processes import is_alive, seconds_until_gone
 
 
@@ -38,13 +38,6 @@ class Served:
         listed = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         (pid,) = (int(pid) for path in listed for pid in path.read_text(encoding="utf-8").split())
         return pid
-
-
-def until(is_so: Any, most_seconds: float = 20.0) -> None:
-    ends = time.monotonic() + most_seconds
-    while not is_so():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -68,7 +61,7 @@ def serving(folder: Path, *words: str) -> Iterator[Served]:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes as Linux lists them")
 def test_a_worker_stands_beside_the_service_and_ends_when_it_is_killed(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        until(served.workers)
+        wait_until(served.workers)
         worker = served.child()
         served.process.kill()
         assert seconds_until_gone([worker]) < 8.0
@@ -76,10 +69,10 @@ def test_a_worker_stands_beside_the_service_and_ends_when_it_is_killed(tmp_path:
 
 def test_a_worker_that_dies_is_started_again_and_ends_with_the_service(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        until(served.workers)
+        wait_until(served.workers)
         first = served.child()
         os.kill(first, signal.SIGKILL)
-        until(lambda: len(served.workers()) == 2)
+        wait_until(lambda: len(served.workers()) == 2)
         assert "started again in 1 s" in served.log.read_text(encoding="utf-8")
         second = served.child()
         served.process.terminate()
@@ -94,7 +87,7 @@ def test_the_worker_of_a_locked_service_is_let_in_and_does_jobs(tmp_path: Path) 
     payload = {"tasks": [{"probe": "none", "parameters": {}, "timeout_seconds": 30.0, "ranks": 1}]}
     create_jobs(engine, [NewJob(id="lch_a", kind="launch-check", payload=payload, timeout_seconds=60.0)])
     with serving(tmp_path):
-        until(lambda: getattr(read_job(engine, "lch_a"), "status", "") in {"succeeded", "failed"})
+        wait_until(lambda: getattr(read_job(engine, "lch_a"), "status", "") in {"succeeded", "failed"})
     job = read_job(engine, "lch_a")
     engine.dispose()
     assert job is not None

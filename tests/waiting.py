@@ -1,0 +1,12 @@
+"""How does a test wait for what another process does? Until it is so, and no longer than it may take."""
+
+import time
+from collections.abc import Callable
+
+
+def wait_until(is_so: Callable[[], bool], most_seconds: float = 20.0) -> None:
+    """Wait until something is so; the test fails where it never is."""
+    end = time.monotonic() + most_seconds
+    while not is_so():
+        assert time.monotonic() < end, f"not so within {most_seconds:g} s"
+        time.sleep(0.01)
