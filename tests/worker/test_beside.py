@@ -61,7 +61,7 @@ def serving(folder: Path, *words: str) -> Iterator[Served]:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes as Linux lists them")
 def test_a_worker_stands_beside_the_service_and_ends_when_it_is_killed(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        wait_until(served.workers)
+        wait_until(lambda: bool(served.workers()))
         worker = served.child()
         served.process.kill()
         assert seconds_until_gone([worker]) < 8.0
@@ -69,7 +69,7 @@ def test_a_worker_stands_beside_the_service_and_ends_when_it_is_killed(tmp_path:
 
 def test_a_worker_that_dies_is_started_again_and_ends_with_the_service(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        wait_until(served.workers)
+        wait_until(lambda: bool(served.workers()))
         first = served.child()
         os.kill(first, signal.SIGKILL)
         wait_until(lambda: len(served.workers()) == 2)
