@@ -47,7 +47,16 @@ EXPOSED_HEADERS = (
 )  # fmt: skip
 """Headers that a page of another origin may read."""
 
-ROUTERS = tuple(import_module(f"{routes.__name__}.{found.name}").router for found in iter_modules(routes.__path__))
+OFTEN_ASKED = ("estimates", "check", "batch")
+"""Modules of routes/ that are looked into first, for a request is held against one route after the other. None of their
+paths has a parameter, so they hide no other path."""
+
+ROUTERS = tuple(
+    import_module(f"{routes.__name__}.{name}").router
+    for name in sorted(
+        (found.name for found in iter_modules(routes.__path__)), key=lambda name: name not in OFTEN_ASKED
+    )
+)
 """The router of every module of routes/: a file added there is served."""
 
 
