@@ -15,6 +15,9 @@ from service.logs import LogFormat
 PREFIX = "TRAINCOST_"
 MOST_DRAIN_SECONDS = 8.0
 """Longest drain: the process ends within 10 s of being told to."""
+MOST_PER_MINUTE = 10_000_000
+MOST_AT_ONCE = 1_000_000
+"""Most that a caller may be allowed in a minute, and at once. Source: choices, far above what is ever answered."""
 SLIP_OF_THE_PEN = 0.9
 """Likeness above which an unknown variable is taken for a misspelt setting, not for somebody else's variable."""
 
@@ -154,10 +157,10 @@ class Settings(BaseSettings):
     drain_seconds: Annotated[float, Field(ge=0, le=MOST_DRAIN_SECONDS)] = 0.0
     """Time between telling that the process is about to end (/readyz is 503) and taking no more connections; as long
     as whatever sends requests here needs to hear of it. 0 to 8."""
-    requests_per_minute: Annotated[int, Field(ge=0, le=10_000_000)] = 12_000
+    requests_per_minute: Annotated[int, Field(ge=0, le=MOST_PER_MINUTE)] = 12_000
     """Requests that one key, or one address without a key, may send in a minute in the long run; 0 for any number. A
     service that only this machine reaches and that asks for no key limits nobody."""
-    request_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 4_000
+    request_burst: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = 4_000
     """Requests that one caller may send at once after a pause: a sheet asks for all of its cells together."""
     redis_url: Annotated[str, Field(pattern=r"^(rediss?|unix)://")] | None = Field(default=None, repr=False)
     """Redis (redis://:password@host:6379/0) in which replicas count requests together; each counts alone where absent.

@@ -49,6 +49,24 @@ def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
     assert ring.find(told["key"]) is not None
 
 
+def test_a_key_has_limits_of_its_own(run: Command) -> None:
+    words = ("create", "--name", "sheet", "--scope", "sheet", "--json")
+    made = json.loads(run(*words, "--requests-per-minute", "600", "--request-burst", "3000").out)
+    plain = json.loads(run(*words).out)
+
+    def limits() -> list[tuple[int | None, int | None]]:
+        listed = json.loads(run("list", "--json").out)
+        assert [key["id"] for key in listed] == [made["id"], plain["id"]]
+        return [(key["requests_per_minute"], key["request_burst"]) for key in listed]
+
+    assert limits() == [(600, 3000), (None, None)]
+    assert (made["requests_per_minute"], made["request_burst"]) == (600, 3000)
+    assert [line.split()[-2:] for line in run("list").out.splitlines()[1:]] == [["600", "3000"], ["-", "-"]]
+    assert run("limit", plain["key"], "--requests-per-minute", "0").out == f"limited {plain['id']}\n"
+    assert run("limit", made["id"]).code == 0
+    assert limits() == [(None, None), (0, None)]
+
+
 @pytest.mark.parametrize(
     "page", ["README.md", "service/web/guide/spreadsheets.html", "service/web/guide/schedulers.html"]
 )
@@ -64,7 +82,11 @@ def test_what_is_wrong_is_said_in_a_line(run: Command) -> None:
         (("create", "--name", " ", "--scope", "read"), "name is empty"),
         (("create", "--name", "x", "--scope", "read", "--owner", "a\nb"), "owner is empty"),
         (("create", "--name", "x", "--scope", "read", "--days", "0"), "1 to 3650"),
+        (("create", "--name", "x", "--scope", "read", "--request-burst", "0"), "1 to 1000000"),
+        (("create", "--name", "x", "--scope", "read", "--requests-per-minute", "-1"), "0 to 10000000"),
         (("revoke", "tck_12345678"), "no key of this id"),
+        (("limit", "tck_12345678"), "no key of this id"),
+        (("limit", "tck_12345678", "--request-burst", "1000001"), "1 to 1000000"),
     ):
         ran = run(*words)
         assert (ran.code, ran.out) == (2, "")

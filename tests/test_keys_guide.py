@@ -26,14 +26,26 @@ def test_every_answer_is_the_one_that_the_page_shows(
     commands = [line for block in blocks_of(PAGE) if block.kind == "shell" for line in block.text.splitlines()]
     made = [run(*shlex.split(command)[2:]).out.strip() for command in commands]
     keys = dict(zip(HOLDERS, made, strict=True))
+
+    def filled(command: str) -> str:
+        return re.sub("|".join(HOLDERS), lambda held: keys[held[0]], command)
+
+    (limits,) = [block.text.splitlines() for block in blocks_of(PAGE) if block.kind == "limits"]
+    assert [run(*shlex.split(filled(command))[2:]).code for command in limits] == [0, 0]
     with serving(tmp_path) as address:
         plain = by_request(address, tmp_path)
 
         def send(command: str) -> bytes:
-            return plain(re.sub("|".join(HOLDERS), lambda held: keys[held[0]], command))
+            return plain(filled(command))
 
+        asked = {"Authorization": f"Bearer {keys['KEY_OF_SPEECH']}"}
+        first = httpx.get(f"http://{address}/v1/choices", headers=asked, timeout=30).headers
         told = walk(blocks_of(PAGE), send, address, tmp_path)
         page = httpx.get(f"http://{address}/guide/keys", timeout=30)
+    (shown,) = [block.text for block in blocks_of(PAGE) if block.kind == "headers"]
+    assert {name: first[name] for name in ("RateLimit-Policy", "RateLimit")} == dict(
+        line.split(": ", 1) for line in shown.splitlines()
+    )
     assert len(told) == 5
     for text, answered in told:
         assert differences(json.loads(text), answered) == []

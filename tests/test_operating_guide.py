@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from service.api.app import EXPOSED_HEADERS
-from service.api.metrics import Metrics
-from service.api.rate_limits import rate_limits_of
+from service.api.rate_limits import Counted, limit_headers, limit_of
 from service.api.request_counts import Standing
 from service.settings import Settings
 from tests.api.test_metrics import NAMES
@@ -107,10 +106,10 @@ def test_a_line_of_the_log_has_the_fields_that_are_shown(served: tuple[str, Path
 
 
 def test_headers_are_those_of_the_shipped_limit() -> None:
-    limits = rate_limits_of(Settings(database_url="sqlite:////x.db"), Metrics())
-    assert limits is not None
-    standing = Standing(limits.limit.burst - 1, limits.limit.interval_seconds, 0.0)
-    told = {name.decode(): value.decode() for name, value in limits.headers("default", standing)}
+    limit = limit_of(Settings(database_url="sqlite:////x.db"))
+    assert limit is not None
+    standing = Standing(limit.burst - 1, limit.interval_seconds, 0.0)
+    told = {name.decode(): value.decode() for name, value in limit_headers(Counted("default", "x", limit), standing)}
     shown = dict(line.split(": ", 1) for line in blocks("headers")[0].text.splitlines())
     assert {name.lower(): value for name, value in shown.items()} == told
     assert shown.keys() <= set(EXPOSED_HEADERS)

@@ -121,9 +121,9 @@ async def _alongside(app: FastAPI) -> AsyncIterator[None]:
     """What goes on beside the requests, on threads of its own."""
     async with kept_current(app), kept_checks(app), reaped(app):
         yield
-    for opened in (app.state.rate_limits, app.state.tracing):
-        if opened is not None:
-            await opened.close()
+    await app.state.rate_limits.close()
+    if app.state.tracing is not None:
+        await app.state.tracing.close()
 
 
 def _token_judge(settings: Settings) -> TokenJudge | None:

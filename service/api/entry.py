@@ -4,11 +4,13 @@ from fastapi import Request
 
 from service.api.access import is_limited
 from service.api.callers import CALLER
+from service.api.charges import charge
 from service.api.deprecations import deprecation_headers
 from service.api.keys import BY_LINK, is_locked, refuse_strangers
 from service.api.problems import ApiError
-from service.api.rate_limits import Policy, RateLimits, network_of, refusal_after
-from service.api.seen import Seen, seen_of
+from service.api.rate_limits import Counted, RateLimits
+from service.api.seen import seen_of
+from service.store import ApiKey
 from service.workflows.callers import Caller
 
 
@@ -25,26 +27,21 @@ async def enter(request: Request) -> None:
     seen.route = route.path_format
     seen.headers.extend(deprecation_headers(route.operation_id))
     state = request.app.state
-    limits: RateLimits | None = state.rate_limits
-    is_counted = limits is not None and (is_locked(state.keys, state.tokens) or state.is_public)
-    if limits is None or not is_counted or not is_limited(route.operation_id, request.method):
+    is_counted = is_locked(state.keys, state.tokens) or state.is_public
+    if not is_counted or not is_limited(route.operation_id, request.method):
         await refuse_strangers(request)
         return
-    try:
-        await refuse_strangers(request)
-    except ApiError:
-        await _count(request, limits, seen, None)
-        raise
-    caller: Caller = request.scope["state"].get(CALLER, BY_LINK)
-    await _count(request, limits, seen, None if caller == BY_LINK else caller.id)
-
-
-async def _count(request: Request, limits: RateLimits, seen: Seen, key_id: str | None) -> None:
-    """Count a request of the holder of a key, or of an address; refuse it where it is too many."""
-    policy: Policy = "address" if key_id is None else "default"
+    limits: RateLimits = state.rate_limits
     host = request.client.host if request.client else ""
-    standing = await limits.take(policy, network_of(host) if key_id is None else key_id)
-    seen.headers.extend(limits.headers(policy, standing))
-    if standing.retry_seconds:
-        request.app.state.metrics.rate_limit_refusals.labels(policy).inc()
-        raise refusal_after(standing)
+    try:
+        key = await refuse_strangers(request)
+    except ApiError:
+        await charge(request, limits.of_address(host))
+        raise
+    await charge(request, _counted(request, limits, host, key))
+
+
+def _counted(request: Request, limits: RateLimits, host: str, key: ApiKey | None) -> Counted | None:
+    """Who is counted: the holder of a key or a token; or the address of whoever needs neither."""
+    caller: Caller = request.scope["state"].get(CALLER, BY_LINK)
+    return limits.of_address(host) if caller == BY_LINK else limits.of_caller(caller.id, key)

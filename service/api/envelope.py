@@ -70,7 +70,7 @@ class Envelope:
                 seen.status = message["status"]
                 closes = (CLOSES,) if self.draining.is_set() else ()
                 own = (b"x-request-id", seen.request_id.encode())
-                message["headers"] = [*message["headers"], own, *COMMON, *seen.headers, *closes]
+                message["headers"] = [*message["headers"], own, *COMMON, *seen.headers, *seen.limit_headers, *closes]
                 _tell(scope, seen, perf_counter() - started)
             await send(message)
 

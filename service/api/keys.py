@@ -46,11 +46,14 @@ class _Known(NamedTuple):
     key: ApiKey | None
 
 
-async def refuse_strangers(request: Request) -> None:
+async def refuse_strangers(request: Request) -> ApiKey | None:
     """Let a request through where its caller may do it.
 
     Args:
         request: the request; its credentials are in its state
+
+    Returns:
+        the key that let it in; None where there is none, or another credential did
 
     Raises:
         NotAllowed: a key, token or link is missing, wrong, expired or revoked, or does not allow this
@@ -69,8 +72,10 @@ async def refuse_strangers(request: Request) -> None:
         _refuse_unallowed(known, presented, scope)
         if known.key is not None:
             state.keys.note_use(known.key, datetime.now(UTC))
+        return known.key
     elif scope == "write":
         begin_deed(request, caller_of(request))
+    return None
 
 
 def is_locked(ring: KeyRing, tokens: TokenJudge | None) -> bool:

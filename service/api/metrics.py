@@ -37,7 +37,7 @@ BROKEN_OFF = "none"
 
 VERDICTS = ("ok", "warn", "deny", "unknown")
 ERRORS = ("busy", "unreachable")
-POLICIES = ("default", "address")
+POLICIES = ("default", "key", "address")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of the text format of Prometheus."""

@@ -4,6 +4,7 @@ Nothing is waited for where this process counts alone; where replicas count toge
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 from math import ceil
@@ -15,9 +16,10 @@ from service.api.request_counts import Counts, Limit, OwnCounts, Standing
 from service.api.seen import RawHeader
 from service.errors import StartupError
 from service.settings import Settings
+from service.store import ApiKey
 
-Policy = Literal["default", "address"]
-"""Who is counted: the holder of a key, or, where there is none, an address."""
+Policy = Literal["default", "key", "address"]
+"""Who is counted: the holder of a key or a token, a key with limits of its own, or, without either, an address."""
 
 WITHOUT_REDIS = (
     "TRAINCOST_REDIS_URL needs the client of Redis: pip install '.[replicas]' in a checkout, or 'traincost[replicas]' "
@@ -32,63 +34,136 @@ class TooManyRequests(NotAllowed):
     """The caller has asked too often: 429, or its text in a cell that asks for that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Somebody whose requests are counted."""
+
+    policy: Policy
+    """Whose limit it is."""
+    caller: str
+    """Id of the key, subject of the token, or address."""
+    limit: Limit
+    """What they may ask."""
+
+
 class RateLimits:
     """What callers of one application may ask.
 
     Args:
-        limit: what each may ask
+        settings: what each may ask who has no limits of their own
         shared: what counts for all replicas; None where each counts alone
         fall_back: called for each request that this process counts alone although it should not have to
     """
 
     def __init__(
-        self, limit: Limit, shared: Counts | None = None, fall_back: Callable[[], None] = lambda: None
+        self, settings: Settings, shared: Counts | None = None, fall_back: Callable[[], None] = lambda: None
     ) -> None:
-        self.limit = limit
-        self._own = OwnCounts(limit)
+        self._settings = settings
+        self._own = OwnCounts()
         self._shared, self._fall_back = shared, fall_back
+        self._limit = limit_of(settings)
 
-    async def take(self, policy: Policy, caller: str) -> Standing:
+    def of_address(self, host: str) -> Counted | None:
+        """Whoever asks from an address.
+
+        Args:
+            host: the address
+
+        Returns:
+            who is counted; None where nobody is
+        """
+        return None if self._limit is None else Counted("address", network_of(host), self._limit)
+
+    def of_caller(self, caller: str, key: ApiKey | None) -> Counted | None:
+        """Whoever is known.
+
+        Args:
+            caller: id of the key, or subject of the token
+            key: the key; None for a token
+
+        Returns:
+            who is counted; None where nobody is, or this key may send any number
+        """
+        if key is None or not has_own_limits(key):
+            return None if self._limit is None else Counted("default", caller, self._limit)
+        own = limit_of(self._settings, key)
+        return None if own is None else Counted("key", caller, own)
+
+    async def take(self, counted: Counted, cost: int = 1) -> Standing:
         """Count a request.
 
         Args:
-            policy: who is counted
-            caller: id of the key, or the address
+            counted: who sent it
+            cost: as how many requests it counts, at most a burst
 
         Returns:
-            where the caller stands
+            where they stand
         """
-        name = f"{policy}:{caller}"
+        name = f"{counted.policy}:{counted.caller}"
         if self._shared is not None:
-            standing = await self._shared.take(name)
+            standing = await self._shared.take(name, counted.limit, cost)
             if standing is not None:
                 return standing
             self._fall_back()
-        return self._own.take(name)
+        return self._own.take(name, counted.limit, cost)
 
     async def close(self) -> None:
         """Let go of what counts for all replicas."""
         if self._shared is not None:
             await self._shared.close()
 
-    def headers(self, policy: Policy, standing: Standing) -> tuple[RawHeader, RawHeader]:
-        """What an answer tells of the limit.
 
-        Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4 (structured fields of RFC 9651).
+def limit_headers(counted: Counted, standing: Standing) -> tuple[RawHeader, RawHeader]:
+    """What an answer tells of the limit.
 
-        Args:
-            policy: who is counted
-            standing: where the caller stands
+    Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4 (structured fields of RFC 9651).
 
-        Returns:
-            RateLimit-Policy and RateLimit
-        """
-        quota = f'"{policy}";q={self.limit.burst};w={self.limit.window_seconds}'
-        left = f'"{policy}";r={standing.remaining};t={ceil(standing.reset_seconds)}'
-        return (b"ratelimit-policy", quota.encode()), (b"ratelimit", left.encode())
+    Args:
+        counted: who is counted
+        standing: where they stand
+
+    Returns:
+        RateLimit-Policy and RateLimit
+    """
+    policy, limit = counted.policy, counted.limit
+    quota = f'"{policy}";q={limit.burst};w={limit.window_seconds}'
+    left = f'"{policy}";r={standing.remaining};t={ceil(standing.reset_seconds)}'
+    return (b"ratelimit-policy", quota.encode()), (b"ratelimit", left.encode())
 
 
-def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits | None:
+def has_own_limits(key: ApiKey) -> bool:
+    """Whether a key has limits of its own.
+
+    Args:
+        key: the key
+
+    Returns:
+        true where it has at least one
+    """
+    return key.requests_per_minute is not None or key.request_burst is not None
+
+
+def limit_of(settings: Settings, key: ApiKey | None = None) -> Limit | None:
+    """What somebody may ask: what their key says, and the settings where it says nothing.
+
+    Args:
+        settings: how the process is set up
+        key: the key; None for what holds without one
+
+    Returns:
+        the limit; None where there is none
+
+    >>> limit_of(Settings(database_url="sqlite://", requests_per_minute=60, request_burst=5))
+    Limit(burst=5, interval_seconds=1.0)
+    """
+    per_minute, burst = settings.requests_per_minute, settings.request_burst
+    if key is not None:
+        per_minute = per_minute if key.requests_per_minute is None else key.requests_per_minute
+        burst = burst if key.request_burst is None else key.request_burst
+    return Limit(burst=burst, interval_seconds=60.0 / per_minute) if per_minute else None
+
+
+def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits:
     """What callers of an application may ask.
 
     Args:
@@ -96,21 +171,18 @@ def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits | None:
         metrics: what counts how often Redis was away
 
     Returns:
-        the limits; None where there are none
+        the limits
 
     Raises:
         StartupError: replicas are to count together, and what that needs is not installed
     """
-    if not settings.requests_per_minute:
-        return None
-    limit = Limit(burst=settings.request_burst, interval_seconds=60.0 / settings.requests_per_minute)
     if settings.redis_url is None:
-        return RateLimits(limit)
+        return RateLimits(settings)
     if not has_redis():
         raise StartupError(WITHOUT_REDIS)
     from service.api.shared_limits import SharedCounts
 
-    return RateLimits(limit, SharedCounts(settings.redis_url, limit), metrics.rate_limit_fallbacks.inc)
+    return RateLimits(settings, SharedCounts(settings.redis_url), metrics.rate_limit_fallbacks.inc)
 
 
 def has_redis() -> bool:
@@ -122,17 +194,23 @@ def has_redis() -> bool:
     return find_spec("redis") is not None
 
 
-def refusal_after(standing: Standing) -> TooManyRequests:
+def refusal_after(standing: Standing, asked: int = 1) -> TooManyRequests:
     """The refusal of a request that is too many.
 
     Args:
         standing: where its caller stands
+        asked: as how many requests it counts
 
     Returns:
         what to raise
     """
     wait_seconds = max(1, ceil(standing.retry_seconds))
-    detail = f"too many requests came from this caller; ask again in {wait_seconds} s, many questions in one /v1/batch"
+    detail = f"too many requests came from this caller; ask again in {wait_seconds} s"
+    if asked > 1:
+        detail = (
+            f"this counts as {asked} requests, and its caller may send {standing.remaining} now; "
+            f"ask again in {wait_seconds} s, or less at once"
+        )
     return TooManyRequests("rate_limited", detail, {"Retry-After": str(wait_seconds)})
 
 

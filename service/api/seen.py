@@ -1,6 +1,6 @@
 """What is known of a request beside what it asks? Whoever finds something out notes it here."""
 
-from collections.abc import MutableSequence
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ class Seen:
     """Status of its answer; None before that begins."""
     headers: MutableSequence[RawHeader] = field(default_factory=list)
     """What its answer carries beside what its route says."""
+    limit_headers: Sequence[RawHeader] = ()
+    """What its answer tells of what its caller may still ask."""
 
 
 def seen_of(request: Request) -> Seen:

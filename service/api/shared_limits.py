@@ -13,7 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from service.api.request_counts import Limit, Standing, taken
+from service.api.request_counts import SLACK_SECONDS, Limit, Standing, taken
 
 ANSWER_SECONDS = 0.1
 """Longest wait for Redis, for a connection to it, and for a free one. Source: a choice; it answers within 1 ms."""
@@ -25,10 +25,10 @@ PREFIX = "traincost:limit:"
 COUNT = """
 local told = redis.call('TIME')
 local now = tonumber(told[1]) + tonumber(told[2]) / 1e6
-local interval, full = tonumber(ARGV[1]), tonumber(ARGV[2])
+local step, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local empty = tonumber(redis.call('GET', KEYS[1]) or '0')
-local after = math.max(empty, now) + interval
-if after - now <= full then
+local after = math.max(empty, now) + step
+if after - now <= most then
   redis.call('SET', KEYS[1], string.format('%.17g', after), 'PX', math.ceil((after - now) * 1000))
 end
 return {string.format('%.17g', empty), string.format('%.17g', now)}
@@ -43,11 +43,10 @@ class SharedCounts:
 
     Args:
         url: the Redis
-        limit: what one caller may ask
         clock: seconds from any start
     """
 
-    def __init__(self, url: str, limit: Limit, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, url: str, clock: Callable[[], float] = monotonic) -> None:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=MOST_CONNECTIONS,
@@ -58,24 +57,26 @@ class SharedCounts:
         )
         self._redis = Redis(connection_pool=pool)
         self._count = self._redis.register_script(COUNT)
-        self._limit, self._clock = limit, clock
+        self._clock = clock
         self._tried_again_at: float | None = None
 
-    async def take(self, caller: str) -> Standing | None:
+    async def take(self, caller: str, limit: Limit, cost: int = 1) -> Standing | None:
         """Count a request.
 
         Args:
             caller: whose it is
+            limit: what the caller may ask
+            cost: as how many requests it counts, at most a burst
 
         Returns:
             where the caller stands; None where Redis does not answer
         """
         if self._tried_again_at is not None and self._clock() < self._tried_again_at:
             return None
-        limit = self._limit
-        full_seconds = limit.burst * limit.interval_seconds
+        most_seconds = limit.burst * limit.interval_seconds + SLACK_SECONDS
+        asked = [cost * limit.interval_seconds, most_seconds]
         try:
-            empty_at, now = await self._count(keys=[PREFIX + caller], args=[limit.interval_seconds, full_seconds])
+            empty_at, now = await self._count(keys=[PREFIX + caller], args=asked)
         except (RedisError, OSError, TimeoutError) as error:
             if self._tried_again_at is None:
                 log.warning("Redis does not answer, so each replica counts requests alone: %s", type(error).__name__)
@@ -84,7 +85,7 @@ class SharedCounts:
         if self._tried_again_at is not None:
             log.warning("Redis answers again, so replicas count requests together")
             self._tried_again_at = None
-        return taken(float(empty_at), float(now), limit)[1]
+        return taken(float(empty_at), float(now), limit, cost)[1]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -101,8 +102,8 @@ async def does_answer(url: str) -> bool:
     Returns:
         true if it answered just now
     """
-    counts = SharedCounts(url, Limit(burst=1, interval_seconds=1.0))
+    counts = SharedCounts(url)
     try:
-        return await counts.take("doctor") is not None
+        return await counts.take("doctor", Limit(burst=1, interval_seconds=1.0)) is not None
     finally:
         await counts.close()

@@ -1,4 +1,7 @@
-"""Who may ask? Keys are made, listed and revoked in the database of the settings; a running service follows."""
+"""Who may ask, and how often? Keys are made, listed, limited and revoked in the database of the settings.
+
+A running service follows.
+"""
 
 from typing import Annotated
 
@@ -8,7 +11,7 @@ from service.commands.database import database
 from service.commands.options import AsJson
 
 app = typer.Typer()
-keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys that callers send.")
+keys = typer.Typer(no_args_is_help=True, help="Make, list, limit and revoke the keys that callers send.")
 app.add_typer(keys, name="keys")
 
 Name = Annotated[str, typer.Option(help="What the key is for.")]
@@ -17,18 +20,43 @@ Scopes = Annotated[
 ]
 Owner = Annotated[str | None, typer.Option(help="Whose key it is; the team's where absent.")]
 Days = Annotated[int | None, typer.Option(help="Days until it expires; where absent it holds until it is revoked.")]
+PerMinute = Annotated[
+    int | None,
+    typer.Option(
+        help="Requests that it may send in a minute in the long run, 0 for any number; as many as any key where absent "
+        "(TRAINCOST_REQUESTS_PER_MINUTE)."
+    ),
+]
+Burst = Annotated[
+    int | None,
+    typer.Option(
+        "--request-burst",
+        help="Requests that it may send at once after a pause, as a sheet does that asks for all of its cells; as many "
+        "as any key where absent (TRAINCOST_REQUEST_BURST).",
+    ),
+]
 KeyId = Annotated[str, typer.Argument(help="Public part of the key, as the list tells it: tck_...")]
 
 
 @keys.command()
-def create(*, name: Name, scope: Scopes, owner: Owner = None, days: Days = None, as_json: AsJson = False) -> None:
+def create(  # noqa: PLR0913 - each is an option of the command
+    *,
+    name: Name,
+    scope: Scopes,
+    owner: Owner = None,
+    days: Days = None,
+    requests_per_minute: PerMinute = None,
+    burst: Burst = None,
+    as_json: AsJson = False,
+) -> None:
     """Make a key and print it, this once; from the first key on, the service asks every caller for one."""
     from service.workflows.audit import by_command
     from service.workflows.callers import TEAM
-    from service.workflows.keys import WantedKey, make_key, shown
+    from service.workflows.keys import KeyLimits, WantedKey, make_key, shown
     from service.workflows.wire import to_bytes
 
-    wanted = WantedKey(name=name, scopes=scope, owner=owner or TEAM, days=days)
+    limits = KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
+    wanted = WantedKey(name=name, scopes=scope, owner=owner or TEAM, days=days, limits=limits)
     with database() as engine, by_command("createKey"):
         made = make_key(engine, wanted)
     if as_json:
@@ -47,6 +75,18 @@ def list_keys(*, as_json: AsJson = False) -> None:
     with database() as engine:
         found = shown_keys(engine)
     typer.echo(to_bytes(found) if as_json else keys_report(found))
+
+
+@keys.command()
+def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst = None) -> None:
+    """Give a key other limits, those of the service where absent; running services follow within about a second."""
+    from service.workflows import keys as workflow
+    from service.workflows.audit import by_command
+
+    limits = workflow.KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
+    with database() as engine, by_command("limitKey"):
+        workflow.limit(engine, key_id, limits)
+    typer.echo(f"limited {key_id.partition('.')[0]}")
 
 
 @keys.command()

@@ -60,7 +60,7 @@ from service.store.jobs import (
     read_jobs,
 )
 from service.store.keyring import SEPARATOR, KeyRing
-from service.store.keys import ApiKey, Scope, create_key, read_keys, revoke_key
+from service.store.keys import ApiKey, Scope, create_key, limit_key, read_keys, revoke_key
 from service.store.launch_checks import (
     KeptCheck,
     create_launch_check,
@@ -180,6 +180,7 @@ __all__ = [
     "keep_found_in",
     "keep_measurements_in",
     "launch_check_in",
+    "limit_key",
     "load_catalogue",
     "look_at",
     "make_backup",

@@ -1,6 +1,6 @@
 """Which tables hold who may ask? Keys, of whose secrets only a digest is kept, and what links are signed with."""
 
-from sqlalchemy import Column, DateTime, LargeBinary, String, Table
+from sqlalchemy import Column, DateTime, Integer, LargeBinary, String, Table
 
 from service.store.tables import JSON_VALUE, METADATA
 
@@ -16,6 +16,9 @@ API_KEYS = Table(
     Column("expires_at", DateTime(timezone=True)),
     Column("revoked_at", DateTime(timezone=True)),
     Column("last_used_at", DateTime(timezone=True)),
+    Column("requests_per_minute", Integer),
+    Column("request_burst", Integer),
+    Column("limit_changes", Integer, nullable=False, server_default="0"),
 )
 """Every key that was ever made; a revoked one stays, so that the last one to go does not open the service."""
 

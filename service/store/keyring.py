@@ -1,7 +1,7 @@
 """Whose key is this, and did we sign this? Answered from memory: no request waits for the database.
 
-Keys that other processes make or revoke are seen at the next look; that a key was used is written then too, at most
-once a minute a key.
+What other processes make of keys is seen at the next look; that a key was used is written then too, at most once a
+minute a key.
 """
 
 from collections.abc import Mapping
@@ -87,7 +87,7 @@ class KeyRing:
             self._used[key.id] = moment
 
     def refresh(self) -> None:
-        """Take over which keys other processes made and revoked.
+        """Take over which keys other processes made, limited and revoked.
 
         Raises:
             Unreachable: the database does not answer

@@ -37,6 +37,12 @@ class ApiKey:
     """When it was revoked; None where it was not."""
     last_used_at: datetime | None = None
     """When it was last used, to a minute; None where it never was."""
+    requests_per_minute: int | None = None
+    """Requests that it may send in a minute in the long run, 0 for any number; None for what the service says."""
+    request_burst: int | None = None
+    """Requests that it may send at once after a pause; None for what the service says."""
+    limit_changes: int = 0
+    """How often these limits were changed."""
 
 
 def create_key(engine: Engine, key: ApiKey) -> None:
@@ -76,6 +82,30 @@ def revoke_key(engine: Engine, key_id: str, moment: datetime) -> bool:
     return done.rowcount == 1
 
 
+def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:
+    """Give a key other limits.
+
+    Args:
+        engine: the database
+        key_id: its public part
+        requests_per_minute: requests in a minute in the long run, 0 for any number; None for what the service says
+        request_burst: requests at once; None for what the service says
+
+    Returns:
+        whether there is such a key
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    limits = {"requests_per_minute": requests_per_minute, "request_burst": request_burst}
+    values = {**limits, "limit_changes": API_KEYS.c.limit_changes + 1}
+    with answering(), writing(engine) as connection:
+        done = connection.execute(update(API_KEYS).where(API_KEYS.c.id == key_id).values(values))
+        if done.rowcount:
+            note_in(connection, key_id)
+    return done.rowcount == 1
+
+
 def read_keys(engine: Engine) -> list[ApiKey]:
     """Every key, the oldest first.
 
@@ -106,7 +136,7 @@ def keys_in(connection: Connection) -> list[ApiKey]:
 
 
 def state_in(connection: Connection) -> tuple[Any, ...]:
-    """What differs whenever a key was made or revoked: cheaper to look at than the keys.
+    """What differs whenever a key was made, limited or revoked: cheaper to look at than the keys.
 
     Args:
         connection: the database
@@ -115,7 +145,8 @@ def state_in(connection: Connection) -> tuple[Any, ...]:
         numbers and newest moments, to be compared
     """
     made, revoked = API_KEYS.c.created_at, API_KEYS.c.revoked_at
-    query = select(func.count(), func.max(made), func.count(revoked), func.max(revoked)).select_from(API_KEYS)
+    limited = func.sum(API_KEYS.c.limit_changes)
+    query = select(func.count(), func.max(made), func.count(revoked), func.max(revoked), limited).select_from(API_KEYS)
     return tuple(connection.execute(query).one())
 
 

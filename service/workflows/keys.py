@@ -1,7 +1,7 @@
 """What is a key: how is one made, what does it allow, and does it still hold?"""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from service import store
 from service.catalogue import SHIPPED
 from service.errors import NotFound, Problem, Refused
+from service.settings import MOST_AT_ONCE, MOST_PER_MINUTE
 from service.store import SEPARATOR, ApiKey, Engine, KeyRing, Scope, utc_text
 from service.workflows.accuracy.table_cells import aligned
 from service.workflows.callers import TEAM
@@ -25,6 +26,8 @@ ALLOWED: Mapping[Scope, frozenset[Scope]] = {
 }
 """What each scope allows: itself, and what whoever has it needs too."""
 
+NO_SUCH_KEY = "there is no key of this id; traincost keys list tells those that are"
+
 Standing = Literal["active", "expired", "revoked"]
 
 ID_BYTES = 6
@@ -33,8 +36,27 @@ SECRET_BYTES = 32
 LONGEST_NAME = 120
 MOST_DAYS = 3650
 
-HEADS = ("id", "standing", "scopes", "owner", "name", "expires_at", "last_used_at")
+LIMIT_BOUNDS = {"requests_per_minute": (0, MOST_PER_MINUTE), "request_burst": (1, MOST_AT_ONCE)}
+"""What limits of a key may be: the same as those of the service."""
+
+HEADS = (
+    "id", "standing", "scopes", "owner", "name", "expires_at", "last_used_at", "requests_per_minute", "request_burst",
+)  # fmt: skip
 """Columns of the table that people read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyLimits:
+    """What a key may ask; where one is None, what the service says for all."""
+
+    requests_per_minute: int | None = None
+    """Requests in a minute in the long run; 0 for any number."""
+    request_burst: int | None = None
+    """Requests at once after a pause."""
+
+
+OF_THE_SERVICE = KeyLimits()
+"""Limits of a key that has none of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +71,8 @@ class WantedKey:
     """Whose it is."""
     days: int | None = None
     """How long it holds; None for as long as nobody revokes it."""
+    limits: KeyLimits = OF_THE_SERVICE
+    """What it may ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +132,28 @@ def _new_key(wanted: WantedKey) -> NewKey:
         digest=sha256(secret.encode()).digest(),
         created_at=now,
         expires_at=None if wanted.days is None else now + timedelta(days=wanted.days),
+        **asdict(wanted.limits),
     )
     return NewKey(key, f"{key.id}{SEPARATOR}{secret}")
+
+
+def limit(engine: Engine, key_id: str, limits: KeyLimits) -> None:
+    """Give a key other limits; running services hear of it within about a second.
+
+    Args:
+        engine: the database
+        key_id: its public part
+        limits: what it may ask from now on
+
+    Raises:
+        Refused: a number is out of bounds
+        NotFound: there is no such key
+    """
+    problems = [*_limit_problems(limits)]
+    if problems:
+        raise Refused(*problems)
+    if not store.limit_key(engine, key_id.partition(SEPARATOR)[0], **asdict(limits)):
+        raise NotFound(NO_SUCH_KEY)
 
 
 def revoke(engine: Engine, key_id: str) -> None:
@@ -123,7 +167,7 @@ def revoke(engine: Engine, key_id: str) -> None:
         NotFound: there is no such key
     """
     if not store.revoke_key(engine, key_id.partition(SEPARATOR)[0], datetime.now(UTC)):
-        raise NotFound("there is no key of this id; traincost keys list tells those that are")
+        raise NotFound(NO_SUCH_KEY)
 
 
 def standing_of(key: ApiKey, moment: datetime) -> Standing:
@@ -183,6 +227,8 @@ def shown(key: ApiKey) -> Record:
         "scopes": key.scopes,
         "standing": standing_of(key, datetime.now(UTC)),
         **{name: None if moment is None else utc_text(moment) for name, moment in moments.items()},
+        "requests_per_minute": key.requests_per_minute,
+        "request_burst": key.request_burst,
     }
 
 
@@ -225,4 +271,12 @@ def _problems(wanted: WantedKey) -> list[Problem]:
     if wanted.days is not None and not 1 <= wanted.days <= MOST_DAYS:
         message = f"days is {wanted.days}; a key holds for 1 to {MOST_DAYS} days, or until it is revoked"
         problems.append(Problem(field="days", code="out_of_bounds", message=message, fix="choose a number in between"))
-    return problems
+    return [*problems, *_limit_problems(wanted.limits)]
+
+
+def _limit_problems(limits: KeyLimits) -> Iterator[Problem]:
+    for name, (least, most) in LIMIT_BOUNDS.items():
+        number = getattr(limits, name)
+        if number is not None and not least <= number <= most:
+            message = f"{name} is {number}; it is {least} to {most}, or what the service says where it is left out"
+            yield Problem(field=name, code="out_of_bounds", message=message, fix="choose a number in between")

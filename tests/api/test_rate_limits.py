@@ -16,7 +16,7 @@ from service.api.access import is_limited
 from service.api.app import create_app
 from service.api.metrics import Metrics
 from service.api.problem_schemas import problem_example
-from service.api.rate_limits import RateLimits, rate_limits_of
+from service.api.rate_limits import RateLimits, limit_of, rate_limits_of
 from service.api.request_counts import MOST_CALLERS, Limit, OwnCounts
 from service.api.shared_limits import SharedCounts
 from service.catalogue import shipped_catalogue
@@ -30,6 +30,7 @@ from tests.redis_server import RedisServer, running
 
 FEW: dict[str, Any] = {"requests_per_minute": 60, "request_burst": 5}
 LIMIT = Limit(burst=5, interval_seconds=1.0)
+COSTS = (1, 2, 3, 2, 1)
 CELL = "/v1/cell/fits?model=llama-3.1-8b&gpu=h100&gpus=8&sequence_length=8192"
 POLICY = '"default";q=5;w=5'
 
@@ -109,14 +110,16 @@ def test_an_open_service_that_others_reach_limits_addresses(tmp_path: Path) -> N
 
 
 def test_a_limit_of_nothing_is_none(database: str) -> None:
-    assert rate_limits_of(Settings(database_url=database, requests_per_minute=0), Metrics()) is None
+    assert limit_of(Settings(database_url=database, requests_per_minute=0)) is None
+    limits = rate_limits_of(Settings(database_url=database, requests_per_minute=0), Metrics())
+    assert limits.of_address("192.0.2.1") is limits.of_caller("tck_a", None) is None
 
 
 def test_a_sheet_recalculates_at_once_under_the_shipped_limit() -> None:
-    limits = rate_limits_of(Settings(database_url="sqlite:////x.db"), Metrics())
-    assert limits is not None
-    assert limits.limit.burst >= 10 * 300
-    assert limits.limit.window_seconds * 12_000 == 60 * limits.limit.burst
+    limit = limit_of(Settings(database_url="sqlite:////x.db"))
+    assert limit is not None
+    assert limit.burst >= 10 * 300
+    assert limit.window_seconds * 12_000 == 60 * limit.burst
 
 
 def test_what_is_missing_for_redis_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,13 +143,13 @@ def test_the_contract_tells_of_limits_where_there_are_any(document: dict[str, An
 
 def test_a_bucket_leaks_and_many_callers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    counts = OwnCounts(LIMIT, lambda: now[0])
-    assert [counts.take("a").remaining for _ in range(6)] == [4, 3, 2, 1, 0, 0]
+    counts = OwnCounts(lambda: now[0])
+    assert [counts.take("a", LIMIT).remaining for _ in range(6)] == [4, 3, 2, 1, 0, 0]
     now[0] += 2.5
-    assert [counts.take("a").retry_seconds for _ in range(3)] == [0.0, 0.0, 0.5]
+    assert [counts.take("a", LIMIT).retry_seconds for _ in range(3)] == [0.0, 0.0, 0.5]
     assert MOST_CALLERS >= 10_000
     monkeypatch.setattr("service.api.request_counts.MOST_CALLERS", 2)
-    assert [counts.take(name).remaining for name in ("b", "c", "a")] == [4, 4, 4]
+    assert [counts.take(name, LIMIT).remaining for name in ("b", "c", "a")] == [4, 4, 4]
 
 
 @pytest.fixture(scope="module")
@@ -157,17 +160,20 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 def test_replicas_count_together_as_one_process_would(redis: RedisServer) -> None:
     async def asked() -> list[Any]:
-        one, other = SharedCounts(redis.url, LIMIT), SharedCounts(redis.url, LIMIT)
-        found = [await (one if number % 2 else other).take("default:together") for number in range(7)]
+        one, other = SharedCounts(redis.url), SharedCounts(redis.url)
+        found = [
+            await (one if number % 2 else other).take("default:together", LIMIT, cost)
+            for number, cost in enumerate(COSTS)
+        ]
         await one.close()
         await other.close()
         return found
 
-    alone = OwnCounts(LIMIT)
-    own = [alone.take("x") for _ in range(7)]
+    alone = OwnCounts()
+    own = [alone.take("x", LIMIT, cost) for cost in COSTS]
     found = asyncio.run(asked())
     assert [standing.remaining for standing in found] == [standing.remaining for standing in own]
-    assert [standing.retry_seconds > 0 for standing in found] == [False] * 5 + [True] * 2
+    assert [standing.retry_seconds > 0 for standing in found] == [False, False, True, False, True]
     assert found[-1].retry_seconds == pytest.approx(own[-1].retry_seconds, abs=0.5)
 
 
@@ -177,18 +183,20 @@ def test_without_redis_each_replica_counts_alone_and_says_so_once(
     now, fallen = [0.0], []
 
     async def asked() -> tuple[list[Any], float]:
-        shared = SharedCounts(redis.url, LIMIT, lambda: now[0])
-        limits = RateLimits(LIMIT, shared, lambda: fallen.append(1))
-        await limits.take("default", "away")
+        shared = SharedCounts(redis.url, lambda: now[0])
+        limits = RateLimits(Settings(database_url="sqlite://", **FEW), shared, lambda: fallen.append(1))
+        away = limits.of_caller("away", None)
+        assert away is not None
+        await limits.take(away)
         redis.stop()
         began = perf_counter()
         found = []
         for _ in range(3):
-            found.append(await limits.take("default", "away"))
+            found.append(await limits.take(away))
             now[0] += 2.0
         seconds = perf_counter() - began
         redis.start()
-        found.append(await limits.take("default", "away"))
+        found.append(await limits.take(away))
         await limits.close()
         return found, seconds
 

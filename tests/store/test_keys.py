@@ -9,7 +9,7 @@ from hmac import compare_digest
 import pytest
 
 from service.errors import Unreachable
-from service.store import ApiKey, Engine, KeyRing, create_key, keyring, read_keys, revoke_key
+from service.store import ApiKey, Engine, KeyRing, create_key, keyring, limit_key, read_keys, revoke_key
 from tests.store.conftest import Prepare
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -65,6 +65,20 @@ def test_another_process_makes_and_revokes_keys(store: Engine) -> None:
     assert found.revoked_at == NOW
     assert revoke_key(store, "tck_a", NOW + MINUTE)
     assert read_keys(store)[0].revoked_at == NOW
+
+
+def test_limits_come_back_and_another_process_changes_them(store: Engine) -> None:
+    ring = KeyRing(store)
+    create_key(store, replace(KEY, id="tck_c", requests_per_minute=0, request_burst=300))
+    ring.refresh()
+    for per_minute, burst in ((60, 9), (9, 60), (None, None)):
+        assert limit_key(store, "tck_c", per_minute, burst)
+        ring.refresh()
+        found = ring.find("tck_c.secret")
+        assert found is not None
+        assert (found.requests_per_minute, found.request_burst) == (per_minute, burst)
+    assert not limit_key(store, "tck_z", 1, 1)
+    assert read_keys(store)[0] == KEY
 
 
 def test_the_service_is_locked_from_the_first_key_on(prepare: Prepare) -> None:

@@ -14,6 +14,7 @@ from service.api.answers import JSON, json_answer
 from service.api.batch_schemas import batch_operation
 from service.api.body import as_object, read_large_body
 from service.api.catalogues import catalogue_of
+from service.api.charges import charge_questions
 from service.api.envelope import refusal_of
 from service.api.json_text import refuse_faults
 from service.api.queries import REV, takes_only
@@ -37,7 +38,9 @@ async def ask_many(request: Request) -> Response:
     """The answers stand in the order of the questions; one that is refused leaves the others as they are."""
     catalogue, body = await catalogue_of(request), await read_large_body(request)
     refuse_faults({**body, QUESTIONS: None})
-    return StreamingResponse(_answers(request, catalogue, read_batch(body)), media_type=JSON)
+    questions = read_batch(body)
+    await charge_questions(request, len(questions))
+    return StreamingResponse(_answers(request, catalogue, questions), media_type=JSON)
 
 
 async def _answers(request: Request, catalogue: Catalogue, questions: Sequence[object]) -> AsyncIterator[bytes]:

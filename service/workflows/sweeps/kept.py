@@ -1,7 +1,7 @@
 """How does the service have a sweep worked out? Kept once, its pieces handed to workers, its table read as it grows."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from secrets import token_hex
 from typing import Any, Final
 
@@ -34,7 +34,9 @@ COLUMNS: Final[tuple[Column, ...]] = columns_of(SweepRow)
 """Columns of the list of sweeps."""
 
 
-def create_sweep(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> SweepAnswer:
+def create_sweep(
+    engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any], charge: Callable[[int], None]
+) -> SweepAnswer:
     """Have a sweep worked out.
 
     Args:
@@ -42,6 +44,7 @@ def create_sweep(engine: Engine, catalogue: Catalogue, caller: Caller, body: Map
         catalogue: the facts
         caller: whose it is
         body: the JSON object of the request
+        charge: called with its rows before anything is kept; refuses it where they are too many for its caller
 
     Returns:
         the sweep, all of its pieces waiting for workers
@@ -50,6 +53,7 @@ def create_sweep(engine: Engine, catalogue: Catalogue, caller: Caller, body: Map
         Refused: the request is wrong, or asks for too many rows
     """
     sweep = read_sweep(body, catalogue)
+    charge(sweep.axes.rows)
     sweep_id = f"swp_{token_hex(RANDOM_BYTES)}"
     new, jobs = _new(sweep_id, sweep, caller.owner), _jobs(sweep_id, sweep, caller.owner)
     store.create_sweep(engine, new, sweep_to_bytes(sweep), jobs)
