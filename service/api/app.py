@@ -11,7 +11,6 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
 from service.api import problems, routes
@@ -21,6 +20,7 @@ from service.api.checked_questions import CheckedQuestions, kept_checks
 from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
 from service.api.credentials import Credentials
+from service.api.cross_origin import cross_origin_guards
 from service.api.database import NO_DATABASE
 from service.api.database_figures import DatabaseFigures
 from service.api.deeds import RefusedDeeds
@@ -40,12 +40,6 @@ from service.catalogue import Catalogue
 from service.errors import Unreachable
 from service.settings import Settings
 from service.store import Engine, Figures, History, KeyRing, Replicas, read_figures, watch_errors
-
-EXPOSED_HEADERS = (
-    "Deprecation", "ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After", "Sunset",
-    "X-Api-Version", "X-Not-Expressible", "X-Request-Id", "X-Unit", "X-Verdict",
-)  # fmt: skip
-"""Headers that a page of another origin may read."""
 
 OFTEN_ASKED = ("estimates", "check", "batch")
 """Modules of routes/ that are looked into first, for a request is held against one route after the other. None of their
@@ -155,14 +149,5 @@ def _figures(engine: Engine | None, lease_seconds: float) -> Figures:
 
 def _guards(settings: Settings) -> list[Middleware]:
     """The middleware behind what notes every request, outermost first."""
-    cors = Middleware(
-        CORSMiddleware,
-        allow_origins=settings.cors_origins,
-        allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
-        allow_headers=["Authorization", "Content-Type", "If-Match", "If-None-Match", "X-Request-Id"],
-        expose_headers=EXPOSED_HEADERS,
-        max_age=600,
-    )
-    allowed = [cors] if settings.cors_origins else []
     inner = [Middleware(guard) for guard in (LastResort, Credentials, BodyLimit, Conditional)]
-    return [*allowed, *inner]
+    return [*cross_origin_guards(settings.cors_origins), *inner]

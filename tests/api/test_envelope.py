@@ -8,7 +8,6 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.api.app import EXPOSED_HEADERS
 from service.api.envelope import Envelope, LastResort
 from tests.api.asking import Ask
 
@@ -93,42 +92,3 @@ def test_the_methods_of_a_path_are_named(ask: Ask, method: str) -> None:
 def test_options_is_answered_without_a_body(ask: Ask) -> None:
     answer = ask("OPTIONS", "/v1/memory")
     assert (answer.status_code, answer.content) == (204, b"")
-
-
-def test_a_page_of_an_allowed_origin_may_read_answers_and_their_headers(ask: Ask) -> None:
-    answer = ask("GET", "/healthz", headers={"Origin": "https://tools.example.org"})
-    assert answer.headers["access-control-allow-origin"] == "https://tools.example.org"
-    exposed = set(answer.headers["access-control-expose-headers"].split(", "))
-    assert exposed == set(EXPOSED_HEADERS) > {"ETag", "RateLimit", "Retry-After", "X-Request-Id", "X-Verdict"}
-    assert "Origin" in answer.headers["vary"]
-
-
-def test_a_problem_document_can_be_read_by_an_allowed_page_too(ask: Ask) -> None:
-    for path in ("/no-such-path", "/v1/memory"):
-        answer = ask("GET", path, headers={"Origin": "https://tools.example.org"})
-        assert answer.headers["access-control-allow-origin"] == "https://tools.example.org"
-
-
-def test_another_origin_is_not_let_in(ask: Ask) -> None:
-    assert (
-        "access-control-allow-origin" not in ask("GET", "/healthz", headers={"Origin": "https://other.example"}).headers
-    )
-
-
-def test_a_preflight_names_methods_and_lasts_ten_minutes(ask: Ask) -> None:
-    headers = {
-        "Origin": "https://tools.example.org",
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "content-type",
-    }
-    answer = ask("OPTIONS", "/v1/estimates", headers=headers)
-    assert answer.status_code == 200
-    assert answer.headers["access-control-allow-methods"] == "GET, HEAD, POST, PUT, PATCH, DELETE"
-    assert answer.headers["access-control-max-age"] == "600"
-
-
-def test_a_page_of_an_allowed_origin_may_change_rows(ask: Ask) -> None:
-    asked = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "content-type, if-match"}
-    answer = ask("OPTIONS", "/v1/gpus/own", headers={"Origin": "https://tools.example.org", **asked})
-    assert answer.status_code == 200
-    assert "If-Match" in answer.headers["access-control-allow-headers"].split(", ")
