@@ -84,14 +84,26 @@ async def _patch_of(request: Request) -> Mapping[str, Any]:
     return await read_body(request, (JSON_BODY, MERGE_PATCH))
 
 
-async def _long_object(request: Request) -> Mapping[str, Any]:
+async def read_long_body(request: Request) -> Mapping[str, Any]:
+    """The JSON object in a request's long body, parsed and judged on another thread.
+
+    Args:
+        request: the request; its body is already bounded
+
+    Returns:
+        the object
+
+    Raises:
+        ApiError: the media type is not JSON, or the body is not JSON
+        Refused: a value is none that a field could hold
+    """
     refuse_media_type(request, (JSON_BODY,))
     return as_object(await run_in_threadpool(parse, await request.body()))
 
 
 JsonObject = Annotated[Mapping[str, Any], Depends(_object_of)]
 """Argument of a route that runs on a thread: the JSON object in the body."""
-LongObject = Annotated[Mapping[str, Any], Depends(_long_object)]
+LongObject = Annotated[Mapping[str, Any], Depends(read_long_body)]
 """Argument of a route: the JSON object in a body that may take long to read, which nobody else waits for."""
 MergePatch = Annotated[Mapping[str, Any], Depends(_patch_of)]
 """Argument of a route that runs on a thread: the merge patch in the body."""

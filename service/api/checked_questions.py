@@ -1,8 +1,7 @@
 """How do the questions of checks reach the database? On a thread of their own: no scheduler waits for it."""
 
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from threading import Event, Lock, Thread
@@ -39,7 +38,7 @@ class CheckedQuestions:
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
-        self._waiting: deque[tuple[CheckedQuestion, int]] = deque()
+        self._waiting: dict[str, tuple[CheckedQuestion, int]] = {}
         self._bytes = 0
         self._lock, self._writing = Lock(), Lock()
 
@@ -53,10 +52,25 @@ class CheckedQuestions:
         if self._engine is None or size > MOST_BYTES:
             return
         with self._lock:
-            self._waiting.append((question, size))
+            if question.estimate_id in self._waiting:
+                return
+            self._waiting[question.estimate_id] = (question, size)
             self._bytes += size
             while self._bytes > MOST_WAITING_BYTES:
-                self._bytes -= self._waiting.popleft()[1]
+                self._drop(next(iter(self._waiting)))
+
+    def find(self, estimate_id: str) -> CheckedQuestion | None:
+        """A question that is not written yet.
+
+        Args:
+            estimate_id: id of its answer
+
+        Returns:
+            the question; None where it is written, or never came
+        """
+        with self._lock:
+            found = self._waiting.get(estimate_id)
+        return None if found is None else found[0]
 
     def write(self) -> None:
         """Write what waits; what could not be written waits on.
@@ -66,12 +80,13 @@ class CheckedQuestions:
         """
         with self._writing:
             with self._lock:
-                batch = list(self._waiting)
+                batch = [question for question, _ in self._waiting.values()]
             if self._engine is None or not batch:
                 return
-            keep_checked_questions(self._engine, [question for question, _ in batch])
+            keep_checked_questions(self._engine, batch)
             with self._lock:
-                self._drop(batch)
+                for question in batch:
+                    self._drop(question.estimate_id)
 
     def forget(self) -> None:
         """Remove questions that were kept long enough.
@@ -82,11 +97,9 @@ class CheckedQuestions:
         if self._engine is not None:
             forget_checked_questions(self._engine, datetime.now(UTC) - timedelta(days=KEPT_DAYS))
 
-    def _drop(self, written: Sequence[tuple[CheckedQuestion, int]]) -> None:
-        """Take what was written off those that wait; meanwhile some of it may have been let go."""
-        ids = {id(one) for one in written}
-        while self._waiting and id(self._waiting[0]) in ids:
-            self._bytes -= self._waiting.popleft()[1]
+    def _drop(self, estimate_id: str) -> None:
+        """Take a question off those that wait, unless it was let go meanwhile."""
+        self._bytes -= self._waiting.pop(estimate_id, (None, 0))[1]
 
 
 @asynccontextmanager

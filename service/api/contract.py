@@ -12,6 +12,7 @@ from service.api.answer_examples import add_examples, example_components
 from service.api.audit_schemas import audit_parameters, audit_schemas
 from service.api.catalogue_schemas import VERSION, catalogue_parameters, catalogue_schemas
 from service.api.deprecations import deprecation_of
+from service.api.idempotency import is_done_once, say_done_once
 from service.api.json_schema import ETAG, Schema, parameter_ref
 from service.api.launch_check_schemas import launch_check_schemas
 from service.api.list_schemas import list_parameters
@@ -175,6 +176,8 @@ def contract(app: FastAPI) -> dict[str, Any]:
         for method, operation in operations.items():
             operation.update(access_to(operation["operationId"], method.upper()))
             operation.update(deprecation_of(operation["operationId"]))
+            if is_done_once(method, operation["responses"]):
+                say_done_once(operation)
             _complete(operation, _refusals(path, method, operation))
             if method == "get":
                 operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG)

@@ -26,6 +26,9 @@ NOTED: Mapping[int, AuditOutcome] = {403: "forbidden", 404: "not_found", 409: "c
 MOST_WAITING = 10_000
 """Refusals that wait while the database does not answer; of more, the oldest are let go. Source: a choice."""
 
+LONGEST_SECONDS = 1.0
+"""Longest wait while another thread writes: readers of the log do not queue up behind a database that is slow."""
+
 OBJECT = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 """Names of objects as the log holds them: what else a caller writes into a path is left out."""
 
@@ -80,7 +83,9 @@ class RefusedDeeds:
         Raises:
             Unreachable: the database does not answer
         """
-        with self._writing:
+        if not self._writing.acquire(timeout=LONGEST_SECONDS):
+            return  # it is being written; the database is slow
+        try:
             batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
             if self._engine is None or not batch:
                 return
@@ -89,3 +94,5 @@ class RefusedDeeds:
             except Unreachable:
                 self._waiting.extendleft(reversed(batch))
                 raise
+        finally:
+            self._writing.release()

@@ -1,6 +1,6 @@
 """What happens to a request between the router and its route? It is named, its caller is judged and counted."""
 
-from fastapi import Request
+from fastapi import HTTPException, Request
 
 from service.api.access import is_limited
 from service.api.callers import CALLER
@@ -21,8 +21,11 @@ async def enter(request: Request) -> None:
         request: the request
 
     Raises:
+        HTTPException: its path names what there cannot be
         ApiError: its caller may not do this, asks too often, or cannot be told
     """
+    if any("\0" in str(value) for value in request.path_params.values()):
+        raise HTTPException(404)  # no name has one, and no text of PostgreSQL
     route, seen = request.scope["route"], seen_of(request)
     seen.route = route.path_format
     seen.headers.extend(deprecation_headers(route.operation_id))

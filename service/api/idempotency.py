@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from service.api.callers import caller_of
+from service.api.database import database_of
 from service.api.json_schema import Schema
 from service.api.problems import ApiError, WrongParameter
 from service.errors import Problem
@@ -51,11 +52,17 @@ PARAMETER: Schema = {
 """How it stands in the contract of an operation."""
 
 
+_REPEATED: Schema = {
+    "description": "true where this answer was given before under the same Idempotency-Key.",
+    "schema": {"type": "string"},
+}
+
+
 def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
     """A route that makes something, as one that makes it once under an Idempotency-Key.
 
     Args:
-        write: the route, a plain function with arguments `request`, `database` and `body`
+        write: the route, a plain function with arguments `request` and `body`
 
     Returns:
         the route with the same arguments
@@ -68,8 +75,9 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
         if len(sent) > 1 or KEY.fullmatch(sent[0]) is None:
             raise WrongParameter(MALFORMED)
         key = RequestKey(caller=caller_of(request).id, operation=request.scope["route"].operation_id, key=sent[0])
-        digest = digest_of(_canonical(given["body"]))
-        answer, is_repeat = once(given["database"], key, digest, lambda: _kept(write(request=request, **given), digest))
+        digest = digest_of(_canonical(given["body"]) + request.scope["query_string"])
+        engine = database_of(request)
+        answer, is_repeat = once(engine, key, digest, lambda: _kept(write(request=request, **given), digest))
         if answer.request_digest != digest:
             raise ApiError("key_reused", REUSED)
         headers = {**answer.headers, **({REPEATED: "true"} if is_repeat else {})}
@@ -78,6 +86,31 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
     route.__name__, route.__doc__ = write.__name__, write.__doc__
     vars(route)["__signature__"] = signature(write)
     return route
+
+
+def is_done_once(method: str, responses: Mapping[str, Any]) -> bool:
+    """Whether an operation makes something, so that it takes an Idempotency-Key.
+
+    Args:
+        method: its method, in lower case
+        responses: its responses, by status
+
+    Returns:
+        true where a POST answers 201 or 202
+    """
+    return method == "post" and not {"201", "202"}.isdisjoint(responses)
+
+
+def say_done_once(operation: Schema) -> None:
+    """Add to the contract what an operation does with an Idempotency-Key.
+
+    Args:
+        operation: OpenAPI operation, complete but for this
+    """
+    operation["parameters"] = [*operation.get("parameters", ()), PARAMETER]
+    for status, response in operation["responses"].items():
+        if status.startswith("2"):
+            response["headers"] = response.get("headers", {}) | {REPEATED: _REPEATED}
 
 
 def _canonical(body: Mapping[str, Any]) -> bytes:

@@ -4,7 +4,6 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from service.answers.launch_checks import LaunchCheck
-from service.api.idempotency import PARAMETER, REPEATED
 from service.api.json_schema import (
     Schema,
     asked_in_body,
@@ -48,10 +47,6 @@ ASKED: dict[str, Schema] = {
 """Request bodies that POST /v1/launch-checks takes."""
 
 _LOCATION: Schema = {"description": "Where the launch check is read.", "schema": {"type": "string"}}
-_REPEATED: Schema = {
-    "description": "true where this answer was given before under the same Idempotency-Key.",
-    "schema": {"type": "string"},
-}
 
 _TOLD = (
     "Events: queued, running, progress with what each probe told, and one of succeeded, failed and cancelled, numbered "
@@ -122,11 +117,10 @@ def create_operation() -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    headers = {"Location": _LOCATION, REPEATED: _REPEATED}
+    headers = {"Location": _LOCATION}
     content = json_content(ref("LaunchCheck"))
     return {
         "description": "A worker measures the real kernels of this model under this recipe and layout.",
-        "parameters": [PARAMETER],
         "requestBody": asked_in_body(ref("LaunchCheckRequest"), ASKED),
         "responses": {"202": {"description": "The launch check, queued.", "headers": headers, "content": content}},
     }

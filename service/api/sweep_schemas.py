@@ -6,7 +6,6 @@ from pydantic import TypeAdapter
 
 from service.answers.sweeps import SweepAnswer
 from service.api.body import CSV_BODY
-from service.api.idempotency import PARAMETER
 from service.api.json_schema import (
     NULL,
     Schema,
@@ -110,7 +109,6 @@ def create_operation() -> Schema:
         "description": "What is wrong with an item is refused as a whole; a combination that cannot be answered is a "
         "row with status 422 and its reason. Rows go through the lists in the order models, clusters, layouts, "
         "recipes, prices, the last one fastest; workers answer them under the versions of the moment of asking.",
-        "parameters": [PARAMETER],
         "requestBody": asked_in_body(ref("SweepRequest"), SWEEPS),
         "responses": {
             "202": {

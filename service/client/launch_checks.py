@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
-from uuid import uuid4
 
 import httpx
 
@@ -12,8 +11,8 @@ from service.answers.launch_checks import LaunchCheck
 from service.client.errors import Problem, Unreachable
 from service.client.events import Event, events_of
 from service.client.lists import Listing
-from service.client.reading import encoded, from_json
-from service.client.sending import Sender, Sent, json_of, segment
+from service.client.reading import from_json
+from service.client.sending import Sender, Sent, json_of, making, segment
 
 PATH = "/v1/launch-checks"
 WHOLE = "launch_check"
@@ -46,9 +45,7 @@ class LaunchChecks(Listing):
         Returns:
             the launch check, queued
         """
-        headers = {"Idempotency-Key": key or str(uuid4())}
-        sent = Sent(method="POST", path=PATH, repeats=True, content=encoded(body), headers=headers)
-        return from_json(LaunchCheck, json_of(self.sender.send(sent)))
+        return from_json(LaunchCheck, json_of(self.sender.send(making(PATH, body, key))))
 
     def read(self, check_id: str) -> LaunchCheck:
         """One launch check as it is now."""

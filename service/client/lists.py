@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from service.client.reading import encoded
-from service.client.sending import Sender, Sent, json_of, segment
+from service.client.sending import Sender, Sent, json_of, making, segment
 
 PAGE_ROWS = 1_000
 """Rows that are fetched at once: as many as the service gives."""
@@ -78,16 +78,17 @@ class Collection(Listing):
         asked = {} if revision is None else {"revision": revision}
         return _kept(self.sender.send(Sent(method="GET", path=self._place(key), repeats=True, parameters=asked)))
 
-    def create(self, row: Row) -> Kept:
-        """A new row.
+    def create(self, row: Row, *, key: str | None = None) -> Kept:
+        """A new row; sent again where it may not have arrived, for it is made once.
 
         Args:
             row: its columns; of a scenario `name`, `question` and a `note`
+            key: what the request is called; the same key and row lead to the same answer. None for a new one
 
         Returns:
             the row as it is kept
         """
-        return _kept(self._write("POST", self.path, row))
+        return _kept(self.sender.send(making(self.path, row, key)))
 
     def replace(self, key: str, row: Row, etag: str) -> Kept:
         """Another row in the place of one.

@@ -17,11 +17,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 
 from service import __version__
 from service.client.errors import Problem, Unreachable, Unreadable
+from service.client.reading import encoded
 
 NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 BROKEN = (httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError)
@@ -58,7 +60,7 @@ class Sent:
     method: str
     path: str
     repeats: bool
-    """Whether it may be sent again although it may have arrived: it writes nothing."""
+    """Whether it may be sent again although it may have arrived: it writes nothing, or only once."""
     content: bytes | None = None
     """JSON of the body."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -67,6 +69,21 @@ class Sent:
     """Headers beside those of every request."""
     streams: bool = False
     """Whether a good answer is read by the caller, bit by bit."""
+
+
+def making(path: str, body: Any, key: str | None) -> Sent:
+    """A request that makes something, and is sent again where it may not have arrived, for it is done once.
+
+    Args:
+        path: the list that the new thing will stand in
+        body: what makes it
+        key: what the request is called; None for a name of its own
+
+    Returns:
+        the request
+    """
+    headers = {"Idempotency-Key": key or str(uuid4())}
+    return Sent(method="POST", path=path, repeats=True, content=encoded(body), headers=headers)
 
 
 class Sender:

@@ -11,8 +11,8 @@ import httpx
 from service.answers.sweeps import SweepAnswer
 from service.client.errors import Unreachable
 from service.client.lists import Listing
-from service.client.reading import encoded, from_json
-from service.client.sending import Sent, json_of, segment
+from service.client.reading import from_json
+from service.client.sending import Sent, json_of, making, segment
 
 LOOK_SECONDS = 1.0
 """Time between two looks at how far a sweep is. Source: a choice."""
@@ -23,17 +23,17 @@ UNFINISHED = ("queued", "running")
 class Sweeps(Listing):
     """The sweeps of a service."""
 
-    def create(self, body: Mapping[str, Any]) -> SweepAnswer:
-        """Have a table worked out.
+    def create(self, body: Mapping[str, Any], *, key: str | None = None) -> SweepAnswer:
+        """Have a table worked out; sent again where it may not have arrived, for it is made once.
 
         Args:
             body: as `POST /v1/sweeps` takes it
+            key: what the request is called; the same key and body lead to the same sweep. None for a new one
 
         Returns:
             the sweep, which waits for workers
         """
-        sent = Sent(method="POST", path=self.path, repeats=False, content=encoded(body))
-        return _sweep(self.sender.send(sent))
+        return _sweep(self.sender.send(making(self.path, body, key)))
 
     def read(self, sweep_id: str) -> SweepAnswer:
         """How far a sweep is, by its id."""

@@ -7,7 +7,6 @@ each other. So every transaction begins explicitly: a writer takes the write loc
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -19,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from service.errors import StartupError, Unreachable
+from service.store.joined import joined_connection, joining
 from service.store.refusals import NO_ANSWER, refusal_of
 
 IDLE_SECONDS = 60
@@ -99,7 +99,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
     Yields:
         a connection inside the transaction; the one that `together` holds, where there is one
     """
-    shared = _shared(engine)
+    shared = joined_connection(engine)
     if shared is not None:
         yield shared
         return
@@ -119,7 +119,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
         a connection inside the transaction, committed at the end and rolled back by an exception; what `together` holds
         is committed with all else at its end
     """
-    shared = _shared(engine)
+    shared = joined_connection(engine)
     if shared is not None:
         with shared.begin_nested():
             yield shared
@@ -129,9 +129,6 @@ def writing(engine: Engine) -> Iterator[Connection]:
         if connection.dialect.name == "postgresql":
             _bound_locks(connection, BUSY_SECONDS, IDLE_SECONDS)
         yield connection
-
-
-_TOGETHER: ContextVar[Connection | None] = ContextVar("together", default=None)
 
 
 @contextmanager
@@ -144,18 +141,10 @@ def together(engine: Engine) -> Iterator[Connection]:
     Yields:
         a connection inside the transaction
     """
-    with writing(engine) as connection:
-        token = _TOGETHER.set(connection)
-        try:
-            yield connection
-        finally:
-            _TOGETHER.reset(token)
-
-
-def _shared(engine: Engine) -> Connection | None:
-    """The connection of the transaction that this context has begun on a database."""
-    connection = _TOGETHER.get()
-    return connection if connection is not None and connection.engine is engine else None
+    with writing(engine) as connection, joining(connection) as afterwards:
+        yield connection
+    for act in afterwards:
+        act()
 
 
 def alone(connection: Connection, *, patient: bool = False) -> None:

@@ -26,6 +26,7 @@ from service.store.changes import (
     write_change,
 )
 from service.store.engine import alone, answering, reading, writing
+from service.store.joined import afterwards
 from service.store.kept import KEPT
 from service.store.refusals import NO_ANSWER
 
@@ -165,7 +166,7 @@ class History:
             also: what is written elsewhere in the same transaction, given the catalogue before; None for nothing
 
         Returns:
-            what the change made; it is in memory when this returns
+            what the change made; it is in memory when this returns, or when what it is written together with is kept
 
         Raises:
             Conflict: the catalogue would contradict itself
@@ -183,7 +184,7 @@ class History:
                 raise Conflict(CONTRADICTION) from None
             if also is not None:
                 also(connection, before)
-        self._take(written.change.number, written.catalogue)
+        afterwards(lambda: self._take(written.change.number, written.catalogue))
         return written
 
     def _before(self, connection: Connection, newest: Change) -> Catalogue:

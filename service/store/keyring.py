@@ -43,6 +43,7 @@ class KeyRing:
         self._state: tuple[Any, ...] = ()
         self._lent: dict[str, ApiKey] = {}
         self._known: Mapping[str, ApiKey] = {}
+        self._is_locked = False
         self._used: dict[str, datetime] = {}
         self._noted: dict[str, datetime] = {}
         self.signing_secret: bytes | None = None
@@ -50,8 +51,8 @@ class KeyRing:
 
     @property
     def is_locked(self) -> bool:
-        """Whether callers need a key: from the first key on, even where all of them are revoked."""
-        return bool(self._keys)
+        """Whether callers need a key: from the first on, also where all are revoked or a restored backup has none."""
+        return self._is_locked
 
     def find(self, presented: str) -> ApiKey | None:
         """The key that a caller presents.
@@ -99,6 +100,7 @@ class KeyRing:
             if state != self._state:
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
                 self._known = {**self._keys, **self._lent}
+                self._is_locked = self._is_locked or bool(self._keys)  # nothing that goes on opens what was locked
             self.signing_secret = signing_secret_in(connection)
 
     def make_signing_secret(self) -> bytes:

@@ -21,13 +21,19 @@ NOT_STORED = (
 )
 
 
-def stored_answer(engine: Engine, estimate_id: str, catalogue_at: Callable[[str], Catalogue]) -> bytes:
+def stored_answer(
+    engine: Engine,
+    estimate_id: str,
+    catalogue_at: Callable[[str], Catalogue],
+    waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
+) -> bytes:
     """An answer that a scenario or a check was given.
 
     Args:
         engine: the database
         estimate_id: id of the answer
         catalogue_at: the facts of a revision
+        waiting: the question of a check that is not written yet; None where there is none
 
     Returns:
         the answer byte for byte as it was first given
@@ -40,7 +46,7 @@ def stored_answer(engine: Engine, estimate_id: str, catalogue_at: Callable[[str]
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None
     if known and (found := store.read_answer(engine, estimate_id)) is not None:
         return found
-    checked = store.read_checked_question(engine, estimate_id) if known else None
+    checked = waiting(estimate_id) or (store.read_checked_question(engine, estimate_id) if known else None)
     if checked is None:
         raise NotFound(NOT_STORED)
     return _answered_again(checked, catalogue_at)

@@ -11,6 +11,7 @@ from service.api.checked_questions import CheckedQuestions
 from service.api.routes.adapters import JOB, REVIEW, SLURM_JOB
 from service.errors import Unreachable
 from service.store import CheckedQuestion, keep_checked_questions, read_checked_question
+from service.store.engine import writing
 from service.workflows import stored_answers
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
 from tests.api.own_bodies import TINY
@@ -26,6 +27,13 @@ def test_a_check_can_be_read_as_an_estimate(question: dict[str, object], kept: A
     stored = kept("GET", f"/v1/estimates/{check['id']}")
     assert stored.status_code == 200
     assert stored.content == kept("POST", "/v1/estimates", json=question).content
+
+
+def test_what_was_checked_is_read_while_somebody_writes_for_long(kept_app: FastAPI, kept: Ask) -> None:
+    question = {**QUESTION, "recipe": {**QUESTION["recipe"], "training_tokens": 987654321}}
+    with writing(kept_app.state.engine):  # on SQLite nobody else writes meanwhile
+        check = kept("POST", "/v1/check", json=question).json()
+        assert kept("GET", f"/v1/estimates/{check['id']}").status_code == 200
 
 
 def test_what_hooks_ask_can_be_read_too(kept: Ask) -> None:

@@ -7,9 +7,12 @@ from hashlib import sha256
 from hmac import compare_digest
 
 import pytest
+from sqlalchemy import delete
 
 from service.errors import Unreachable
 from service.store import ApiKey, Engine, KeyRing, create_key, keyring, limit_key, read_keys, revoke_key
+from service.store.engine import writing
+from service.store.key_tables import API_KEYS
 from tests.store.conftest import Prepare
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -89,6 +92,11 @@ def test_the_service_is_locked_from_the_first_key_on(prepare: Prepare) -> None:
     revoke_key(engine, KEY.id, NOW)
     ring.refresh()
     assert ring.is_locked
+    with writing(engine) as connection:
+        connection.execute(delete(API_KEYS))  # as the restore of a backup without keys does
+    ring.refresh()
+    assert ring.is_locked, "nobody is let in who was not before"
+    assert ring.find("tck_a.secret") is None
 
 
 def test_uses_are_written_once_a_minute_and_never_backwards(store: Engine) -> None:

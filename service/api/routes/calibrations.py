@@ -7,6 +7,7 @@ from service.api.answers import JSON, json_answer
 from service.api.body import JsonObject
 from service.api.callers import Asker, caller_of
 from service.api.database import Database, database_of
+from service.api.idempotency import idempotent
 from service.api.lists import Routes, add_list
 from service.api.measurement_operations import calibration_operation, drift_operation, fit_operation
 from service.api.queries import takes_only
@@ -43,6 +44,7 @@ add_list(
     openapi_extra=fit_operation(),
 )
 @in_turn
+@idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """It changes no answer until somebody promotes it."""
     found = create_calibration(database, request.app.state.catalogue, caller_of(request), body)

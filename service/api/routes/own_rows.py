@@ -13,6 +13,7 @@ from service.api.answers import JSON, json_answer
 from service.api.body import JsonObject, MergePatch
 from service.api.callers import caller_of
 from service.api.catalogue_schemas import SINGULAR
+from service.api.idempotency import idempotent
 from service.api.own_row_schemas import (
     create_operation,
     delete_operation,
@@ -69,7 +70,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
         return Response(status_code=204)
 
     for route, method, place, summary, operation in (
-        (create, "POST", path, f"Create one of your own {plural}", create_operation(plural)),
+        (idempotent(create), "POST", path, f"Create one of your own {plural}", create_operation(plural)),
         (replace, "PUT", one, f"Put another row in the place of one of your own {plural}", replace_operation(plural)),
         (patch, "PATCH", one, f"Change some columns of one of your own {plural}", patch_operation(plural)),
         (delete, "DELETE", one, f"Delete one of your own {plural}", delete_operation(plural)),
@@ -99,6 +100,7 @@ for _plural, _listing in LISTINGS.items():
     openapi_extra=import_operation(),
 )
 @in_turn
+@idempotent
 def import_config_json(request: Request, body: JsonObject) -> Response:
     """The whole body is the config.json, as it is."""
     slug, name = (one_of(request, given) for given in NAMES)

@@ -4,13 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import json_answer
-from service.api.body import JSON_BODY, TEXT_BODY, read_body, read_plain_text
+from service.api.body import JSON_BODY, TEXT_BODY, read_long_body, read_plain_text
 from service.api.callers import caller_of
 from service.api.database import Database
 from service.api.json_schema import Schema, json_response, ref
 from service.api.queries import takes_only
+from service.api.turns import in_turn
 from service.workflows.reconciliation.document import read_document
 from service.workflows.reconciliation.parsable import COMMAND, read_parsable
 from service.workflows.reconciliation.reconcile import reconcile
@@ -58,8 +60,8 @@ _BODY: Schema = {
 
 async def _records(request: Request) -> SlurmRecords:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == TEXT_BODY:
-        return read_parsable(await read_plain_text(request))
-    return read_document(await read_body(request))
+        return await run_in_threadpool(read_parsable, await read_plain_text(request))
+    return await run_in_threadpool(read_document, await read_long_body(request))
 
 
 @router.post(
@@ -74,6 +76,7 @@ async def _records(request: Request) -> SlurmRecords:
         "responses": json_response(ref("Reconciliation")),
     },
 )
+@in_turn
 def reconcile_jobs(
     request: Request, database: Database, records: Annotated[SlurmRecords, Depends(_records)]
 ) -> Response:

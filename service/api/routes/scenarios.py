@@ -13,6 +13,7 @@ from service.api.body import JsonObject, MergePatch
 from service.api.callers import Asker, caller_of
 from service.api.conditional import etag_of
 from service.api.database import Database, database_of
+from service.api.idempotency import idempotent
 from service.api.lists import Routes, add_list
 from service.api.preconditions import IfMatch
 from service.api.queries import one_of, takes_only
@@ -71,6 +72,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
     openapi_extra=create_operation(),
 )
 @in_turn
+@idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered, and the answer kept with it."""
     saved = scenarios.create_scenario(database, request.app.state.catalogue, caller_of(request), body)

@@ -12,6 +12,7 @@ from service.api.json_schema import asked_in_body, json_response, ref
 from service.api.queries import takes_only
 from service.api.row_examples import one_example
 from service.api.scenario_schemas import ID
+from service.api.turns import in_turn
 from service.workflows.share_links import share_scenario
 
 router = APIRouter(tags=["scenarios"])
@@ -30,6 +31,7 @@ router = APIRouter(tags=["scenarios"])
         "responses": json_response(ref("Share")),
     },
 )
+@in_turn
 def share(request: Request, database: Database, scenario_id: str, body: JsonObject) -> Response:
     """Nothing is stored but, the first time, what signs."""
     keys, caller = request.app.state.keys, caller_of(request)

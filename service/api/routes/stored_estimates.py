@@ -22,5 +22,6 @@ ID = path_parameter("estimate_id", "Id of the answer.", "est_bcc8e6385ed0cbc7bc9
 )
 def stored_estimate(request: Request, database: Database, estimate_id: str) -> Response:
     """Asking alone stores nothing; scenarios and checks do."""
-    request.app.state.checked_questions.write()  # one that was asked just now is found, too
-    return Response(stored_answer(database, estimate_id, request.app.state.history.at), media_type=JSON)
+    state = request.app.state
+    found = stored_answer(database, estimate_id, state.history.at, state.checked_questions.find)
+    return Response(found, media_type=JSON)
