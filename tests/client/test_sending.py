@@ -70,8 +70,7 @@ SLOW_DOWN = [httpx.Response(status, json=LATER) for status in (429, 503)]
 @pytest.mark.parametrize("failure", [*NOT_CONNECTED, *BROKEN, *LATE, *SLOW_DOWN], ids=str)
 def test_what_is_sent_again(act: Callable[[Client], object], failure: httpx.Response | Exception) -> None:
     service = Service([failure, FINE])
-    writes = act in {creating, deleting}
-    is_sent_again = failure in NOT_CONNECTED or (failure not in LATE and not writes)
+    is_sent_again = failure in NOT_CONNECTED or (failure not in LATE and act is not deleting)
     if is_sent_again:
         act(service.client())
     else:
@@ -79,6 +78,9 @@ def test_what_is_sent_again(act: Callable[[Client], object], failure: httpx.Resp
             act(service.client())
     assert len(service.requests) == 1 + is_sent_again
     assert len({request.content for request in service.requests}) == 1
+    names = {request.headers.get("idempotency-key") for request in service.requests}
+    assert len(names) == 1, "what is made twice is made once"
+    assert (names == {None}) == (act is not creating)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 428, 500, 501, 502, 504])
