@@ -1,9 +1,15 @@
 """What can be done from the command line? `traincost serve`, and the same answers without a server.
 
-A worker runs in images of others, where the packages of the other commands are not there; so it is looked for first.
+A worker runs in images of others, where the packages of the other commands are not there; so it is looked for first,
+and the others say what they lack.
 """
 
 import sys
+
+WITHOUT = (
+    "traincost: {} is not installed here, so of its commands only `traincost worker` is there; pip install . in the "
+    "folder of traincost's source brings the others"
+)
 
 
 def main() -> None:
@@ -12,9 +18,15 @@ def main() -> None:
         from service.worker.command import main as work
 
         raise SystemExit(work(sys.argv[2:]))
-    from service.commands.application import main as command
+    try:
+        from service.commands.application import main as command
 
-    command()
+        command()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "service":
+            raise
+        print(WITHOUT.format(error.name), file=sys.stderr)  # noqa: T201 - what prints otherwise may be missing
+        raise SystemExit(2) from None
 
 
 if __name__ == "__main__":

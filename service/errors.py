@@ -90,6 +90,10 @@ class Busy(Unreachable):
     """Others write at the same time, for longer than a change waits; it may be sent again as it is."""
 
 
+class Leaving(Unreachable):
+    """The process is about to end; whoever asks again reaches another one, or the next."""
+
+
 class BackupRefused(TraincostError):
     """A backup cannot be made, or is damaged, newer than this version, or would undo what a database holds."""
 

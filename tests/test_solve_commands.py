@@ -17,6 +17,7 @@ from service.workflows.plans import planning
 from service.workflows.sensitivity import vary
 from service.workflows.sensitivity_table import table_csv, table_report, whole_table
 from service.workflows.solve import solve
+from service.workflows.solve_table import solution_report
 from service.workflows.wire import to_bytes
 from tests.commands import Command, Ran
 
@@ -42,10 +43,32 @@ def test_solve_gives_what_the_api_gives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Command("solve", capsys, monkeypatch)
-    expected = to_bytes(solve(OPEN, shipped_catalogue())).decode() + "\n"
-    assert run(written(tmp_path, json.dumps(OPEN))) == Ran(0, expected, "")
+    found, file = solve(OPEN, shipped_catalogue()), written(tmp_path, json.dumps(OPEN))
+    assert run(file) == Ran(0, f"{solution_report(found)}\n", "")
+    assert run(file, "--json") == Ran(0, to_bytes(found).decode() + "\n", "")
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(OPEN).encode())))
-    assert run("-") == Ran(0, expected, "")
+    assert run("-", "--json") == Ran(0, to_bytes(found).decode() + "\n", "")
+
+
+@pytest.mark.parametrize("name", SOLUTIONS)
+def test_a_person_reads_the_value_the_next_one_and_the_numbers_of_both(name: str) -> None:
+    found = solve(SOLUTIONS[name]["value"], shipped_catalogue())
+    shown = solution_report(found)
+    assert shown.startswith(f"{found.unknown}: ")
+    if isinstance(found.value, int):
+        assert f"{found.value:,}\n" in shown
+    if found.next is not None:
+        assert f" will not do: {found.next.why_not.message}" in shown
+    if found.evidence.value is not None:
+        (verdict,) = [line for line in shown.splitlines() if line.startswith("verdict ")]
+        assert verdict.split()[1] == found.evidence.value.verdict
+    assert all(line in shown for line in (*found.assumptions, *found.warnings))
+
+
+def test_where_no_value_will_do_the_nearest_one_is_told() -> None:
+    found = solve({**OPEN, "question": {**OPEN["question"], "model": "llama-3.1-405b"}}, shipped_catalogue())
+    assert found.value is None
+    assert solution_report(found).startswith("recipe.micro_batch: no value will do\nnext: 1 will not do: ")
 
 
 def test_sensitivity_gives_what_the_api_gives(

@@ -9,7 +9,7 @@ from threading import Event
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.errors import Unreachable
+from service.errors import Leaving
 from service.store import Engine, Held, Job, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
 
 LEAVING = "this process of the service is about to end; ask again, another one or the next will answer"
@@ -45,7 +45,8 @@ class Openings:
             the job; None where there was none in time, or the worker is gone
 
         Raises:
-            Unreachable: the database does not answer, or the process is about to end
+            Unreachable: the database does not answer
+            Leaving: the process is about to end
         """
         clock = asyncio.get_running_loop().time
         ends = clock() + wait_seconds
@@ -55,7 +56,7 @@ class Openings:
                 return job
             left_seconds = ends - clock()
             if self._leaving.is_set():
-                raise Unreachable(LEAVING)
+                raise Leaving(LEAVING)
             if left_seconds <= 0:
                 break
             await asyncio.sleep(min(left_seconds, LOOK_SECONDS))

@@ -38,6 +38,7 @@ KINDS: Mapping[str, Kind] = {
     "too_many_connections": Kind(503, "There are more connections than the service holds"),
     "issuer_away": Kind(503, "Whoever signs tokens does not say with which key"),
     "busy": Kind(503, "Other changes are being written"),
+    "draining": Kind(503, "This process of the service is about to end"),
     "not_ready": Kind(503, "The service cannot reach its database"),
 }
 """Every kind by its stable code; `type` of a document is `/docs#` and the code."""

@@ -8,6 +8,7 @@ from service.api.bearers import AWAY
 from service.api.idempotency import REUSED
 from service.api.json_schema import Schema, described, ref
 from service.api.keys import NO_KEY
+from service.api.openings import LEAVING
 from service.api.preconditions import NEEDED
 from service.api.problem_kinds import KINDS
 from service.api.problems import MEDIA_TYPE, RETRY_AFTER, problem_response
@@ -83,6 +84,7 @@ DETAILS: Mapping[str, str] = {
     "too_many_connections": "close connections that are not in use, or wait",
     "issuer_away": AWAY,
     "busy": NOT_YET,
+    "draining": LEAVING,
     "not_ready": "the database does not answer",
 }
 """What each kind may say of one time that it happened."""

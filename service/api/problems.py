@@ -19,6 +19,7 @@ from service.errors import (
     MOST_PROBLEMS,
     Busy,
     Conflict,
+    Leaving,
     NotFound,
     NoWorker,
     Problem,
@@ -41,6 +42,9 @@ LONGEST_TEXT = 1_000
 
 MISSING: Mapping[type[NotFound], str] = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision"}
 """Code of what is not found, where it is more than a path or a row."""
+
+AWAY: Mapping[type[Unreachable], str] = {Busy: "busy", Leaving: "draining"}
+"""Code of what is away, where the database itself is not."""
 
 CONTRADICTING: Mapping[type[Refused], str] = {Conflict: "conflict", NoWorker: "no_matching_worker"}
 """Code of a refusal for what there is, not for the question itself."""
@@ -173,9 +177,8 @@ def on_unreachable(request: Request, error: Unreachable) -> Response:
     Returns:
         the response, status 503
     """
-    return problem_response(
-        request.scope, "busy" if isinstance(error, Busy) else "not_ready", str(error), headers=RETRY_AFTER
-    )
+    code = next((code for kind, code in AWAY.items() if isinstance(error, kind)), "not_ready")
+    return problem_response(request.scope, code, str(error), headers=RETRY_AFTER)
 
 
 def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:

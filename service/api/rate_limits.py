@@ -22,8 +22,7 @@ Policy = Literal["default", "key", "address"]
 """Who is counted: the holder of a key or a token, a key with limits of its own, or, without either, an address."""
 
 WITHOUT_REDIS = (
-    "TRAINCOST_REDIS_URL needs the client of Redis: pip install '.[replicas]' in a checkout, or 'traincost[replicas]' "
-    "of a release"
+    "TRAINCOST_REDIS_URL needs the client of Redis: pip install '.[replicas]' in the folder of traincost's source"
 )
 
 IPV6_NETWORK_BITS = 64

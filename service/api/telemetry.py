@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 EXPORTER = "opentelemetry-exporter-otlp-proto-http"
 
 WITHOUT_OPENTELEMETRY = (
-    "TRAINCOST_OTLP_ENDPOINT needs OpenTelemetry: pip install '.[telemetry]' in a checkout, or 'traincost[telemetry]' "
-    "of a release"
+    "TRAINCOST_OTLP_ENDPOINT needs OpenTelemetry: pip install '.[telemetry]' in the folder of traincost's source"
 )
 
 

@@ -28,14 +28,14 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
 
 
 @app.command()
-def solve(file: Body) -> None:
+def solve(file: Body, *, as_json: AsJson = False) -> None:
     """Which value of an open field will do, and which is the next that will not? The answer of POST /v1/solve."""
     from service.catalogue import shipped_catalogue
     from service.workflows.body_file import body_in
     from service.workflows.solve import solve as solution_of
-    from service.workflows.wire import to_bytes
+    from service.workflows.solve_table import solution_shown
 
-    typer.echo(to_bytes(solution_of(body_in(file), shipped_catalogue())))
+    typer.echo(solution_shown(solution_of(body_in(file), shipped_catalogue()), "json" if as_json else "report"))
 
 
 @app.command()

@@ -24,7 +24,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 LOCAL, RAY = "local", "ray"
 """Places where a worker runs what it is given: its own host, or a Ray cluster."""
 
-WITHOUT_RAY = "the runner ray needs Ray: pip install '.[ray]' in a checkout, or 'traincost[ray]' of a release"
+WITHOUT_RAY = "the runner ray needs Ray: pip install '.[ray]' in the folder of traincost's source, or pip install ray"
 
 HELP = "Do jobs for a service: measure what it asks for, on this machine."
 MOST_SLOTS = 1024

@@ -15,6 +15,9 @@ HIDES_GPUS = "CUDA_VISIBLE_DEVICES"
 CHECKOUT = Path(service.__file__).parents[1]
 """Folder of the package; in a checkout it has the project's own file beside it."""
 
+TORCH = "'torch>=2.6'"
+"""All that the extra `measure` brings, for an image without the project's own file."""
+
 FREE_BYTES = 2.0**30
 """Memory in use on a GPU that nobody uses, at most: older drivers count some 0.5 GiB of their own. Source: a choice."""
 
@@ -28,7 +31,7 @@ def missing_torch() -> str | None:
     if importlib.util.find_spec("torch") is not None:
         return None
     is_checkout = (CHECKOUT / "pyproject.toml").is_file()
-    wanted = "'.[measure]'" if is_checkout else "'traincost[measure]'"
+    wanted = "'.[measure]'" if is_checkout else TORCH
     return f"torch is not installed where the worker runs: pip install {wanted}"
 
 

@@ -8,7 +8,10 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from service.api.app import create_app
 from service.api.envelope import Envelope, LastResort
+from service.catalogue import shipped_catalogue
+from service.settings import Settings
 from tests.api.asking import Ask
 
 
@@ -21,10 +24,10 @@ async def broken_midway(_scope: Scope, _receive: Receive, send: Send) -> None:
     raise ZeroDivisionError("CANARY in a stack")
 
 
-def get(app: httpx.ASGITransport) -> httpx.Response:
+def get(app: httpx.ASGITransport, path: str = "/") -> httpx.Response:
     async def send() -> httpx.Response:
         async with httpx.AsyncClient(transport=app, base_url="http://t") as client:
-            return await client.get("/")
+            return await client.get(path)
 
     return asyncio.run(send())
 
@@ -34,6 +37,14 @@ def test_every_answer_has_an_id_and_its_media_type_is_not_guessed(ask: Ask, path
     answer = ask("GET", path)
     assert re.fullmatch(r"[0-9a-f]{32}", answer.headers["x-request-id"])
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_process_that_is_about_to_end_says_so_itself() -> None:
+    application = create_app(Settings(), shipped_catalogue())
+    application.state.draining.set()
+    answer = get(httpx.ASGITransport(application), "/readyz")
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "draining", "5")
+    assert "database" not in answer.text
 
 
 def test_a_request_keeps_an_id_of_its_own(ask: Ask) -> None:

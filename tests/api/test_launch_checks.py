@@ -167,7 +167,7 @@ def test_a_stored_estimate_is_checked_by_its_id(ask: Ask) -> None:
 def test_a_check_whose_worker_cannot_measure_ends_with_the_command_that_mends_it(ask: Ask) -> None:
     worker = FakeWorker(ask, measures=False)
     check_id = create(ask, probes=["gemm"]).json()["id"]
-    reason = "torch is missing: pip install 'traincost[measure]'"
+    reason = "torch is missing: pip install 'torch>=2.6'"
     error = {"code": "torch_missing", "message": reason, "final": True}
     assert worker.finish(claimed(worker), "failed", error=error) == 204
     found = ask("GET", f"{PATH}/{check_id}").json()

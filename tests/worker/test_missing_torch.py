@@ -21,6 +21,7 @@ def test_a_checkout_is_told_its_own_extra_which_brings_torch() -> None:
     assert any(needed.startswith("torch") for needed in extras["measure"])
 
 
-def test_an_installed_release_is_told_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_image_is_told_what_the_extra_would_bring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(devices, "CHECKOUT", tmp_path)
-    assert str(devices.missing_torch()).endswith("pip install 'traincost[measure]'")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert [str(devices.missing_torch()).rpartition("pip install ")[2]] == [f"'{one}'" for one in extras["measure"]]

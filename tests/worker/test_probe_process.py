@@ -198,7 +198,7 @@ def test_without_torch_the_record_names_the_one_command(tmp_path: Path, monkeypa
     assert (record.status, record.environment) == ("skipped", None)
     assert record.reason == "torch is not installed where the worker runs: pip install '.[measure]'"
     monkeypatch.setattr(devices, "CHECKOUT", tmp_path)
-    installed = "torch is not installed where the worker runs: pip install 'traincost[measure]'"
+    installed = "torch is not installed where the worker runs: pip install 'torch>=2.6'"
     assert _in_process(_task("gemm", SMALL), tmp_path).reason == installed
 
 

@@ -7,9 +7,11 @@ from fastapi.responses import Response
 
 from service.api.json_schema import Schema, json_response, ref
 from service.api.metrics import CONTENT_TYPE
+from service.api.openings import LEAVING
 from service.api.problems import RETRY_AFTER, ApiError
 from service.api.queries import takes_only
 from service.api.readiness import Readiness
+from service.errors import Leaving
 
 TEXT: Schema = {"text/plain": {"schema": {"type": "string"}}}
 FRESH = {"Cache-Control": "no-store"}
@@ -37,7 +39,7 @@ async def health() -> dict[str, str]:
 async def readiness(request: Request) -> dict[str, str]:
     """Answer once the database takes changes; 503 until then, and from the moment on at which the process is to end."""
     if request.app.state.draining.is_set():
-        raise ApiError("not_ready", "this process is about to end", RETRY_AFTER)
+        raise Leaving(LEAVING)
     found: Readiness = request.app.state.readiness
     if not await found.look():
         raise ApiError("not_ready", "the database does not answer, or takes no changes", RETRY_AFTER)

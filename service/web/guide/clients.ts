@@ -56,6 +56,7 @@ function explained(problem: Problem): string {
     case "refused":
       return problem.errors.map(({ fix, message, pointer }) => `${pointer}: ${message}; ${fix}`).join("\n");
     case "busy":
+    case "draining":
     case "not_ready":
       return "ask again in a moment";
     default:
