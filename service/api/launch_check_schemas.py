@@ -154,7 +154,7 @@ def events_operation() -> Schema:
         "description": "Id of the last event that came; from the first one on where absent.",
         "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
     }
-    content = {EVENTS: {"schema": {"type": "string", "description": _TOLD}, "example": _HEARD}}
+    content = {EVENTS: {"schema": {"description": _TOLD}, "example": _HEARD}}
     return {
         "description": _TOLD,
         "parameters": [ID, last],

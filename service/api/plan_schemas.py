@@ -96,7 +96,7 @@ def plan_operation() -> Schema:
         parts of an OpenAPI operation
     """
     said = "Events: progress, with counts so far; then plans, with the answer, or problem, with the problem document."
-    forms = {JSON: {"schema": ref("PlanAnswer")}, EVENTS: {"schema": {"type": "string", "description": said}}}
+    forms = {JSON: {"schema": ref("PlanAnswer")}, EVENTS: {"schema": {"description": said}}}
     return {
         "description": "Every legal layout is worked out by the formulas of estimates. Whoever accepts "
         f"{EVENTS} is told how far the search is; hanging up ends it.",

@@ -139,7 +139,7 @@ def events_operation() -> Schema:
         parts of an OpenAPI operation
     """
     said = "Events: progress, each with the whole state of the sweep, then ended with the last one, or problem."
-    content = {EVENTS: {"schema": {"type": "string", "description": said}, "example": PROGRESS}}
+    content = {EVENTS: {"schema": {"description": said}, "example": PROGRESS}}
     return {
         "description": "Whoever connects anew is told the state of the moment first, so nothing is missed.",
         "parameters": [ID],
