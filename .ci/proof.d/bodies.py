@@ -1,4 +1,4 @@
-"""Bodies of 10 MB and thousands of slow connections: when are they refused, and what do others notice meanwhile?"""
+"""Bodies of 10 MB, strangers' bodies, thousands of slow connections: when do they end, and what do others notice?"""
 
 import argparse
 import asyncio
@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
-from service.api.limits import MAXIMUM_BODY_BYTES
+from service.api.limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES
 from service.api.open_files import held_connections
-from tests.api.slow_clients import BODIES, HEADS, all_slowly, chunked, dripped, refused, sized
-from tests.live import serving
+from tests.api.slow_clients import BODIES, HEADS, all_slowly, chunked, dripped, held_bodies, refused, sized
+from tests.live import bearer, serving
 
 TIMES = 20
+STRANGERS = 100
 SLOW_HEADS, SLOW_BODIES = 2_000, 500
+LARGEST = "/v1/batch"
 DRIP_SECONDS = 2.0
 MOST_REFUSAL_SECONDS = 0.05
 MOST_GROWN_BYTES = 5_000_000
@@ -61,6 +63,23 @@ def too_long(address: tuple[str, int], pid: int) -> Iterator[str]:
         )
         if {one.status for one in found} != {413} or slowest > MOST_REFUSAL_SECONDS or grown > MOST_GROWN_BYTES:
             yield f"{form.__name__}: {sorted({one.status for one in found})}"
+
+
+def of_strangers(address: tuple[str, int], pid: int) -> Iterator[str]:
+    """What is wrong with what bodies cost that come without a key; prints what was found."""
+    length = LARGER_BODY_BYTES[LARGEST]
+    with held_bodies(address, LARGEST, length, 1):
+        Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="utf-8")
+        before = memory_bytes(pid, "VmRSS")
+    with held_bodies(address, LARGEST, length, STRANGERS) as statuses:
+        grown = memory_bytes(pid, "VmHWM") - before
+    print(
+        f"{STRANGERS} connections without a key, {length} bytes each: answered {sorted({*statuses})}, "
+        f"memory grew by at most {grown / 1e6:.2f} MB",
+        flush=True,
+    )
+    if statuses != [401] * STRANGERS or grown > MOST_GROWN_BYTES:
+        yield "strangers fill memory"
 
 
 @dataclass
@@ -133,6 +152,11 @@ def main() -> None:
         host, _, port = said.partition(":")
         address, pid = (host, int(port)), service_pid()
         wrong = [*too_long(address, pid), *too_slow(address, pid, counts)]
+    with tempfile.TemporaryDirectory(prefix="traincost-strangers-") as name:
+        bearer(Path(name), "read")
+        with serving(Path(name)) as said:
+            host, _, port = said.partition(":")
+            wrong += of_strangers((host, int(port)), service_pid())
     if wrong:
         sys.exit("; ".join(wrong))
 

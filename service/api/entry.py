@@ -1,4 +1,7 @@
-"""What happens to a request between the router and its route? It is named, its caller is judged and counted."""
+"""What happens to a request between the router and its route? It is named, its caller is judged and counted.
+
+Only then its body is read, whole: what breaks off, is too long or comes too late reaches no route.
+"""
 
 from fastapi import HTTPException, Request
 
@@ -22,7 +25,7 @@ async def enter(request: Request) -> None:
 
     Raises:
         HTTPException: its path names what there cannot be
-        ApiError: its caller may not do this, asks too often, or cannot be told
+        ApiError: its caller may not do this, asks too often, or cannot be told; its body is none that is taken
     """
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404)  # no name has one, and no text of PostgreSQL
@@ -30,11 +33,17 @@ async def enter(request: Request) -> None:
     seen.route = route.path_format
     seen.headers.extend(deprecation_headers(route.operation_id))
     state = request.app.state
-    is_counted = is_locked(state.keys, state.tokens) or state.is_public
-    if not is_counted or not is_limited(route.operation_id, request.method):
+    is_asked = is_limited(route.operation_id, request.method)
+    if is_asked and (is_locked(state.keys, state.tokens) or state.is_public):
+        await _count(request, state.rate_limits)
+    else:
         await refuse_strangers(request)
-        return
-    limits: RateLimits = state.rate_limits
+    if is_asked and request.method != "GET":
+        await request.body()
+
+
+async def _count(request: Request, limits: RateLimits) -> None:
+    """Judge the caller of a request, and count it, whether or not it is let through."""
     host = request.client.host if request.client else ""
     try:
         key = await refuse_strangers(request)

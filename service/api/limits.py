@@ -1,12 +1,17 @@
-"""How much may a caller send, and how slowly? The bound holds before any parser or handler sees a byte."""
+"""How much may a caller send, and how slowly? The bound holds before any parser or handler sees a byte.
+
+Nothing is read before `entry.py` has let the caller through, so that strangers fill no memory.
+"""
 
 import asyncio
 import re
 from collections.abc import Mapping
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.held_bytes import MOST_HELD_BYTES, UNCOUNTED_BYTES, HeldBytes, Share
 from service.api.problems import ApiError, problem_response
 
 MAXIMUM_BODY_BYTES = 1 << 20
@@ -23,7 +28,7 @@ HANDED_IN_BYTES: Mapping[re.Pattern[str], int] = {
     re.compile(r"/v1/worker/jobs/[^/]+/files/[^/]+"): 64 << 20,
 }
 """Longest body of what workers hand in: figures of some ten thousand shapes, traces of some steps. Such a body is read
-only where its route asks for it, once it is known who sends it."""
+only where its route asks for it."""
 BODY_SECONDS = 30.0
 """Seconds a body may take to arrive."""
 LEAST_BYTES_PER_S = 1 << 18
@@ -33,23 +38,31 @@ CLOSES = {"Connection": "close"}
 
 
 class BodyLimit:
-    """ASGI middleware that reads the whole body, up to its bound, before the application starts.
+    """ASGI middleware that bounds the body, and reads it when it is first asked for: once it is known who sends it.
+
+    What is asked for comes whole, or is refused with ApiError: too long, too late, or one too many to be held.
 
     Args:
         app: the application behind it
-        maximum_bytes: longest body, except where LARGER_BODY_BYTES allows more [byte]
-        maximum_seconds: longest wait for the body [second]
+        maximum_bytes: longest body, except where LARGER_BODY_BYTES and HANDED_IN_BYTES allow more [byte]
+        maximum_seconds: longest wait for the body, from when it is asked for [second]
+        most_held_bytes: most that the bodies of all requests take up at a time [byte]
     """
 
     def __init__(
-        self, app: ASGIApp, maximum_bytes: int = MAXIMUM_BODY_BYTES, maximum_seconds: float = BODY_SECONDS
+        self,
+        app: ASGIApp,
+        maximum_bytes: int = MAXIMUM_BODY_BYTES,
+        maximum_seconds: float = BODY_SECONDS,
+        most_held_bytes: int = MOST_HELD_BYTES,
     ) -> None:
         self.app = app
         self.maximum_bytes = maximum_bytes
         self.maximum_seconds = maximum_seconds
+        self.held = HeldBytes(most_held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand on the request with its body, or refuse it with 413 or 408."""
+        """Hand on the request with a body that is still to be read, or refuse the length that it declares with 413."""
         headers = dict(scope.get("headers", ()))
         if scope["type"] != "http" or not {b"content-length", b"transfer-encoding"} & headers.keys():
             await self.app(scope, receive, send)
@@ -59,66 +72,73 @@ class BodyLimit:
         maximum_bytes = handed_in or LARGER_BODY_BYTES.get(path, self.maximum_bytes)
         declared = headers.get(b"content-length", b"0")
         if not declared.isdigit() or len(declared) > len(str(1 << 64)) or int(declared) > maximum_bytes:
-            await _refuse(_too_large(maximum_bytes), scope, receive, send)
+            error = _too_large(maximum_bytes)
+            await problem_response(scope, error.code, str(error), headers=error.headers)(scope, receive, send)
             return
-        if handed_in:
-            await self.app(scope, _read_later(receive, maximum_bytes), send)
-            return
+        maximum_seconds = handed_in / LEAST_BYTES_PER_S if handed_in else self.maximum_seconds
+        body = _Body(receive, maximum_bytes, maximum_seconds, Share(self.held))
+        is_long = b"transfer-encoding" in headers or int(declared) > UNCOUNTED_BYTES
         try:
-            body = await _read(receive, maximum_bytes, self.maximum_seconds)
-        except ApiError as error:
-            await _refuse(error, scope, receive, send)
-            return
+            await self.app(scope, body.receive, _closing(body, send) if is_long else send)
         except ClientDisconnect:
-            return  # nobody is there to be answered, and half a body says nothing
-        await self.app(scope, _replayed(body, receive), send)
+            if not body.is_broken_off:
+                raise
+            # nobody is there to be answered, and half a body says nothing
+        finally:
+            body.share.release()
 
 
-async def _read(receive: Receive, maximum_bytes: int, maximum_seconds: float) -> bytes:
-    """The whole body; ApiError as soon as it is longer than allowed, or late; ClientDisconnect where it breaks off."""
-    body = bytearray()
-    more = True
-    try:
-        async with asyncio.timeout(maximum_seconds):
-            while more:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                body += message.get("body", b"")
-                if len(body) > maximum_bytes:
-                    raise _too_large(maximum_bytes)
-                more = message.get("more_body", False)
-    except TimeoutError:
-        detail = f"send the whole body within {maximum_seconds:.0f} seconds"
-        raise ApiError("body_timeout", detail, CLOSES) from None
-    return bytes(body)
+class _Body:
+    """The body of one request, read as a whole when it is first asked for."""
+
+    __slots__ = ("_maximum_bytes", "_maximum_seconds", "_receive", "is_asked_for", "is_broken_off", "share")
+
+    def __init__(self, receive: Receive, maximum_bytes: int, maximum_seconds: float, share: Share) -> None:
+        self._receive = receive
+        self._maximum_bytes, self._maximum_seconds = maximum_bytes, maximum_seconds
+        self.share = share
+        self.is_asked_for = self.is_broken_off = False
+
+    async def receive(self) -> Message:
+        """The whole body; behind it what becomes of the connection."""
+        if self.is_asked_for:
+            return await self._receive()
+        self.is_asked_for = True
+        try:
+            async with asyncio.timeout(self._maximum_seconds):
+                return {"type": "http.request", "body": await self._whole(), "more_body": False}
+        except TimeoutError:
+            detail = f"send the whole body within {self._maximum_seconds:.0f} seconds"
+            raise ApiError("body_timeout", detail, CLOSES) from None
+
+    async def _whole(self) -> bytes:
+        """The body; ApiError as soon as it is longer than allowed; ClientDisconnect where it breaks off."""
+        body = bytearray()
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self.is_broken_off = True
+                raise ClientDisconnect
+            body += message.get("body", b"")
+            if len(body) > self._maximum_bytes:
+                raise _too_large(self._maximum_bytes)
+            self.share.grow(len(body))
+            more = message.get("more_body", False)
+        return bytes(body)
+
+
+def _closing(body: _Body, send: Send) -> Send:
+    """Sends an answer that ends the connection where the body is not read: what came of it is let go of then."""
+
+    async def send_closing(message: Message) -> None:
+        if message["type"] == "http.response.start" and not body.is_asked_for:
+            headers = MutableHeaders(scope=message)
+            headers["Connection"] = CLOSES["Connection"]
+        await send(message)
+
+    return send_closing
 
 
 def _too_large(maximum_bytes: int) -> ApiError:
     return ApiError("body_too_large", f"send at most {maximum_bytes} bytes", CLOSES)
-
-
-async def _refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    await problem_response(scope, error.code, str(error), headers=error.headers)(scope, receive, send)
-
-
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return pending.pop() if pending else await receive()
-
-    return replay
-
-
-def _read_later(receive: Receive, maximum_bytes: int) -> Receive:
-    """A body that is read when it is first asked for, and refused then."""
-    unread = [maximum_bytes]
-
-    async def read() -> Message:
-        if not unread:
-            return await receive()
-        body = await _read(receive, unread.pop(), maximum_bytes / LEAST_BYTES_PER_S)
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return read

@@ -36,6 +36,7 @@ KINDS: Mapping[str, Kind] = {
     "head_too_large": Kind(431, "The request line and the headers are too large"),
     "internal_error": Kind(500, "The service failed to answer"),
     "too_many_connections": Kind(503, "There are more connections than the service holds"),
+    "too_many_bodies": Kind(503, "The service holds as much of other requests as it may"),
     "issuer_away": Kind(503, "Whoever signs tokens does not say with which key"),
     "busy": Kind(503, "Other changes are being written"),
     "draining": Kind(503, "This process of the service is about to end"),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.api.bearers import AWAY
+from service.api.held_bytes import TOO_MUCH
 from service.api.idempotency import REUSED
 from service.api.json_schema import Schema, described, ref
 from service.api.keys import NO_KEY
@@ -82,6 +83,7 @@ DETAILS: Mapping[str, str] = {
     "head_too_large": "send a request line and headers of at most 65536 bytes",
     "internal_error": "this is a defect of the service; report it with the request_id",
     "too_many_connections": "close connections that are not in use, or wait",
+    "too_many_bodies": TOO_MUCH,
     "issuer_away": AWAY,
     "busy": NOT_YET,
     "draining": LEAVING,

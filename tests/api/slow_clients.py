@@ -4,7 +4,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 PATH = "/v1/memory"
@@ -97,6 +97,29 @@ async def slowly(address: tuple[str, int], begun: bytes, every_seconds: float, m
     finally:
         dripping.cancel()
         writer.close()
+
+
+LEFT_OUT_BYTES = 10
+"""What of a body is never sent."""
+
+
+@contextmanager
+def held_bodies(address: tuple[str, int], path: str, length: int, count: int) -> Iterator[list[int]]:
+    """So many connections without a key, each with a body of that length but for its end; statuses of the answers."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
+    body = b" " * (length - LEFT_OUT_BYTES)
+    statuses: list[int] = []
+    with ExitStack() as stack:
+        for _ in range(count):
+            connection = stack.enter_context(socket.create_connection(address, timeout=30))
+            with suppress(BrokenPipeError, ConnectionResetError):
+                connection.sendall(head.encode() + body)
+            connection.settimeout(1)
+            with suppress(TimeoutError, ConnectionResetError):
+                statuses.append(_status(connection.recv(4096)))
+        yield statuses
 
 
 HEADS = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-A: "

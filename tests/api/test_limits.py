@@ -7,20 +7,21 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from service.api.envelope import LastResort
+from service.api.held_bytes import UNCOUNTED_BYTES
 from service.api.limits import HANDED_IN_BYTES, LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, BodyLimit
-from service.api.problems import ApiError
 from service.worker.service_client import MOST_FILE_BYTES, MOST_RESULT_BYTES
 
 
 class Handler:
-    """An application that answers with the length of the body, and counts how often it was entered."""
+    """An application that answers with the length of the body, and counts how many it was given."""
 
     def __init__(self) -> None:
         self.entered = 0
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        self.entered += 1
         message = await receive()
+        self.entered += 1
         length = str(len(message["body"])).encode()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": length})
@@ -38,7 +39,7 @@ def post(
     path: str = "/",
 ) -> httpx.Response:
     async def send() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(limit), base_url="http://t") as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(LastResort(limit)), base_url="http://t") as client:
             return await client.post(path, content=content, headers=headers)
 
     return asyncio.run(send())
@@ -129,25 +130,20 @@ class LateReader(Handler):
     def __init__(self, is_stranger: bool) -> None:
         super().__init__()
         self.is_stranger = is_stranger
-        self.code = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.is_stranger:
             await send({"type": "http.response.start", "status": 401, "headers": []})
             await send({"type": "http.response.body"})
             return
-        try:
-            await super().__call__(scope, receive, send)
-        except ApiError as error:
-            self.code = error.code
-            await send({"type": "http.response.start", "status": 413, "headers": []})
-            await send({"type": "http.response.body"})
+        await super().__call__(scope, receive, send)
 
 
 @pytest.mark.parametrize(
-    ("path", "most"), [("/v1/worker/jobs/a/finish", 8 << 20), ("/v1/worker/jobs/a/files/b", 64 << 20)]
+    ("path", "most"),
+    [("/", MAXIMUM_BODY_BYTES), ("/v1/worker/jobs/a/finish", 8 << 20), ("/v1/worker/jobs/a/files/b", 64 << 20)],
 )
-def test_what_workers_hand_in_is_read_once_it_is_known_who_sends_it(path: str, most: int) -> None:
+def test_a_body_is_read_once_it_is_known_who_sends_it(path: str, most: int) -> None:
     sent: list[int] = []
 
     async def counted(*sizes: int) -> AsyncIterator[bytes]:
@@ -157,8 +153,8 @@ def test_what_workers_hand_in_is_read_once_it_is_known_who_sends_it(path: str, m
 
     reader = LateReader(is_stranger=False)
     assert post(BodyLimit(reader), counted(most - 1, 1), path=path).text == str(most)
-    assert post(BodyLimit(reader), counted(most, 1), path=path).status_code == 413
-    assert reader.code == "body_too_large"
+    refused = post(BodyLimit(reader), counted(most, 1), path=path)
+    assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
     sent.clear()
     assert post(BodyLimit(LateReader(is_stranger=True)), counted(most, 1), path=path).status_code == 401
     assert sent == []
@@ -166,3 +162,72 @@ def test_what_workers_hand_in_is_read_once_it_is_known_who_sends_it(path: str, m
 
 def test_workers_know_how_much_is_taken() -> None:
     assert [*HANDED_IN_BYTES.values()] == [MOST_RESULT_BYTES, MOST_FILE_BYTES]
+
+
+MOST_HELD_BYTES = 1 << 18
+
+
+class Held(Handler):
+    """An application that holds bodies until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_over = asyncio.Event()
+        self.holds = asyncio.Semaphore(0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def whole() -> Message:
+            message = await receive()
+            self.holds.release()
+            await self.are_over.wait()
+            return message
+
+        await super().__call__(scope, whole, send)
+
+
+async def at_once(held: Held, *lengths: int) -> list[int]:
+    """Statuses of answers to bodies that are there at the same time, the last of which is sent when the others are."""
+    limit = BodyLimit(held, most_held_bytes=MOST_HELD_BYTES)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(LastResort(limit)), base_url="http://t") as client:
+        *earlier, last = [client.post("/", content=b"x" * length) for length in lengths]
+        tasks = [asyncio.create_task(one) for one in earlier]
+        for _ in earlier:
+            await held.holds.acquire()
+        tasks.append(asyncio.create_task(last))
+        await asyncio.wait(tasks[-1:], timeout=0.05)
+        held.are_over.set()
+        answers = await asyncio.gather(*tasks)
+    assert limit.held.left_bytes == MOST_HELD_BYTES, "what was held is let go of"
+    return [answer.status_code for answer in answers]
+
+
+def test_bodies_together_take_up_no_more_than_a_bound() -> None:
+    most = MOST_HELD_BYTES + UNCOUNTED_BYTES
+    for lengths, expected in (
+        ((most,), [200]),
+        ((most, UNCOUNTED_BYTES), [200, 200]),  # short ones are taken whatever others send
+        ((most, UNCOUNTED_BYTES + 1), [200, 503]),
+        ((most // 2, most // 2, most // 2), [200, 200, 503]),
+        ((most - 1, UNCOUNTED_BYTES + 1), [200, 200]),
+    ):
+        held = Held()
+        assert asyncio.run(at_once(held, *lengths)) == expected, lengths
+        assert held.entered == expected.count(200)
+
+
+def test_who_is_refused_for_others_is_told_when_to_come_again() -> None:
+    refused = post(BodyLimit(Handler(), most_held_bytes=0), chunks(UNCOUNTED_BYTES, 1))
+    assert refused.json()["code"] == "too_many_bodies"
+    assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
+
+
+def test_a_body_that_breaks_off_holds_nothing() -> None:
+    limit = BodyLimit(Handler(), most_held_bytes=MOST_HELD_BYTES, maximum_seconds=0.01)
+
+    async def stalled() -> AsyncIterator[bytes]:
+        yield b"x" * MOST_HELD_BYTES
+        await asyncio.sleep(60)
+
+    for _ in range(3):
+        assert post(limit, stalled()).status_code == 408
+    assert limit.held.left_bytes == MOST_HELD_BYTES

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.api.envelope import Envelope
+from service.api.envelope import Envelope, LastResort
 from service.api.limits import MAXIMUM_BODY_BYTES, BodyLimit
 from service.api.open_files import KEPT_FILES, held_connections
 from service.api.problem_kinds import KINDS
@@ -41,9 +41,9 @@ class Counting:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        self.entered.append(scope["path"])
         is_read = scope["path"] != "/unread"
         body = (await receive()).get("body", b"") if is_read else b""
+        self.entered.append(scope["path"])
         names = b",".join(sorted(name for name, _ in scope["headers"]))
         headers = [(b"content-length", str(len(body)).encode()), (b"x-names", names)]
         await send({"type": "http.response.start", "status": 200 if is_read else 401, "headers": headers})
@@ -63,7 +63,7 @@ def serving() -> Iterator[Served]:
     bounded = BodyLimit(counting, maximum_seconds=2 * SECONDS)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await (Envelope(bounded) if scope["path"] != "/unread" else counting)(scope, receive, send)
+        await (Envelope(LastResort(bounded)) if scope["path"] != "/unread" else counting)(scope, receive, send)
 
     config = uvicorn.Config(
         app, http=Hasty, ws="none", log_config=None, lifespan="off", limit_concurrency=MOST_CONNECTIONS
