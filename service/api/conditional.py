@@ -1,6 +1,7 @@
 """Does the caller hold this answer already? HEAD, strong ETags and 304 for every GET.
 
-HEAD runs as GET and loses its body. A handler that wants a cheaper HEAD asks `is_head(request)`.
+HEAD runs as GET and loses its body; its answer ends with the head, so that a stream sees its caller gone. A handler that
+wants a cheaper HEAD asks `is_head(request)`.
 """
 
 from fastapi import Request
@@ -65,15 +66,21 @@ class _Sender:
         self.known = known
         self.head = head
         self.start: Message | None = None
+        self.has_ended = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.start = message
             return
+        if self.has_ended:
+            return
         if self.start is not None:
             start, self.start = self.start, None
             message = await self._begin(start, message)
-        await self.send({**message, "body": b""} if self.head else message)
+        if self.head:
+            message = {**message, "body": b"", "more_body": False}
+        self.has_ended = not message.get("more_body", False)
+        await self.send(message)
 
     async def _begin(self, start: Message, message: Message) -> Message:
         headers = MutableHeaders(scope=start)

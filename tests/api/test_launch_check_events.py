@@ -16,6 +16,7 @@ from service.store.job_tables import JOBS, WORKERS
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.fake_worker import FakeWorker
+from tests.api.replicated import client_of
 from tests.api.test_launch_checks import PATH, claimed, create
 
 
@@ -72,6 +73,18 @@ def test_an_id_that_no_event_has_is_refused(ask: Ask, last: str) -> None:
     check_id = create(ask).json()["id"]
     answer = ask("GET", f"{PATH}/{check_id}/events", headers={"Last-Event-ID": last})
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "not_an_event")
+
+
+def test_head_tells_of_a_stream_without_waiting_for_its_end(told_app: FastAPI, ask: Ask) -> None:
+    check_id = create(ask).json()["id"]
+
+    async def head() -> httpx.Response:
+        async with client_of(told_app) as client, asyncio.timeout(20):
+            return await client.head(f"{PATH}/{check_id}/events")
+
+    answer = asyncio.run(head())
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith("text/event-stream")
 
 
 def test_a_listener_hears_while_it_runs_and_leaves_with_the_server(told_app: FastAPI, ask: Ask) -> None:

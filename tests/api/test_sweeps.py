@@ -1,5 +1,6 @@
 """A sweep over HTTP: kept once, handed out in pieces, each row in its table once, whatever is lost between."""
 
+import asyncio
 import csv
 import io
 import json
@@ -8,6 +9,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,6 +34,7 @@ from service.workflows.sweeps.shard_process import shard_of, worked_out
 from service.workflows.sweeps.shards import SHARD_ROWS
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.api.replicated import client_of
 
 BODY: dict[str, Any] = {
     "name": "prices of one job",
@@ -256,6 +259,18 @@ def test_a_stream_tells_each_state_and_ends_with_the_sweep(
     assert [json.loads(event["data"])["status"] for event in events] == ["running", "cancelled"]
     assert events[0]["id"] == str(ROWS - EACH)
     assert ask("GET", f"/v1/sweeps/{'swp_' + '0' * 32}/events").status_code == 404
+
+
+def test_head_tells_of_the_stream_of_a_sweep_that_goes_on(ask: Ask, app: FastAPI) -> None:
+    sweep = started(ask)
+
+    async def head() -> httpx.Response:
+        async with client_of(app) as client, asyncio.timeout(20):
+            return await client.head(sweep["links"]["events"])
+
+    answer = asyncio.run(head())
+    assert (answer.status_code, answer.content) == (200, b"")
+    kept.cancel_sweep(app.state.engine, ANYBODY, sweep["id"])
 
 
 def test_what_is_not_there_is_not_found(ask: Ask) -> None:
