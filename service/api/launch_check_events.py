@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.callers import caller_of
 from service.api.envelope import refusal_of
-from service.api.launch_check_schemas import EVENTS, LAST_EVENT_ID
+from service.api.launch_check_schemas import EVENT_NUMBER, EVENTS, LAST_EVENT_ID
 from service.api.problems import WrongParameter
 from service.errors import Problem
 from service.store import ENDED, Engine, JobEvent, utc_text
@@ -30,7 +30,7 @@ QUIET_SECONDS = 15.0
 WHOLE = "launch_check"
 """The last event: the whole answer."""
 
-NUMBER = re.compile(r"\d{1,18}")
+NUMBER = re.compile(EVENT_NUMBER)
 
 
 def last_event_of(request: Request) -> int:

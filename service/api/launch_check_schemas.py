@@ -24,6 +24,8 @@ from service.workflows.launch_checks.launch_checks import COLUMNS
 EVENTS = "text/event-stream"
 GZIP = "application/gzip"
 LAST_EVENT_ID = "Last-Event-ID"
+EVENT_NUMBER = "[0-9]{1,9}"
+"""What the number of an event looks like: each of these is one that a database's integer holds, and no job has more."""
 
 ID = path_parameter("check_id", "Id of the launch check.", "lch_1f7c0a5e4b6d49d2a8e3c5b7d9f01234")
 
@@ -152,7 +154,7 @@ def events_operation() -> Schema:
         "name": LAST_EVENT_ID,
         "in": "header",
         "description": "Id of the last event that came; from the first one on where absent.",
-        "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+        "schema": {"type": "string", "pattern": f"^{EVENT_NUMBER}$"},
     }
     content = {EVENTS: {"schema": {"description": _TOLD}, "example": _HEARD}}
     return {

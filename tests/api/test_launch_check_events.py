@@ -68,7 +68,13 @@ def test_who_was_cut_off_is_told_what_came_after(ask: Ask) -> None:
         assert events[-1].name == "launch_check"
 
 
-@pytest.mark.parametrize("last", ["-1", "1.5", "one", "9" * 19])
+def test_the_largest_id_that_is_taken_is_one_that_the_database_knows(ask: Ask) -> None:
+    check_id = done(ask)
+    (event,) = told(ask("GET", f"{PATH}/{check_id}/events", headers={"Last-Event-ID": "9" * 9}))
+    assert event.name == "launch_check"
+
+
+@pytest.mark.parametrize("last", ["-1", "1.5", "one", "9" * 10, str(1 << 31), "9" * 18])
 def test_an_id_that_no_event_has_is_refused(ask: Ask, last: str) -> None:
     check_id = create(ask).json()["id"]
     answer = ask("GET", f"{PATH}/{check_id}/events", headers={"Last-Event-ID": last})
