@@ -1,7 +1,7 @@
 """Does the caller hold this answer already? HEAD, strong ETags and 304 for every GET.
 
-HEAD runs as GET and loses its body; its answer ends with the head, so that a stream sees its caller gone. A handler that
-wants a cheaper HEAD asks `is_head(request)`.
+HEAD runs as GET and loses its body; its answer ends with its first bytes, so that a stream sees its caller gone. A
+handler that wants a cheaper HEAD asks `is_head(request)`.
 """
 
 from fastapi import Request
@@ -23,6 +23,19 @@ def is_head(request: Request) -> bool:
         true for HEAD
     """
     return bool(request.scope.get(HEAD))
+
+
+def is_held(request: Request, etag: str) -> bool:
+    """Whether the caller holds an answer already, so that it need not be made.
+
+    Args:
+        request: the request
+        etag: the strong ETag of the answer, in its quotes
+
+    Returns:
+        true where If-None-Match names it, or any
+    """
+    return _names(request.headers.get("if-none-match", ""), etag)
 
 
 def etag_of(content: bytes) -> str:
@@ -84,15 +97,17 @@ class _Sender:
 
     async def _begin(self, start: Message, message: Message) -> Message:
         headers = MutableHeaders(scope=start)
-        whole = start["status"] == 200 and not message.get("more_body", False)
-        if whole and "etag" not in headers:
+        is_right = start["status"] == 200
+        if is_right and "etag" not in headers and not message.get("more_body", False):
             headers["ETag"] = etag_of(message.get("body", b""))
-        if whole and self._is_known(headers["etag"]):
+        if is_right and "etag" in headers and _names(self.known, headers["etag"]):
             start = {**start, "status": 304}
             del headers["content-length"], headers["content-type"]
-            message = {**message, "body": b""}
+            message = {**message, "body": b"", "more_body": False}
         await self.send({**start, "headers": headers.raw})
         return message
 
-    def _is_known(self, etag: str) -> bool:
-        return self.known.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in self.known.split(",")}
+
+def _names(known: str, etag: str) -> bool:
+    """Whether an If-None-Match names an ETag."""
+    return known.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in known.split(",")}

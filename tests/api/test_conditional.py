@@ -1,7 +1,11 @@
 """HEAD is GET without its body, and an answer that the caller holds is not sent again."""
 
-import pytest
+import asyncio
 
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from service.api.conditional import Conditional
 from tests.api.asking import Ask
 
 PATHS = [
@@ -48,3 +52,25 @@ def test_a_problem_is_never_not_modified(ask: Ask) -> None:
     answer = ask("GET", "/no-such-path", headers={"If-None-Match": "*"})
     assert answer.status_code == 404
     assert "etag" not in answer.headers
+
+
+def test_a_stream_with_an_etag_of_its_own_is_judged_before_its_end() -> None:
+    sent: list[Message] = []
+
+    async def streaming(_scope: Scope, _receive: Receive, send: Send) -> None:
+        headers = [(b"etag", b'"mine"'), (b"content-type", b"text/csv")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for chunk in (b"a", b"b", b""):
+            await send({"type": "http.response.body", "body": chunk, "more_body": bool(chunk)})
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def keep(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "headers": [(b"if-none-match", b'"mine"')]}
+    asyncio.run(Conditional(streaming)(scope, receive, keep))
+    start, body = sent
+    assert (start["status"], start["headers"]) == (304, [(b"etag", b'"mine"')])
+    assert (body["body"], body["more_body"]) == (b"", False)

@@ -165,6 +165,20 @@ def test_csv_holds_the_rows_in_their_order(ask: Ask, tmp_path: Path) -> None:
     assert ask("HEAD", sweep["links"]["parquet"]).content == b""
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_table_that_the_caller_holds_is_not_sent_again(ask: Ask, tmp_path: Path, form: str) -> None:
+    sweep = started(ask)
+    Worker(ask, tmp_path).run(2)
+    path = sweep["links"][form]
+    etag = ask("GET", path).headers["etag"]
+    for method in ("GET", "HEAD"):
+        again = ask(method, path, headers={"If-None-Match": etag})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+        assert "content-type" not in again.headers
+    Worker(ask, tmp_path).run()
+    assert ask("GET", path, headers={"If-None-Match": etag}).status_code == 200
+
+
 def test_progress_of_what_runs_counts(ask: Ask, tmp_path: Path) -> None:
     sweep = started(ask)
     worker = Worker(ask, tmp_path)

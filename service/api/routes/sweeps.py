@@ -9,7 +9,7 @@ from service.api.answers import JSON, json_answer
 from service.api.body import CSV_BODY, LongObject
 from service.api.callers import Asker, caller_of
 from service.api.charges import charging
-from service.api.conditional import is_head
+from service.api.conditional import is_head, is_held
 from service.api.database import Database, database_of
 from service.api.idempotency import idempotent
 from service.api.lists import Routes, add_list
@@ -153,5 +153,6 @@ def content(database: Database, sweep_id: str) -> Response:
 
 def _table(request: Request, table: tables.Table, name: str, media_type: str) -> Response:
     headers = {"ETag": f'"{table.digest}"', "Content-Disposition": f'attachment; filename="{name}"'}
-    chunks: Iterator[bytes] = iter(()) if is_head(request) else table.chunks
+    is_unread = is_head(request) or is_held(request, headers["ETag"])
+    chunks: Iterator[bytes] = iter(()) if is_unread else table.chunks
     return StreamingResponse(chunks, media_type=media_type, headers=headers)
