@@ -19,6 +19,8 @@ from tests.databases import missing
 from tests.house.source import ROOT
 
 PROXY = "haproxy"
+SERVICE = "from runpy import run_module\nrun_module('service', run_name='__main__', alter_sys=True)"
+"""What `python -m service` does, for processes that do something first."""
 READY_SECONDS = 180.0
 """Longest wait for a replica to answer, and for the proxy to see it."""
 
@@ -26,9 +28,10 @@ READY_SECONDS = 180.0
 class Replica:
     """One process of the service."""
 
-    def __init__(self, url: str, settings: Mapping[str, str], port: int = 0) -> None:
+    def __init__(self, url: str, settings: Mapping[str, str], port: int = 0, first: str = "") -> None:
         own = {"TRAINCOST_DATABASE_URL": url, "PYTHONPATH": str(ROOT), **settings}
-        words = [sys.executable, "-m", "service", "serve", "--port", str(port), "--no-worker"]
+        program = ["-c", f"{first}\n{SERVICE}"] if first else ["-m", "service"]
+        words = [sys.executable, *program, "serve", "--port", str(port), "--no-worker"]
         self.process = subprocess.Popen(words, env={**os.environ, **own}, stdout=subprocess.PIPE, text=True)
         said = (re.search(r"http://([\d.]+:\d+)", line) for line in self.process.stdout or ())
         found = next((match for match in said if match), None)
@@ -46,12 +49,14 @@ class Replica:
 
 
 @contextmanager
-def replicas(url: str, count: int, settings: Mapping[str, str] | None = None) -> Iterator[list[Replica]]:
-    """Replicas on a database; whoever takes one out of the list puts its successor in."""
+def replicas(
+    url: str, count: int, settings: Mapping[str, str] | None = None, first: str = ""
+) -> Iterator[list[Replica]]:
+    """Replicas on a database, each after some statements of its own; who takes one out puts its successor in."""
     started: list[Replica] = []
     try:
         for _ in range(count):
-            started.append(Replica(url, settings or {}))  # noqa: PERF401 - those that started are ended in any case
+            started.append(Replica(url, settings or {}, first=first))  # noqa: PERF401 - those that started are ended in any case
         yield started
     finally:
         for one in started:

@@ -22,7 +22,8 @@ def suite_passes(count: int, tests: list[str]) -> bool:
     """Run the tests of the API against replicas; print what they came to."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-n0", "-q", "--timeout=1200", "--junitxml", str(report), *tests]
+        options = ["-n0", "-q", "--timeout=1200", "--junitxml", str(report), "-o", "junit_family=xunit1"]
+        command = [sys.executable, "-m", "pytest", *options, *tests]
         environment = {**os.environ, "TRAINCOST_TEST_REPLICAS": str(count)}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         cases = list(ET.parse(report).iter("testcase"))  # noqa: S314 - pytest's own

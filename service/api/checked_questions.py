@@ -1,17 +1,17 @@
 """How do the questions of checks reach the database? On a thread of their own: no scheduler waits for it."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from threading import Event, Lock, Thread
-from time import monotonic
+from threading import BoundedSemaphore, Event, Lock, Thread
+from time import monotonic, sleep
 
 from fastapi import FastAPI
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
-from service.store import CheckedQuestion, Engine, forget_checked_questions, keep_checked_questions
+from service.store import CheckedQuestion, Engine, Replicas, forget_checked_questions, keep_checked_questions
 
 WRITE_SECONDS = 0.5
 """Time between two writes. Source: a choice; whoever reads a job's comment is slower."""
@@ -25,6 +25,12 @@ FORGET_SECONDS = 3600.0
 """Time between two looks for questions that are older."""
 LEAVE_SECONDS = 2.0
 """Longest wait for the last write when the process stops."""
+OTHERS_SECONDS = 2 * WRITE_SECONDS
+"""Longest wait for what another replica has still to write: its next write, and as long again for that to be done."""
+LOOK_SECONDS = 0.05
+"""Time between two looks for it."""
+MOST_PATIENT = 8
+"""Requests that wait for it at once; others are told that there is nothing, and leave threads to those who know."""
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +40,12 @@ class CheckedQuestions:
 
     Args:
         engine: the database; None where there is none, so that nothing is kept
+        replicas: other processes that answer from it
     """
 
-    def __init__(self, engine: Engine | None) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine | None, replicas: Replicas | None = None) -> None:
+        self._engine, self._replicas = engine, replicas
+        self._patient = BoundedSemaphore(MOST_PATIENT)
         self._waiting: dict[str, tuple[CheckedQuestion, int]] = {}
         self._bytes = 0
         self._lock, self._writing = Lock(), Lock()
@@ -87,6 +95,27 @@ class CheckedQuestions:
             with self._lock:
                 for question in batch:
                     self._drop(question.estimate_id)
+
+    def of_others(self) -> Callable[[], bool]:
+        """What to wait with for questions that other replicas were asked before now, and have still to write.
+
+        Returns:
+            waits a moment and says true; false once all of them are written, or where there are no other replicas
+        """
+        end = monotonic() + OTHERS_SECONDS
+
+        def look_again() -> bool:
+            if self._replicas is None or monotonic() > end or not self._replicas.are_there():
+                return False
+            if not self._patient.acquire(blocking=False):
+                return False
+            try:
+                sleep(LOOK_SECONDS)
+            finally:
+                self._patient.release()
+            return True
+
+        return look_again
 
     def forget(self) -> None:
         """Remove questions that were kept long enough.

@@ -14,6 +14,7 @@ from uuid import uuid4
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api.envelope import COMMON_HEADERS
+from service.api.lingering import Lingering
 from service.api.problems import ApiError, problem_response
 
 HEAD_SECONDS = 10.0
@@ -60,6 +61,7 @@ class Guarded(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # of TCP
         """Wait for a head, unless there are too many connections already."""
         super().connection_made(transport)
+        self.transport = self.lingering = Lingering(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]
         if self.most_connections is not None and len(self.connections) > self.most_connections:
             headers = {**CLOSES, "Retry-After": str(RETRY_SECONDS)}
             self._refuse(ApiError("too_many_connections", "close connections that are not in use, or wait", headers))
@@ -69,11 +71,12 @@ class Guarded(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
         self._wait_no_longer()
+        self.lingering.forget()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrived, and count what of it is no content."""
-        if self.is_over:
+        if self.is_over or self.lingering.is_told:
             return
         self.new_content_bytes = 0
         super().data_received(data)
@@ -128,6 +131,10 @@ class Guarded(HttpToolsProtocol):
         """
         log.debug("%s", msg)
         self._refuse(self.refusal or ApiError("bad_request", MALFORMED, CLOSES))
+
+    def _is_awaiting(self) -> bool:
+        """Whether the rest of a head that was begun is still to come, or that of the content behind one."""
+        return self.is_in_head or (self.cycle is not None and self.cycle.more_body)
 
     def _refuse(self, error: ApiError) -> None:
         """Answer with a problem and close, once what came before on this connection is answered."""

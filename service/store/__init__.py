@@ -29,6 +29,7 @@ from service.store.checked_questions import (
     CheckedQuestion,
     forget_checked_questions,
     keep_checked_questions,
+    nobody_writes,
     read_checked_question,
 )
 from service.store.condition import Condition, Contents, file_of, look_at
@@ -185,6 +186,7 @@ __all__ = [
     "look_at",
     "make_backup",
     "measurements_like",
+    "nobody_writes",
     "note",
     "note_in",
     "once",

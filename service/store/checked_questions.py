@@ -1,6 +1,6 @@
 """What did schedulers ask? The question of each check, by the id of its estimate, with the versions of its answer."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -55,12 +55,24 @@ def forget_checked_questions(engine: Engine, before: datetime) -> None:
         connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
 
 
-def read_checked_question(engine: Engine, estimate_id: str) -> CheckedQuestion | None:
+def nobody_writes() -> bool:
+    """What to wait with where no other process is about to write a question.
+
+    Returns:
+        false, at once
+    """
+    return False
+
+
+def read_checked_question(
+    engine: Engine, estimate_id: str, look_again: Callable[[], bool] = nobody_writes
+) -> CheckedQuestion | None:
     """The question of a check.
 
     Args:
         engine: the database
         estimate_id: id of its estimate
+        look_again: waits where it is not there and somebody may be about to write it; false where nobody is
 
     Returns:
         the question; None where no check of this id is kept
@@ -70,6 +82,8 @@ def read_checked_question(engine: Engine, estimate_id: str) -> CheckedQuestion |
     """
     columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
     query = select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id)
-    with answering(), reading(engine) as connection:
-        row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else CheckedQuestion(**row)
+    while True:
+        with answering(), reading(engine) as connection:
+            row = connection.execute(query).mappings().one_or_none()
+        if row is not None or not look_again():
+            return None if row is None else CheckedQuestion(**row)

@@ -22,6 +22,8 @@ _BEHIND = text(
     "WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid) "
     "AND objid < CAST(:number AS oid) AND pid <> :own)"
 )
+_ABOVE_ALL = (1 << 31) - 1
+"""A number that no change has, so that whoever holds any catalogue is behind it."""
 
 
 class Replicas:
@@ -73,6 +75,17 @@ class Replicas:
         with answering(), reading(self._engine) as connection:
             said = {"kind": _KIND, "number": number, "own": self._pid}
             return bool(connection.execute(_BEHIND, said).scalar_one())
+
+    def are_there(self) -> bool:
+        """Whether other processes answer from this database.
+
+        Returns:
+            true while one that is alive has said what it holds
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        return self.are_behind(_ABOVE_ALL)
 
     def leave(self) -> None:
         """Say nothing any more."""

@@ -7,7 +7,7 @@ from service import store
 from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.estimator import FORMULAS_VERSION
-from service.store import CheckedQuestion, Engine
+from service.store import CheckedQuestion, Engine, nobody_writes
 from service.workflows.estimates import answer
 from service.workflows.questions import read_question
 from service.workflows.wire import to_bytes
@@ -26,6 +26,7 @@ def stored_answer(
     estimate_id: str,
     catalogue_at: Callable[[str], Catalogue],
     waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
+    look_again: Callable[[], bool] = nobody_writes,
 ) -> bytes:
     """An answer that a scenario or a check was given.
 
@@ -34,6 +35,7 @@ def stored_answer(
         estimate_id: id of the answer
         catalogue_at: the facts of a revision
         waiting: the question of a check that is not written yet; None where there is none
+        look_again: waits for what others are about to write; false where nobody is
 
     Returns:
         the answer byte for byte as it was first given
@@ -46,7 +48,7 @@ def stored_answer(
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None
     if known and (found := store.read_answer(engine, estimate_id)) is not None:
         return found
-    checked = waiting(estimate_id) or (store.read_checked_question(engine, estimate_id) if known else None)
+    checked = waiting(estimate_id) or (store.read_checked_question(engine, estimate_id, look_again) if known else None)
     if checked is None:
         raise NotFound(NOT_STORED)
     return _answered_again(checked, catalogue_at)

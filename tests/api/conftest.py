@@ -60,10 +60,15 @@ def start(url: str) -> FastAPI:
 
 
 @contextmanager
-def running(url: str) -> Iterator[FastAPI]:
-    """The application on a database, closed afterwards; replicas of it where they are asked for."""
+def running(url: str, first: str = "") -> Iterator[FastAPI]:
+    """The application on a database, closed afterwards; replicas of it where they are asked for.
+
+    Args:
+        url: the database
+        first: statements that each replica runs before it starts, of what a test changed in this process
+    """
     if replicated.COUNT and url.startswith("postgresql"):
-        with replicated.replicated(url, settings_for(url)) as several:
+        with replicated.replicated(url, settings_for(url), first) as several:
             yield several
         return
     started = start(url)

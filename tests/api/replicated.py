@@ -5,6 +5,7 @@ skipped with that reason.
 """
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -13,7 +14,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from service.api.catalogues import LOOK_SECONDS
+from service.catalogue import Catalogue
 from service.settings import Settings
+from service.store import load_catalogue
 from service.store.engine import open_engine
 from tests.replicas import proxied, replicas
 
@@ -28,11 +32,24 @@ SENT: list[str] = []
 """Every request that went to replicas: its method."""
 
 
+class _Keys:
+    """Keys that tests make, as replicas hear of them."""
+
+    def refresh(self) -> None:
+        """Wait until every replica has looked."""
+        time.sleep(2 * LOOK_SECONDS)
+
+
 class _State:
-    """What tests may know of the application's state: the database, which is theirs too."""
+    """What tests may know of the application's state: the database, which is theirs too, and what follows from it."""
 
     def __init__(self, url: str) -> None:
-        vars(self)["engine"] = open_engine(url)
+        vars(self).update(engine=open_engine(url), keys=_Keys())
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The facts that every replica has to answer from."""
+        return load_catalogue(vars(self)["engine"])
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         pytest.skip(f"changes the process that answers: state.{name}")
@@ -56,16 +73,22 @@ class Replicated:
 
 
 @contextmanager
-def replicated(url: str, settings: Settings) -> Iterator[Any]:
-    """Replicas on a database, set up as the application would be."""
+def replicated(url: str, settings: Settings, first: str = "") -> Iterator[Any]:
+    """Replicas on a database, set up as the application would be, each after some statements."""
     given = {
         "TRAINCOST_CORS_ORIGINS": ",".join(settings.cors_origins),
         "TRAINCOST_ADMISSION_TOKEN": settings.admission_token or "",
     }
-    with replicas(url, COUNT, given) as started, proxied([one.address for one in started]) as address:
+    with replicas(url, COUNT, given, first) as started, proxied([one.address for one in started]) as address:
         served = Replicated(url, address)
         yield served
         served.state.engine.dispose()
+
+
+def in_this_process(app: FastAPI | Replicated) -> None:
+    """Skip a test that takes something of this process away, where others answer."""
+    if isinstance(app, Replicated):
+        pytest.skip(f"{INSIDE}: takes its threads")
 
 
 def client_of(app: FastAPI | Replicated) -> httpx.AsyncClient:

@@ -16,6 +16,7 @@ from service.api.batch_schemas import BATCHES
 from service.workflows.batch import ANSWERED
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking
+from tests.api.replicated import client_of
 from tests.api.test_contract import check
 
 PATHS = {
@@ -161,7 +162,7 @@ def test_others_are_answered_meanwhile(app: FastAPI) -> None:
         done.append(path)
 
     async def both() -> None:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://t") as client:
+        async with client_of(app) as client:
             body = together(*[{"kind": "flops", "body": QUESTION}] * 20)
             await asyncio.gather(timed(client, "POST", "/v1/batch", body), timed(client, "POST", "/v1/check", QUESTION))
 

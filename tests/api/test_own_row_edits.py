@@ -35,10 +35,12 @@ class _Yesterday(datetime):
 
 
 @pytest.fixture(params=OWN, ids=lambda kind: kind.plural)
-def old(request: pytest.FixtureRequest, own: Ask, slug: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def old(
+    request: pytest.FixtureRequest, own: Ask, slug: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Path and body of a row that was created on another day, without a word of its date."""
     body = {name: value for name, value in request.param.named(slug).items() if name != "as_of"}
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(row_defaults, "datetime", _Yesterday)
         created = own("POST", f"/v1/{request.param.plural}", json=body)
     assert created.json()["as_of"] == LONG_AGO

@@ -16,7 +16,6 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from service.api import sweep_events
 from service.catalogue import shipped_catalogue
 from service.store.database_clock import later
 from service.store.engine import writing
@@ -51,13 +50,14 @@ PIECES = ROWS // EACH
 
 @pytest.fixture(scope="module")
 def sweep_app(new_url: NewUrl) -> Iterator[FastAPI]:
-    with running(new_url()) as started:
+    smaller = f"from service.workflows.sweeps.shards import SHARD_ROWS\nSHARD_ROWS['estimate'] = {EACH}"
+    with pytest.MonkeyPatch.context() as patch, running(new_url(), smaller) as started:
+        patch.setitem(SHARD_ROWS, "estimate", EACH)
         yield started
 
 
 @pytest.fixture
-def app(sweep_app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
-    monkeypatch.setitem(SHARD_ROWS, "estimate", EACH)
+def app(sweep_app: FastAPI) -> FastAPI:
     with writing(sweep_app.state.engine) as connection:
         connection.execute(update(JOBS).values(status="succeeded", kind="another", parent=None))
     return sweep_app
@@ -243,13 +243,14 @@ def test_a_piece_is_not_done_without_its_rows(ask: Ask, tmp_path: Path) -> None:
     assert worker.say(job, "finish", outcome="succeeded", result=counts) == 204
 
 
-def test_other_formulas_answer_nothing(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_formulas_answer_nothing(ask: Ask, tmp_path: Path) -> None:
     sweep = started(ask)
     worker = Worker(ask, tmp_path)
     job = worker.claim()
     assert job is not None
-    monkeypatch.setattr("service.workflows.sweeps.shard_process.FORMULAS_VERSION", "1999.1.1")
-    record = worker.work(job)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.workflows.sweeps.shard_process.FORMULAS_VERSION", "1999.1.1")
+        record = worker.work(job)
     assert (record["status"], record["final"]) == ("failed", True)
     error = {"code": "shard_failed", "message": record["reason"], "final": True}
     assert worker.say(job, "finish", outcome="failed", error=error) == 204
@@ -258,10 +259,7 @@ def test_other_formulas_answer_nothing(ask: Ask, tmp_path: Path, monkeypatch: py
     assert not list(tmp_path.glob(ROWS_FILE))
 
 
-def test_a_stream_tells_each_state_and_ends_with_the_sweep(
-    ask: Ask, app: FastAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep_events, "LOOK_SECONDS", 0.01)
+def test_a_stream_tells_each_state_and_ends_with_the_sweep(ask: Ask, app: FastAPI, tmp_path: Path) -> None:
     sweep = started(ask)
     Worker(ask, tmp_path).run(PIECES - 1)
     ending = Timer(0.2, kept.cancel_sweep, [app.state.engine, ANYBODY, sweep["id"]])

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from service.api import turns
 from service.store.engine import alone, writing
 from tests.api.conftest import NewUrl, running
+from tests.api.replicated import client_of, in_this_process
 
 DELETION: dict[str, Any] = {"method": "DELETE", "url": "/v1/gpus/nothing", "headers": {"If-Match": "*"}}
 
@@ -32,10 +33,6 @@ def written_to(app: FastAPI) -> Iterator[None]:
         yield
 
 
-def client_of(app: FastAPI) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://traincost.test")
-
-
 def test_lists_are_answered_while_many_writers_wait(busy_app: FastAPI) -> None:
     async def run() -> None:
         async with client_of(busy_app) as client:
@@ -52,6 +49,8 @@ def test_lists_are_answered_while_many_writers_wait(busy_app: FastAPI) -> None:
 
 
 def test_a_refusal_waits_for_no_thread(busy_app: FastAPI) -> None:
+    in_this_process(busy_app)
+
     async def run() -> None:
         threads = current_default_thread_limiter()
         for _ in range(int(threads.total_tokens)):

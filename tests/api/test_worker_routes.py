@@ -18,6 +18,7 @@ from service.store.job_tables import JOBS, WORKERS
 from service.workflows import finished_jobs
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.api.replicated import client_of
 
 KIND = "count"
 H100 = {"name": "NVIDIA H100 80GB HBM3", "count": 8, "memory_bytes": 85_520_809_984}
@@ -118,8 +119,7 @@ def test_a_cancel_reaches_the_worker_with_its_next_heartbeat(app: FastAPI, ask: 
 
 def test_a_waiting_worker_gets_a_job_that_is_made_meanwhile(app: FastAPI) -> None:
     async def wait() -> httpx.Response:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+        async with client_of(app) as client:
             said = {"worker": "w1", "kinds": [KIND], "wait_seconds": 20}
             waiting = asyncio.create_task(client.post("/v1/worker/claim", json=said))
             await asyncio.sleep(0.1)

@@ -54,7 +54,10 @@ add_list(
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered and kept, what will be measured is predicted, and a worker is waited for."""
     state = request.app.state
-    found = launch_checks.create_launch_check(database, state.catalogue, state.history.at, body, caller_of(request))
+    state.checked_questions.write()  # it may name a check that was answered just now
+    found = launch_checks.create_launch_check(
+        database, state.catalogue, state.history.at, body, caller_of(request), state.checked_questions.of_others()
+    )
     location = {"Location": f"{launch_checks.PATH}/{found['id']}"}
     return Response(to_bytes(found), status_code=202, headers=location, media_type=JSON)
 

@@ -81,6 +81,7 @@ def reconcile_jobs(
     request: Request, database: Database, records: Annotated[SlurmRecords, Depends(_records)]
 ) -> Response:
     """Each job is worked out again as its hook asked; what cannot be compared is counted with its reason."""
-    request.app.state.checked_questions.write()  # a job may end before the question of its check is written
     state, caller = request.app.state, caller_of(request)
-    return json_answer(reconcile(database, caller, records, state.catalogue, state.history.at))
+    state.checked_questions.write()  # a job may end before the question of its check is written
+    others = state.checked_questions.of_others()
+    return json_answer(reconcile(database, caller, records, state.catalogue, state.history.at, others))

@@ -23,5 +23,6 @@ ID = path_parameter("estimate_id", "Id of the answer.", "est_bcc8e6385ed0cbc7bc9
 def stored_estimate(request: Request, database: Database, estimate_id: str) -> Response:
     """Asking alone stores nothing; scenarios and checks do."""
     state = request.app.state
-    found = stored_answer(database, estimate_id, state.history.at, state.checked_questions.find)
+    checked = state.checked_questions
+    found = stored_answer(database, estimate_id, state.history.at, checked.find, checked.of_others())
     return Response(found, media_type=JSON)

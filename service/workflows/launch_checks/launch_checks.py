@@ -60,6 +60,7 @@ def create_launch_check(
     catalogue_at: Callable[[str], Catalogue],
     body: Mapping[str, Any],
     caller: Caller,
+    look_again: Callable[[], bool],
 ) -> Record:
     """Have a launch check made.
 
@@ -69,6 +70,7 @@ def create_launch_check(
         catalogue_at: the facts of a revision, for a question that is stored
         body: question or estimate_id, probes, time_budget_seconds, on
         caller: whose it is
+        look_again: waits for questions that others are about to write; false where nobody is
 
     Returns:
         the launch check, queued
@@ -78,7 +80,11 @@ def create_launch_check(
         NoWorker: no live worker has the hardware that is asked for
         Unreachable: the database does not answer
     """
-    wanted = read_launch_check(body, catalogue, lambda estimate_id: stored_answer(engine, estimate_id, catalogue_at))
+
+    def stored(estimate_id: str) -> bytes:
+        return stored_answer(engine, estimate_id, catalogue_at, look_again)
+
+    wanted = read_launch_check(body, catalogue, stored)
     check, job, estimate = _made(engine, catalogue, wanted, caller.owner)
     store.create_launch_check(engine, check, estimate, job)
     return find_launch_check(engine, caller, check.id)

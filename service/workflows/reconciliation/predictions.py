@@ -40,7 +40,11 @@ class Prediction:
 
 
 def predicted(
-    engine: Engine, estimate_id: str, now: Catalogue, catalogue_at: Callable[[str], Catalogue]
+    engine: Engine,
+    estimate_id: str,
+    now: Catalogue,
+    catalogue_at: Callable[[str], Catalogue],
+    look_again: Callable[[], bool],
 ) -> Prediction | None:
     """What an estimate said.
 
@@ -49,6 +53,7 @@ def predicted(
         estimate_id: id of the estimate
         now: the facts of today
         catalogue_at: the facts of a revision
+        look_again: waits for what others are about to write; false where nobody is
 
     Returns:
         the prediction; None where no question of this id is kept, or it is refused today
@@ -61,7 +66,7 @@ def predicted(
     kept = store.read_answer(engine, estimate_id)
     if kept is not None:
         return _of_document(kept)
-    checked = store.read_checked_question(engine, estimate_id)
+    checked = store.read_checked_question(engine, estimate_id, look_again)
     return None if checked is None else _worked_out(checked, now, catalogue_at)
 
 

@@ -23,7 +23,12 @@ Predict = Callable[[str], Prediction | None]
 
 
 def reconcile(
-    engine: Engine, caller: Caller, found: SlurmRecords, now: Catalogue, catalogue_at: Callable[[str], Catalogue]
+    engine: Engine,
+    caller: Caller,
+    found: SlurmRecords,
+    now: Catalogue,
+    catalogue_at: Callable[[str], Catalogue],
+    look_again: Callable[[], bool],
 ) -> Reconciliation:
     """Jobs beside what was predicted of them; those whose hours are compared are kept as measurements.
 
@@ -33,6 +38,7 @@ def reconcile(
         found: records of the accounting
         now: the facts of today
         catalogue_at: the facts of a revision
+        look_again: waits for questions that others are about to write; false where nobody is
 
     Returns:
         each job that ended and was estimated, and how many others there are, by reason
@@ -41,7 +47,11 @@ def reconcile(
         Refused: there are too many at once
         Unreachable: the database does not answer
     """
-    jobs, others = judged_jobs(found, lambda estimate_id: predicted(engine, estimate_id, now, catalogue_at))
+
+    def predict(estimate_id: str) -> Prediction | None:
+        return predicted(engine, estimate_id, now, catalogue_at, look_again)
+
+    jobs, others = judged_jobs(found, predict)
     keep_jobs(engine, caller, jobs, now)
     return reconciliation_of([one.compared for one in jobs], others, found.faults, found.steps)
 
