@@ -4,6 +4,8 @@ A worker runs in images of others, where the packages of the other commands are 
 and the others say what they lack.
 """
 
+import os
+import signal
 import sys
 
 WITHOUT = (
@@ -14,6 +16,8 @@ WITHOUT = (
 
 def main() -> None:
     """Run one command."""
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, _end)  # in a container nothing ends a first process that did not ask for it
     if sys.argv[1:2] == ["worker"]:
         from service.worker.command import main as work
 
@@ -27,6 +31,11 @@ def main() -> None:
             raise
         print(WITHOUT.format(error.name), file=sys.stderr)  # noqa: T201 - what prints otherwise may be missing
         raise SystemExit(2) from None
+
+
+def _end(*_: object) -> None:
+    """End at once where nothing has begun yet that would have to be ended first; what has, listens itself."""
+    sys.exit(0)
 
 
 if __name__ == "__main__":

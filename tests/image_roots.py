@@ -41,7 +41,8 @@ def registries() -> Registries:
     told = {"PIP_" + name.rpartition(".")[2].upper().replace("-", "_"): literal_eval(value) for name, _, value in own}
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     words = [word.removeprefix("file://") for value in told.values() for word in value.split()]
-    folders = {Path(word) for word in words if word.startswith("/") and Path(word).exists()}
+    named = [Path(word) for word in words if word.startswith("/") and Path(word).exists()]
+    folders = {path.parent if path.name == "simple" else path for path in named}  # an index has its files beside it
     return Registries(environment={**told, **proxies}, folders=tuple(sorted({*folders, Path("/etc/resolv.conf")})))
 
 

@@ -1,9 +1,10 @@
-"""Runs a command in a root folder as an engine runs it in a container: namespaces, user, mounts, rights and nothing else.
+"""Runs a command in a root folder as an engine runs it in a container: namespaces, user, mounts, rights, no more.
 
 The first process is process 1, as there; a network is of its own and reaches nobody. PATH and what the image says are
 the only variables.
 """
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,8 @@ mount --bind "$root" "$root"
 while [ "$1" != -- ]; do
     case $1 in
         bind) mount --bind "$2" "$root$3"; shift 3 ;;
-        read) mount --bind "$2" "$root$3"; mount -o remount,ro,bind "$root$3"; shift 3 ;;
+        read) [ -e "$root$3" ] || touch "$root$3"
+            mount --bind "$2" "$root$3"; mount -o remount,ro,bind "$root$3"; shift 3 ;;
         scratch) mount -t tmpfs -o mode=1777 tmpfs "$root$2"; shift 2 ;;
     esac
 done
@@ -69,10 +71,19 @@ class Container:
         setting_up = ["sh", "-c", SETTING_UP, "sh", str(self.root), how, *mounts, "--"]
         return [*_joining(self.network), "unshare", *NAMESPACES, *setting_up, *self._begun(words)]
 
+    def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end as the first process of a container of its own."""
+        command, variables = self.command(words), self.variables()
+        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+
     def beside(self, process: int, words: Sequence[str]) -> list[str]:
         """What runs another command in the container of a first process, as `docker exec` does."""
         entered = ["nsenter", "--target", str(process), "--mount", "--pid", "--uts", "--ipc", "--net", "--root"]
         return [*entered, *self._begun(words)]
+
+    def variables(self) -> dict[str, str]:
+        """The variables that its commands have; HOME is the user's own where none is given."""
+        return {"HOME": self._of_user(5), **self.environment}
 
     def _begun(self, words: Sequence[str]) -> list[str]:
         begin = ["sh", "-c", 'cd "$0" && exec "$@"', self.folder, *words]
@@ -80,10 +91,14 @@ class Container:
 
     def _lowered(self) -> list[str]:
         """The user, with no right of root's and no way back to one."""
-        lines = (self.root / "etc" / "passwd").read_text(encoding="utf-8").splitlines()
-        (group,) = [line.split(":")[3] for line in lines if line.split(":")[2] == self.user]
-        names = [f"--reuid={self.user}", f"--regid={group}", "--clear-groups"]
+        names = [f"--reuid={self.user}", f"--regid={self._of_user(3)}", "--clear-groups"]
         return ["setpriv", *names, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
+
+    def _of_user(self, place: int) -> str:
+        """What the image's own list of users says of this one: 3 the group, 5 the home."""
+        lines = (self.root / "etc" / "passwd").read_text(encoding="utf-8").splitlines()
+        (found,) = [row[place] for row in (line.split(":") for line in lines) if self.user in {row[0], row[2]}]
+        return found
 
 
 def _joining(network: str) -> list[str]:
@@ -95,7 +110,8 @@ def new_network() -> Iterator[str]:
     """A network that has nothing but its own loopback: its file."""
     command = ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep infinity"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as held:
-        assert held.stdout and held.stdout.readline() == "up\n"
+        assert held.stdout is not None
+        assert held.stdout.readline() == "up\n"
         try:
             yield f"/proc/{held.pid}/ns/net"
         finally:
@@ -109,7 +125,7 @@ class Running:
         self.container = container
         with said.open("ab") as file:
             self._process = subprocess.Popen(
-                container.command(words), env=dict(container.environment), stdout=file, stderr=file
+                container.command(words), env=container.variables(), stdout=file, stderr=file
             )
 
     @property
@@ -125,27 +141,15 @@ class Running:
     def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Another command beside the first."""
         command = self.container.beside(self.first, words)
-        environment = dict(self.container.environment)
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        variables = self.container.variables()
+        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
 
     def stop(self) -> int:
         """Tell the first process to end, as an engine does; its exit status."""
-        if self.first:
-            signal_to(self.first)
+        if first := self.first:
+            os.kill(first, signal.SIGTERM)
         try:
             return self._process.wait(timeout=STOP_SECONDS)
         finally:
             self._process.kill()
             self._process.wait()
-
-
-def signal_to(process: int) -> None:
-    """SIGTERM, which process 1 gets only where it asked for it."""
-    try:
-        signal.pidfd_send_signal(_opened := _descriptor(process), signal.SIGTERM)
-    except ProcessLookupError:
-        return
-    else:
-        _close(_opened)
-
-

@@ -11,7 +11,7 @@ from typing import Any
 from tests.api.asking import QUESTION
 from tests.replicas import READY_SECONDS, Replica, is_ready
 
-SETTINGS = {"TRAINCOST_DRAIN_SECONDS": "3", "TRAINCOST_REQUESTS_PER_MINUTE": "0"}
+SETTINGS = {"TRAINCOST_DRAIN_SECONDS": "3", "TRAINCOST_REQUESTS_PER_MINUTE": "0", "TRAINCOST_LOG_LEVEL": "error"}
 """How replicas are set up: as docker-compose.yml does, and no client is told to slow down."""
 
 

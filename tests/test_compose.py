@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from service.settings import PREFIX
 from tests.containers import OF_WORKERS, SETTINGS, arguments, compose, dockerfile, filled, stages
@@ -17,10 +19,25 @@ OWN = {*BUILT, "proxy", "redis"}
 """Services that need no more than they are given; the database's image sets itself up as root."""
 
 
+def _read_by_the_specification(file: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def test_it_is_what_the_specification_says() -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
-    done = subprocess.run([*command, "docker-compose.yml"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = _read_by_the_specification(ROOT / "docker-compose.yml")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("changed", [{"read_onli": True}, {"depends_on": {"api": {"condition": "service_well"}}}])
+def test_the_specification_would_notice_a_mistake(tmp_path: Path, changed: dict[str, object]) -> None:
+    read = compose()
+    read["services"]["proxy"].update(changed)
+    file = tmp_path / "docker-compose.yml"
+    file.write_text(yaml.safe_dump(read), encoding="utf-8")
+    done = _read_by_the_specification(file)
+    assert done.returncode == 1
+    assert "$.services.proxy" in done.stdout
 
 
 def test_environment_holds_settings_that_exist() -> None:

@@ -59,6 +59,31 @@ def test_kubernetes_knows_every_field() -> None:
     assert read_by("kubernetes", "manifests", [path.read_text(encoding="utf-8") for path in MANIFESTS.values()]) == []
 
 
+def test_kubernetes_would_notice_a_mistake_in_each_kind() -> None:
+    """A field that no version of the kind has, and a number in the place of a list, an object or a text."""
+    for found in OBJECTS:
+        for broken in ({**found, "spek": {}}, {**found, "metadata": {**found["metadata"], "labels": 7}}):
+            with pytest.raises(pytest.fail.Exception, match="manifests"):
+                read_by("kubernetes", "manifests", [yaml.safe_dump(broken)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        ("HorizontalPodAutoscaler", {"maxReplica": 4}),
+        ("HorizontalPodAutoscaler", {"metrics": {"type": "Resource"}}),
+        ("PodDisruptionBudget", {"minAvailible": 1}),
+        ("PodDisruptionBudget", {"maxUnavailable": [1]}),
+    ],
+)
+def test_kubernetes_would_notice_a_mistake_in_what_scales_and_what_protects(
+    kind: str, changed: dict[str, Any]
+) -> None:
+    found = one(kind, "traincost")
+    with pytest.raises(pytest.fail.Exception, match="manifests"):
+        read_by("kubernetes", "manifests", [yaml.safe_dump({**found, "spec": {**found["spec"], **changed}})])
+
+
 def test_there_is_one_of_each() -> None:
     kinds = sorted(found["kind"] for found in OBJECTS)
     twice = ["Deployment", "NetworkPolicy", "Secret"]

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -28,16 +27,20 @@ def suite_passes(count: int, tests: list[str]) -> bool:
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         cases = list(ET.parse(report).iter("testcase"))  # noqa: S314 - pytest's own
     failed = [f"{one.get('classname')}::{one.get('name')}" for one in cases if {"failure", "error"} & _tags(one)]
-    reasons = Counter(skipped.get("message", "") for one in cases for skipped in one.iter("skipped"))
+    reasons: dict[str, list[str]] = {}
+    for one in cases:
+        for skipped in one.iter("skipped"):
+            reasons.setdefault(skipped.get("message", ""), []).append(str(one.get("name")))
     sent = [int(said.get("value", "0")) for one in cases for said in one.iter("property")]
-    passed = len(cases) - len(failed) - sum(reasons.values())
+    left_out = sum(map(len, reasons.values()))
+    passed = len(cases) - len(failed) - left_out
     print(
         f"{len(cases)} tests of the API on {count} replicas: {passed} passed, {sum(value > 0 for value in sent)} of "
         f"them by {sum(sent)} requests through the proxy, the rest without asking a replica; {len(failed)} failed, "
-        f"{sum(reasons.values())} skipped"
+        f"{left_out} skipped"
     )
-    for reason, times in reasons.most_common():
-        print(f"  skipped, {times}: {reason}")
+    for reason, names in sorted(reasons.items(), key=lambda one: -len(one[1])):
+        print(f"  skipped, {len(names)}: {reason}: {', '.join(sorted(names))}")
     for name in failed:
         print(f"  failed: {name}")
     return not failed and done.returncode == 0

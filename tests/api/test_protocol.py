@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.envelope import Envelope, LastResort
 from service.api.limits import MAXIMUM_BODY_BYTES, BodyLimit
+from service.api.lingering import LINGER_SECONDS
 from service.api.open_files import KEPT_FILES, held_connections
 from service.api.problem_kinds import KINDS
 from service.api.protocol import MOST_HEAD_BYTES, Guarded
@@ -110,6 +111,27 @@ def test_what_could_be_read_in_two_ways_is_refused_once(served: Served, name: st
 def test_what_ends_the_connection_hides_nothing(served: Served, name: str) -> None:
     statuses, _ = replies(served.address, SOUND[name] + HIDDEN)
     assert statuses == [200]
+
+
+def test_a_refusal_reaches_who_has_not_sent_everything_yet(served: Served) -> None:
+    """Who reads only after everything was sent finds the connection ended, not reset, and the refusal on it."""
+    length = 4 * MAXIMUM_BODY_BYTES
+    with socket.create_connection(served.address, timeout=20) as client:
+        client.sendall(b"POST /v1/memory HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % length)
+        sleep(SECONDS)  # the refusal is there by now
+        client.sendall(b" " * length)
+        refused(b"".join(iter(lambda: client.recv(65_536), b"")), "body_too_large")
+
+
+def test_who_goes_on_sending_is_not_heard_out_for_ever(served: Served) -> None:
+    with socket.create_connection(served.address, timeout=20) as client:
+        client.sendall(b"POST /v1/memory HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\n\r\n")
+        started = monotonic()
+        with pytest.raises(OSError, match="reset|pipe"):  # noqa: PT012 - until it is over
+            while monotonic() < started + 10 * LINGER_SECONDS:
+                client.sendall(b" " * 1024)
+                sleep(0.01)
+    assert LINGER_SECONDS - 1 < monotonic() - started < 5 * LINGER_SECONDS
 
 
 def test_requests_behind_each_other_are_all_answered(served: Served) -> None:
