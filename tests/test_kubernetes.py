@@ -76,9 +76,7 @@ def test_kubernetes_would_notice_a_mistake_in_each_kind() -> None:
         ("PodDisruptionBudget", {"maxUnavailable": [1]}),
     ],
 )
-def test_kubernetes_would_notice_a_mistake_in_what_scales_and_what_protects(
-    kind: str, changed: dict[str, Any]
-) -> None:
+def test_kubernetes_would_notice_a_mistake_in_what_scales_and_what_protects(kind: str, changed: dict[str, Any]) -> None:
     found = one(kind, "traincost")
     with pytest.raises(pytest.fail.Exception, match="manifests"):
         read_by("kubernetes", "manifests", [yaml.safe_dump({**found, "spec": {**found["spec"], **changed}})])

@@ -71,14 +71,18 @@ def serves(proof: Proof, image: Image, network: str, scratch: Path) -> tuple[Run
     print(f"  {await_healthy(serving):.1f} s until the image's health check is content")
     answers(proof, network, keys["write"])
     found = rights(serving)
-    proof.hold("its process is no root and has no rights", is_so=found["Uid"] == image.user and found["CapEff"] == "0" * 16)
+    proof.hold(
+        "its process is no root and has no rights", is_so=found["Uid"] == image.user and found["CapEff"] == "0" * 16
+    )
     proof.hold("it gets none back", is_so=found["NoNewPrivs"] == "1" and found["CapBnd"] == "0" * 16)
     proof.hold("its root file system is read-only, /tmp is not", is_so=cannot_write(serving))
     proof.hold("it has neither torch nor Ray", is_so=lacks(serving, "torch", "ray"))
     started = time.monotonic()
     status = serving.stop()
     seconds = time.monotonic() - started
-    proof.hold(f"as process 1 it ends at SIGTERM, after {seconds:.1f} s", is_so=status == 0 and seconds < MOST_STOP_SECONDS)
+    proof.hold(
+        f"as process 1 it ends at SIGTERM, after {seconds:.1f} s", is_so=status == 0 and seconds < MOST_STOP_SECONDS
+    )
     again = Running(container, command("api"), said)
     await_healthy(again)
     status, content = ask(network, "GET", "/v1/gpus/own-gpu", key=keys["write"])
@@ -117,7 +121,9 @@ def measures(proof: Proof, image: Image, network: str, scratch: Path, keys: dict
         proof.hold("it has neither framework nor database driver", is_so=lacks(worker, "fastapi", "sqlalchemy"))
     finally:
         started = time.monotonic()
-        proof.hold(f"as process 1 it ends at SIGTERM, after {time.monotonic() - started:.1f} s", is_so=worker.stop() == 0)
+        proof.hold(
+            f"as process 1 it ends at SIGTERM, after {time.monotonic() - started:.1f} s", is_so=worker.stop() == 0
+        )
 
 
 def proved(wanted: list[str], scratch: Path) -> list[str]:

@@ -61,7 +61,7 @@ class Guarded(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # of TCP
         """Wait for a head, unless there are too many connections already."""
         super().connection_made(transport)
-        self.transport = self.lingering = Lingering(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]
+        self.transport = self.lingering = Lingering(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]  # closes later, else the same
         if self.most_connections is not None and len(self.connections) > self.most_connections:
             headers = {**CLOSES, "Retry-After": str(RETRY_SECONDS)}
             self._refuse(ApiError("too_many_connections", "close connections that are not in use, or wait", headers))

@@ -127,7 +127,7 @@ def test_who_goes_on_sending_is_not_heard_out_for_ever(served: Served) -> None:
     with socket.create_connection(served.address, timeout=20) as client:
         client.sendall(b"POST /v1/memory HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\n\r\n")
         started = monotonic()
-        with pytest.raises(OSError, match="reset|pipe"):  # noqa: PT012 - until it is over
+        with pytest.raises(OSError, match=r"reset|pipe"):  # noqa: PT012 - until it is over
             while monotonic() < started + 10 * LINGER_SECONDS:
                 client.sendall(b" " * 1024)
                 sleep(0.01)
