@@ -121,9 +121,9 @@ def measures(proof: Proof, image: Image, network: str, scratch: Path, keys: dict
         proof.hold("it has neither framework nor database driver", is_so=lacks(worker, "fastapi", "sqlalchemy"))
     finally:
         started = time.monotonic()
-        proof.hold(
-            f"as process 1 it ends at SIGTERM, after {time.monotonic() - started:.1f} s", is_so=worker.stop() == 0
-        )
+        status = worker.stop()
+        seconds = time.monotonic() - started
+        proof.hold(f"as process 1 it ends at SIGTERM, after {seconds:.1f} s", is_so=status == 0)
 
 
 def proved(wanted: list[str], scratch: Path) -> list[str]:
