@@ -130,6 +130,8 @@ class Settings(BaseSettings):
     ever."""
     keep_answers_days: Days = 400.0
     """Days for which stored answers stay that no scenario and no launch check speaks of; 0 for ever."""
+    keep_audit_days: Days = 1100.0
+    """Days for which entries of the audit log stay; 0 for ever."""
     oidc_issuer: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
     """Issuer of the tokens that callers may send instead of a key, as their `iss` says; none are taken where absent."""
     oidc_audience: Annotated[str, Field(min_length=1, max_length=2048)] | None = None

@@ -1,7 +1,8 @@
 """What if a request arrives twice? Under an Idempotency-Key it is done once, and answered twice with the same answer.
 
-The key holds for a day, for the caller who sent it and the operation that it was sent to. What is done and what is
-answered are one transaction: a process that dies in between leaves nothing, and the request may be sent again.
+The key holds for a day, for the owner of whoever sent it and the operation that it was sent to: what a request makes is
+its owner's, so it is made once whichever of their keys is sent with it. What is done and what is answered are one
+transaction: a process that dies in between leaves nothing, and the request may be sent again.
 """
 
 import re
@@ -43,9 +44,9 @@ REUSED = (
 PARAMETER: Schema = {
     "name": HEADER,
     "in": "header",
-    "description": "What the caller calls this request, of 1 to 255 visible ASCII characters. The same key with the "
-    "same request is answered within 24 hours as it was first, and nothing is done twice; with another request it is "
-    "refused.",
+    "description": "What the caller calls this request, of 1 to 255 visible ASCII characters; one name for all keys "
+    "and tokens of an owner. The same key with the same request is answered within 24 hours as it was first, and "
+    "nothing is done twice; with another request it is refused.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     "example": "9f4e1c0a-6f0b-4c39-8f1f-0a8a3f5f5c11",
 }
@@ -74,7 +75,7 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
             return write(request=request, **given)
         if len(sent) > 1 or KEY.fullmatch(sent[0]) is None:
             raise WrongParameter(MALFORMED)
-        key = RequestKey(caller=caller_of(request).id, operation=request.scope["route"].operation_id, key=sent[0])
+        key = RequestKey(caller=caller_of(request).owner, operation=request.scope["route"].operation_id, key=sent[0])
         digest = digest_of(_canonical(given["body"]) + request.scope["query_string"])
         engine = database_of(request)
         answer, is_repeat = once(engine, key, digest, lambda: _kept(write(request=request, **given), digest))

@@ -31,6 +31,7 @@ class Retention:
             job_files_days=settings.keep_job_files_days,
             measurements_days=settings.keep_measurements_days,
             answers_days=settings.keep_answers_days,
+            audit_days=settings.keep_audit_days,
         )
         self._started, self._started_at = monotonic(), datetime.now(UTC)
 

@@ -5,6 +5,7 @@ from sqlalchemy import Connection, Engine
 from service.store.audit import (
     AuditEntry,
     AuditOutcome,
+    AuditPart,
     Deed,
     KeptEntry,
     act_as,
@@ -114,6 +115,7 @@ __all__ = [
     "ApiKey",
     "AuditEntry",
     "AuditOutcome",
+    "AuditPart",
     "Backup",
     "Calibration",
     "Change",

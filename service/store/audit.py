@@ -4,14 +4,14 @@ Who answers for what is written is said once, where a request or a command begin
 write is nobody's change, and is not noted.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, insert, select
+from sqlalchemy import ColumnElement, Connection, Engine, false, func, insert, or_, select
 
 from service.store.audit_tables import AUDIT_LOG
 from service.store.engine import answering, reading, writing
@@ -53,6 +53,20 @@ class KeptEntry(AuditEntry):
 
     number: int
     """Its number; later entries have higher ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPart:
+    """Some entries of the log."""
+
+    among: Mapping[str, Collection[str | None]] = field(default_factory=dict)
+    """By column of texts in ASCII, those that an entry may hold there, in small letters; None for none."""
+    behind: int | None = None
+    """Number behind which they stand in their order; None for the beginning."""
+    newest_first: bool = False
+    """Whether their numbers descend."""
+    most: int
+    """How many of them."""
 
 
 _DEED: ContextVar[Deed | None] = ContextVar("deed", default=None)
@@ -125,18 +139,24 @@ def keep_entries(engine: Engine, entries: Iterable[AuditEntry]) -> None:
         _keep_in(connection, entries)
 
 
-def read_audit(engine: Engine) -> list[KeptEntry]:
-    """The whole log.
+def read_audit(engine: Engine, part: AuditPart) -> list[KeptEntry]:
+    """A part of the log, in the order of its numbers.
 
     Args:
         engine: the database
+        part: which entries
 
     Returns:
-        its entries, in no order
+        the entries, at most as many as the part says
 
     Raises:
         Unreachable: the database does not answer
     """
+    number = AUDIT_LOG.c.number
+    query = select(AUDIT_LOG).where(*(_is_among(AUDIT_LOG.c[name], values) for name, values in part.among.items()))
+    if part.behind is not None:
+        query = query.where(number < part.behind if part.newest_first else number > part.behind)
+    query = query.order_by(number.desc() if part.newest_first else number).limit(part.most)
     with answering(), reading(engine) as connection:
         return [
             KeptEntry(
@@ -146,8 +166,15 @@ def read_audit(engine: Engine) -> list[KeptEntry]:
                 outcome=row.outcome,
                 number=row.number,
             )
-            for row in connection.execute(select(AUDIT_LOG))
+            for row in connection.execute(query)
         ]
+
+
+def _is_among(column: ColumnElement[Any], values: Collection[str | None]) -> ColumnElement[bool]:
+    """Whether a text is one of some in small letters, or absent where None is one of them."""
+    texts = [value for value in values if value is not None]
+    is_absent = or_(column.is_(None), column == "") if None in values else false()
+    return or_(func.lower(column).in_(texts), is_absent)
 
 
 def _keep_in(connection: Connection, entries: Iterable[AuditEntry]) -> None:

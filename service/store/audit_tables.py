@@ -1,4 +1,4 @@
-"""Which table holds who changed what? Rows are added, and none is ever changed."""
+"""Which table holds who changed what? Rows are added, and go when they are old; none is ever changed."""
 
 from sqlalchemy import Column, DateTime, Integer, String, Table
 
@@ -8,7 +8,7 @@ AUDIT_LOG = Table(
     "audit_log",
     METADATA,
     Column("number", Integer, primary_key=True),
-    Column("at", DateTime(timezone=True), nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False, index=True),
     Column("caller", String),
     Column("owner", String, nullable=False),
     Column("operation", String, nullable=False),

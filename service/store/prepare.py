@@ -18,7 +18,7 @@ from service.store.seeding import is_seeded, seed
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0016"
+HEAD = "0017"
 """Newest revision in migrations/: what this version expects."""
 
 

@@ -19,7 +19,7 @@ class RequestKey:
     """What tells one request from any other."""
 
     caller: str
-    """Id of the caller's key; empty where the service asks for none."""
+    """Whose request it is: the owner of the key or token."""
     operation: str
     """The operation that it asks."""
     key: str

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, delete, exists, or_, select, tuple_
 
+from service.store.audit_tables import AUDIT_LOG
 from service.store.database_clock import moment_in
 from service.store.engine import answering, reading, writing
 from service.store.job_tables import JOB_EVENTS, JOB_FILES, JOBS
@@ -23,7 +24,7 @@ from service.store.sweep_tables import SWEEPS
 AT_ONCE = 50
 """Rows that one transaction removes. Source: a choice; some milliseconds on either database."""
 
-Key = tuple[str, ...]
+Key = tuple[Any, ...]
 Pause = Callable[[], bool]
 """Lets others write, and tells whether to stop."""
 
@@ -40,6 +41,8 @@ class Keeping:
     """Measurements that no calibration was fitted on, after they were taken."""
     answers_days: float
     """Stored answers that no scenario and no launch check speaks of, after they were stored last."""
+    audit_days: float
+    """Entries of the audit log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,9 @@ def _kinds(keeping: Keeping, moment: datetime) -> Iterator[_Old]:
     if keeping.answers_days:
         then = _before(moment, keeping.answers_days)
         yield _Old("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < then, *_unspoken_of()))
+    if keeping.audit_days:
+        then = _before(moment, keeping.audit_days)
+        yield _Old("audit entries", AUDIT_LOG, ("number",), (AUDIT_LOG.c.at < then,))
     key = ("caller", "operation", "key")
     yield _Old("remembered answers", REMEMBERED_ANSWERS, key, (REMEMBERED_ANSWERS.c.expires_at < moment,))
 

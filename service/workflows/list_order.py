@@ -8,6 +8,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
+from heapq import nsmallest
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -44,16 +45,21 @@ class Order:
         """
         return (*(sortable(column.value(row)) for column, _ in self.by), self.key.value(row))
 
-    def sorted(self, rows: Iterable[Any]) -> list[Any]:
+    def sorted(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
         """Rows in this order.
 
         Args:
             rows: rows of the list
+            most: how many of them; no more are held at once. None for all
 
         Returns:
-            the same rows
+            the first ones
         """
-        return sorted(rows, key=lambda row: cmp_to_key(self._compared)(self.place(row)))
+
+        def place(row: object) -> Any:
+            return cmp_to_key(self._compared)(self.place(row))
+
+        return sorted(rows, key=place) if most is None else nsmallest(most, rows, key=place)
 
     def is_behind(self, row: object, place: Place) -> bool:
         """Whether a row stands behind a place.

@@ -1,6 +1,6 @@
 """Which rows of a list does a query string ask for? Filters by column, an order, a limit, where a page begins."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,18 +32,31 @@ class ListQuery:
     after: Place | None
     """Where the page before ended; None for the first page."""
 
-    def select(self, rows: Iterable[Any]) -> list[Any]:
+    def select(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
         """The rows of this page and of all that follow.
 
         Args:
             rows: every row of the list
+            most: how many of them are wanted; None for all
 
         Returns:
             those that pass every filter, in order
         """
+        return self.order.sorted(self.admitted(rows), most)
+
+    def admitted(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """The rows of this page and of all that follow, as they come.
+
+        Args:
+            rows: rows of the list
+
+        Yields:
+            those that pass every filter
+        """
         after = self.after
-        admitted = (row for row in rows if self._admits(row))
-        return self.order.sorted(row for row in admitted if after is None or self.order.is_behind(row, after))
+        for row in rows:
+            if self._admits(row) and (after is None or self.order.is_behind(row, after)):
+                yield row
 
     def _admits(self, row: object) -> bool:
         return not any(wanted.isdisjoint(forms_of(column.value(row))) for column, wanted in self.filters)

@@ -6,7 +6,7 @@ Every form takes the same query: filters by column, sort, limit, cursor.
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,9 @@ class Listed:
     """By column, what a name in a filter may mean."""
     sort: str | None = None
     """How its rows stand where the caller does not say; None for the order of the keys."""
+    find: Callable[[ListQuery, int | None], list[Any]] | None = None
+    """Finds the rows that a query asks for, at most so many, where there are too many to be held; None where `rows` are
+    all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def page_of(held: Listed, parameters: Parameters) -> Page:
     """
     query = _query(held, parameters)
     limit = query.limit or DEFAULT_ROWS
-    rows = query.select(held.rows)
+    rows = _found(held, query, limit + 1)
     shown = rows[:limit]
     more = query.order.cursor_behind(shown[-1]) if len(rows) > limit else None
     return Page(tuple(as_record(held.columns, row) for row in shown), more)
@@ -204,4 +207,8 @@ def _query(held: Listed, parameters: Parameters) -> ListQuery:
 
 def _table(held: Listed, parameters: Parameters) -> list[Any]:
     query = _query(held, parameters)
-    return query.select(held.rows)[: query.limit]
+    return _found(held, query, query.limit)
+
+
+def _found(held: Listed, query: ListQuery, most: int | None) -> list[Any]:
+    return query.select(held.rows, most) if held.find is None else held.find(query, most)

@@ -114,14 +114,16 @@ def test_a_malformed_key_is_refused(app: FastAPI, together: AskTogether, key: by
     assert jobs(app) == 0
 
 
-def test_callers_do_not_share_keys(new_url: NewUrl) -> None:
+def test_what_an_owner_asks_is_one_whichever_key_is_sent_with_it_and_another_owners_is_another(new_url: NewUrl) -> None:
     with running(new_url()) as app, asking(app) as together:
-        wanted = [WantedKey(name=name, scopes=["read", "write"]) for name in ("one", "two")]
+        wanted = [WantedKey(name="x", scopes=["write"], owner=owner) for owner in ("one", "one", "two")]
         tokens = [make_key(app.state.engine, one).presented for one in wanted]
         app.state.keys.refresh()
-        ids = [together([posted("k", None, Authorization=f"Bearer {one}")])[0].json()["id"] for one in tokens]
-        assert len(set(ids)) == 2
-        assert [row["owner"] != "" for row in _rows(together, tokens[0])] == [True, True]
+        answers = [together([posted("k", None, Authorization=f"Bearer {one}")])[0] for one in tokens]
+        first, same, other = (answer.json()["id"] for answer in answers)
+        assert first == same != other
+        assert [answer.headers.get("idempotent-replayed") for answer in answers] == [None, "true", None]
+        assert [[row["id"] for row in _rows(together, token)] for token in tokens] == [[first], [first], [other]]
 
 
 def _rows(together: AskTogether, token: str) -> list[dict[str, Any]]:

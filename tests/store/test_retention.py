@@ -10,6 +10,7 @@ from sqlalchemy import Engine, Table, delete, func, insert, select
 from service.api.retention import Retention
 from service.settings import Settings
 from service.store import Keeping, forget_old
+from service.store.audit_tables import AUDIT_LOG
 from service.store.engine import reading, writing
 from service.store.job_tables import JOB_EVENTS, JOB_FILES, JOBS
 from service.store.launch_check_tables import LAUNCH_CHECKS
@@ -21,10 +22,10 @@ from service.store.sweep_tables import SWEEPS
 from tests.store.holding import row_of
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-FOR_EVER = Keeping(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=0)
+FOR_EVER = Keeping(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=0, audit_days=0)
 TABLES = (
     LAUNCH_CHECKS, JOB_FILES, JOB_EVENTS, JOBS, SWEEPS, MEASUREMENTS, CALIBRATIONS, SCENARIO_REVISIONS, SCENARIOS,
-    ESTIMATES, REMEMBERED_ANSWERS,
+    ESTIMATES, REMEMBERED_ANSWERS, AUDIT_LOG,
 )  # fmt: skip
 
 
@@ -124,6 +125,13 @@ def test_answers_go_unless_a_scenario_or_a_launch_check_speaks_of_them(store: En
     assert _ids(store, ESTIMATES) == {"young", "saved", "checked"}
 
 
+def test_entries_of_the_audit_log_go_by_their_age(store: Engine) -> None:
+    for number, days in ((1, 11), (2, 9), (3, 12)):
+        _add(store, AUDIT_LOG, number=number, at=NOW - timedelta(days=days))
+    assert _forget(store, audit_days=10)["audit entries"] == 2
+    assert _ids(store, AUDIT_LOG, "number") == {2}
+
+
 def test_remembered_answers_go_when_their_day_is_over_whatever_is_set(store: Engine) -> None:
     for key, hours in (("over", -1), ("holds", 1)):
         _add(store, REMEMBERED_ANSWERS, key=key, expires_at=NOW + timedelta(hours=hours))
@@ -150,7 +158,7 @@ def test_a_few_go_at_a_time_and_others_write_between(store: Engine) -> None:
             left.append(connection.execute(select(func.count()).select_from(ESTIMATES)).scalar_one())
         return len(left) == 2
 
-    keeping = Keeping(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=10)
+    keeping = Keeping(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=10, audit_days=0)
     assert forget_old(store, keeping, NOW, pause)["answers"] == 2 * AT_ONCE
     assert left == [AT_ONCE + 1, 1]
 
