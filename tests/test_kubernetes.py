@@ -10,6 +10,7 @@ import typer.main
 import yaml
 
 from service import __version__
+from service.api.readiness import LOOK_SECONDS
 from service.api.routes.deployment_pages import GUIDE, MANIFESTS
 from service.api.server import STOP_SECONDS
 from service.commands.application import app
@@ -19,6 +20,7 @@ from service.worker.command import _parsed
 from tests.containers import OF_WORKERS, SETTINGS, arguments
 from tests.exports.tools import read_by
 from tests.guide_pages import blocks_of
+from tests.house.source import ROOT
 
 PAGE = GUIDE / "kubernetes.html"
 OBJECTS: list[dict[str, Any]] = [
@@ -152,6 +154,18 @@ def test_probes_ask_what_the_service_answers() -> None:
     assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 30  # busy is not dead
     assert (
         readiness["periodSeconds"] * readiness["failureThreshold"] <= only["lifecycle"]["preStop"]["sleep"]["seconds"]
+    )
+
+
+def test_whoever_asks_whether_a_replica_is_ready_waits_until_it_says_so() -> None:
+    only = container(PODS["api-Deployment"])
+    waits = [only[f"{name}Probe"]["timeoutSeconds"] for name in ("startup", "readiness")]
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    waits += [int(seconds) for seconds in re.findall(r"timeout check (\d+)s", compose)]
+    assert len(waits) == 3
+    assert min(waits) >= LOOK_SECONDS + 1  # a look at the database, and the way there and back
+    assert f"says so after {LOOK_SECONDS:g} s" in "".join(
+        path.read_text(encoding="utf-8") for path in MANIFESTS.values()
     )
 
 

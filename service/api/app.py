@@ -70,7 +70,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
         Unreachable: the database does not tell which keys there are, so that nobody knows whom to let in
         StartupError: the keys of tokens are to stand in a file, and do not
     """
-    metrics, draining, tracing = Metrics(), Event(), tracing_of(settings)
+    metrics, draining, leaving, tracing = Metrics(), Event(), Event(), tracing_of(settings)
     app = FastAPI(
         title="traincost",
         version=__version__,
@@ -81,7 +81,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
         middleware=[
             Middleware(Envelope, metrics=metrics, draining=draining),
             *([] if tracing is None else [tracing.middleware()]),
-            *_guards(settings),
+            *_guards(settings, leaving),
         ],
         lifespan=_alongside,
         dependencies=[Depends(enter)],
@@ -95,7 +95,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
     app.state.refused_deeds = RefusedDeeds(engine)
     app.state.checked_questions = CheckedQuestions(engine, app.state.replicas)
     app.state.tracing, app.state.readiness = tracing, Readiness(engine)
-    app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, Event()
+    app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, leaving
     app.state.openings = Openings(engine, settings.lease_seconds, app.state.leaving)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
@@ -147,7 +147,7 @@ def _figures(engine: Engine | None, lease_seconds: float) -> Figures:
     return read_figures(engine, lease_seconds)
 
 
-def _guards(settings: Settings) -> list[Middleware]:
+def _guards(settings: Settings, leaving: Event) -> list[Middleware]:
     """The middleware behind what notes every request, outermost first."""
-    inner = [Middleware(guard) for guard in (LastResort, Credentials, BodyLimit, Conditional)]
-    return [*cross_origin_guards(settings.cors_origins), *inner]
+    inner = [Middleware(guard) for guard in (Credentials, BodyLimit, Conditional)]
+    return [*cross_origin_guards(settings.cors_origins), Middleware(LastResort, leaving=leaving), *inner]

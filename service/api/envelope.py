@@ -6,6 +6,7 @@ and timed, and its own line is written as its answer begins.
 
 import logging
 import re
+from asyncio import CancelledError
 from threading import Event
 from time import perf_counter
 from urllib.parse import quote
@@ -18,8 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service import __version__
 from service.api.access_log import masked
 from service.api.metrics import Metrics
+from service.api.openings import LEAVING
 from service.api.problems import HANDLERS, problem_response
 from service.api.seen import SEEN, Seen
+from service.errors import Leaving
 from service.logs import FIELDS, REQUEST_ID
 
 CALLERS_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -85,14 +88,16 @@ class Envelope:
 
 
 class LastResort:
-    """ASGI middleware that turns an unforeseen exception into a 500 without a stack.
+    """ASGI middleware that turns an unforeseen exception into a 500 without a stack, and an end too early into a 503.
 
     Args:
         app: the application behind it
+        leaving: set once what still runs is ended because the process is; None for never
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, leaving: Event | None = None) -> None:
         self.app = app
+        self.leaving = leaving or Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the request; log what it did not foresee."""
@@ -109,6 +114,10 @@ class LastResort:
             if scope["type"] != "http" or started:
                 raise
             await refusal_of(Request(scope), error)(scope, receive, send)
+        except CancelledError:
+            if scope["type"] != "http" or started or not self.leaving.is_set():
+                raise
+            await refusal_of(Request(scope), Leaving(LEAVING))(scope, receive, send)
 
 
 def refusal_of(request: Request, error: Exception) -> Response:

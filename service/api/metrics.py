@@ -6,7 +6,7 @@ read when somebody scrapes (`database_figures.py`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,6 +21,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service import __version__
+from service.api.refusal_kinds import RefusalKind
 from service.api.seen import Seen
 from service.estimator import FORMULAS_VERSION
 from service.store import Figures
@@ -71,6 +72,11 @@ class Metrics:
         self.rate_limit_refusals = self._counter(
             "traincost_rate_limit_refusals", "Requests that were too many for a limit.", policy=POLICIES
         )
+        self._connection_refusals = self._counter(
+            "traincost_connection_refusals",
+            "Connections that brought no request and were told why.",
+            kind=get_args(RefusalKind),
+        )
         self.rate_limit_fallbacks = Counter(
             "traincost_rate_limit_fallbacks",
             "Requests that this process counted alone because Redis did not answer.",
@@ -101,6 +107,14 @@ class Metrics:
             if method in METHODS:
                 self._times[key] = times
         times.observe(seconds)
+
+    def refused(self, kind: RefusalKind) -> None:
+        """Count a connection that brought no request; in the event loop alone.
+
+        Args:
+            kind: what it was refused for
+        """
+        self._connection_refusals.labels(kind).inc()
 
     def exposed(self, revision: str, figures: Figures | None) -> bytes:
         """Every figure, as Prometheus reads them.

@@ -7,7 +7,7 @@ on how many connections there are, and the few rules without which a proxy and t
 import logging
 import re
 from asyncio import TimerHandle, Transport
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from service.api.envelope import COMMON_HEADERS
 from service.api.lingering import Lingering
 from service.api.problems import ApiError, problem_response
+from service.api.refusal_kinds import RefusalKind
 
 HEAD_SECONDS = 10.0
 """Time that a request line and its headers have to arrive, from the connection or from the end of the last answer."""
@@ -35,9 +36,19 @@ ONE_HOST = "send exactly one Host header, with the name or address of the servic
 HOST_OF_TARGET = "send the path alone behind the method, or the same host there as in the Host header"
 ONE_LENGTH = "send one Content-Length, or Transfer-Encoding: chunked, and never both"
 
+TOO_MANY = "close connections that are not in use, or wait"
+
 log = logging.getLogger(__name__)
 of_parser = logging.getLogger(f"{__name__}.parser")
 of_parser.setLevel(logging.ERROR)  # what it warns of is told by a refusal, whose id the caller has
+
+
+class NoRequest(ApiError):
+    """What a connection brings becomes no request; it is answered and closed."""
+
+    def __init__(self, kind: RefusalKind, code: str, detail: str, headers: Mapping[str, str] = CLOSES) -> None:
+        super().__init__(code, detail, headers)
+        self.kind = kind
 
 
 class Guarded(HttpToolsProtocol):
@@ -48,12 +59,16 @@ class Guarded(HttpToolsProtocol):
 
     head_seconds = HEAD_SECONDS
 
+    @staticmethod
+    def on_refusal(kind: RefusalKind) -> None:
+        """Called for each connection that is refused."""
+
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.logger = of_parser
         self.most_connections, self.limit_concurrency = self.limit_concurrency, None
         self.head_timer: TimerHandle | None = None
-        self.refusal: ApiError | None = None
+        self.refusal: NoRequest | None = None
         self.is_over = False
         self.is_in_head = False
         self.framing_bytes = self.content_bytes = self.new_content_bytes = 0
@@ -64,7 +79,7 @@ class Guarded(HttpToolsProtocol):
         self.transport = self.lingering = Lingering(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]  # closes later, else the same
         if self.most_connections is not None and len(self.connections) > self.most_connections:
             headers = {**CLOSES, "Retry-After": str(RETRY_SECONDS)}
-            self._refuse(ApiError("too_many_connections", "close connections that are not in use, or wait", headers))
+            self._refuse(NoRequest("connections", "too_many_connections", TOO_MANY, headers))
         else:
             self._await_head()
 
@@ -130,15 +145,16 @@ class Guarded(HttpToolsProtocol):
             msg: the words of the parser's
         """
         log.debug("%s", msg)
-        self._refuse(self.refusal or ApiError("bad_request", MALFORMED, CLOSES))
+        self._refuse(self.refusal or NoRequest("grammar", "bad_request", MALFORMED))
 
     def _is_awaiting(self) -> bool:
         """Whether the rest of a head that was begun is still to come, or that of the content behind one."""
         return self.is_in_head or (self.cycle is not None and self.cycle.more_body)
 
-    def _refuse(self, error: ApiError) -> None:
+    def _refuse(self, error: "NoRequest") -> None:
         """Answer with a problem and close, once what came before on this connection is answered."""
         self.is_over = True
+        self.on_refusal(error.kind)
         self._wait_no_longer()
         earlier = self.cycle
         if earlier is not None and not earlier.response_complete:
@@ -165,12 +181,24 @@ class Guarded(HttpToolsProtocol):
         self.head_timer = None
         if self.is_in_head:
             detail = f"send the request line and all headers within {self.head_seconds:g} seconds"
-            self._refuse(ApiError("head_timeout", detail, CLOSES))
+            self._refuse(NoRequest("late", "head_timeout", detail))
         else:
             self.transport.close()
 
 
-def refusal_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> ApiError | None:
+def counting(on_refusal: Callable[[RefusalKind], None]) -> type[Guarded]:
+    """The protocol of a server that wants to know what it refuses.
+
+    Args:
+        on_refusal: called with the kind of each refusal
+
+    Returns:
+        the protocol
+    """
+    return type("Counting", (Guarded,), {"on_refusal": staticmethod(on_refusal)})
+
+
+def refusal_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> NoRequest | None:
     """Why nobody should answer a request with this head.
 
     Args:
@@ -189,14 +217,14 @@ def refusal_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: s
 
     host, lengths, codings = values(b"host"), values(b"content-length"), values(b"transfer-encoding")
     if len(host) != 1 or HOST.fullmatch(host[0]) is None:
-        return ApiError("bad_request", ONE_HOST, CLOSES)
+        return NoRequest("host", "bad_request", ONE_HOST)
     if not target.startswith(b"/") and target.partition(b"://")[2].partition(b"/")[0] != host[0]:
-        return ApiError("bad_request", HOST_OF_TARGET, CLOSES)
+        return NoRequest("target", "bad_request", HOST_OF_TARGET)
     is_chunked = bool(codings)
     if is_chunked and ([coding.lower() for coding in codings] != CHUNKED or lengths or version == "1.0"):
-        return ApiError("bad_request", ONE_LENGTH, CLOSES)
+        return NoRequest("framing", "bad_request", ONE_LENGTH)
     if len(lengths) > 1 or not all(length.isdigit() for length in lengths):
-        return ApiError("bad_request", ONE_LENGTH, CLOSES)
+        return NoRequest("framing", "bad_request", ONE_LENGTH)
     return None
 
 
@@ -217,5 +245,6 @@ def response_bytes(error: ApiError) -> bytes:
     return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", bytes(response.body)])
 
 
-def _head_too_large() -> ApiError:
-    return ApiError("head_too_large", f"send a request line and headers of at most {MOST_HEAD_BYTES} bytes", CLOSES)
+def _head_too_large() -> NoRequest:
+    detail = f"send a request line and headers of at most {MOST_HEAD_BYTES} bytes"
+    return NoRequest("head", "head_too_large", detail)

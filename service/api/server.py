@@ -10,11 +10,14 @@ from ipaddress import ip_address
 from time import monotonic
 
 import uvicorn
+from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
+from service.api.metrics import Metrics
 from service.api.open_files import held_connections
-from service.api.protocol import Guarded
+from service.api.protocol import counting
+from service.api.refusal_kinds import RefusalKind
 from service.errors import StartupError
 from service.logs import start_log
 from service.settings import Settings
@@ -25,6 +28,11 @@ IDLE_SECONDS = 5
 """Time that a connection may stay without a request after an answer."""
 STOP_SECONDS = 8.0
 """Time that draining and running requests have together once the process is told to stop: it ends within 10 s."""
+SETTLE_SECONDS = 0.25
+"""Time that who was taken last has to send a request, before connections without one are closed. Source: a choice; a
+few round trips."""
+TURNS = 3
+"""Turns of the event loop in which all that waits for it is accepted."""
 LOOK_SECONDS = 0.1
 """Time between two looks whether somebody in a hurry cuts the drain short."""
 NEW_OBJECTS = 10_000
@@ -98,7 +106,7 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def run(app: ASGIApp, listener: socket.socket, settings: Settings, moments: Moments) -> None:
+def run(app: FastAPI, listener: socket.socket, settings: Settings, moments: Moments) -> None:
     """Answer requests until the process is told to stop.
 
     Args:
@@ -109,22 +117,26 @@ def run(app: ASGIApp, listener: socket.socket, settings: Settings, moments: Mome
     """
     start_log(settings.log_level, settings.log_format)
     logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if settings.log_level == "debug" else logging.WARNING)
-    _Announcing(configured(app, settings), moments, settings.drain_seconds).run(sockets=[listener])
+    metrics: Metrics = app.state.metrics
+    _Announcing(configured(app, settings, metrics.refused), moments, settings.drain_seconds).run(sockets=[listener])
 
 
-def configured(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+def configured(
+    app: ASGIApp, settings: Settings, on_refusal: Callable[[RefusalKind], None] = lambda _: None
+) -> uvicorn.Config:
     """How the server treats connections.
 
     Args:
         app: the application
         settings: how many connections there may be, and whose word about their callers is believed
+        on_refusal: called for each connection that is refused
 
     Returns:
         the server's configuration
     """
     return uvicorn.Config(
         app,
-        http=Guarded,
+        http=counting(on_refusal),
         limit_concurrency=held_connections(settings.connections),
         timeout_keep_alive=IDLE_SECONDS,
         proxy_headers=bool(settings.trusted_proxies),
@@ -160,7 +172,17 @@ class _Announcing(uvicorn.Server):
         while monotonic() - begun < self.drain_seconds and not self.force_exit:  # noqa: ASYNC110 - uvicorn's own flag
             await asyncio.sleep(LOOK_SECONDS)
         await beside
+        await self._take_no_more()
         self.moments.leave()
         left_seconds = max(1, int(STOP_SECONDS - (monotonic() - begun)))
         self.config.timeout_graceful_shutdown = left_seconds
         await super().shutdown(sockets)
+
+    async def _take_no_more(self) -> None:
+        """Accept who waits for it already, then nobody; the last ones may still send their request."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+        if not self.force_exit:
+            await asyncio.sleep(SETTLE_SECONDS)

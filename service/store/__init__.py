@@ -57,9 +57,7 @@ from service.store.jobs import (
     NewJob,
     create_jobs,
     create_jobs_in,
-    job_counts,
     read_job,
-    read_jobs,
 )
 from service.store.keyring import SEPARATOR, KeyRing
 from service.store.keys import ApiKey, Scope, create_key, limit_key, read_keys, revoke_key
@@ -176,7 +174,6 @@ __all__ = [
     "forget_old",
     "forget_workers",
     "heartbeat_job",
-    "job_counts",
     "keep_checked_questions",
     "keep_entries",
     "keep_file",
@@ -205,7 +202,6 @@ __all__ = [
     "read_file",
     "read_file_names",
     "read_job",
-    "read_jobs",
     "read_keys",
     "read_launch_check",
     "read_launch_checks",

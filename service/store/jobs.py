@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Select, Update, func, insert, select, update
+from sqlalchemy import Connection, Engine, Select, Update, insert, select, update
 
 from service.answers.workers import Requirements
 from service.store.database_clock import now
@@ -134,49 +134,6 @@ def read_job(engine: Engine, job_id: str) -> Job | None:
     """
     with answering(), reading(engine) as connection:
         return job_in(connection, select(JOBS).where(JOBS.c.id == job_id))
-
-
-def read_jobs(
-    engine: Engine, *, parent: str | None = None, kind: str | None = None, status: JobStatus | None = None
-) -> list[Job]:
-    """Jobs, the oldest first.
-
-    Args:
-        engine: the database
-        parent: only parts of this; None for any
-        kind: only those of this kind; None for any
-        status: only those in this status; None for any
-
-    Returns:
-        the jobs
-
-    Raises:
-        Unreachable: the database does not answer
-    """
-    wanted = {"parent": parent, "kind": kind, "status": status}
-    conditions = [JOBS.c[name] == value for name, value in wanted.items() if value is not None]
-    query = select(JOBS).where(*conditions).order_by(JOBS.c.created_at, JOBS.c.id)
-    with answering(), reading(engine) as connection:
-        return [job_of(row) for row in connection.execute(query).mappings()]
-
-
-def job_counts(engine: Engine, parent: str) -> dict[JobStatus, int]:
-    """How far something is that consists of many jobs.
-
-    Args:
-        engine: the database
-        parent: what they are parts of
-
-    Returns:
-        jobs by status; every status is there
-
-    Raises:
-        Unreachable: the database does not answer
-    """
-    query = select(JOBS.c.status, func.count().label("jobs")).where(JOBS.c.parent == parent).group_by(JOBS.c.status)
-    with answering(), reading(engine) as connection:
-        found = {row.status: row.jobs for row in connection.execute(query)}
-    return {status: found.get(status, 0) for status in get_args(JobStatus)}
 
 
 def job_in(connection: Connection, query: Select[Any]) -> Job | None:

@@ -41,6 +41,7 @@ NAMES = {
     "traincost_calibration_age_seconds": ("gauge", {"gpu"}),
     "traincost_catalogue_info": ("gauge", {"revision"}),
     "traincost_check_verdicts": ("counter", {"verdict"}),
+    "traincost_connection_refusals": ("counter", {"kind"}),
     "traincost_database_errors": ("counter", {"kind"}),
     "traincost_database_up": ("gauge", set()),
     "traincost_http_request_seconds": ("histogram", {"method", "route", "status"}),

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import Engine, update
+from sqlalchemy import Engine, func, select, update
 
 from service.answers.workers import Capabilities, Device
 from service.store import Held, Job, NewJob, Outcome, Seeker, claim_job, create_jobs, read_events, read_job
 from service.store.database_clock import later
-from service.store.engine import writing
+from service.store.engine import reading, writing
 from service.store.job_tables import JOBS
 
 LEASE_SECONDS = 60.0
@@ -64,3 +64,17 @@ def lapse(store: Engine, job_id: str = "job_a") -> None:
 def names(store: Engine, job_id: str = "job_a") -> list[str]:
     """What happened to a job."""
     return [event.name for event in read_events(store, job_id)]
+
+
+def job_ids(engine: Engine, **held: Any) -> set[str]:
+    """Ids of the jobs whose columns hold these values."""
+    query = select(JOBS.c.id).where(*(JOBS.c[name] == value for name, value in held.items()))
+    with reading(engine) as connection:
+        return set(connection.execute(query).scalars())
+
+
+def job_counts(engine: Engine, parent: str) -> dict[str, int]:
+    """Parts of something by status, of those that any part is in."""
+    query = select(JOBS.c.status, func.count().label("jobs")).where(JOBS.c.parent == parent).group_by(JOBS.c.status)
+    with reading(engine) as connection:
+        return {row.status: row.jobs for row in connection.execute(query)}

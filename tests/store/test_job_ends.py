@@ -16,9 +16,7 @@ from service.store import (
     create_jobs,
     finish_job,
     heartbeat_job,
-    job_counts,
     keep_file,
-    read_jobs,
     reap_jobs,
     retry_jobs,
 )
@@ -29,6 +27,8 @@ from tests.store.jobs import (
     LEASE_SECONDS,
     change,
     claimed,
+    job_counts,
+    job_ids,
     job_of,
     lapse,
     names,
@@ -211,13 +211,13 @@ def test_parts_are_counted_cancelled_and_done_again(queue: Engine) -> None:
     _, second = claimed(queue)
     cancel_jobs(queue, "swp_1")
     assert finish_job(queue, second, Outcome(ending="cancelled"))
-    assert job_counts(queue, "swp_1") == {"queued": 0, "running": 0, "succeeded": 1, "failed": 0, "cancelled": 2}
+    assert job_counts(queue, "swp_1") == {"succeeded": 1, "cancelled": 2}
     assert retry_jobs(queue, "swp_1") == 2
-    assert job_counts(queue, "swp_1") == {"queued": 2, "running": 0, "succeeded": 1, "failed": 0, "cancelled": 0}
+    assert job_counts(queue, "swp_1") == {"queued": 2, "succeeded": 1}
     assert job_of(queue, second.job_id).attempts_used == 0
     assert not finish_job(queue, second, DONE)
-    assert {job.id for job in read_jobs(queue, parent="swp_1", status="queued")} == {"job_1", "job_2"}
-    assert [job.id for job in read_jobs(queue, kind="count") if job.parent is None] == ["job_z"]
+    assert job_ids(queue, parent="swp_1", status="queued") == {"job_1", "job_2"}
+    assert job_ids(queue, kind="count", parent=None) == {"job_z"}
 
 
 @pytest.mark.parametrize("has_heard", [True, False])

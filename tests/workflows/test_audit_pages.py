@@ -9,12 +9,13 @@ import pytest
 from sqlalchemy import event, insert
 
 from service.errors import Refused
-from service.store import Engine, prepare_database
+from service.store import AuditPart, Engine, KeptEntry, prepare_database, read_audit
 from service.store.audit_tables import AUDIT_LOG
 from service.store.engine import writing
 from service.workflows import audit
 from service.workflows.audit import COLUMNS, NEWEST_FIRST, listed_audit
 from service.workflows.list_order import read_order
+from service.workflows.list_query import ListQuery
 from service.workflows.listed import Listed, Page, csv_of, page_of
 from tests.databases import new_database
 from tests.store.small import SMALL
@@ -61,12 +62,12 @@ def _filled(url: str) -> Engine:
 
 @pytest.fixture(scope="module")
 def in_memory(log: Engine) -> Listed:
-    rows = audit._entries(log, audit_query(), audit.AuditPart(most=ENTRIES))
+    rows = audit._entries(log, audit_query(), AuditPart(most=ENTRIES))
     return Listed(COLUMNS, tuple(rows), sort=NEWEST_FIRST)
 
 
-def audit_query() -> audit.ListQuery:
-    return audit.ListQuery((), None, read_order(None, COLUMNS), None)
+def audit_query() -> ListQuery:
+    return ListQuery((), None, read_order(None, COLUMNS), None)
 
 
 FILTERS = (
@@ -98,10 +99,9 @@ def test_tables_are_those_of_a_list_in_memory(log: Engine, in_memory: Listed) ->
 
 def test_a_page_reads_no_more_than_it_shows(log: Engine) -> None:
     read: list[int] = []
-    found = audit.read_audit
 
-    def counted(engine: Engine, part: audit.AuditPart) -> list[audit.KeptEntry]:
-        entries = found(engine, part)
+    def counted(engine: Engine, part: AuditPart) -> list[KeptEntry]:
+        entries = read_audit(engine, part)
         read.append(len(entries))
         return entries
 

@@ -36,15 +36,3 @@ def build(model: ModelFields, running: Running, precision: str, device: str) -> 
             return decoder
     finally:
         torch.set_default_dtype(usual)
-
-
-def parameter_count(model: Decoder) -> int:
-    """Numbers that a model trains, those that it uses twice counted once [1].
-
-    Args:
-        model: the model
-
-    Returns:
-        parameters
-    """
-    return sum(parameter.numel() for parameter in model.parameters())
