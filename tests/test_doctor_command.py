@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from service.catalogue import shipped_catalogue
 from service.settings import PREFIX
-from service.store import prepare_database
+from service.store import Replicas, prepare_database
 from service.store.engine import writing
 from service.workflows.doctor import examined
 from service.workflows.keys import WantedKey, make_key, revoke
@@ -114,6 +114,32 @@ def test_postgresql_is_looked_at_too_and_its_password_kept(
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", "postgresql://somebody:very-secret@127.0.0.1:9/none")
     ran = run()
     assert (ran.code, "fault    database" in ran.out, "very-secret" in ran.out) == (1, True, False)
+
+
+def test_connections_of_replicas_are_held_against_what_the_server_takes(
+    run: Command, postgresql_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with new_database(postgresql_server) as server:
+        engine = prepare_database(server, shipped_catalogue())
+        monkeypatch.setenv("TRAINCOST_DATABASE_URL", server)
+        with engine.connect() as connection:
+            most = int(connection.exec_driver_sql("SHOW max_connections").scalar_one())
+        one = findings(run)["connections"]
+        assert (one["state"], "2 x 10 = 20" in one["said"]) == ("ok", True)
+        taken = int(one["said"].rpartition(" ")[2])
+        assert most - 10 < taken < most
+        others = [Replicas(engine) for _ in range(3)]
+        for other in others:
+            other.say(1)
+        monkeypatch.setenv("TRAINCOST_DATABASE_CONNECTIONS", str(taken // 4 + 1))
+        several = findings(run)["connections"]
+        assert (several["state"], several["said"].startswith("4 replicas")) == ("warning", True)
+        assert f"to {taken // 4} or less" in several["fix"]
+        monkeypatch.setenv("TRAINCOST_DATABASE_CONNECTIONS", str(taken // 4))
+        assert findings(run)["connections"]["state"] == "ok"
+        for other in others:
+            other.leave()
+        engine.dispose()
 
 
 def test_keys_and_the_address_are_judged_together(run: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def serve(
         from service.catalogue import shipped_catalogue
         from service.store import load_catalogue, prepare_database
 
-        engine = prepare_database(settings.database_url, shipped_catalogue())
+        engine = prepare_database(settings.database_url, shipped_catalogue(), settings.database_connections)
         application = create_app(settings, load_catalogue(engine), engine)
         refuse_unguarded(listener, settings, is_locked=is_locked(application.state.keys, application.state.tokens))
         url = f"http://{address(settings.host, listener.getsockname()[1])}"

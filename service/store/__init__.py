@@ -33,7 +33,7 @@ from service.store.checked_questions import (
     nobody_writes,
     read_checked_question,
 )
-from service.store.condition import Condition, Contents, file_of, look_at
+from service.store.condition import Condition, Contents, Room, file_of, look_at
 from service.store.engine import answering, writing
 from service.store.figures import Figures, read_figures
 from service.store.history import History, load_catalogue
@@ -144,6 +144,7 @@ __all__ = [
     "RememberedAnswer",
     "Replicas",
     "RequestKey",
+    "Room",
     "Rows",
     "Saved",
     "Scenario",

@@ -17,8 +17,14 @@ from service.store.database_clock import moment_in
 from service.store.engine import open_engine, reading, writing
 from service.store.keys import ApiKey, keys_in
 from service.store.prepare import HEAD, complaint, revision_in
+from service.store.replicas import replicas_in
 from service.store.workers import read_workers
 
+_TAKEN = text(
+    "SELECT current_setting('max_connections')::integer AS most, "
+    "coalesce(current_setting('reserved_connections', true)::integer, 0) "
+    "+ current_setting('superuser_reserved_connections')::integer AS reserved"
+)
 PROBE = "traincost_doctor"
 """A table that is made and undone in one transaction, to learn whether anything can be written."""
 
@@ -38,6 +44,16 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many connections a PostgreSQL server takes."""
+
+    connections: int
+    """What it takes of anybody but its administrators."""
+    replicas: int
+    """Processes of the service that answer from the database now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     """What a look at a database finds."""
 
@@ -51,6 +67,8 @@ class Condition:
     """Why nothing can be written; None where it can."""
     clock_difference_seconds: float
     """How far its clock is ahead of this machine's."""
+    room: Room | None
+    """How many connections its server takes; None for a file."""
     contents: Contents | None
     """What it holds; None where its tables are of another version."""
 
@@ -89,18 +107,27 @@ def look_at(url: str, alive_seconds: float) -> Condition:
         with reading(engine) as connection:
             ahead_seconds = (moment_in(connection) - datetime.now(UTC)).total_seconds()
             revision = revision_in(connection)
+            room = _room(connection)
         return Condition(
             place=engine.url.set(query={}).render_as_string(),
             revision=revision,
             expected=HEAD,
             refusal=_refusal(engine),
             clock_difference_seconds=ahead_seconds,
+            room=room,
             contents=_contents(engine, alive_seconds) if revision == HEAD else None,
         )
     except SQLAlchemyError as error:
         raise StartupError(complaint(engine, error)) from None
     finally:
         engine.dispose()
+
+
+def _room(connection: Connection) -> Room | None:
+    if connection.dialect.name != "postgresql":
+        return None
+    found = connection.execute(_TAKEN).one()
+    return Room(connections=found.most - found.reserved, replicas=replicas_in(connection))
 
 
 def _contents(engine: Engine, alive_seconds: float) -> Contents:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from service.errors import StartupError, Unreachable
+from service.settings import DATABASE_CONNECTIONS
 from service.store.joined import joined_connection, joining
 from service.store.refusals import NO_ANSWER, refusal_of
 
@@ -27,10 +28,6 @@ BUSY_SECONDS = 10
 """Longest wait for another process's write lock, and for a free connection."""
 CONNECT_SECONDS = 5
 """Longest wait for a PostgreSQL server to answer."""
-REQUEST_THREADS = 40
-"""Threads that the web framework runs database routes on; each may hold one connection."""
-BACKGROUND_THREADS = 10
-"""Threads beside those that use the database, and one look at whether it can be used."""
 KEPT_CONNECTIONS = 5
 RECYCLE_SECONDS = 1800
 """Connections older than this are replaced: firewalls drop idle ones without a word."""
@@ -52,12 +49,13 @@ _LOCK = 0x7472_6169_6E63_6F73
 """Key of the advisory lock: "traincos" in ASCII, so that no other program's lock is meant."""
 
 
-def open_engine(url: str | URL, *, make_folder: bool = True) -> Engine:
+def open_engine(url: str | URL, *, make_folder: bool = True, connections: int = DATABASE_CONNECTIONS) -> Engine:
     """An engine for a database; nothing is connected yet.
 
     Args:
         url: sqlite:////folder/file.db or postgresql://user:password@host/name
         make_folder: whether to make the folder of an SQLite file where there is none
+        connections: how many it holds at once; who finds none free waits BUSY_SECONDS
 
     Returns:
         the engine
@@ -69,8 +67,8 @@ def open_engine(url: str | URL, *, make_folder: bool = True) -> Engine:
     pool: dict[str, Any] = {
         "pool_pre_ping": True,
         "pool_recycle": RECYCLE_SECONDS,
-        "pool_size": KEPT_CONNECTIONS,
-        "max_overflow": REQUEST_THREADS + BACKGROUND_THREADS - KEPT_CONNECTIONS,
+        "pool_size": min(KEPT_CONNECTIONS, connections),
+        "max_overflow": max(0, connections - KEPT_CONNECTIONS),
         "pool_timeout": BUSY_SECONDS,
         "hide_parameters": True,
     }

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.catalogue import Catalogue
 from service.errors import StartupError, TraincostError
+from service.settings import DATABASE_CONNECTIONS
 from service.store.engine import alone, open_engine, reading, writing
 from service.store.seeding import is_seeded, seed
 
@@ -22,12 +23,13 @@ HEAD = "0017"
 """Newest revision in migrations/: what this version expects."""
 
 
-def prepare_database(url: str, shipped: Catalogue) -> Engine:
+def prepare_database(url: str, shipped: Catalogue, connections: int = DATABASE_CONNECTIONS) -> Engine:
     """An engine on a database that holds this version's tables and shipped facts.
 
     Args:
         url: sqlite:////folder/file.db or postgresql://user:password@host/name
         shipped: the rows that come with this version
+        connections: how many the engine holds at once
 
     Returns:
         the engine
@@ -35,7 +37,7 @@ def prepare_database(url: str, shipped: Catalogue) -> Engine:
     Raises:
         StartupError: the URL is wrong, or the database is unreachable, unwritable, or newer than this version
     """
-    engine = open_engine(url)
+    engine = open_engine(url, connections=connections)
     try:
         _prepare(engine, shipped)
     except BaseException as error:

@@ -24,6 +24,22 @@ _BEHIND = text(
 )
 _ABOVE_ALL = (1 << 31) - 1
 """A number that no change has, so that whoever holds any catalogue is behind it."""
+_COUNT = text(
+    "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
+    "WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid)"
+)
+
+
+def replicas_in(connection: Connection) -> int:
+    """How many processes of the service answer from a PostgreSQL database.
+
+    Args:
+        connection: the database
+
+    Returns:
+        those that have said which catalogue they hold
+    """
+    return int(connection.execute(_COUNT, {"kind": _KIND}).scalar_one())
 
 
 class Replicas:

@@ -16,8 +16,8 @@ from service import __version__
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
-from service.settings import Settings
-from service.store import Condition, Contents, file_of, look_at
+from service.settings import LEAST_DATABASE_CONNECTIONS, Settings
+from service.store import Condition, Contents, Room, file_of, look_at
 from service.workflows.keys import standing_of
 from service.workflows.launch_checks.launch_checks import ALIVE_SECONDS
 
@@ -118,6 +118,8 @@ def _of_database(settings: Settings) -> Generator[Finding, None, Condition | Non
         fix = "let the database's user write, or look whether another process holds the database for long"
         yield Finding(name="writing", state="fault", said=f"nothing can be written: {found.refusal}", fix=fix)
     yield _of_clock(found.clock_difference_seconds)
+    if found.room is not None:
+        yield _of_room(found.room, settings.database_connections)
     return found
 
 
@@ -130,6 +132,20 @@ def _of_revision(found: Condition) -> Finding:
         return Finding(name=name, state="warning", said=said, fix="start traincost serve, which migrates them")
     said = f"tables are at revision {found.revision}, which this version does not know; it speaks {found.expected}"
     return Finding(name=name, state="fault", said=said, fix="install the newer traincost that made them")
+
+
+def _of_room(room: Room, each: int) -> Finding:
+    """A release that takes the place of another starts one replica more than there are."""
+    replicas = max(1, room.replicas) + 1
+    need, taken = replicas * each, room.connections
+    said = f"{replicas} replicas, one of them new, may hold {replicas} x {each} = {need}; the server takes {taken}"
+    if need <= taken:
+        return Finding(name="connections", state="ok", said=said)
+    fewer = taken // replicas
+    fix = f"set TRAINCOST_DATABASE_CONNECTIONS to {fewer} or less, or raise max_connections of the server"
+    if fewer < LEAST_DATABASE_CONNECTIONS:
+        fix = f"raise max_connections of the server; each replica needs {LEAST_DATABASE_CONNECTIONS} at least"
+    return Finding(name="connections", state="warning", said=said, fix=fix)
 
 
 def _of_clock(ahead_seconds: float) -> Finding:

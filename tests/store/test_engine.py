@@ -2,6 +2,7 @@
 
 import resource
 import sqlite3
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Timer
@@ -202,3 +203,17 @@ def test_a_writer_that_waits_too_long_is_told_that_others_write(
     with answering(), writing(engine) as third:
         alone(third)
     engine.dispose()
+
+
+def test_a_process_holds_no_more_connections_than_it_may(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.engine.BUSY_SECONDS", 0.2)
+    for most in (4, 7):
+        engine = prepare_database(database_url, SMALL, most)
+        with ExitStack() as held:
+            for _ in range(most):
+                held.enter_context(reading(engine))
+            with pytest.raises(Unreachable), answering(), reading(engine):
+                pass
+        with answering(), reading(engine):
+            pass
+        engine.dispose()
