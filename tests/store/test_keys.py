@@ -87,7 +87,8 @@ def test_limits_come_back_and_another_process_changes_them(store: Engine) -> Non
 def test_the_service_is_locked_from_the_first_key_on(prepare: Prepare) -> None:
     engine = prepare()
     ring = KeyRing(engine)
-    assert not ring.is_locked
+    was_locked = ring.is_locked
+    assert not was_locked
     create_key(engine, KEY)
     revoke_key(engine, KEY.id, NOW)
     ring.refresh()
