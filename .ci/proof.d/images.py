@@ -150,7 +150,7 @@ def proved(wanted: list[str], scratch: Path) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("images", nargs="*", default=["worker"], choices=["worker", "ray", "api"])
+    parser.add_argument("images", nargs="*", choices=["worker", "ray", "api"], help="worker where none is named")
     parser.add_argument(
         "--into", type=Path, help="a folder that keeps the roots and what commands said, the base for another time"
     )
@@ -158,7 +158,7 @@ def main() -> None:
     try:
         refuse_unable()
         with tempfile.TemporaryDirectory(prefix="traincost-images-") as folder:
-            wrong = proved(given.images, given.into or Path(folder))
+            wrong = proved(given.images or ["worker"], given.into or Path(folder))
     except Unobtainable as error:
         print(f"no clean root can be made here, which needs {error}", file=sys.stderr)
         sys.exit(NO_ROOT)
