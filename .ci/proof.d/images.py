@@ -17,6 +17,7 @@ from tests.image_roots import Unobtainable, make_python_root, refuse_unable, reg
 from tests.image_runs import Container, Running, new_network
 from tests.image_services import ask, await_healthy, cannot_write, command, hardened, lacks, rights
 
+IMAGES = {"api", "worker", "ray"}
 NO_ROOT = 3
 """Exit status where a clean root cannot be made here."""
 TORCH = "torch==2.13.0"
@@ -126,11 +127,11 @@ def measures(proof: Proof, image: Image, network: str, scratch: Path, keys: dict
         proof.hold(f"as process 1 it ends at SIGTERM, after {seconds:.1f} s", is_so=status == 0)
 
 
-def proved(wanted: list[str], scratch: Path) -> list[str]:
+def proved(wanted: set[str], scratch: Path, base: Path | None) -> list[str]:
     """Build and try images; what is not as it should be."""
-    proof, base = Proof(), scratch / "base"
-    started = time.monotonic()
-    if not base.exists():
+    proof, started = Proof(), time.monotonic()
+    if base is None:
+        base = scratch / "base"
         make_python_root(base)
     print(f"a clean root, Debian with Python: {size_bytes(base) / 1e6:.0f} MB, {time.monotonic() - started:.0f} s")
     make_context(scratch / "context")
@@ -150,15 +151,17 @@ def proved(wanted: list[str], scratch: Path) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("images", nargs="*", choices=["worker", "ray", "api"], help="worker where none is named")
-    parser.add_argument(
-        "--into", type=Path, help="a folder that keeps the roots and what commands said, the base for another time"
-    )
+    parser.add_argument("--images", default="api,worker", help="api,worker,ray or some of them; api in any case")
+    parser.add_argument("--into", type=Path, help="an empty folder that keeps the roots and what commands said")
+    parser.add_argument("--base", type=Path, help="the base that an earlier run kept")
     given = parser.parse_args()
+    wanted = set(given.images.split(","))
+    if wanted - IMAGES or (given.into and (not given.into.is_dir() or any(given.into.iterdir()))):
+        parser.error(f"--images takes {', '.join(sorted(IMAGES))}, and --into an empty folder")
     try:
         refuse_unable()
         with tempfile.TemporaryDirectory(prefix="traincost-images-") as folder:
-            wrong = proved(given.images or ["worker"], given.into or Path(folder))
+            wrong = proved(wanted, given.into or Path(folder), given.base)
     except Unobtainable as error:
         print(f"no clean root can be made here, which needs {error}", file=sys.stderr)
         sys.exit(NO_ROOT)
