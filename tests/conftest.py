@@ -11,14 +11,17 @@ PostgreSQL is TRAINCOST_TEST_DATABASE_URL (a server on which databases may be ma
 test extra's own binaries. Without either its tests are skipped, or fail where TRAINCOST_REQUIRE_REAL=1 asks for it.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from tests.databases import missing, serving
+from tests.distribution import longest_first, scheduler
 
 collect_ignore = ["libreoffice_cells.py", "worker/transformers_peaks.py"]
 """Programs that other Pythons run: the system's has LibreOffice's bridge, that of another tool has transformers."""
@@ -48,7 +51,31 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     if getattr(options, "numprocesses", 0) is None and not options.collectonly:
         options.numprocesses = min((os.cpu_count() or 1) + WAITING, options.maxprocesses or MOST_PROCESSES)
-        options.dist = "worksteal" if options.dist == "no" else options.dist
+        options.dist = "loadfile" if options.dist == "no" else options.dist
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays: nobody looks for garbage in it, neither meanwhile nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, where there are several processes."""
+    if IN_A_PROCESS_OF_MANY in os.environ:
+        longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out whole files where everything runs."""
+    return scheduler(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import IO
 
 from service.catalogue import shipped_catalogue
 from service.store import Scope, prepare_database
 from service.workflows.keys import WantedKey, make_key
 from tests.house.source import ROOT
+from tests.prestarted import Started
 from tests.secrecy import look_into
 
 DOCUMENTED = "localhost:8000"
@@ -41,16 +43,14 @@ def _prepared() -> bytes:
 def serving(folder: Path, log: Path | None = None, *, with_worker: bool = False) -> Iterator[str]:
     """Host and port of the service while it runs; every request is a line of the log, where one is wanted."""
     environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "service", "serve", "--port", "0", *([] if with_worker else ["--no-worker"])]
+    words = ["service", "serve", "--port", "0", *([] if with_worker else ["--no-worker"])]
     if not (folder / "traincost.db").exists():
         (folder / "traincost.db").write_bytes(_prepared())
     with ExitStack() as stack:
         written = None if log is None else stack.enter_context(log.open("w"))
         if written:
             environment["TRAINCOST_LOG_LEVEL"] = "debug"
-        server = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=written, text=True
-        )
+        server = _started(words, folder, environment, written)
         try:
             said = (re.search(r"http://([\d.]+:\d+)", line) for line in server.stdout or ())
             found = next((match for match in said if match), None)
@@ -61,6 +61,16 @@ def serving(folder: Path, log: Path | None = None, *, with_worker: bool = False)
             server.communicate(timeout=20)
             if log is not None:
                 looked_through(log)
+
+
+def _started(
+    words: list[str], folder: Path, environment: dict[str, str], log: IO[str] | None
+) -> "Started | subprocess.Popen[str]":
+    """The service: soon where tests run, and as whoever installs it starts it where it is measured."""
+    if "PYTEST_VERSION" in os.environ:
+        return Started(words, folder, environment, stderr=log)
+    command = [sys.executable, "-m", *words]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
 def looked_through(log: Path) -> None:

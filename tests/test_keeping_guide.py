@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -13,6 +11,7 @@ from service.settings import PREFIX, Settings
 from tests.guide_pages import blocks_of
 from tests.house.source import ROOT, SERVICE
 from tests.live import DOCUMENTED, serving
+from tests.prestarted import ran
 
 PAGE = SERVICE / "web" / "guide" / "keeping.html"
 SAID = PAGE.read_text(encoding="utf-8")
@@ -35,7 +34,8 @@ def _run(command: str, folder: Path, database: str) -> None:
     words = [word.replace("/backups", str(folder)) for word in shlex.split(command) if "=" not in word]
     environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder / database}", "PYTHONPATH": str(ROOT)}
     assert words.pop(0) == "traincost"
-    subprocess.run([sys.executable, "-m", "service", *words], env=environment, check=True)
+    done = ran(["service", *words], env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 def test_days_are_those_of_the_settings() -> None:

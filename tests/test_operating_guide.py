@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from tests.api.test_metrics import NAMES
 from tests.guide_pages import Block, blocks_of, by_request, differences
 from tests.house.source import ROOT, SERVICE
 from tests.live import serving
+from tests.prestarted import ran
 
 PAGE = SERVICE / "web" / "guide" / "operating.html"
 BLOCKS = blocks_of(PAGE)
@@ -82,13 +81,8 @@ def test_doctor_says_what_is_shown(served: tuple[str, Path], monkeypatch: pytest
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{served[1]}/traincost.db")
     monkeypatch.setenv("TRAINCOST_PORT", "0")
     (command,) = blocks("shell")
-    done = subprocess.run(
-        [sys.executable, "-m", "service", *command.text.split()[1:]],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran(["service", *command.text.split()[1:]])
+    assert done.returncode == 0, done.stderr
     shown, said = blocks("findings")[0].text.splitlines(), done.stdout.splitlines()
     assert len(shown) == len(said)
     for one, other in zip(shown, said, strict=True):

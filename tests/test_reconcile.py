@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ import pytest
 
 from tests.house.source import ROOT
 from tests.live import serving
+from tests.prestarted import ran
 from tests.slurm import CLUSTER
 from tests.slurm_accounting import accounting
 
@@ -46,12 +46,9 @@ class Told:
     ids: Mapping[str, str]
     folder: Path
 
-    def reconcile(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    def reconcile(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
         """What `traincost reconcile` prints."""
-        command = [sys.executable, "-m", "service", "reconcile", *words]
-        return subprocess.run(
-            command, env={**self.slurm}, input=given, capture_output=True, cwd=self.folder, check=False, timeout=120
-        )
+        return ran(["service", "reconcile", *words], self.folder, self.slurm, given)
 
     def sacct(self, *words: str) -> bytes:
         """What sacct prints."""
@@ -116,9 +113,9 @@ def _await_end(slurm: Mapping[str, str], held: str) -> None:
         time.sleep(0.5)
 
 
-def answer_of(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+def answer_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """The JSON that a command printed."""
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, "")
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
@@ -185,14 +182,14 @@ def test_sacct_is_asked_for_the_time_and_the_cluster_that_are_wanted(told: Told)
     assert answer_of(later)["jobs"] == []
     assert answer_of(told.reconcile("--json", "--cluster", "another"))["jobs"] == []
     wrong = told.reconcile("--since", "yesteryear")
-    assert (wrong.returncode, wrong.stderr.count(b"\n")) == (2, 1)
-    assert b"sacct fails: Invalid time specification" in wrong.stderr
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "sacct fails: Invalid time specification" in wrong.stderr
 
 
 def test_the_table_is_what_a_person_reads(told: Told, by_job: dict[str, dict[str, Any]]) -> None:
-    said = told.reconcile().stdout.decode()
+    said = told.reconcile().stdout
     assert f"{CLUSTER}:{told.ids['as predicted']}" in said
     assert "4 compared: 1 inside the predicted interval" in said
-    rows = told.reconcile("--csv").stdout.decode().splitlines()
+    rows = told.reconcile("--csv").stdout.splitlines()
     assert rows[0].startswith("cluster,job_id,state,estimate_id")
     assert len(rows) == 1 + len(by_job)

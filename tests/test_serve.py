@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -20,9 +20,10 @@ from service.settings import PREFIX, Settings
 from service.store import prepare_database
 from service.store.engine import writing
 from service.workflows.keys import WantedKey, make_key, revoke
+from tests.prestarted import Started, ran
 
 ROOT = Path(__file__).parents[1]
-SERVE = [sys.executable, "-m", "service", "serve", "--no-worker"]
+SERVE = ["service", "serve", "--no-worker"]
 EMPTY = Catalogue.of(models=(), gpus=(), clusters=(), prices=())
 
 
@@ -33,13 +34,23 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**bare, "PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path / "data")}
 
 
+Process = Started | subprocess.Popen[str]
+
+
+def _new_python(words: list[str], folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A process that imports everything itself, as whoever installs the service starts it."""
+    command = [sys.executable, "-m", *words]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+
+
 @contextmanager
 def _serving(
-    environment: Mapping[str, str], folder: Path, *options: str
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    environment: Mapping[str, str],
+    folder: Path,
+    start: Callable[[list[str], Path, Mapping[str, str]], Process] = Started,
+) -> Iterator[tuple[Process, str]]:
     """A running service and its URL."""
-    command = [*SERVE, "--port", "0", *options]
-    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with start([*SERVE, "--port", "0"], folder, environment) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
             assert line.startswith("traincost answers at http://"), line
@@ -51,9 +62,7 @@ def _serving(
 
 def _refused(environment: Mapping[str, str], folder: Path, *options: str) -> str:
     """The one line that a service says which does not start."""
-    done = subprocess.run(
-        [*SERVE, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ran([*SERVE, *options], folder, environment)
     assert done.returncode == 2, done
     assert done.stdout == ""
     assert done.stderr.startswith("traincost: "), done.stderr
@@ -75,7 +84,7 @@ def test_it_starts_from_nothing_and_again_on_what_it_left(environment: dict[str,
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_it_stops_without_a_traceback(environment: dict[str, str], tmp_path: Path, stop: signal.Signals) -> None:
-    with _serving({**environment, "TRAINCOST_LOG_LEVEL": "critical"}, tmp_path) as (process, url):
+    with _serving({**environment, "TRAINCOST_LOG_LEVEL": "critical"}, tmp_path, _new_python) as (process, url):
         assert httpx.get(f"{url}/healthz").status_code == 200
         process.send_signal(stop)
         assert process.wait(timeout=20) in {0, -stop}
@@ -99,10 +108,9 @@ def test_a_replica_takes_over_what_another_changed(environment: dict[str, str], 
 def test_requests_are_logged_at_debug_only(environment: dict[str, str], tmp_path: Path) -> None:
     for level, is_logged in (("info", False), ("debug", True)):
         with (tmp_path / level).open("w") as log:
-            command = [*SERVE, "--port", "0"]
             settings = {**environment, "TRAINCOST_LOG_LEVEL": level}
-            with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=log, text=True) as process:
-                url = process.stdout.readline().split()[3] if process.stdout else ""
+            with Started([*SERVE, "--port", "0"], env=settings, stderr=log) as process:
+                url = process.stdout.readline().split()[3]
                 httpx.get(f"{url}/healthz?marked")
                 process.terminate()
         assert ("/healthz?marked" in (tmp_path / level).read_text()) is is_logged
@@ -125,9 +133,9 @@ def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str],
     settings = {**environment, **{f"{PREFIX}{name}": value for name, value in settings.items()}}
     log = tmp_path / "log"
     with log.open("w") as written:
-        command = [*SERVE, "--port", "0", "--host", "0.0.0.0"]  # noqa: S104 - with keys it may
-        with subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=written, text=True) as process:
-            url = process.stdout.readline().split()[3].replace("0.0.0.0", "127.0.0.1") if process.stdout else ""  # noqa: S104
+        words = [*SERVE, "--port", "0", "--host", "0.0.0.0"]  # noqa: S104 - with keys it may
+        with Started(words, env=settings, stderr=written) as process:
+            url = process.stdout.readline().split()[3].replace("0.0.0.0", "127.0.0.1")  # noqa: S104
             bearing = {"Authorization": f"Bearer {reader.presented}"}
             assert httpx.get(f"{url}/v1/choices").status_code == 401
             assert httpx.get(f"{url}/v1/choices", headers=bearing).status_code == 200

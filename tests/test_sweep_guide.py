@@ -14,6 +14,7 @@ import pytest
 from tests.guide_pages import blocks_of, by_request, differences
 from tests.house.source import ROOT, SERVICE
 from tests.live import DOCUMENTED, serving
+from tests.prestarted import ran
 
 BLOCKS = blocks_of(SERVICE / "web" / "guide" / "sweeps.html")
 SHOWN = {
@@ -55,4 +56,5 @@ def test_the_command_line_says_what_the_page_shows(tmp_path: Path) -> None:
     ((command, shown),) = SHOWN["shell"]
     body = program[program.index("create(") + len("create(") : program.index("})") + 1]
     (tmp_path / "sweep.json").write_text(json.dumps(eval(body)), encoding="utf-8")  # noqa: S307 - of our own page
-    assert run([sys.executable, "-m", "service", *shlex.split(command)[1:], "--processes", "1"], tmp_path) == shown
+    done = ran(["service", *shlex.split(command)[1:], "--processes", "1"], tmp_path, {"PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stdout.strip()) == (0, shown), done.stderr

@@ -1,0 +1,75 @@
+"""Which process runs which tests? Those of one file the same one, which then makes its fixtures once; long files first.
+
+Whichever process has nothing left takes the next file; what takes long and comes last would have the others wait.
+"""
+
+import re
+from typing import Any
+
+import pytest
+
+LONGEST = (
+    "tests/worker/test_faults.py", "tests/test_outages.py", "tests/worker/test_ray.py", "tests/test_libreoffice.py",
+    "tests/house/test_linters.py", "tests/test_reconcile.py", "tests/exports/test_real_tools.py",
+    "tests/worker/test_probe_process.py", "tests/worker/test_live_bytes.py", "tests/contract", "tests/page",
+    "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py", "tests/test_replicas.py",
+    "tests/worker", "tests/test_serve.py", "tests/test_stopping.py", "tests/test_accuracy_command.py",
+    "tests/test_", "tests/exports", "tests/planner", "tests/house", "tests/store", "tests/estimator",
+)  # fmt: skip
+"""Files and folders, what takes longest first. The others, of which none takes long, follow."""
+
+KINDS = re.compile(r"[\[-](sqlite|postgresql)[]-]")
+"""What stands in the name of a test that runs on each kind of database."""
+
+
+def unit_of(name: str) -> str:
+    """What runs in one process: a file on one kind of database, or a room's examples.
+
+    Args:
+        name: of a test, as pytest has it
+
+    Returns:
+        the file or the room, and the kind
+    """
+    file, _, test = name.partition("::")
+    if file.startswith("service/"):
+        return "/".join(file.split("/")[:2])
+    kind = KINDS.search(test)
+    return f"{file} {kind[1]}" if kind else file
+
+
+def _place(name: str) -> tuple[int, str]:
+    rank = next((place for place, start in enumerate(LONGEST) if name.startswith(start)), len(LONGEST))
+    kind = KINDS.search(name) if rank == len(LONGEST) else None
+    return rank, "" if kind is None else kind[1]
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Put the tests into the order in which files are handed out, those of one kind of database together.
+
+    Args:
+        items: the tests
+    """
+    items.sort(key=lambda item: _place(item.nodeid))
+
+
+def scheduler(config: pytest.Config, log: Any) -> Any:
+    """What hands the files out, in the order of the tests.
+
+    Args:
+        config: of pytest
+        log: of pytest-xdist
+
+    Returns:
+        the scheduler
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        """Hands out the next file."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
