@@ -4,14 +4,19 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import NoReturn
 from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import sql
-from sqlalchemy.engine import make_url
+from psycopg.errors import ObjectInUse
+from sqlalchemy.engine import Engine, make_url
+
+from service.catalogue import Catalogue
+from service.store import prepare_database
 
 CARELESS = ("autovacuum", "fsync", "full_page_writes", "synchronous_commit")
 """What a server that ends with its tests need not do: its databases outlive no crash and hold little."""
@@ -28,7 +33,10 @@ def missing(reason: str) -> NoReturn:
 def serving() -> Iterator[tuple[str | None, str]]:
     """The URL of a PostgreSQL server, or None and the reason why there is none."""
     if given := os.environ.get("TRAINCOST_TEST_DATABASE_URL"):
-        yield given, ""
+        try:
+            yield given, ""
+        finally:
+            _drop_patterns(given)
         return
     with ExitStack() as stack:
         try:
@@ -54,5 +62,71 @@ def new_database(server: str) -> Iterator[str]:
     name = f"traincost_{uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield make_url(server).set(database=name).render_as_string(hide_password=False)
+        yield _named(server, name)
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def prepared(url: str, shipped: Catalogue) -> Engine:
+    """An engine on a database that is prepared; an empty one is copied from one that was prepared in earnest before.
+
+    Args:
+        url: the database
+        shipped: the rows that come with this version
+
+    Returns:
+        the engine
+    """
+    named = make_url(url)
+    if named.get_backend_name() == "sqlite":
+        file = Path(named.database or "")
+        if not file.exists():
+            file.write_bytes(_pattern_file(shipped))
+    else:
+        _copy(url, shipped)
+    return prepare_database(url, shipped)
+
+
+_PATTERN_FILES: dict[str, bytes] = {}
+_PATTERNS: dict[tuple[str, str], str] = {}
+"""Prepared databases to copy, by server and catalogue."""
+
+ANYTHING = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+
+
+def _pattern_file(shipped: Catalogue) -> bytes:
+    if shipped.revision not in _PATTERN_FILES:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "traincost.db"
+            prepare_database(f"sqlite:///{file}", shipped).dispose()
+            _PATTERN_FILES[shipped.revision] = file.read_bytes()
+    return _PATTERN_FILES[shipped.revision]
+
+
+def _copy(url: str, shipped: Catalogue) -> None:
+    """Put a copy of a prepared database in the place of an empty one, unless somebody is connected to it."""
+    with psycopg.connect(url) as connection:
+        if connection.execute(ANYTHING).fetchone() != (0,):
+            return
+    server = _named(url, "postgres")
+    if (server, shipped.revision) not in _PATTERNS:
+        name = f"traincost_pattern_{uuid4().hex}"
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        prepare_database(_named(server, name), shipped).dispose()
+        _PATTERNS[server, shipped.revision] = name
+    own, pattern = (
+        sql.Identifier(name or "") for name in (make_url(url).database, _PATTERNS[server, shipped.revision])
+    )
+    with psycopg.connect(server, autocommit=True) as connection, suppress(ObjectInUse):
+        connection.execute(sql.SQL("DROP DATABASE {}").format(own))
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(own, pattern))
+
+
+def _drop_patterns(server: str) -> None:
+    with psycopg.connect(server, autocommit=True) as connection:
+        for name in _PATTERNS.values():
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _named(url: str, name: str) -> str:
+    return make_url(url).set(database=name).render_as_string(hide_password=False)

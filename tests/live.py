@@ -4,16 +4,15 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
 from pathlib import Path
 from typing import IO
 
 from service.catalogue import shipped_catalogue
-from service.store import Scope, prepare_database
+from service.store import Scope
 from service.workflows.keys import WantedKey, make_key
+from tests.databases import prepared
 from tests.house.source import ROOT
 from tests.prestarted import Started
 from tests.secrecy import look_into
@@ -24,19 +23,10 @@ DOCUMENTED = "localhost:8000"
 
 def bearer(folder: Path, scope: Scope) -> dict[str, str]:
     """Headers with a key to the service that is started in a folder afterwards, which asks for keys then."""
-    engine = prepare_database(f"sqlite:///{folder}/traincost.db", shipped_catalogue())
+    engine = prepared(f"sqlite:///{folder}/traincost.db", shipped_catalogue())
     made = make_key(engine, WantedKey(name="tests", scopes=[scope]))
     engine.dispose()
     return {"Authorization": f"Bearer {made.presented}"}
-
-
-@cache
-def _prepared() -> bytes:
-    """A database as the first start leaves it, made once: test_serve.py starts from nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "traincost.db"
-        prepare_database(f"sqlite:///{file}", shipped_catalogue()).dispose()
-        return file.read_bytes()
 
 
 @contextmanager
@@ -44,8 +34,7 @@ def serving(folder: Path, log: Path | None = None, *, with_worker: bool = False)
     """Host and port of the service while it runs; every request is a line of the log, where one is wanted."""
     environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db", "PYTHONPATH": str(ROOT)}
     words = ["service", "serve", "--port", "0", *([] if with_worker else ["--no-worker"])]
-    if not (folder / "traincost.db").exists():
-        (folder / "traincost.db").write_bytes(_prepared())
+    prepared(f"sqlite:///{folder}/traincost.db", shipped_catalogue()).dispose()
     with ExitStack() as stack:
         written = None if log is None else stack.enter_context(log.open("w"))
         if written:

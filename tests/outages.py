@@ -70,6 +70,7 @@ class Outages:
         self._sent, self._figures, self._lock, self._stop = 0, Figures("before"), Lock(), Event()
         self.lost = self.doubled = -1
         self._last_acknowledged = 0.0
+        self._looker = httpx.Client(base_url=address, timeout=10, limits=httpx.Limits(max_keepalive_connections=0))
         asks = (self._ask_for_estimates, self._ask_for_health)
         self._threads = [Thread(target=target) for target in (*[self._write] * WRITERS, *asks)]
 
@@ -83,6 +84,7 @@ class Outages:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        self._looker.close()
         self._count()
 
     def under(self, name: str, begin: Callable[[], object], end: Callable[[], object], seconds: float) -> Figures:
@@ -120,7 +122,7 @@ class Outages:
 
     def _is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.address}/readyz", timeout=10).status_code == 200
+            return self._looker.get("/readyz").status_code == 200
         except httpx.RequestError:
             return False
 

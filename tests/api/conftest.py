@@ -18,10 +18,10 @@ from service.api.app import create_app
 from service.api.contract import contract
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import Settings
-from service.store import load_catalogue, prepare_database
+from service.store import load_catalogue
 from tests.api import replicated
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, AskTogether
-from tests.databases import new_database
+from tests.databases import new_database, prepared
 from tests.secrecy import look_into
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def settings_for(url: str) -> Settings:
 
 def start(url: str) -> FastAPI:
     """The application on a database, as `serve` makes it."""
-    engine = prepare_database(url, shipped_catalogue())
+    engine = prepared(url, shipped_catalogue())
     return create_app(settings_for(url), load_catalogue(engine), engine)
 
 

@@ -25,8 +25,8 @@ FOLDER = "TRAINCOST_TOOLS"
 
 READERS = Path(__file__).parent / "readers"
 
-COUNT = int(os.environ.get("TRAINCOST_EXPORTS", "50"))
-"""Random questions that are written for each tool."""
+COUNT = int(os.environ.get("TRAINCOST_EXPORTS", "25"))
+"""Random questions that are written for each tool; `.ci/proof exports` writes 500."""
 
 
 def tools() -> Path:

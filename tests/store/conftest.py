@@ -9,10 +9,9 @@ import pytest
 from sqlalchemy import Engine, delete
 
 from service.catalogue import Catalogue
-from service.store import prepare_database
 from service.store.engine import open_engine, writing
 from service.store.job_tables import JOBS, WORKERS
-from tests.databases import new_database
+from tests.databases import new_database, prepared
 from tests.store.small import SMALL
 
 
@@ -52,11 +51,11 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def prepare(database_url: str) -> Iterator[Prepare]:
-    """Prepares the test's database, as a start of the service would."""
+    """Prepares the test's database, as a start of the service would; test_prepare.py starts from nothing."""
     with ExitStack() as stack:
 
         def prepare(shipped: Catalogue = SMALL) -> Engine:
-            engine = prepare_database(database_url, shipped)
+            engine = prepared(database_url, shipped)
             stack.callback(engine.dispose)
             return engine
 
@@ -70,7 +69,7 @@ def jobs_database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         url = f"sqlite:///{tmp_path_factory.mktemp('jobs') / 'traincost.db'}"
         if request.param == "postgresql":
             url = stack.enter_context(new_database(request.getfixturevalue("postgresql_server")))
-        engine = prepare_database(url, SMALL)
+        engine = prepared(url, SMALL)
         stack.callback(engine.dispose)
         yield engine
 

@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, insert, select, text, update
 
 from service.errors import BackupRefused, StartupError
-from service.store import Backup, make_backup, prepare_database, restore_backup
+from service.store import Backup, make_backup, restore_backup
 from service.store.backup_files import END_BYTES
 from service.store.backup_rows import copy_rows, tally_rows
 from service.store.engine import open_engine, reading, writing
 from service.store.job_tables import JOB_EVENTS, JOBS
 from service.store.prepare import HEAD, migrate, revision_in
 from service.store.tables import METADATA
-from tests.databases import new_database
+from tests.databases import new_database, prepared
 from tests.store.holding import fill, read, row_of
 from tests.store.small import SMALL
 
@@ -29,7 +29,7 @@ SAY_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 @pytest.fixture
 def filled(database_url: str) -> Iterator[Engine]:
     """A database with rows in every table."""
-    engine = prepare_database(database_url, SMALL)
+    engine = prepared(database_url, SMALL)
     with writing(engine) as connection:
         fill(connection, ROWS, SEEDED)
     yield engine
@@ -115,7 +115,7 @@ def test_an_earlier_backup_is_not_written_over(filled: Engine, file: Path) -> No
 
 
 def test_a_damaged_backup_is_refused_wherever_the_damage_is(sqlite_url: str, file: Path) -> None:
-    prepare_database(sqlite_url, SMALL).dispose()
+    prepared(sqlite_url, SMALL).dispose()
     make_backup(sqlite_url, file)
     whole, other = file.read_bytes(), f"sqlite:///{file.parent / 'other.db'}"
     damaged = [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in range(0, len(whole), 9_973)]
@@ -186,7 +186,7 @@ def test_what_a_newer_version_made_is_refused(filled: Engine, file: Path, monkey
 
 
 def test_a_backup_of_a_newer_revision_is_refused(sqlite_url: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_database(sqlite_url, SMALL).dispose()
+    prepared(sqlite_url, SMALL).dispose()
     monkeypatch.setattr("service.store.backups._revision_of", lambda _: "9999")
     make_backup(sqlite_url, file)
     with pytest.raises(BackupRefused, match=r"backup is at revision 9999.*newer traincost"):

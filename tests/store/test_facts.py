@@ -19,7 +19,7 @@ from service.catalogue import (
     shipped_catalogue,
 )
 from service.estimator import Cluster, Gpu
-from service.store import load_catalogue
+from service.store import load_catalogue, prepare_database
 from service.store.engine import reading, writing
 from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, PROMOTED_CALIBRATIONS, RATE_CARDS, REGIONS, SEEDINGS
 from tests.store.conftest import Prepare
@@ -101,14 +101,14 @@ def test_another_shipped_catalogue_replaces_the_shipped_rows_only(prepare: Prepa
 
 
 def test_a_failed_seeding_leaves_nothing_behind(
-    engine: Engine, prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, prepare: Prepare, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("service.store.prepare.seed", fail)
     with pytest.raises(KeyboardInterrupt):
-        prepare()
+        prepare_database(database_url, SMALL)
     with reading(engine) as connection:
         assert inspect(connection).get_table_names() == []
     monkeypatch.undo()

@@ -35,16 +35,18 @@ class Scene:
         context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
             context.set_forkserver_preload(["tests.worker.preloaded"])
-        self._start = context.Process
+        self._start, self.lease_seconds = context.Process, LEASE_SECONDS
         self._started: list[Any] = []
         self._workers: dict[str, Any] = {}
         self._stack = ExitStack()
         self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}"
         self.engine, self.started = open_engine(url), 0
+        self._http = httpx.Client(base_url=self.address, limits=httpx.Limits(max_keepalive_connections=0))
 
     def __enter__(self) -> Self:
         self._stack.callback(self.engine.dispose)
+        self._stack.callback(self._http.close)
         self._stack.callback(self._end_all)
         return self
 
@@ -58,7 +60,7 @@ class Scene:
 
     def service(self) -> Any:
         """A service that answers by now."""
-        process = self._process(serve, self.url, self.port, LEASE_SECONDS, str(self.folder / "service.log"))
+        process = self._process(serve, self.url, self.port, self.lease_seconds, str(self.folder / "service.log"))
         ends = time.monotonic() + MOST_BOOT_SECONDS
         while not self.is_answering():
             log = self._said()
@@ -98,13 +100,13 @@ class Scene:
 
     def is_answering(self) -> bool:
         try:
-            return httpx.get(f"{self.address}/readyz", timeout=2).is_success
+            return self._http.get("/readyz", timeout=2).is_success
         except httpx.RequestError:
             return False
 
     def add(self, job_id: str, kind: str = SLEEP, max_attempts: int = 100, **payload: Any) -> None:
         """A job that is acknowledged."""
-        answer = httpx.post(f"{self.address}/tests/jobs", json=wanted(job_id, kind, max_attempts, payload), timeout=30)
+        answer = self._http.post("/tests/jobs", json=wanted(job_id, kind, max_attempts, payload), timeout=30)
         assert answer.status_code == 201, answer.text
 
     def add_sleep(self, job_id: str, kind: str = SLEEP) -> None:

@@ -1,4 +1,7 @@
-"""Is no job lost, none done twice and nothing left running, whichever process is killed? Three rounds of each here."""
+"""Is no job lost, none done twice and nothing left running, whichever process is killed? Two rounds of each here.
+
+.ci/proof faults takes more of them.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +13,9 @@ from tests.databases import new_database
 from tests.worker.faults import kill_services, kill_workers, suspend_workers
 from tests.worker.scene import Scene
 
-ROUNDS = 3
+ROUNDS = 2
+LONG_LEASE_SECONDS = 20.0
+"""A job is its worker's for so long: on a busy machine the next service takes longer than a short lease."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -30,6 +35,7 @@ def test_a_worker_that_is_killed_costs_one_attempt_and_leaves_nothing(scene: Sce
 
 
 def test_a_service_that_is_killed_costs_nothing(scene: Scene) -> None:
+    scene.lease_seconds = LONG_LEASE_SECONDS
     found, _ = kill_services(scene, scene.service(), ROUNDS)
     assert (found.wrong(), found.kept_running) == ([], ROUNDS), found.said()
 
