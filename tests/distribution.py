@@ -63,9 +63,9 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
     Returns:
         the scheduler
     """
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    class ByFile(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         """Hands out the next file."""
 
         def _split_scope(self, nodeid: str) -> str:

@@ -152,8 +152,8 @@ def ran(
 def _first() -> socket.socket:
     """Where the process listens that starts the others; it ends with this one."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for end in (here, there):
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
+    for line in (here, there):
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
     with there:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.prestarted", str(there.fileno())],
