@@ -1,14 +1,17 @@
 """Do streams of events leave their connections to others, and does nobody miss or hear twice what they say?"""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
+from random import Random
 
 import pytest
 
 from tests.api.asking import QUESTION
 from tests.live import serving
+from tests.streams import Checks, Heard, checks, found, listen
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +30,26 @@ def test_head_of_a_stream_leaves_the_connection_to_the_next_request(address: str
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 200
+        connection.request("POST", f"/v1/launch-checks/{check['id']}/cancel")
+        assert json.loads(connection.getresponse().read())["status"] == "cancelled"
+
+
+def test_streams_that_are_cut_and_taken_up_lose_and_double_nothing(address: str) -> None:
+    async def told(made: Checks) -> None:
+        for place in range(5):
+            await asyncio.sleep(0.4)
+            await asyncio.to_thread(made.tell, place / 5)
+        await asyncio.to_thread(made.finish)
+
+    async def heard_of(made: Checks) -> list[Heard]:
+        heard = [Heard(made.ids[place % len(made.ids)]) for place in range(12)]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(told(made))
+            for place, one in enumerate(heard):
+                group.create_task(listen(address, one, Random(place), 60.0, 0.8))  # noqa: S311 - repeatable
+        return heard
+
+    with checks(address, 3) as made:
+        heard = asyncio.run(heard_of(made))
+    assert not found(heard, made.events).total(), found(heard, made.events)
+    assert sum(one.cuts for one in heard) > 0

@@ -28,12 +28,14 @@ from service.api.entry import enter
 from service.api.envelope import Envelope, LastResort
 from service.api.exact_paths import closed_routes
 from service.api.keys import NotAllowed, on_not_allowed
+from service.api.launch_check_events import launch_check_looks
 from service.api.limits import BodyLimit
 from service.api.metrics import Metrics
 from service.api.openings import Openings
 from service.api.rate_limits import is_loopback, rate_limits_of
 from service.api.readiness import Readiness
 from service.api.reaping import reaped
+from service.api.sweep_events import sweep_looks
 from service.api.telemetry import tracing_of
 from service.api.turns import AT_ONCE
 from service.catalogue import Catalogue
@@ -96,7 +98,8 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
     app.state.checked_questions = CheckedQuestions(engine, app.state.replicas)
     app.state.tracing, app.state.readiness = tracing, Readiness(engine)
     app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, leaving
-    app.state.openings = Openings(engine, settings.lease_seconds, app.state.leaving)
+    app.state.openings = Openings(engine, settings.lease_seconds, leaving)
+    app.state.check_looks, app.state.sweep_looks = launch_check_looks(engine, leaving), sweep_looks(engine, leaving)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
     if engine is not None:

@@ -4,33 +4,63 @@ Whoever was cut off asks again with Last-Event-ID and is told what came after it
 """
 
 import re
-from asyncio import sleep
-from collections.abc import AsyncIterator
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
 from threading import Event
 
 from fastapi import Request
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
-from service.api.callers import caller_of
 from service.api.envelope import refusal_of
 from service.api.launch_check_schemas import EVENT_NUMBER, EVENTS, LAST_EVENT_ID
 from service.api.problems import WrongParameter
-from service.errors import Problem
-from service.store import ENDED, Engine, JobEvent, utc_text
-from service.workflows.launch_checks.launch_checks import events_after, find_launch_check
+from service.api.shared_looks import SharedLooks
+from service.errors import NotFound, Problem
+from service.store import ENDED, Engine, JobEvent, read_later_events, utc_text
+from service.workflows.callers import ANYBODY
+from service.workflows.launch_checks.launch_checks import NONE_SUCH, find_launch_check
 from service.workflows.wire import to_bytes
 
 LOOK_SECONDS = 0.3
 """Time between two looks for events. Source: a choice; often enough for a bar that moves."""
 
-QUIET_SECONDS = 15.0
-"""Longest time without a byte: proxies cut silent connections. Source: HTML standard, section 9.2.7, 15 seconds."""
-
 WHOLE = "launch_check"
 """The last event: the whole answer."""
 
 NUMBER = re.compile(EVENT_NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told of a launch check, up to now."""
+
+    numbers: tuple[int, ...] = ()
+    """Numbers of its events, in order."""
+    events: tuple[bytes, ...] = ()
+    """The same events as they are sent."""
+    whole: bytes | None = None
+    """The whole answer, once it has ended."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be told."""
+        return self.whole is not None
+
+
+def launch_check_looks(engine: Engine, leaving: Event) -> SharedLooks[Told]:
+    """What happens to launch checks, for whoever listens.
+
+    Args:
+        engine: the database
+        leaving: set once the process is to end
+
+    Returns:
+        the looks that they share
+    """
+    return SharedLooks(partial(_look, engine), LOOK_SECONDS, leaving)
 
 
 def last_event_of(request: Request) -> int:
@@ -53,42 +83,54 @@ def last_event_of(request: Request) -> int:
     return int(said or 0)
 
 
-def stream_of(request: Request, engine: Engine, check_id: str) -> StreamingResponse:
+def stream_of(request: Request, check_id: str) -> StreamingResponse:
     """What happens to a launch check, until it ends or nobody listens.
 
     Args:
-        request: the request
-        engine: the database
+        request: the request of somebody who may read the launch check
         check_id: id of a launch check that is there
 
     Returns:
         the stream
     """
-    events = _events(request, engine, check_id, last_event_of(request))
+    events = _events(request, check_id, last_event_of(request))
     return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
-async def _events(request: Request, engine: Engine, check_id: str, after: int) -> AsyncIterator[bytes]:
-    leaving: Event = request.app.state.leaving
-    quiet = 0.0
+async def _events(request: Request, check_id: str, after: int) -> AsyncIterator[bytes]:
+    looks: SharedLooks[Told] = request.app.state.check_looks
     yield b"retry: 2000\n\n"
     try:
-        while not leaving.is_set() and not await request.is_disconnected():
-            found, status = await run_in_threadpool(events_after, engine, check_id, after)
-            for one in found:
-                yield _event(one.name, to_bytes(_said(one)), one.number)
-                after = one.number
-            if status in ENDED and not found:
-                whole = await run_in_threadpool(find_launch_check, engine, caller_of(request), check_id)
-                yield _event(WHOLE, to_bytes(whole), after)
-                return
-            quiet = 0.0 if found else quiet + LOOK_SECONDS
-            if quiet >= QUIET_SECONDS:
-                quiet = 0.0
-                yield b": still here\n\n"
-            await sleep(0.0 if status in ENDED else LOOK_SECONDS)
+        async with aclosing(looks.states(check_id)) as states:
+            async for told in states:
+                if told is None:
+                    yield b": still here\n\n"
+                    continue
+                later = told.events[bisect_right(told.numbers, after) :]
+                after = max(after, *told.numbers[-1:])
+                last = () if told.whole is None else (_event(WHOLE, told.whole, after),)
+                yield b"".join((*later, *last))
     except Exception as error:  # the status is sent already, so an event says what went wrong
         yield _event("problem", bytes(refusal_of(request, error).body), after)
+
+
+def _look(engine: Engine, known: Mapping[str, Told | None]) -> dict[str, Told | Exception]:
+    """What is told of launch checks now; what is wrong with one of them ends no other's stream."""
+    before = {check_id: told or Told() for check_id, told in known.items()}
+    later = read_later_events(engine, {check_id: max(told.numbers, default=0) for check_id, told in before.items()})
+    found: dict[str, Told | Exception] = {}
+    for check_id, told in before.items():
+        status, events = later.get(check_id, ("", []))
+        try:
+            whole = to_bytes(find_launch_check(engine, ANYBODY, check_id)) if status in ENDED else None
+        except Exception as error:  # its listeners are told
+            found[check_id] = error
+            continue
+        numbers = (*told.numbers, *(one.number for one in events))
+        sent = (*told.events, *(_event(one.name, to_bytes(_said(one)), one.number) for one in events))
+        is_same = told is known[check_id] and not events and whole is None
+        found[check_id] = (told if is_same else Told(numbers, sent, whole)) if status else NotFound(NONE_SUCH)
+    return found
 
 
 def _said(event: JobEvent) -> dict[str, object]:

@@ -1,68 +1,80 @@
 """How is a caller told how far a sweep is? As a stream of its states, until it ends."""
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
 
 from fastapi import Request
-from starlette.concurrency import run_in_threadpool
 
 from service.answers.sweeps import SweepAnswer
-from service.api.callers import caller_of
-from service.api.database import database_of
 from service.api.envelope import refusal_of
-from service.workflows.sweeps.kept import find_sweep
+from service.api.shared_looks import SharedLooks
+from service.store import Engine
+from service.workflows.sweeps.kept import sweeps_as_they_are, unknown_sweep
 from service.workflows.wire import to_bytes
 
 LOOK_SECONDS = 0.5
-"""Time between two looks at how far a sweep is. Source: a choice; often enough for a bar that moves."""
-
-SILENT_LOOKS = 30
-"""Looks without news after which a comment keeps the connection. Source: a choice; proxies cut idle ones off after half
-a minute or one."""
+"""Time between two looks at how far sweeps are. Source: a choice; often enough for a bar that moves."""
 
 UNFINISHED = ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told of a sweep, as it is now."""
+
+    document: bytes
+    """The sweep."""
+    rows: int
+    """How many of its rows are done."""
+    is_over: bool
+    """Whether it has ended."""
+
+
+def sweep_looks(engine: Engine, leaving: Event) -> SharedLooks[Told]:
+    """How far sweeps are, for whoever listens.
+
+    Args:
+        engine: the database
+        leaving: set once the process is to end
+
+    Returns:
+        the looks that they share
+    """
+    return SharedLooks(partial(_look, engine), LOOK_SECONDS, leaving)
 
 
 async def events_of(request: Request, sweep_id: str) -> AsyncIterator[bytes]:
     """The states of a sweep, each when it differs from the one before.
 
     Args:
-        request: the request; the stream ends when its reader is gone or the service is told to stop
-        sweep_id: id of the sweep
+        request: the request of somebody who may read the sweep; the stream ends when its reader is gone or the service
+            is told to stop
+        sweep_id: id of a sweep that is there
 
-    Returns:
-        the stream
-
-    Raises:
-        NotFound: there is no such sweep
+    Yields:
+        parts of the stream
     """
-    first = await _state(request, sweep_id)
-    return _stream(request, first)
-
-
-async def _stream(request: Request, state: SweepAnswer) -> AsyncIterator[bytes]:
-    told, silent, leaving = b"", 0, request.app.state.leaving
+    looks: SharedLooks[Told] = request.app.state.sweep_looks
     try:
-        while True:
-            document = to_bytes(state)
-            is_over = state.status not in UNFINISHED
-            if document != told or is_over:
-                yield _event("ended" if is_over else "progress", state.rows.done, document)
-                told, silent = document, 0
-            if is_over or leaving.is_set() or await request.is_disconnected():
-                return
-            silent += 1
-            if silent % SILENT_LOOKS == 0:
-                yield b": still there\n\n"
-            await asyncio.sleep(LOOK_SECONDS)
-            state = await _state(request, state.id)
+        async with aclosing(looks.states(sweep_id)) as states:
+            async for told in states:
+                yield b": still there\n\n" if told is None else _event(told)
     except Exception as error:  # the status is sent already, so an event says what went wrong
         yield b"event: problem\ndata: " + bytes(refusal_of(request, error).body) + b"\n\n"
 
 
-async def _state(request: Request, sweep_id: str) -> SweepAnswer:
-    return await run_in_threadpool(find_sweep, database_of(request), caller_of(request), sweep_id)
+def _look(engine: Engine, known: Mapping[str, Told | None]) -> dict[str, Told | Exception]:
+    found = sweeps_as_they_are(engine, list(known))
+    return {sweep_id: _told(found[sweep_id]) if sweep_id in found else unknown_sweep() for sweep_id in known}
 
 
-def _event(name: str, number: int, document: bytes) -> bytes:
-    return f"id: {number}\nevent: {name}\ndata: ".encode() + document + b"\n\n"
+def _told(sweep: SweepAnswer) -> Told:
+    return Told(to_bytes(sweep), sweep.rows.done, sweep.status not in UNFINISHED)
+
+
+def _event(told: Told) -> bytes:
+    name = b"ended" if told.is_over else b"progress"
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (told.rows, name, told.document)

@@ -38,7 +38,7 @@ from service.store.engine import answering, writing
 from service.store.figures import Figures, read_figures
 from service.store.history import History, load_catalogue
 from service.store.job_ends import Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
-from service.store.job_events import JobEvent, read_events
+from service.store.job_events import JobEvent, read_events, read_later_events
 from service.store.job_files import JobFile, keep_file, read_file, read_file_names
 from service.store.job_leases import (
     HeartbeatState,
@@ -103,6 +103,7 @@ from service.store.sweeps import (
     read_sweep,
     read_sweep_content,
     read_sweeps,
+    read_sweeps_and_shards,
 )
 from service.store.workers import forget_workers, read_workers, see_worker
 
@@ -204,6 +205,7 @@ __all__ = [
     "read_file_names",
     "read_job",
     "read_keys",
+    "read_later_events",
     "read_launch_check",
     "read_launch_checks",
     "read_measurements",
@@ -214,6 +216,7 @@ __all__ = [
     "read_sweep",
     "read_sweep_content",
     "read_sweeps",
+    "read_sweeps_and_shards",
     "read_workers",
     "reap_jobs",
     "restore_backup",

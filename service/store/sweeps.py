@@ -161,11 +161,32 @@ def read_shards(engine: Engine, sweep_id: str) -> list[ShardState]:
     Raises:
         Unreachable: the database does not answer
     """
-    columns = [JOBS.c[field.name] for field in fields(ShardState)]
-    query = select(*columns).where(JOBS.c.parent == sweep_id).order_by(JOBS.c.id)
+    query = select(*_SHARD_COLUMNS).where(JOBS.c.parent == sweep_id).order_by(JOBS.c.id)
     with answering(), reading(engine) as connection:
         rows = connection.execute(query).mappings().all()
-    return [ShardState(**{**row, **{name: in_utc(row[name]) for name in _MOMENTS}}) for row in rows]
+    return [_shard(row) for row in rows]
+
+
+def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tuple[KeptSweep, list[ShardState]]]:
+    """Some sweeps, each with its pieces in the order of their rows.
+
+    Args:
+        engine: the database
+        sweep_ids: ids of the sweeps
+
+    Returns:
+        those that are there, in no order
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    shards: dict[str, list[ShardState]] = {}
+    query = select(JOBS.c.parent, *_SHARD_COLUMNS).where(JOBS.c.parent.in_(sweep_ids)).order_by(JOBS.c.id)
+    with answering(), reading(engine) as connection:
+        sweeps = connection.execute(select(*_COLUMNS).where(SWEEPS.c.id.in_(sweep_ids))).mappings().all()
+        for row in connection.execute(query).mappings():
+            shards.setdefault(row["parent"], []).append(_shard(row))
+    return [(_sweep(row), shards.get(row["id"], [])) for row in sweeps]
 
 
 def has_file_in(connection: Connection, job_id: str, name: str) -> bool:
@@ -187,5 +208,11 @@ def _sweep(row: Mapping[Any, Any]) -> KeptSweep:
     return KeptSweep(**{**row, "created_at": utc_text(row["created_at"])})
 
 
+def _shard(row: Mapping[Any, Any]) -> ShardState:
+    values = {column.name: row[column.name] for column in _SHARD_COLUMNS}
+    return ShardState(**{**values, **{name: in_utc(row[name]) for name in _MOMENTS}})
+
+
 _COLUMNS = tuple(SWEEPS.c[field.name] for field in fields(KeptSweep))
+_SHARD_COLUMNS = tuple(JOBS.c[field.name] for field in fields(ShardState))
 _MOMENTS = ("started_at", "finished_at")

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -10,7 +10,9 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete
 
+from service.api import launch_check_events
 from service.client.events import Event, events_of
+from service.store import Engine, read_later_events
 from service.store.engine import writing
 from service.store.job_tables import JOBS, WORKERS
 from tests.api.asking import Ask
@@ -135,3 +137,27 @@ def test_a_listener_hears_while_it_runs_and_leaves_with_the_server(told_app: Fas
     finally:
         told_app.state.leaving.clear()
     assert all(b"event: launch_check" not in word for word in heard)
+
+
+def test_listeners_share_one_look_at_the_database(told_app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def counted(engine: Engine, known: Mapping[str, int]) -> Any:
+        looks.append(len(known))
+        return read_later_events(engine, known)
+
+    monkeypatch.setattr(launch_check_events, "read_later_events", counted)
+    ids = [create(ask, probes=["gemm"]).json()["id"] for _ in range(3)]
+
+    async def whole() -> list[httpx.Response]:
+        async with client_of(told_app) as client, asyncio.timeout(30):
+            listening = [asyncio.create_task(client.get(f"{PATH}/{ids[place % 3]}/events")) for place in range(30)]
+            await asyncio.sleep(4 * launch_check_events.LOOK_SECONDS)
+            for check_id in ids:
+                await client.post(f"{PATH}/{check_id}/cancel")
+            return await asyncio.gather(*listening)
+
+    for answer in asyncio.run(whole()):
+        assert [event.name for event in told(answer)] == ["queued", "cancelled", "launch_check"]
+    assert max(looks) == len(ids)
+    assert len(looks) < 90, "one by one it is more than a hundred"

@@ -1,15 +1,11 @@
 """A sweep over HTTP: kept once, handed out in pieces, each row in its table once, whatever is lost between."""
 
-import asyncio
 import csv
 import io
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Timer
 from typing import Any
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,10 +17,8 @@ from service.store.database_clock import later
 from service.store.engine import writing
 from service.store.job_ends import reap_jobs
 from service.store.job_tables import JOBS
-from service.workflows.callers import ANYBODY
 from service.workflows.ended_shards import KIND, ROWS_FILE
 from service.workflows.finished_jobs import on_end
-from service.workflows.sweeps import kept
 from service.workflows.sweeps.answering import rows_of
 from service.workflows.sweeps.axes import sweep_from_bytes
 from service.workflows.sweeps.body import read_sweep
@@ -33,7 +27,6 @@ from service.workflows.sweeps.shard_process import shard_of, worked_out
 from service.workflows.sweeps.shards import SHARD_ROWS
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
-from tests.api.replicated import client_of
 
 BODY: dict[str, Any] = {
     "name": "prices of one job",
@@ -256,32 +249,6 @@ def test_other_formulas_answer_nothing(ask: Ask, tmp_path: Path) -> None:
     assert state(ask, sweep)["reasons"] == [record["reason"]]
     assert "1999.1.1" in record["reason"]
     assert not list(tmp_path.glob(ROWS_FILE))
-
-
-def test_a_stream_tells_each_state_and_ends_with_the_sweep(ask: Ask, app: FastAPI, tmp_path: Path) -> None:
-    sweep = started(ask)
-    Worker(ask, tmp_path).run(PIECES - 1)
-    ending = Timer(0.2, kept.cancel_sweep, [app.state.engine, ANYBODY, sweep["id"]])
-    ending.start()
-    text = ask("GET", sweep["links"]["events"]).text
-    ending.join()
-    events = [dict(line.split(": ", 1) for line in event.splitlines()) for event in text.split("\n\n") if event]
-    assert [event["event"] for event in events] == ["progress", "ended"]
-    assert [json.loads(event["data"])["status"] for event in events] == ["running", "cancelled"]
-    assert events[0]["id"] == str(ROWS - EACH)
-    assert ask("GET", f"/v1/sweeps/{'swp_' + '0' * 32}/events").status_code == 404
-
-
-def test_head_tells_of_the_stream_of_a_sweep_that_goes_on(ask: Ask, app: FastAPI) -> None:
-    sweep = started(ask)
-
-    async def head() -> httpx.Response:
-        async with client_of(app) as client, asyncio.timeout(20):
-            return await client.head(sweep["links"]["events"])
-
-    answer = asyncio.run(head())
-    assert (answer.status_code, answer.content) == (200, b"")
-    kept.cancel_sweep(app.state.engine, ANYBODY, sweep["id"])
 
 
 def test_what_is_not_there_is_not_found(ask: Ask) -> None:

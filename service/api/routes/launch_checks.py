@@ -87,7 +87,7 @@ def events(request: Request, database: Database, check_id: str) -> Response:
     launch_checks.find_launch_check(
         database, caller_of(request), check_id
     )  # whether it is there is told before anything else
-    return stream_of(request, database, check_id)
+    return stream_of(request, check_id)
 
 
 @router.post(

@@ -82,10 +82,10 @@ def read(database: Database, caller: Asker, sweep_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=events_operation(),
 )
-async def events(request: Request, sweep_id: str) -> Response:
+def events(request: Request, database: Database, caller: Asker, sweep_id: str) -> Response:
     """A stream that ends with the sweep, its reader or the service."""
-    stream = await events_of(request, sweep_id)
-    return StreamingResponse(stream, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    kept.refuse_hidden(database, caller, sweep_id)
+    return StreamingResponse(events_of(request, sweep_id), media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
 @router.post(

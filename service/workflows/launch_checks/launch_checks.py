@@ -11,7 +11,7 @@ from service.answers.launch_checks import LaunchCheckRow, ProbeAnswer, Reestimat
 from service.calibration.records import ProbeStatus, ProbeTask
 from service.catalogue import Catalogue
 from service.errors import NotFound
-from service.store import Also, Engine, Job, JobEvent, KeptCheck, NewJob, utc_text
+from service.store import Also, Engine, Job, KeptCheck, NewJob, utc_text
 from service.workflows.callers import Caller
 from service.workflows.columns import Column, columns_of
 from service.workflows.devices import driver_names
@@ -215,27 +215,6 @@ def _waiting(name: Any, told: Mapping[str, Any], kept: Kept) -> ProbeAnswer:
         measurements=(),
         summary=None,
     )
-
-
-def events_after(engine: Engine, check_id: str, after: int) -> tuple[list[JobEvent], str]:
-    """What happened to a launch check after some event, and where it was before anybody looked for that.
-
-    Args:
-        engine: the database
-        check_id: its id
-        after: number of the last event that is known
-
-    Returns:
-        the events, and the status: one that had ended then has no events to come
-
-    Raises:
-        NotFound: the caller has no such launch check
-        Unreachable: the database does not answer
-    """
-    job = store.read_job(engine, check_id)
-    if job is None:
-        raise NotFound(NONE_SUCH)
-    return store.read_events(engine, check_id, after), job.status
 
 
 def cancel_launch_check(engine: Engine, caller: Caller, check_id: str, on_end: Also) -> Record:

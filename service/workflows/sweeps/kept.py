@@ -1,7 +1,7 @@
 """How does the service have a sweep worked out? Kept once, its pieces handed to workers, its table read as it grows."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
 from typing import Any, Final
 
@@ -78,6 +78,32 @@ def find_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
     return answer_of(kept, store.read_shards(engine, sweep_id))
 
 
+def sweeps_as_they_are(engine: Engine, sweep_ids: Sequence[str]) -> dict[str, SweepAnswer]:
+    """Some sweeps, as far as each is, whoever owns them.
+
+    Args:
+        engine: the database
+        sweep_ids: ids of the sweeps
+
+    Returns:
+        those that are there, by their ids
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    found = store.read_sweeps_and_shards(engine, sweep_ids)
+    return {sweep.id: answer_of(sweep, shards) for sweep, shards in found}
+
+
+def unknown_sweep() -> NotFound:
+    """What somebody is told who has no such sweep.
+
+    Returns:
+        the error
+    """
+    return NotFound(f"there is no sweep of this id; GET {PATH} lists the ids")
+
+
 def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
     """The list of sweeps.
 
@@ -144,7 +170,7 @@ def content_of(engine: Engine, sweep_id: str) -> bytes:
     """
     content = store.read_sweep_content(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
     if content is None:
-        raise _unknown()
+        raise unknown_sweep()
     return content
 
 
@@ -165,12 +191,8 @@ def refuse_hidden(engine: Engine, caller: Caller, sweep_id: str) -> None:
 def _kept(engine: Engine, caller: Caller, sweep_id: str) -> KeptSweep:
     found = store.read_sweep(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
     if found is None or not caller.reaches(found.owner):
-        raise _unknown()
+        raise unknown_sweep()
     return found
-
-
-def _unknown() -> NotFound:
-    return NotFound(f"there is no sweep of this id; GET {PATH} lists the ids")
 
 
 def _new(sweep_id: str, sweep: Sweep, owner: str) -> NewSweep:

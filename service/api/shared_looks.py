@@ -1,0 +1,162 @@
+"""How do many callers hear of what changes in the database? One look finds what is new for all of them.
+
+They wait in the event loop, without a thread or a connection to the database, so that five hundred idle streams cost
+little more than one. What nobody listens to is not looked at.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextvars import Context
+from threading import Event
+from typing import Generic, Protocol, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+QUIET_SECONDS = 15.0
+"""Longest time without a byte: proxies cut silent connections. Source: HTML standard, section 9.2.7, 15 seconds."""
+
+MOST_AT_ONCE = 1000
+"""Things that one look asks for. Source: a choice; far below the number of parameters that a statement may have."""
+
+
+class Looked(Protocol):
+    """What a look finds of one thing."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it stays as it is."""
+
+
+State = TypeVar("State", bound=Looked)
+Look = Callable[[Mapping[str, State | None]], Mapping[str, State | Exception]]
+"""Finds how things are now: given what was found of each before, the same again where nothing changed, or what is wrong
+with one of them."""
+
+
+class _Watched(Generic[State]):
+    """One thing that somebody listens to."""
+
+    def __init__(self) -> None:
+        self.found: State | Exception | None = None
+        self.listeners = 0
+        self.changed = asyncio.Event()
+
+    @property
+    def is_settled(self) -> bool:
+        return isinstance(self.found, Exception) or (self.found is not None and self.found.is_over)
+
+    @property
+    def state(self) -> State | None:
+        return None if isinstance(self.found, Exception) else self.found
+
+    def tell(self, found: State | Exception) -> None:
+        """Wake those who listen, where something changed."""
+        if found != self.found:
+            self.found = found
+            self.wake()
+
+    def wake(self) -> None:
+        """Have those who listen look at what holds now."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class SharedLooks(Generic[State]):
+    """What is found of things, for whoever listens.
+
+    Args:
+        look: finds it, on a thread
+        seconds: time between two looks [second]
+        leaving: set once the process is to end, so that nobody listens any longer
+    """
+
+    def __init__(self, look: Look[State], seconds: float, leaving: Event) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._leaving = leaving
+        self._watched: dict[str, _Watched[State]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._fresh = asyncio.Event()
+
+    async def states(self, key: str) -> AsyncGenerator[State | None, None]:
+        """How one thing is, each time that it is otherwise; ends with the thing or the process.
+
+        Args:
+            key: which one
+
+        Yields:
+            what was found of it; None where it was quiet for so long that a proxy might cut the connection
+
+        Raises:
+            Exception: what went wrong with the look
+        """
+        watched = self._joined(key)
+        told: State | None = None
+        try:
+            while not self._leaving.is_set():
+                found = watched.found
+                if isinstance(found, Exception):
+                    raise found
+                if found is None or found is told:
+                    if not await _is_told(watched.changed):
+                        yield None
+                    continue
+                told = found
+                yield told
+                if told.is_over:
+                    return
+        finally:
+            watched.listeners -= 1
+            if not watched.listeners and self._watched.get(key) is watched:
+                del self._watched[key]
+
+    def _joined(self, key: str) -> _Watched[State]:
+        """The thing, with one more listener; what has ended or failed is looked at anew for whoever comes then."""
+        watched = self._watched.get(key)
+        if watched is None or watched.is_settled:
+            watched = self._watched[key] = _Watched()
+        watched.listeners += 1
+        loop = asyncio.get_running_loop()
+        if self._looking is None or self._looking.done() or self._looking.get_loop() is not loop:
+            self._fresh = asyncio.Event()
+            self._looking = loop.create_task(self._look_on(self._fresh), context=Context())
+        elif watched.found is None:
+            self._fresh.set()
+        return watched
+
+    async def _look_on(self, fresh: asyncio.Event) -> None:
+        """Look while somebody listens: at everything now and then, at what is new at once."""
+        clock = asyncio.get_running_loop().time
+        next_at = clock()
+        while self._watched and self._looking is asyncio.current_task():
+            fresh.clear()
+            is_time = clock() >= next_at
+            due = [key for key, one in self._watched.items() if not one.is_settled and (is_time or one.found is None)]
+            for first in range(0, len(due), MOST_AT_ONCE):
+                await self._look_at(due[first : first + MOST_AT_ONCE])
+            if is_time:
+                next_at = clock() + self._seconds
+            if self._leaving.is_set():
+                for one in self._watched.values():
+                    one.wake()
+            await _is_told(fresh, next_at - clock())
+
+    async def _look_at(self, keys: Sequence[str]) -> None:
+        watched = {key: self._watched[key] for key in keys if key in self._watched}
+        known = {key: one.state for key, one in watched.items()}
+        try:
+            found = await run_in_threadpool(self._look, known)
+        except Exception as error:  # whoever listens is told, and the next look may succeed
+            found = dict.fromkeys(known, error)
+        for key, one in watched.items():
+            one.tell(found[key])
+
+
+async def _is_told(event: asyncio.Event, seconds: float = QUIET_SECONDS) -> bool:
+    """Whether something comes in time."""
+    try:
+        async with asyncio.timeout(max(seconds, 0.0)):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
