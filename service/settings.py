@@ -1,6 +1,7 @@
 """How is this process set up? One frozen Settings, read once from the environment and the command line."""
 
 import os
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -25,6 +26,13 @@ LEAST_DATABASE_CONNECTIONS = 4
 """Fewest: one that tells other replicas of this one, one for what goes on beside requests, two for requests."""
 SLIP_OF_THE_PEN = 0.9
 """Likeness above which an unknown variable is taken for a misspelt setting, not for somebody else's variable."""
+
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what such a listener hears
+"""How this machine itself reaches who listens on every address."""
+OF_OTHERS = frozenset(PREFIX + name for name in ("URL", "KEY", "TOKEN"))
+"""Variables that commands take which ask a service."""
+OF_KUBERNETES = re.compile(r"_(SERVICE_(HOST|PORT)\w*|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)$")
+"""Variables in which Kubernetes tells a pod of Services whose names begin as settings do."""
 
 
 def _default_database_url() -> str:
@@ -215,6 +223,20 @@ def _refuse_misspelt() -> None:
         near = nearest(name, known, most=1, likeness=SLIP_OF_THE_PEN) if name.startswith(PREFIX) else []
         if near:
             raise StartupError(f"{name} is not a setting; {did_you_mean(near)}")
+
+
+def unknown_settings() -> list[str]:
+    """What is said of variables that look like settings, and change nothing.
+
+    Returns:
+        a sentence for each, the nearest setting named where there is one
+    """
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    named = {name for name in os.environ if name.startswith(PREFIX) and not OF_KUBERNETES.search(name)}
+    return [
+        "; ".join(filter(None, (f"{name} is no setting, and changes nothing", did_you_mean(nearest(name, known)))))
+        for name in sorted(named - {*known, *OF_OTHERS})
+    ]
 
 
 def _said(finding: dict[str, Any], given: dict[str, Any]) -> str:

@@ -118,6 +118,7 @@ def test_the_command_says_its_version_and_first_what_people_want(
     assert version == f"traincost {__version__}\n"
     names = ["estimate", "serve", "write-"]
     assert sorted(names, key=lambda name: commands.index(f" {name}")) == names
+    assert commands.index("To work on traincost itself") < commands.index(" write-")
     assert "Args:" not in serve
 
 

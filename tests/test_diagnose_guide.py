@@ -55,6 +55,6 @@ def test_what_cannot_be_read_is_said_in_a_line(
     diagnose = Command("diagnose", capsys, monkeypatch)
     absent = diagnose(str(tmp_path / "question.json"), str(tmp_path / "absent"))
     assert (absent.code, absent.err.count("\n")) == (2, 1)
-    assert "the text cannot be read" in absent.err
+    assert "cannot be read: No such file" in absent.err
     long = diagnose(str(tmp_path / "question.json"), str(tmp_path / "train.log"))
     assert long.code == 2

@@ -1,6 +1,7 @@
 """`traincost doctor`: each thing that may be wrong is named, with what to do, and only a fault fails the command."""
 
 import json
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -18,11 +19,14 @@ from service.workflows.doctor import examined
 from service.workflows.keys import WantedKey, make_key, revoke
 from tests.commands import Command
 from tests.databases import new_database
+from tests.live import serving
 from tests.redis_server import running
 
 
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
     monkeypatch.setenv("TRAINCOST_PORT", "0")
     return Command("doctor", capsys, monkeypatch)
@@ -162,11 +166,19 @@ def test_keys_and_the_address_are_judged_together(run: Command, url: str, monkey
     assert findings(run)["keys"]["state"] == "warning"
 
 
-def test_a_taken_port_and_a_wrong_setting_are_named(run: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_and_a_wrong_setting_are_named(
+    run: Command, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert url
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setenv("TRAINCOST_PORT", str(taken.getsockname()[1]))
         assert findings(run)["address"]["state"] == "warning"
+    with serving(tmp_path) as address:
+        monkeypatch.setenv("TRAINCOST_PORT", address.rpartition(":")[2])
+        found = findings(run)["address"]
+        assert (found["state"], "traincost" in found["said"]) == ("ok", True)
+    monkeypatch.setenv("TRAINCOST_WORKERS", "2")
+    assert findings(run)["variables"]["state"] == "warning"
     monkeypatch.setenv("TRAINCOST_PORT", "eighty")
     found = findings(run, code=1)
     assert list(found) == ["settings"]

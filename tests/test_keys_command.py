@@ -6,9 +6,11 @@ import shlex
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from service.settings import read_settings
 from service.store import KeyRing, prepare_database
+from service.store.engine import reading
 from tests.commands import Command
 from tests.house.source import ROOT
 from tests.store.small import SMALL
@@ -38,13 +40,18 @@ def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
         "active",
     )
     assert run("revoke", key_id).out == f"revoked {key_id}\n"
+    assert re.fullmatch(rf"was revoked already, at 2\S+: {key_id}\n", run("revoke", key_id).out)
+    with reading(prepare_database(read_settings().database_url, SMALL)) as connection:
+        deeds = connection.execute(text("SELECT operation FROM audit_log ORDER BY number")).scalars().all()
+    assert deeds == ["createKey", "createKey", "revokeKey"]
     whole, listed = run("list", "--json").out, run("list").out
     assert [(key["id"], key["standing"]) for key in json.loads(whole)] == [(key_id, "revoked"), (told["id"], "active")]
     assert json.loads(whole)[0]["scopes"] == ["read", "sheet"]
     assert [line.split()[:2] for line in listed.splitlines()[1:]] == [[key_id, "revoked"], [told["id"], "active"]]
-    for text in (whole, listed):
-        assert secret not in text
-        assert "digest" not in text
+    for told_of in (whole, listed):
+        assert secret not in told_of
+        assert "digest" not in told_of
+    assert json.loads(whole)[0]["created_at"] in listed
     ring = KeyRing(prepare_database(read_settings().database_url, SMALL))
     assert ring.find(told["key"]) is not None
 
@@ -75,8 +82,28 @@ def test_the_commands_that_people_read_make_keys(page: str, run: Command) -> Non
     assert [PRESENTED.fullmatch(run(*shlex.split(command)).out) is not None for command in commands] == [True]
 
 
-def test_what_is_wrong_is_said_in_a_line(run: Command) -> None:
-    assert run("list").out.startswith("no keys")
+def test_a_key_is_made_with_how_it_is_sent(run: Command) -> None:
+    for scopes, sheet, worker in (
+        (["sheet"], True, False),
+        (["worker"], False, True),
+        (["sheet", "read"], False, False),
+    ):
+        said = run("create", "--name", "x", *(word for scope in scopes for word in ("--scope", scope))).err
+        assert ("key=KEY" in said, "TRAINCOST_TOKEN" in said) == (sheet, worker)
+        assert "Authorization: Bearer KEY" in said
+
+
+def test_a_database_that_is_not_there_is_named_and_not_made(run: Command, tmp_path: Path) -> None:
+    for words in (("list",), ("revoke", "tck_12345678"), ("limit", "tck_12345678")):
+        ran = run(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"there is no database at {tmp_path / 'traincost.db'}" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_wrong_is_said_in_a_line(run: Command, tmp_path: Path) -> None:
+    prepare_database(read_settings().database_url, SMALL).dispose()
+    assert run("list").out.startswith(f"no keys in sqlite:///{tmp_path / 'traincost.db'}")
     for words, said in (
         (("create", "--name", "x", "--scope", "everything"), "read, write, worker, admin or sheet"),
         (("create", "--name", " ", "--scope", "read"), "name is empty"),
@@ -84,7 +111,7 @@ def test_what_is_wrong_is_said_in_a_line(run: Command) -> None:
         (("create", "--name", "x", "--scope", "read", "--days", "0"), "1 to 3650"),
         (("create", "--name", "x", "--scope", "read", "--request-burst", "0"), "1 to 1000000"),
         (("create", "--name", "x", "--scope", "read", "--requests-per-minute", "-1"), "0 to 10000000"),
-        (("revoke", "tck_12345678"), "no key of this id"),
+        (("revoke", "tck_12345678"), "no key of this id in sqlite:///"),
         (("limit", "tck_12345678"), "no key of this id"),
         (("limit", "tck_12345678", "--request-burst", "1000001"), "1 to 1000000"),
     ):

@@ -42,6 +42,10 @@ def test_every_answer_is_the_one_that_the_page_shows(
         first = httpx.get(f"http://{address}/v1/choices", headers=asked, timeout=30).headers
         told = walk(blocks_of(PAGE), send, address, tmp_path)
         page = httpx.get(f"http://{address}/guide/keys", timeout=30)
+    (create, look, end) = next(block.text.splitlines() for block in blocks_of(PAGE) if block.kind == "rotation")
+    taking = run(*shlex.split(create)[2:]).out.strip()
+    assert "last_used_at" in run(*shlex.split(look)[2:]).out
+    assert run(*shlex.split(end.replace("KEY_OF_VISION", taking))[2:]).out.startswith("revoked tck_")
     (shown,) = [block.text for block in blocks_of(PAGE) if block.kind == "headers"]
     assert {name: first[name] for name in ("RateLimit-Policy", "RateLimit")} == dict(
         line.split(": ", 1) for line in shown.splitlines()

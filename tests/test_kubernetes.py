@@ -1,5 +1,6 @@
 """Would the manifests run the service? Held against the schema of Kubernetes, the images and the settings."""
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -221,6 +222,14 @@ def test_the_page_fetches_every_manifest_and_applies_it() -> None:
     assert sorted(command.rpartition("/guide/kubernetes/")[2] for command in commands) == sorted(MANIFESTS)
     words = {word for line in _shell_lines() if line[0] == "kubectl" for word in line}
     assert MANIFESTS.keys() <= words
+
+
+def test_the_first_key_is_made_with_the_secret_of_the_database() -> None:
+    (line,) = [line for line in _shell_lines() if "first-key" in line]
+    (told,) = [word.partition("=")[2] for word in line if word.startswith("--overrides=")]
+    (changed,) = json.loads(told)["spec"]["containers"]
+    assert changed == {"name": "first-key", "envFrom": container(PODS["api-Deployment"])["envFrom"]}
+    assert not any("PASSWORD" in word for line in _shell_lines() for word in line)
 
 
 def test_the_page_builds_the_images_and_makes_keys_as_the_command_line_takes_them() -> None:

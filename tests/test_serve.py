@@ -135,7 +135,10 @@ def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str],
     with log.open("w") as written:
         words = [*SERVE, "--port", "0", "--host", "0.0.0.0"]  # noqa: S104 - with keys it may
         with Started(words, env=settings, stderr=written) as process:
-            url = process.stdout.readline().split()[3].replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+            line = process.stdout.readline()
+            assert "http://127.0.0.1:" in line
+            assert "every other address" in line
+            url = line.split()[3]
             bearing = {"Authorization": f"Bearer {reader.presented}"}
             assert httpx.get(f"{url}/v1/choices").status_code == 401
             assert httpx.get(f"{url}/v1/choices", headers=bearing).status_code == 200
@@ -165,6 +168,13 @@ def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str],
     assert "secret-of" not in said
 
 
+def test_a_variable_that_is_no_setting_is_told_of(environment: dict[str, str], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that it ends at once
+        words = [*SERVE, "--port", str(taken.getsockname()[1])]
+        done = ran(words, tmp_path, {**environment, "TRAINCOST_WORKERS": "2"})
+    assert done.stderr.startswith("traincost: TRAINCOST_WORKERS is no setting, and changes nothing")
+
+
 def test_a_wrong_setting(environment: dict[str, str], tmp_path: Path) -> None:
     assert "TRAINCOST_PORT" in _refused({**environment, "TRAINCOST_PORT": "eighty"}, tmp_path)
     assert "--port" in _refused(environment, tmp_path, "--port", "eighty")
@@ -173,7 +183,9 @@ def test_a_wrong_setting(environment: dict[str, str], tmp_path: Path) -> None:
 def test_a_taken_port(environment: dict[str, str], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        assert f"127.0.0.1:{port}" in _refused(environment, tmp_path, "--port", port)
+        said = _refused(environment, tmp_path, "--port", port)
+    assert f"127.0.0.1:{port}: another program has it" in said
+    assert "0 for any free one" in said
     assert not (tmp_path / "data").exists()
 
 

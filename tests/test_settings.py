@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from service.errors import StartupError
-from service.settings import PREFIX, Settings, read_settings
+from service.settings import PREFIX, Settings, read_settings, unknown_settings
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +91,21 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_variable(
 def test_a_wrong_option_is_refused_by_the_name_of_the_option() -> None:
     with pytest.raises(StartupError, match=r"^--port: "):
         read_settings(port="eighty")
+
+
+def test_what_looks_like_a_setting_and_is_none_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unknown_settings() == []
+    for name in ("TRAINCOST_URL", "TRAINCOST_TOKEN", "TRAINCOST_KEY", "TRAINCOST_PORT", "TRAINCOST_UI_SERVICE_HOST"):
+        monkeypatch.setenv(name, "8000")
+    monkeypatch.setenv("TRAINCOST_UI_PORT_80_TCP_ADDR", "10.0.0.1")
+    assert unknown_settings() == []
+    monkeypatch.setenv("TRAINCOST_LOGLEVEL_OF_ALL", "debug")
+    monkeypatch.setenv("TRAINCOST_XYZ", "1")
+    near, far = unknown_settings()
+    assert near.startswith(
+        "TRAINCOST_LOGLEVEL_OF_ALL is no setting, and changes nothing; did you mean TRAINCOST_LOG_LEVEL"
+    )
+    assert far.startswith("TRAINCOST_XYZ is no setting, and changes nothing")
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,24 @@ def test_what_is_no_known_training_is_let_through(hooked: Mapping[str, str], tmp
 
 
 @pytest.mark.parametrize("name", PLUGIN)
-def test_without_the_service_every_job_is_accepted(name: str, tmp_path: Path) -> None:
+def test_without_the_service_every_job_is_accepted_and_that_is_told(name: str, tmp_path: Path) -> None:
     with serving(tmp_path) as address:
         hook = hook_of(address, name, {}).replace(address, NOWHERE)
     assert NOWHERE in hook
     with running(PLUGIN[name], files={name: hook}) as slurm:
-        assert submitted(slurm, DENY, tmp_path) == (0, "", "")
+        code, said, comment = submitted(slurm, DENY, tmp_path)
+        log = Path(slurm["SLURM_CONF"]).with_name("slurmctld.said").read_text(encoding="utf-8")
+    told = "traincost: not checked: no answer: nobody listens at the service's address"
+    assert (code, comment) == (0, "")
+    assert told in (said if name == "cli_filter.lua" else log)
+    assert name == "cli_filter.lua" or said == ""
+
+
+def test_a_key_that_does_not_hold_is_told_where_jobs_are_let_through(tmp_path: Path) -> None:
+    holds = bearer(tmp_path, "read")
+    with serving(tmp_path) as address:
+        hook = hook_of(address, LOCKED, holds).replace(HEADER, str(tmp_path / "none")).replace(PATIENCE, "")
+        with running(PLUGIN[LOCKED], files={LOCKED: hook}) as slurm:
+            assert submitted(slurm, DENY, tmp_path) == (0, "", "")
+            log = Path(slurm["SLURM_CONF"]).with_name("slurmctld.said").read_text(encoding="utf-8")
+    assert "traincost: not checked: no answer: the service refused the question" in log

@@ -159,4 +159,5 @@ def test_what_is_wrong_is_said_in_lines(tmp_path: Path, run: Command, text: str 
     ran = run(str(tmp_path / "none.json") if text is None else written(tmp_path, text))
     assert (ran.code, ran.out) == (2, "")
     assert expected in ran.err
+    assert text is not None or str(tmp_path / "none.json") in ran.err
     assert all(line.startswith("traincost: ") and ": :" not in line for line in ran.err.splitlines())

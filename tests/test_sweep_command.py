@@ -98,6 +98,20 @@ def test_parquet_and_csv_hold_the_same_rows(
                 )
 
 
+def test_a_table_that_is_there_stays_unless_it_may_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, table = tmp_path / "sweep.json", tmp_path / "rows.csv"
+    body.write_text(json.dumps({**BODY, "prices": BODY["prices"][:1]}), encoding="utf-8")
+    table.write_text("mine", encoding="utf-8")
+    run, words = Command("sweep", capsys, monkeypatch), (str(body), "--out", str(table), "--processes", "1")
+    refused = run(*words)
+    assert (refused.code, refused.out, table.read_text(encoding="utf-8")) == (2, "", "mine")
+    assert "--replace" in refused.err
+    assert run(*words, "--replace").code == 0
+    assert table.read_text(encoding="utf-8").count("\n") > 1
+
+
 def test_a_table_of_another_form_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

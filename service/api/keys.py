@@ -24,7 +24,9 @@ from service.workflows.share_links import refusal_of
 CHALLENGE = 'Bearer realm="traincost"'
 
 NO_KEY = "this service asks for a key; send it as Authorization: Bearer KEY, from a sheet as key=KEY in the address"
-UNKNOWN = "no key of this service is the one that was sent; look for a part of it that is missing"
+UNKNOWN = (
+    "this key is not known here: was it copied whole, and made in this service's own database (traincost keys list)?"
+)
 TELLS_TOO_MUCH = (
     "an address is kept in histories and logs, so only a key whose one scope is sheet may stand in it; "
     "send this one as Authorization: Bearer KEY"

@@ -49,6 +49,8 @@ AWAY: Mapping[type[Unreachable], str] = {Busy: "busy", Leaving: "draining"}
 CONTRADICTING: Mapping[type[Refused], str] = {Conflict: "conflict", NoWorker: "no_matching_worker"}
 """Code of a refusal for what there is, not for the question itself."""
 
+NOTHING_THERE = "there is nothing at this path; GET /docs lists every operation"
+
 RETRY_AFTER = {"Retry-After": "5"}
 """When to ask again for what the database has to answer."""
 
@@ -215,7 +217,8 @@ def on_http_exception(request: Request, error: HTTPException) -> Response:
     """
     if error.status_code != 405:
         code = CODE_OF_STATUS.get(error.status_code, "internal_error")
-        return problem_response(request.scope, code, KINDS[code].title, headers=error.headers)
+        detail = NOTHING_THERE if code == "not_found" else KINDS[code].title
+        return problem_response(request.scope, code, detail, headers=error.headers)
     allow = {"Allow": ", ".join(_allowed_methods(request))}
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=allow)

@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from errno import EADDRINUSE
 from ipaddress import ip_address
 from time import monotonic
 
@@ -72,6 +73,8 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
+        if getattr(error, "errno", None) == EADDRINUSE:
+            reason = "another program has it; choose another with --port, or 0 for any free one"
         raise StartupError(f"cannot listen on {address(host, port)}: {reason}") from None
 
 

@@ -53,6 +53,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     from service.workflows.audit import by_command
     from service.workflows.callers import TEAM
     from service.workflows.keys import KeyLimits, WantedKey, make_key, shown
+    from service.workflows.keys_table import sent_as
     from service.workflows.wire import to_bytes
 
     limits = KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
@@ -63,18 +64,20 @@ def create(  # noqa: PLR0913 - each is an option of the command
         typer.echo(to_bytes({**shown(made.key), "key": made.presented}))
     else:
         typer.echo(made.presented)
-        typer.echo("Keep it: it is not shown again. Send it as Authorization: Bearer KEY.", err=True)
+        typer.echo(f"Keep it: it is not shown again. {sent_as(made.key.scopes)}", err=True)
 
 
 @keys.command("list")
 def list_keys(*, as_json: AsJson = False) -> None:
     """Tell every key that was made, without its secret."""
-    from service.workflows.keys import keys_report, shown_keys
+    from service.store import place_of
+    from service.workflows.keys import shown_keys
+    from service.workflows.keys_table import keys_report
     from service.workflows.wire import to_bytes
 
-    with database() as engine:
-        found = shown_keys(engine)
-    typer.echo(to_bytes(found) if as_json else keys_report(found))
+    with database(is_made=False) as engine:
+        found, place = shown_keys(engine), place_of(engine)
+    typer.echo(to_bytes(found) if as_json else keys_report(found, place))
 
 
 @keys.command()
@@ -84,7 +87,7 @@ def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst 
     from service.workflows.audit import by_command
 
     limits = workflow.KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
-    with database() as engine, by_command("limitKey"):
+    with database(is_made=False) as engine, by_command("limitKey"):
         workflow.limit(engine, key_id, limits)
     typer.echo(f"limited {key_id.partition('.')[0]}")
 
@@ -92,9 +95,11 @@ def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst 
 @keys.command()
 def revoke(key_id: KeyId) -> None:
     """Have a key refused; running services hear of it within about a second."""
+    from service.store import utc_text
     from service.workflows import keys as workflow
     from service.workflows.audit import by_command
 
-    with database() as engine, by_command("revokeKey"):
-        workflow.revoke(engine, key_id)
-    typer.echo(f"revoked {key_id.partition('.')[0]}")
+    with database(is_made=False) as engine, by_command("revokeKey"):
+        before = workflow.revoke(engine, key_id)
+    told = "revoked" if before is None else f"was revoked already, at {utc_text(before)}:"
+    typer.echo(f"{told} {key_id.partition('.')[0]}")

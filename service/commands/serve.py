@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from service.settings import Settings
     from service.store import KeyRing
 
-LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what such a listener hears
-"""How this machine itself reaches who listens on every address."""
-
 app = typer.Typer()
 
 
@@ -37,10 +34,11 @@ def serve(
         insecure: whether to start without keys on an address that other machines reach
         no_worker: whether to start no worker beside the service
     """
-    from service.api.server import Moments, address, listen, refuse_unguarded, run
+    from service.api.server import Moments, listen, refuse_unguarded, run
     from service.settings import read_settings
 
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
+    _tell_of_unknown_settings()
     with listen(settings.host, settings.port) as listener:
         from service.api.app import create_app  # takes a second, for which no wrong setting and no taken port waits
         from service.api.keys import is_locked
@@ -50,11 +48,10 @@ def serve(
         engine = prepare_database(settings.database_url, shipped_catalogue(), settings.database_connections)
         application = create_app(settings, load_catalogue(engine), engine)
         refuse_unguarded(listener, settings, is_locked=is_locked(application.state.keys, application.state.tokens))
-        url = f"http://{address(settings.host, listener.getsockname()[1])}"
         beside = None if settings.no_worker else _worker_for(application.state.keys, listener, settings)
 
         def announce() -> None:
-            typer.echo(f"traincost answers at {url} (docs at {url}/docs)")
+            typer.echo(_announced(listener, settings.host))
             if beside is not None:
                 beside.start()
 
@@ -68,10 +65,28 @@ def serve(
             run(application, listener, settings, moments)
 
 
+def _tell_of_unknown_settings() -> None:
+    from service.settings import unknown_settings
+
+    for warning in unknown_settings():
+        typer.echo(f"traincost: {warning}", err=True)
+
+
+def _announced(listener: socket, host: str) -> str:
+    """Where requests are answered: an address that can be opened here, also where every address is listened on."""
+    from service.api.server import address
+    from service.settings import LOOPBACK
+
+    url = f"http://{address(LOOPBACK.get(host, host), listener.getsockname()[1])}"
+    reach = ", and on every other address of this machine" if host in LOOPBACK else ""
+    return f"traincost answers at {url} (docs at {url}/docs){reach}"
+
+
 def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":
     """A worker that reaches this service on this machine, with a key in case the service asks for one."""
     from service.api.server import address
     from service.commands.local_worker import LocalWorker
+    from service.settings import LOOPBACK
     from service.workflows.keys import WantedKey, lend_key
 
     host, port = listener.getsockname()[:2]

@@ -16,6 +16,7 @@ def sweep(
     file: Body,
     *,
     out: Annotated[Path, typer.Option(help="Table to write: a name that ends with .parquet or .csv.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Give up the table that is there now.")] = False,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; one a core where absent.")] = None,
 ) -> None:
     """Every combination of some models, clusters, prices, recipes and layouts, as a table.
@@ -26,9 +27,11 @@ def sweep(
     from service.catalogue import shipped_catalogue
     from service.workflows.body_file import body_in
     from service.workflows.sweeps.body import read_sweep
-    from service.workflows.sweeps.local import cores, run_locally
+    from service.workflows.sweeps.local import TableThere, cores, run_locally
     from service.workflows.sweeps.rows import Counts
 
+    if out.exists() and not replace:
+        raise TableThere(f"{out} is there already; name another file, or say --replace")
     asked = read_sweep(body_in(file), shipped_catalogue())
     progress, rows = Progress(), asked.axes.rows
 

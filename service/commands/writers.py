@@ -5,9 +5,11 @@ from typing import Annotated
 import typer
 
 app = typer.Typer()
+PANEL = "To work on traincost itself, in its source"
+"""Under which heading these commands are listed."""
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def write_accuracy() -> None:
     """Write the figures of the shipped measurements into service/calibration/README.md."""
     from service.workflows.accuracy import written
@@ -16,7 +18,7 @@ def write_accuracy() -> None:
     typer.echo(written.write_accuracy(shipped_accuracy()))
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def write_measurements(file: Annotated[str, typer.Argument(help="Table of measurements.")]) -> None:
     """Trim a table of measurements to the columns used and ship it (service/calibration/published)."""
     from service.workflows.accuracy import written
@@ -25,7 +27,7 @@ def write_measurements(file: Annotated[str, typer.Argument(help="Table of measur
     typer.echo(written.write_measurements(content_of(file)))
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def write_held_out() -> None:
     """Fit step times without each source in turn and ship what is then predicted of it."""
     from service.catalogue import shipped_catalogue
@@ -37,7 +39,7 @@ def write_held_out() -> None:
         typer.echo(f"step_residuals.RESIDUALS: {name} {spread}")
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def write_formulas() -> None:
     """Write the index of formulas (service/estimator/README.md) from their docstrings."""
     from service.workflows.formula_index import write_formula_index
@@ -45,7 +47,7 @@ def write_formulas() -> None:
     typer.echo(write_formula_index())
 
 
-@app.command()
+@app.command(rich_help_panel=PANEL)
 def write_openapi() -> None:
     """Write the contract (openapi/openapi.json) from the routes and the dataclasses."""
     from service.api.app import create_app

@@ -34,7 +34,7 @@ from service.store.checked_questions import (
     read_checked_question,
 )
 from service.store.condition import Condition, Contents, Room, file_of, look_at
-from service.store.engine import answering, writing
+from service.store.engine import answering, place_of, writing
 from service.store.figures import Figures, read_figures
 from service.store.history import History, load_catalogue
 from service.store.job_ends import Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
@@ -191,6 +191,7 @@ __all__ = [
     "note",
     "note_in",
     "once",
+    "place_of",
     "prepare_database",
     "promoted_in",
     "quarantine_measurements",

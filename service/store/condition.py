@@ -14,7 +14,7 @@ from service.answers.workers import SeenWorker
 from service.errors import StartupError
 from service.store.changes import catalogue_at, newest_change
 from service.store.database_clock import moment_in
-from service.store.engine import open_engine, reading, writing
+from service.store.engine import open_engine, place_of, reading, writing
 from service.store.keys import ApiKey, keys_in
 from service.store.prepare import HEAD, complaint, revision_in
 from service.store.replicas import replicas_in
@@ -109,7 +109,7 @@ def look_at(url: str, alive_seconds: float) -> Condition:
             revision = revision_in(connection)
             room = _room(connection)
         return Condition(
-            place=engine.url.set(query={}).render_as_string(),
+            place=place_of(engine),
             revision=revision,
             expected=HEAD,
             refusal=_refusal(engine),

@@ -87,6 +87,18 @@ def open_engine(url: str | URL, *, make_folder: bool = True, connections: int = 
     return engine
 
 
+def place_of(engine: Engine) -> str:
+    """Which database an engine is on, for people.
+
+    Args:
+        engine: the database
+
+    Returns:
+        its address, the password masked and without options
+    """
+    return engine.url.set(query={}).render_as_string()
+
+
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """A transaction that only reads: it sees one state of the database and never waits for a writer.

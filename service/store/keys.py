@@ -60,8 +60,8 @@ def create_key(engine: Engine, key: ApiKey) -> None:
         note_in(connection, key.id)
 
 
-def revoke_key(engine: Engine, key_id: str, moment: datetime) -> bool:
-    """Mark a key as revoked; one that is revoked already keeps its moment.
+def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None:
+    """Mark a key as revoked; one that is revoked already stays as it is, and nothing is noted.
 
     Args:
         engine: the database
@@ -69,17 +69,18 @@ def revoke_key(engine: Engine, key_id: str, moment: datetime) -> bool:
         moment: when it is revoked
 
     Returns:
-        whether there is such a key
+        since when it is; None where there is no such key
 
     Raises:
         Unreachable: the database does not answer
     """
-    values = {"revoked_at": func.coalesce(API_KEYS.c.revoked_at, moment)}
+    is_meant, revoked_at = API_KEYS.c.id == key_id, API_KEYS.c.revoked_at
     with answering(), writing(engine) as connection:
-        done = connection.execute(update(API_KEYS).where(API_KEYS.c.id == key_id).values(values))
+        done = connection.execute(update(API_KEYS).where(is_meant, revoked_at.is_(None)).values(revoked_at=moment))
         if done.rowcount:
             note_in(connection, key_id)
-    return done.rowcount == 1
+            return moment
+        return _in_utc(connection.execute(select(revoked_at).where(is_meant)).scalar())
 
 
 def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:

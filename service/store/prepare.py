@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.catalogue import Catalogue
 from service.errors import StartupError, TraincostError
 from service.settings import DATABASE_CONNECTIONS
-from service.store.engine import alone, open_engine, reading, writing
+from service.store.engine import alone, open_engine, place_of, reading, writing
 from service.store.seeding import is_seeded, seed
 
 if TYPE_CHECKING:
@@ -68,9 +68,8 @@ def complaint(engine: Engine, error: Exception) -> str:
     Returns:
         the line
     """
-    database = engine.url.set(query={}).render_as_string()
     reason = " ".join(str(getattr(error, "orig", None) or error).split())
-    return f"the database {database} cannot be used: {reason}"
+    return f"the database {place_of(engine)} cannot be used: {reason}"
 
 
 def revision_in(connection: Connection) -> str | None:

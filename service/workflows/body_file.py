@@ -28,11 +28,11 @@ def body_in(name: str) -> Mapping[str, Any]:
         UnreadableBody: it cannot be read, or holds no JSON object
     """
     try:
-        body = json.loads(_bytes_in(name, "body"))
+        body = json.loads(_bytes_in(name))
     except (ValueError, RecursionError):
-        raise UnreadableBody("the body is not JSON; give what POST takes, in UTF-8") from None
+        raise UnreadableBody(f"{_called(name)} is not JSON; give what POST takes, in UTF-8") from None
     if not isinstance(body, dict):
-        raise UnreadableBody("the body is no JSON object; give what POST takes")
+        raise UnreadableBody(f"{_called(name)} is no JSON object; give what POST takes")
     return body
 
 
@@ -48,12 +48,16 @@ def text_in(name: str) -> str:
     Raises:
         UnreadableBody: it cannot be read
     """
-    return _bytes_in(name, "text").decode("utf-8", "replace")
+    return _bytes_in(name).decode("utf-8", "replace")
 
 
-def _bytes_in(name: str, what: str) -> bytes:
+def _called(name: str) -> str:
+    return "standard input" if name == STANDARD_INPUT else name
+
+
+def _bytes_in(name: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except (OSError, ValueError) as error:
         cause = (error.strerror if isinstance(error, OSError) else None) or "its name is none of a file"
-        raise UnreadableBody(f"the {what} cannot be read: {cause}") from None
+        raise UnreadableBody(f"{_called(name)} cannot be read: {cause}") from None

@@ -26,7 +26,8 @@ from service.workflows.cells import (
     reason,
     split_options,
 )
-from service.workflows.flat import ALIASES, LIST_MARK, flat_fields
+from service.workflows.flat import ALIASES, flat_fields
+from service.workflows.flat_values import LIST_MARK
 from service.workflows.listed import cell_text
 from service.workflows.metrics import FITS, Metric, whole_of
 from service.workflows.number_text import number_text

@@ -13,7 +13,7 @@ from service.answers.cells import Cell
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
-from service.units import UNITS, Dimension, dimension_of
+from service.units import COUNT, UNITS, Dimension, dimension_of
 from service.workflows.dialects import QUERY, retold
 from service.workflows.estimates import answer
 from service.workflows.flat import body_of_flat
@@ -235,8 +235,10 @@ def _repeated(name: str) -> Problem:
 
 
 def _other_unit(unit: str, dimension: Dimension) -> Problem:
+    is_plain = dimension.base == COUNT.base
     message = f"this metric is in {dimension.base}, which no unit of this spelling measures"
     meant = [known for known in dimension.scales if known.casefold() == unit.casefold()]
     asked = f"did you mean {' or '.join(meant)}? capitals count; " if meant else ""
-    fix = f"{asked}use one of {' '.join(dimension.scales)}"
+    fix = f"{asked}{'leave unit out, or ' if is_plain else ''}use one of {' '.join(dimension.scales)}"
+    message = "this metric is a plain number" if is_plain else message
     return Problem(field="unit", code="unknown_unit", message=message, fix=fix)

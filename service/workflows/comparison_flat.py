@@ -8,8 +8,8 @@ from typing import Any
 
 from service.errors import Problem, Refused
 from service.workflows.comparison_label import CLUSTERS, MOST_ROWS, PRICES, QUESTION, Manner
-from service.workflows.flat import ALIASES, LIST_MARK, body_of_flat, flat_fields
-from service.workflows.flat_values import read_value
+from service.workflows.flat import ALIASES, body_of_flat, flat_fields
+from service.workflows.flat_values import LIST_MARK, read_value
 from service.workflows.nouns import field_names
 
 BESIDE = field_names(Manner)

@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,7 +18,7 @@ from service import __version__
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
-from service.settings import LEAST_DATABASE_CONNECTIONS, Settings
+from service.settings import LEAST_DATABASE_CONNECTIONS, LOOPBACK, Settings, unknown_settings
 from service.store import Condition, Contents, Room, file_of, look_at
 from service.workflows.keys import standing_of
 from service.workflows.launch_checks.launch_checks import ALIVE_SECONDS
@@ -29,6 +31,9 @@ LEAST_FREE_BYTES, FEW_FREE_BYTES = 100e6, 1e9
 """Free space below which writing fails soon, and below which somebody should look. Source: a choice."""
 ANSWER_SECONDS = 2.0
 """Longest wait for whatever listens."""
+
+VERSION_HEADER = "X-Api-Version"
+"""Header of every answer of a service; its version."""
 
 PROGRAMS = (
     ("torch", "measurements of GPUs", "pip install '.[measure]', on machines with workers that measure"),
@@ -62,6 +67,8 @@ def examined(settings: Settings) -> Iterator[Finding]:
     """
     said = f"traincost {__version__}, formulas {FORMULAS_VERSION}; every value has the form that it should have"
     yield Finding(name="settings", state="ok", said=said)
+    for warning in unknown_settings():
+        yield Finding(name="variables", state="warning", said=warning, fix="correct its name, or leave it out")
     yield from _of_facts()
     yield from _of_space(settings)
     condition = yield from _of_database(settings)
@@ -149,7 +156,7 @@ def _of_room(room: Room, each: int) -> Finding:
 
 
 def _of_clock(ahead_seconds: float) -> Finding:
-    said = f"the database's clock is {ahead_seconds:+.1f} s from this machine's"
+    said = f"the database's clock is {round(ahead_seconds, 1) + 0.0:+.1f} s from this machine's"
     if abs(ahead_seconds) <= MOST_CLOCK_SECONDS:
         return Finding(name="clock", state="ok", said=said)
     return Finding(name="clock", state="warning", said=said, fix="let both machines follow a time server")
@@ -165,7 +172,8 @@ def _of_contents(held: Contents, settings: Settings) -> Iterator[Finding]:
     yield _of_keys(held, settings)
     alive = [one.id for one in held.workers if one.is_alive]
     if alive:
-        yield Finding(name="workers", state="ok", said=f"{len(alive)} were heard of just now")
+        said = "1 was heard of just now" if len(alive) == 1 else f"{len(alive)} were heard of just now"
+        yield Finding(name="workers", state="ok", said=said)
     else:
         said = f"none was heard of within {ALIVE_SECONDS:.0f} s; launch checks and sweeps wait"
         fix = "start traincost worker, or serve without --no-worker"
@@ -196,9 +204,24 @@ def _of_address(settings: Settings) -> Finding:
         with socket.create_server((settings.host, settings.port), family=family):
             return Finding(name=name, state="ok", said=f"{place} is free")
     except (OSError, UnicodeError) as error:
+        if (running := _version_at(LOOPBACK.get(settings.host, settings.host), settings.port)) is not None:
+            return Finding(name=name, state="ok", said=f"{place} is taken by traincost {running}, which answers")
         said = f"{place} cannot be taken: {getattr(error, 'strerror', None) or type(error).__name__}"
-        fix = "nothing, if that is the running service; else choose another with TRAINCOST_PORT or TRAINCOST_HOST"
+        fix = "choose another with TRAINCOST_PORT or TRAINCOST_HOST; 0 is any free port"
         return Finding(name=name, state="warning", said=said, fix=fix)
+
+
+def _version_at(host: str, port: int) -> str | None:
+    """The version of the service that answers at an address; None where none does."""
+    asking = HTTPConnection(host, port, timeout=ANSWER_SECONDS)
+    try:
+        asking.request("GET", "/healthz")
+        answer = asking.getresponse()
+        return answer.headers[VERSION_HEADER] if answer.status == HTTPStatus.OK else None
+    except (OSError, HTTPException, UnicodeError):
+        return None
+    finally:
+        asking.close()
 
 
 def _of_programs() -> Iterator[Finding]:

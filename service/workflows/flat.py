@@ -13,7 +13,15 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.workflows.findings import unknown_field
-from service.workflows.flat_values import MOST_PARAMETERS, TOO_MANY, DecimalMark, Form, read_members, read_value
+from service.workflows.flat_values import (
+    LIST_MARK,
+    MOST_PARAMETERS,
+    TOO_MANY,
+    DecimalMark,
+    Form,
+    read_members,
+    read_value,
+)
 from service.workflows.nouns import schema_of
 from service.workflows.places import ASKED
 
@@ -39,8 +47,6 @@ FORMS: Mapping[type, Form] = {int: "integer", float: "number", bool: "truth", st
 
 NAMING = {"preset", "granularity", "name"}
 """Fields that name the whole of which they are a part."""
-
-LIST_MARK = ";"
 
 NODES_OF_WHAT = Problem(
     field="nodes",

@@ -7,8 +7,8 @@ from typing import Any
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.model import Model
-from service.workflows.flat import LIST_MARK, NAMING, FlatField, body_of_flat, flat_fields
-from service.workflows.flat_values import MEMBER_MARK
+from service.workflows.flat import NAMING, FlatField, body_of_flat, flat_fields
+from service.workflows.flat_values import LIST_MARK, MEMBER_MARK
 from service.workflows.models import read_model
 from service.workflows.nouns import spelled
 from service.workflows.number_text import exact_text

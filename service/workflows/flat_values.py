@@ -17,6 +17,9 @@ Form = Literal["integer", "integers", "number", "numbers", "truth", "text"]
 DecimalMark = Literal[".", ","]
 Value = int | float | bool | str
 
+LIST_MARK = ";"
+"""Stands between the values of a list."""
+
 MEMBER_MARK = ":"
 """Stands between the numbers of a small noun, as in 512:300."""
 
@@ -84,7 +87,8 @@ def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
         return text
     value = TRUTHS.get(text.lower()) if form == "truth" else _number(name, form, text, mark)
     if value is None:
-        fix = f"give {expected.words}{expected.example}"
+        several = "; for several values ask /v1/cell/table.csv" if LIST_MARK in text else ""
+        fix = f"give {expected.words}{expected.example}{several}"
         raise Refused(_problem(name, expected.code, f"{name} is not {expected.words}", fix))
     return value
 

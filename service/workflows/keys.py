@@ -11,8 +11,7 @@ from service import store
 from service.catalogue import SHIPPED
 from service.errors import NotFound, Problem, Refused
 from service.settings import MOST_AT_ONCE, MOST_PER_MINUTE
-from service.store import SEPARATOR, ApiKey, Engine, KeyRing, Scope, utc_text
-from service.workflows.accuracy.table_cells import aligned
+from service.store import SEPARATOR, ApiKey, Engine, KeyRing, Scope, place_of, utc_text
 from service.workflows.callers import TEAM
 from service.workflows.listed import Record
 from service.workflows.plain_text import composed
@@ -26,7 +25,7 @@ ALLOWED: Mapping[Scope, frozenset[Scope]] = {
 }
 """What each scope allows: itself, and what whoever has it needs too."""
 
-NO_SUCH_KEY = "there is no key of this id; traincost keys list tells those that are"
+NO_SUCH_KEY = "there is no key of this id in {}; traincost keys list tells those that are"
 
 Standing = Literal["active", "expired", "revoked"]
 
@@ -38,11 +37,6 @@ MOST_DAYS = 3650
 
 LIMIT_BOUNDS = {"requests_per_minute": (0, MOST_PER_MINUTE), "request_burst": (1, MOST_AT_ONCE)}
 """What limits of a key may be: the same as those of the service."""
-
-HEADS = (
-    "id", "standing", "scopes", "owner", "name", "expires_at", "last_used_at", "requests_per_minute", "request_burst",
-)  # fmt: skip
-"""Columns of the table that people read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,21 +147,27 @@ def limit(engine: Engine, key_id: str, limits: KeyLimits) -> None:
     if problems:
         raise Refused(*problems)
     if not store.limit_key(engine, key_id.partition(SEPARATOR)[0], **asdict(limits)):
-        raise NotFound(NO_SUCH_KEY)
+        raise NotFound(NO_SUCH_KEY.format(place_of(engine)))
 
 
-def revoke(engine: Engine, key_id: str) -> None:
+def revoke(engine: Engine, key_id: str) -> datetime | None:
     """Have a key refused from now on; running services hear of it within about a second.
 
     Args:
         engine: the database
         key_id: its public part
 
+    Returns:
+        when it was revoked before; None where it is revoked now
+
     Raises:
         NotFound: there is no such key
     """
-    if not store.revoke_key(engine, key_id.partition(SEPARATOR)[0], datetime.now(UTC)):
-        raise NotFound(NO_SUCH_KEY)
+    now = datetime.now(UTC)
+    moment = store.revoke_key(engine, key_id.partition(SEPARATOR)[0], now)
+    if moment is None:
+        raise NotFound(NO_SUCH_KEY.format(place_of(engine)))
+    return None if moment == now else moment
 
 
 def standing_of(key: ApiKey, moment: datetime) -> Standing:
@@ -230,23 +230,6 @@ def shown(key: ApiKey) -> Record:
         "requests_per_minute": key.requests_per_minute,
         "request_burst": key.request_burst,
     }
-
-
-def keys_report(keys: Sequence[Record]) -> str:
-    """Keys as a person reads them in a terminal.
-
-    Args:
-        keys: what `shown_keys` gives
-
-    Returns:
-        a line a key under a header
-    """
-    rows = [[_cell(key[head]) for head in HEADS] for key in keys]
-    return "\n".join(aligned([HEADS, *rows])) if rows else "no keys: traincost keys create makes one"
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else " ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _problems(wanted: WantedKey) -> list[Problem]:

@@ -117,7 +117,7 @@ def _limit(text: str) -> int:
     limit = read_value("limit", "integer", text, ".")
     if not isinstance(limit, int) or not 1 <= limit <= MOST_ROWS:
         message = f"limit is not from 1 to {MOST_ROWS}, the rows that one answer may hold"
-        fix = f"give at most {MOST_ROWS} and follow next_cursor"
+        fix = f"give 1 to {MOST_ROWS} and follow next_cursor"
         raise Refused(Problem(field="limit", code="out_of_range", message=message, fix=fix))
     return limit
 

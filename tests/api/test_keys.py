@@ -148,8 +148,8 @@ def test_a_refusal_says_why_and_nothing_that_was_sent(locked: Ask, keys: Keys) -
         None: "asks for a key",
         "expired": "has expired",
         "revoked": "was revoked",
-        "unknown": "no key of this service",
-        "wrong": "no key of this service",
+        "unknown": "this key is not known here",
+        "wrong": "this key is not known here",
     }
     for caller, why in said.items():
         answer = locked("GET", "/v1/gpus", headers={} if caller is None else bearing(keys[caller]))
@@ -213,7 +213,10 @@ def test_a_key_in_the_query_is_taken_for_sheets_alone(locked: Ask, keys: Keys) -
 
 
 def test_a_cell_shows_why_it_has_no_number(locked: Ask, keys: Keys) -> None:
-    for key, why in (("wrong", "#ERR unauthorized: no key"), ("expired", "#ERR unauthorized: the key has expired")):
+    for key, why in (
+        ("wrong", "#ERR unauthorized: this key is not known"),
+        ("expired", "#ERR unauthorized: the key has expired"),
+    ):
         answer = locked("GET", f"{CELL}?{FLAT}&on_error=text&key={keys[key]}")
         assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
         assert answer.text.startswith(why)

@@ -59,14 +59,14 @@ def test_a_key_is_found_by_its_whole_secret_alone(store: Engine) -> None:
 def test_another_process_makes_and_revokes_keys(store: Engine) -> None:
     ring = KeyRing(store)
     create_key(store, replace(KEY, id="tck_c"))
-    assert revoke_key(store, "tck_a", NOW)
-    assert not revoke_key(store, "tck_z", NOW)
+    assert revoke_key(store, "tck_a", NOW) == NOW
+    assert revoke_key(store, "tck_z", NOW) is None
     ring.refresh()
     assert ring.find("tck_c.secret") is not None
     found = ring.find("tck_a.secret")
     assert found is not None
     assert found.revoked_at == NOW
-    assert revoke_key(store, "tck_a", NOW + MINUTE)
+    assert revoke_key(store, "tck_a", NOW + MINUTE) == NOW
     assert read_keys(store)[0].revoked_at == NOW
 
 

@@ -28,6 +28,10 @@ class UnknownForm(TraincostError):
     """The name of a file does not end as a table that a sweep can be written as."""
 
 
+class TableThere(TraincostError):
+    """A file of the name is there, and nobody said that it may go."""
+
+
 def run_locally(sweep: Sweep, file: Path, processes: int, told: Callable[[Counts], None]) -> Counts:
     """Work out a sweep and write its table.
 

@@ -22,7 +22,16 @@ local function key()
   return " --header @" .. HEADER
 end
 
--- Verdict, reason, id of the estimate and minutes to ask for; nil where there is no answer in time.
+-- What keeps curl from an answer, by its exit code.
+local WITHOUT = {
+  [6] = "the service's name is not known here",
+  [7] = "nobody listens at the service's address",
+  [22] = "the service refused the question: look at its log, and at the key",
+  [28] = "the service took too long",
+  [127] = "curl is not installed here",
+}
+
+-- Verdict, reason, id of the estimate and minutes to ask for; nil and why where there is no answer in time.
 local function ask(job)
   local fields = { '"question":' .. SITE }
   for name, value in pairs(job) do
@@ -32,11 +41,21 @@ local function ask(job)
   local file = io.open(name, "w")
   file:write("{", table.concat(fields, ","), "}")
   file:close()
-  local process = io.popen(CURL .. name .. key() .. " " .. SERVICE .. "/v1/adapters/slurm/check 2>/dev/null")
-  local answer = process:read("*a")
+  local asking = CURL .. name .. key() .. " " .. SERVICE .. "/v1/adapters/slurm/check 2>/dev/null; printf '\\n%s' $?"
+  local process = io.popen(asking)
+  local answer, code = string.match(process:read("*a"), "^(.*)\n(%d+)$")
   process:close()
   os.remove(name)
-  return string.match(answer, "^(%w+)\n([^\n]*)\n([^\n]*)\n([^\n]*)")
+  local verdict, reason, id, minutes = string.match(answer or "", "^(%w+)\n([^\n]*)\n([^\n]*)\n([^\n]*)")
+  if not verdict then
+    return nil, WITHOUT[tonumber(code)] or "curl ended with " .. (code or "nothing")
+  end
+  return verdict, reason, id, minutes
+end
+
+-- Tell whoever runs Slurm that a job was let through because nobody judged it.
+local function unchecked(why)
+  slurm.log_info("traincost: not checked: no answer: %s", why)
 end
 
 -- The comment of a job with the id of its estimate instead of an older one.

@@ -50,7 +50,11 @@ local function judge(options)
     tres_per_task = per_task and "gpu:" .. per_task or "",
     time_limit_minutes = minutes and minutes > 0 and minutes or nil,
   })
-  if id and id ~= "" then
+  if not verdict then
+    unchecked(reason)
+    return slurm.SUCCESS
+  end
+  if id ~= "" then
     options.comment = commented(options.comment, id)
   end
   if verdict == "warn" or verdict == "deny" then
@@ -65,6 +69,9 @@ end
 
 function slurm_cli_pre_submit(options, offset)
   local done, code = pcall(judge, options)
+  if not done then
+    unchecked(tostring(code))
+  end
   return done and code or slurm.SUCCESS
 end
 

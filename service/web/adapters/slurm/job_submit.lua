@@ -21,7 +21,11 @@ local function judge(job)
     asked.time_limit_minutes = job.time_limit
   end
   local verdict, reason, id = ask(asked)
-  if id and id ~= "" then
+  if not verdict then
+    unchecked(reason)
+    return slurm.SUCCESS
+  end
+  if id ~= "" then
     job.comment = commented(job.comment, id)
     job.admin_comment = commented(job.admin_comment, id) -- is kept by slurmdbd whatever AccountingStoreFlags says
   end
@@ -33,6 +37,9 @@ end
 
 function slurm_job_submit(job, partitions, user)
   local done, code = pcall(judge, job)
+  if not done then
+    unchecked(tostring(code))
+  end
   return done and code or slurm.SUCCESS
 end
 
