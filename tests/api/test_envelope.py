@@ -103,3 +103,19 @@ def test_the_methods_of_a_path_are_named(ask: Ask, method: str) -> None:
 def test_options_is_answered_without_a_body(ask: Ask) -> None:
     answer = ask("OPTIONS", "/v1/memory")
     assert (answer.status_code, answer.content) == (204, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/no-such-path", "GET /docs lists every operation"),
+        ("/v1/gpus?limit=0", "give 1 to 1000"),
+        ("/v1/cell/fits?unit=GiB", "this metric is a plain number; leave unit out"),
+        ("/v1/cell/fits?gpus=8;16", "for several values ask /v1/cell/table.csv"),
+    ],
+)
+def test_a_refusal_says_the_way_on(ask: Ask, path: str, said: str) -> None:
+    answer = ask("GET", path)
+    assert said in answer.text
+    assert "GiB" not in answer.text
+    assert "8;16" not in answer.text
