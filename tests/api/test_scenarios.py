@@ -162,7 +162,7 @@ def test_a_wrong_revision_is_refused(ask: Ask, saved: httpx.Response, revision: 
     assert ask("GET", f"{_path(saved)}?revision=2").status_code == 404
 
 
-@pytest.mark.parametrize("estimate_id", ["est_" + "0" * 32, "est_", "%00", "any"])
+@pytest.mark.parametrize("estimate_id", ["est_" + "0" * 32, "est_", "any"])
 def test_an_answer_that_nobody_stored_says_how_to_store_one(ask: Ask, estimate_id: str) -> None:
     answer = ask("GET", f"/v1/estimates/{estimate_id}")
     assert answer.status_code == 404
