@@ -86,6 +86,12 @@ def _origin_with_path(text: str) -> str:
     return text.rstrip("/")
 
 
+def _name(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9.-]{1,253}", text) is None:
+        raise ValueError("should be a name like traincost.example.org, without scheme, port or path")
+    return text.lower()
+
+
 Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 
 RoleScope = Literal["read", "write", "worker", "admin", "sheet"]
@@ -109,6 +115,9 @@ class Settings(BaseSettings):
     of all processes together have to stay below what the server takes (max_connections of PostgreSQL)."""
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
     """Address to listen on; 0.0.0.0 for every IPv4 address of the machine."""
+    host_names: Annotated[tuple[Annotated[str, AfterValidator(_name)], ...], NoDecode, BeforeValidator(_split)] = ()
+    """Names under which a service without keys answers that listens for its own machine alone, beside those of this
+    machine, separated by commas: what a proxy on this machine passes on as Host; none where absent."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on; 0 for any free one. (Kubernetes sets TRAINCOST_PORT itself in a namespace with a Service
     called traincost: give the pod enableServiceLinks: false.)"""

@@ -55,6 +55,8 @@ def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> 
 def test_origins_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINCOST_CORS_ORIGINS", "https://tools.example.org, http://localhost:3000,")
     assert read_settings().cors_origins == ("https://tools.example.org", "http://localhost:3000")
+    monkeypatch.setenv("TRAINCOST_HOST_NAMES", "Tools.example.org, 10.0.0.7")
+    assert read_settings().host_names == ("tools.example.org", "10.0.0.7")
     monkeypatch.setenv("TRAINCOST_CORS_ORIGINS", "*")
     assert read_settings().cors_origins == ("*",)
     monkeypatch.setenv("TRAINCOST_FRAME_ANCESTORS", "https://wiki.example.org,https://tools.example.org")
@@ -71,6 +73,8 @@ def test_origins_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> Non
         ("TRAINCOST_LOG_LEVEL", "loud"),
         ("TRAINCOST_HOST", "x" * 256),
         ("TRAINCOST_CORS_ORIGINS", "tools.example.org"),
+        ("TRAINCOST_HOST_NAMES", "https://tools.example.org"),
+        ("TRAINCOST_HOST_NAMES", "tools.example.org:8000"),
         ("TRAINCOST_CORS_ORIGINS", "https://tools.example.org/page"),
         ("TRAINCOST_CORS_ORIGINS", "ftp://tools.example.org"),
         ("TRAINCOST_CONNECTIONS", "0"),

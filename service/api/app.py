@@ -27,6 +27,7 @@ from service.api.deeds import RefusedDeeds
 from service.api.entry import enter
 from service.api.envelope import Envelope, LastResort
 from service.api.exact_paths import closed_routes
+from service.api.foreign_pages import ForeignPages
 from service.api.keys import NotAllowed, on_not_allowed
 from service.api.launch_check_events import launch_check_looks
 from service.api.limits import BodyLimit
@@ -100,6 +101,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
     app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, leaving
     app.state.openings = Openings(engine, settings.lease_seconds, leaving)
     app.state.check_looks, app.state.sweep_looks = launch_check_looks(engine, leaving), sweep_looks(engine, leaving)
+    app.state.foreign_pages = ForeignPages(settings)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
     if engine is not None:

@@ -5,7 +5,7 @@ Only then its body is read, whole: what breaks off, is too long or comes too lat
 
 from fastapi import HTTPException, Request
 
-from service.api.access import is_limited
+from service.api.access import OPEN, is_limited
 from service.api.callers import CALLER
 from service.api.charges import charge
 from service.api.deprecations import deprecation_headers
@@ -25,7 +25,8 @@ async def enter(request: Request) -> None:
 
     Raises:
         HTTPException: its path names what there cannot be
-        ApiError: its caller may not do this, asks too often, or cannot be told; its body is none that is taken
+        ApiError: its caller may not do this, asks too often, or cannot be told; a page of another site sent it; its
+            body is none that is taken
     """
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404)  # no name has one, and no text of PostgreSQL
@@ -33,8 +34,11 @@ async def enter(request: Request) -> None:
     seen.route = route.path_format
     seen.headers.extend(deprecation_headers(route.operation_id))
     state = request.app.state
+    is_open = not is_locked(state.keys, state.tokens)
+    if is_open and route.operation_id not in OPEN:
+        state.foreign_pages.refuse(request.scope)
     is_asked = is_limited(route.operation_id, request.method)
-    if is_asked and (is_locked(state.keys, state.tokens) or state.is_public):
+    if is_asked and (state.is_public or not is_open):
         await _count(request, state.rate_limits)
     else:
         await refuse_strangers(request)

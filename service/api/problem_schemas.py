@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.api.bearers import AWAY
+from service.api.foreign_pages import FOREIGN, UNKNOWN_NAME
 from service.api.held_bytes import TOO_MUCH
 from service.api.idempotency import REUSED
 from service.api.json_schema import Schema, described, ref
@@ -66,6 +67,8 @@ DETAILS: Mapping[str, str] = {
     "bad_request": ONE_HOST,
     "unauthorized": NO_KEY,
     "forbidden": "this needs a key with the scope write, which this one has not",
+    "foreign_page": FOREIGN,
+    "unknown_host": UNKNOWN_NAME,
     "unknown_metric": "no number of the answer has this name; did you mean gpu_hours or usd_per_gpu_hour or "
     "totals.gpu_hours?",
     "unknown_revision": "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are",

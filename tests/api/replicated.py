@@ -24,7 +24,7 @@ from tests.replicas import proxied, replicas
 COUNT = int(os.environ.get("TRAINCOST_TEST_REPLICAS", "0"))
 """Replicas that answer the tests of the API; 0 for the application in this process."""
 
-HOST = "traincost.test"
+HOST = "localhost"
 """The name under which tests ask, in either case."""
 
 INSIDE = "looks into the process that answers"

@@ -207,7 +207,11 @@ def test_hanging_up_ends_it(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> No
 
     scope = {
         "type": "http", "method": "POST", "path": "/v1/batch", "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())],
+        "headers": [
+            (b"host", b"localhost"),
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(content)).encode()),
+        ],
         "asgi": {"version": "3.0", "spec_version": "2.3"},
     }  # fmt: skip
     asyncio.run(app(scope, receive, send))

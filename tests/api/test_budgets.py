@@ -64,7 +64,7 @@ def test_the_fields_of_a_budget_ask_the_question(name: str, kept: Ask) -> None:
     for number in ("device_peak_bytes", "gpu_hours"):
         cell = kept("GET", f"/v1/cell/{number}", params=query).text
         assert float(cell) == float(f"{then[number]:.15g}")
-    assert inputs["B4"].value == "http://traincost.test"
+    assert inputs["B4"].value == "http://localhost"
 
 
 def test_what_has_no_flat_form_is_refused_with_the_way_out(kept: Ask) -> None:

@@ -26,7 +26,7 @@ async def broken_midway(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 def get(app: httpx.ASGITransport, path: str = "/") -> httpx.Response:
     async def send() -> httpx.Response:
-        async with httpx.AsyncClient(transport=app, base_url="http://t") as client:
+        async with httpx.AsyncClient(transport=app, base_url="http://localhost") as client:
             return await client.get(path)
 
     return asyncio.run(send())

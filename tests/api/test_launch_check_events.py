@@ -109,7 +109,7 @@ def test_a_listener_hears_while_it_runs_and_leaves_with_the_server(told_app: Fas
     async def listen() -> None:
         scope = {
             "type": "http", "method": "GET", "path": f"{PATH}/{check_id}/events", "raw_path": b"", "query_string": b"",
-            "headers": [(b"host", b"t")], "http_version": "1.1", "scheme": "http", "server": ("t", 80),
+            "headers": [(b"host", b"localhost")], "http_version": "1.1", "scheme": "http", "server": ("t", 80),
             "client": ("c", 1), "root_path": "", "asgi": {"version": "3.0"},
         }  # fmt: skip
         asked = [{"type": "http.request", "body": b"", "more_body": False}]

@@ -39,7 +39,9 @@ def post(
     path: str = "/",
 ) -> httpx.Response:
     async def send() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(LastResort(limit)), base_url="http://t") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(LastResort(limit)), base_url="http://localhost"
+        ) as client:
             return await client.post(path, content=content, headers=headers)
 
     return asyncio.run(send())
@@ -188,7 +190,9 @@ class Held(Handler):
 async def at_once(held: Held, *lengths: int) -> list[int]:
     """Statuses of answers to bodies that are there at the same time, the last of which is sent when the others are."""
     limit = BodyLimit(held, most_held_bytes=MOST_HELD_BYTES)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(LastResort(limit)), base_url="http://t") as client:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(LastResort(limit)), base_url="http://localhost"
+    ) as client:
         *earlier, last = [client.post("/", content=b"x" * length) for length in lengths]
         tasks = [asyncio.create_task(one) for one in earlier]
         for _ in earlier:

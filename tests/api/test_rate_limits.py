@@ -215,7 +215,7 @@ def test_the_application_counts_in_redis(redis: RedisServer, database: str) -> N
     async def asked() -> list[int]:
         headers = {"Authorization": keys["one"]}
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://t", headers=headers
+            transport=httpx.ASGITransport(app), base_url="http://localhost", headers=headers
         ) as client:
             found = [(await client.get("/v1/choices")).status_code for _ in range(6)]
         await app.state.rate_limits.close()

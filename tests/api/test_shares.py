@@ -13,7 +13,7 @@ from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking, one_by_one, running
 
 ENDINGS = ("", ".xlsx", ".ods")
-HOST = "http://traincost.test"
+HOST = "http://localhost"
 NOW = datetime.now(UTC)
 
 

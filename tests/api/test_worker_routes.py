@@ -133,7 +133,7 @@ def test_a_waiting_worker_gets_a_job_that_is_made_meanwhile(app: FastAPI) -> Non
 def test_nobody_waits_for_a_job_once_the_process_is_to_end(app: FastAPI) -> None:
     async def leave() -> httpx.Response:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             said = {"worker": "w1", "kinds": [KIND], "wait_seconds": 20}
             waiting = asyncio.create_task(client.post("/v1/worker/claim", json=said))
             await asyncio.sleep(0.1)

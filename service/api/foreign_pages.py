@@ -1,0 +1,84 @@
+"""Did a page of another site have a browser send this? Asked where the service asks for no key that would tell.
+
+A browser says of which origin the page is that sends a change. What a page reads is its browser's to keep from it, but
+where the page's own name was made to point here: so what the service is called is judged too.
+"""
+
+from typing import Any
+
+from service.api.keys import NotAllowed
+from service.api.rate_limits import is_loopback
+from service.settings import Settings
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Methods that change nothing, whoever sends them."""
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+"""What this machine is called by itself."""
+
+OWN_SITES = frozenset({b"same-origin", b"none"})
+"""What a browser says of a request that a page of the service made, or that its user asked for."""
+
+FOREIGN = (
+    "a page of another origin sent this, and the service asks for no key that would tell who wants it; "
+    "name the origin in TRAINCOST_CORS_ORIGINS, or make a key with traincost keys create"
+)
+UNKNOWN_NAME = (
+    "without keys, and for this machine alone, the service answers under the names of this machine, such as localhost; "
+    "name others in TRAINCOST_HOST_NAMES, or make a key with traincost keys create"
+)
+
+
+class ForeignPage(NotAllowed):
+    """A page of another origin sent this: 403; or the service is not called what it was asked as: 421."""
+
+
+class ForeignPages:
+    """Tells what pages of other sites send.
+
+    Args:
+        settings: which origins may call, and what the service is called
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._takes_any = "*" in settings.cors_origins
+        self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
+        is_near = is_loopback(settings.host) or not settings.insecure
+        names = (*LOCAL_NAMES, settings.host, *settings.host_names) if is_near else ()
+        self._names = frozenset(_bracketed(name).lower().encode() for name in names)
+
+    def refuse(self, scope: Any) -> None:
+        """Let a request pass that no page of another site had sent.
+
+        Args:
+            scope: ASGI scope of the request, which nobody needs a key for
+
+        Raises:
+            ForeignPage: such a page did
+        """
+        host = origin = site = b""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = value.lower()
+            elif name == b"origin":
+                origin = value
+            elif name == b"sec-fetch-site":
+                site = value
+        if self._names and _without_port(host) not in self._names:
+            raise ForeignPage("unknown_host", UNKNOWN_NAME)
+        if scope["method"] not in SAFE_METHODS and (origin or site) and not self._may_change(origin, site, host):
+            raise ForeignPage("foreign_page", FOREIGN)
+
+    def _may_change(self, origin: bytes, site: bytes, host: bytes) -> bool:
+        if self._takes_any or origin in self._origins:
+            return True
+        return site in OWN_SITES if site else origin.partition(b"://")[2] == host
+
+
+def _bracketed(name: str) -> str:
+    """A name or address as it stands in a Host header."""
+    return f"[{name}]" if ":" in name else name
+
+
+def _without_port(host: bytes) -> bytes:
+    return host if host.endswith(b"]") else host.rpartition(b":")[0] or host

@@ -1,0 +1,148 @@
+"""May a web page of another site change or read what a service without keys holds, by way of whoever looks at it?"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from service.api.app import create_app
+from service.catalogue import shipped_catalogue
+from service.settings import Settings
+from service.store import load_catalogue, prepare_database
+from service.workflows.keys import WantedKey, make_key
+from tests.api.asking import QUESTION, Ask
+from tests.api.conftest import asking, one_by_one
+from tests.live import serving
+
+EVIL = "https://evil.example"
+ALLOWED = "https://tools.example.org"
+SIMPLE = {"Content-Type": "text/plain"}
+"""What a page may send to any site without asking first."""
+
+LOG = "# nThreads 1\n"
+FILE = "/v1/worker/jobs/a/files/b?worker=w&attempt=1"
+IMPORT = "/v1/measurements/imports/nccl-tests"
+
+
+@contextmanager
+def served(url: str, **settings: Any) -> Iterator[tuple[FastAPI, Ask]]:
+    """An application without keys."""
+    engine = prepare_database(url, shipped_catalogue())
+    app = create_app(Settings(database_url=url, **settings), load_catalogue(engine), engine)
+    with asking(app) as together:
+        yield app, one_by_one(together)
+    engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('pages') / 'traincost.db'}"
+
+
+@pytest.fixture(scope="module")
+def near(url: str) -> Iterator[Ask]:
+    """A service that listens for its own machine alone."""
+    with served(url, cors_origins=(ALLOWED,), host_names=("tools.example.org",)) as (_, ask):
+        yield ask
+
+
+PAGES: dict[str, tuple[dict[str, str], bool]] = {
+    "of no browser": ({}, True),
+    "of the service": ({"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}, True),
+    "of the service, in a browser that says less": ({"Origin": "http://localhost"}, True),
+    "of the service, behind a proxy with another name": (
+        {"Origin": "https://x.org", "Sec-Fetch-Site": "same-origin"},
+        True,
+    ),
+    "that the user asked for": ({"Sec-Fetch-Site": "none"}, True),
+    "of an allowed origin": ({"Origin": ALLOWED, "Sec-Fetch-Site": "cross-site"}, True),
+    "of another site": ({"Origin": EVIL, "Sec-Fetch-Site": "cross-site"}, False),
+    "of another site, in a browser that says less": ({"Origin": EVIL}, False),
+    "of another port of this machine": ({"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site"}, False),
+    "of another port, in a browser that says less": ({"Origin": "http://localhost:3000"}, False),
+    "of no origin": ({"Origin": "null", "Sec-Fetch-Site": "cross-site"}, False),
+    "that hides its origin": ({"Sec-Fetch-Site": "cross-site"}, False),
+    "of a name that begins alike": ({"Origin": "http://localhost.evil.example"}, False),
+}
+"""Headers that a browser adds to what a page sends, and whether that page may change something."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_only_pages_of_the_service_and_of_allowed_origins_change_something(near: Ask, page: str) -> None:
+    headers, may_change = PAGES[page]
+    saved = near("POST", "/v1/scenarios", json={"name": page, "question": QUESTION}, headers=headers)
+    for method, path in (("POST", IMPORT), ("PUT", FILE), ("POST", "/v1/launch-checks/a/cancel")):
+        answer = near(method, path, content=LOG, headers={**SIMPLE, **headers})
+        assert (answer.status_code == 403) == (not may_change), (path, answer.text)
+    assert saved.status_code == (201 if may_change else 403)
+    if not may_change:
+        assert saved.json()["code"] == "foreign_page"
+    assert near("GET", "/v1/scenarios", headers=headers).status_code == 200, "the browser keeps it from the page"
+
+
+def test_what_a_foreign_page_sends_writes_nothing(near: Ask) -> None:
+    before = near("GET", "/v1/scenarios").json()
+    for method, path in (
+        ("PUT", "/v1/scenarios/a"),
+        ("PATCH", "/v1/gpus/a"),
+        ("DELETE", "/v1/gpus/a"),
+        ("POST", "/v1/check"),
+    ):
+        assert near(method, path, json={}, headers={"Origin": EVIL}).json()["code"] == "foreign_page", path
+    assert near("GET", "/v1/scenarios").json() == before
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "localhost.evil.example", "0.0.0.0:8000", "[::2]"]
+)
+def test_another_name_for_this_machine_reads_nothing(near: Ask, host: str) -> None:
+    for method, path in (("GET", "/v1/scenarios"), ("POST", "/v1/check"), ("GET", "/"), ("GET", "/openapi.json")):
+        answer = near(method, path, headers={"Host": host})
+        assert (answer.status_code, answer.json()["code"]) == (421, "unknown_host"), path
+    assert near("GET", "/v1/cell/fits?on_error=text", headers={"Host": host}).text.startswith("#ERR unknown_host")
+    assert near("GET", "/readyz", headers={"Host": host}).status_code == 200, "probes learn nothing"
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8000", "LOCALHOST", "127.0.0.1:80", "[::1]", "[::1]:8000", "tools.example.org:443"]
+)
+def test_the_names_of_this_machine_and_those_that_are_named_do(near: Ask, host: str) -> None:
+    assert near("GET", "/v1/scenarios", headers={"Host": host}).status_code == 200
+
+
+def test_any_name_may_be_right_where_other_machines_come(url: str) -> None:
+    headers = {"Host": "evil.example"}
+    with served(url, host="0.0.0.0", insecure=True) as (_, ask):  # noqa: S104 - that is what is tried
+        assert ask("GET", "/v1/scenarios", headers=headers).status_code == 200
+        assert ask("POST", IMPORT, content=LOG, headers={**SIMPLE, "Origin": EVIL}).status_code == 403
+    with served(url, host="127.0.0.1", insecure=True) as (_, ask):
+        assert ask("GET", "/v1/scenarios", headers=headers).status_code == 421
+    with served(url, host="127.0.0.2") as (_, ask):
+        assert ask("GET", "/v1/scenarios", headers={"Host": "127.0.0.2:8000"}).status_code == 200
+
+
+def test_any_origin_may_change_something_where_a_setting_says_so(url: str) -> None:
+    with served(url, cors_origins=("*",)) as (_, ask):
+        headers = {**SIMPLE, "Origin": "null", "Sec-Fetch-Site": "cross-site"}
+        assert ask("POST", IMPORT, content=LOG, headers=headers).status_code != 403
+
+
+def test_where_keys_are_asked_for_they_tell(tmp_path: Any) -> None:
+    with served(f"sqlite:///{tmp_path}/traincost.db") as (app, ask):
+        made = make_key(app.state.engine, WantedKey(name="x", scopes=["write"]))
+        app.state.keys.refresh()
+        headers = {"Host": "evil.example", "Origin": EVIL, "Authorization": f"Bearer {made.presented}"}
+        saved = ask("POST", "/v1/scenarios", json={"name": "x", "question": QUESTION}, headers=headers)
+        assert saved.status_code == 201, saved.text
+        del headers["Authorization"]
+        assert ask("GET", "/v1/scenarios", headers=headers).status_code == 401
+
+
+def test_the_page_that_the_service_shows_may_change_something(tmp_path: Any) -> None:
+    with serving(tmp_path) as address, httpx.Client(base_url=f"http://{address}", timeout=30) as client:
+        for headers, status in (({"Origin": f"http://{address}"}, 201), ({"Origin": EVIL}, 403)):
+            body = {"name": "x", "question": QUESTION}
+            assert client.post("/v1/scenarios", json=body, headers=headers).status_code == status
