@@ -134,6 +134,8 @@ class Guarded(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request, part of which may be here."""
         super().on_response_complete()
+        if self.cycle.response_complete:
+            self.cycle.body = bytearray()  # read ahead, and wanted by nobody: the connection may stay a while
         if self.is_in_head and not self.is_over:
             self._unset_keepalive_if_required()
             self._await_head()
