@@ -36,6 +36,7 @@ from service.api.openings import Openings
 from service.api.rate_limits import is_loopback, rate_limits_of
 from service.api.readiness import Readiness
 from service.api.reaping import reaped
+from service.api.secret_looks import SecretLooks
 from service.api.sweep_events import sweep_looks
 from service.api.telemetry import tracing_of
 from service.api.turns import AT_ONCE
@@ -92,6 +93,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
     app.state.turns, app.state.batch_turn = Semaphore(AT_ONCE), Lock()
     app.state.keys = KeyRing(engine) if keys is None else keys
+    app.state.secret_looks, app.state.foreign_pages = SecretLooks(app.state.keys), ForeignPages(settings)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
     app.state.replicas = Replicas(engine)
     app.state.tokens = _token_judge(settings)
@@ -101,7 +103,6 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
     app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, leaving
     app.state.openings = Openings(engine, settings.lease_seconds, leaving)
     app.state.check_looks, app.state.sweep_looks = launch_check_looks(engine, leaving), sweep_looks(engine, leaving)
-    app.state.foreign_pages = ForeignPages(settings)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
     if engine is not None:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from fastapi import Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from service.api.access import SHARED, needed
 from service.api.bearers import TokenJudge, WrongToken, is_token
@@ -15,6 +14,7 @@ from service.api.cell_answers import ERROR_FORMS, passing_text
 from service.api.credentials import Presented, presented_by
 from service.api.deeds import begin_deed
 from service.api.problems import ApiError, on_api_error
+from service.api.secret_looks import SecretLooks
 from service.store import ApiKey, KeyRing, Scope
 from service.workflows.callers import Caller
 from service.workflows.cells import on_error_of, split_options
@@ -64,7 +64,7 @@ async def refuse_strangers(request: Request) -> ApiKey | None:
     operation_id, presented = request.scope["route"].operation_id, presented_by(request.scope)
     scope, state = needed(operation_id, request.method), request.app.state
     if operation_id in SHARED and presented.share is not None:
-        await _refuse_unsigned(state.keys, request.path_params["scenario_id"], presented.share)
+        await _refuse_unsigned(state.keys, state.secret_looks, request.path_params["scenario_id"], presented.share)
         request.scope["state"][CALLER] = BY_LINK
     elif scope is not None and is_locked(state.keys, state.tokens):
         known = await _known(state.keys, state.tokens, presented)
@@ -140,9 +140,9 @@ def _refuse_unallowed(known: _Known, presented: Presented, scope: Scope) -> None
         raise _forbidden(f"this needs a {what} with the scope {scope}, which this one has not", scope)
 
 
-async def _refuse_unsigned(ring: KeyRing, scenario_id: str, share: str) -> None:
+async def _refuse_unsigned(ring: KeyRing, looks: SecretLooks, scenario_id: str, share: str) -> None:
     if ring.signing_secret is None:
-        await run_in_threadpool(ring.refresh)  # another process may have made it a moment ago
+        await looks.look()  # another process may have made it a moment ago
     reason = refusal_of(ring.signing_secret, scenario_id, share, datetime.now(UTC))
     if reason is not None:
         raise _unauthorized(reason)

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 import pytest
 from fastapi import FastAPI
 
+from service.api.secret_looks import APART_SECONDS
 from service.workflows.keys import WantedKey, make_key
 from service.workflows.share_links import signed
 from tests.api.asking import QUESTION, Ask
@@ -152,3 +156,26 @@ def test_the_end_is_told_and_there_is_none_without_a_scenario(ask: Ask) -> None:
     assert told["expires_at"] == (NOW + timedelta(hours=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
     after_a_month = datetime.fromisoformat(ask("POST", f"{place}/share", json={}).json()["expires_at"])
     assert timedelta(days=29.9) < after_a_month - NOW < timedelta(days=30.1)
+
+
+def test_the_database_is_seldom_looked_into_for_links_that_nobody_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[float] = []
+    with running(f"sqlite:///{tmp_path}/traincost.db") as app, asking(app) as together:
+        ring = app.state.keys
+        refresh = ring.refresh
+
+        def counted() -> None:
+            begun.append(monotonic())
+            refresh()
+
+        monkeypatch.setattr(ring, "refresh", counted)
+        guess = {"method": "GET", "url": f"/v1/scenarios/scn_{'a' * 22}?share=x"}
+        for _ in range(3):
+            assert {answer.status_code for answer in together([guess] * 20)} == {401}
+        assert len(begun) == 3
+        assert min(later - earlier for earlier, later in pairwise(begun)) >= APART_SECONDS
+        app.state.keys.make_signing_secret()
+        assert {answer.status_code for answer in together([guess] * 20)} == {401}
+        assert len(begun) == 3, "there is nothing left to look for"
