@@ -14,6 +14,8 @@ from tests.live import bearer, serving
 FIXED_SEED = 20_000
 EXAMPLES = 70
 LEAST_CASES = 20_000
+WORKERS = 8
+"""Who ask at the same time: streams of events and waits for a job take their time."""
 
 
 def main() -> None:
@@ -38,6 +40,7 @@ def main() -> None:
                 done = run(
                     address, headers, folder, f"--phases={phases}", f"--seed={seed}",
                     f"--max-examples={given.examples}", f"--include-operation-id-regex={given.operations}",
+                    f"--workers={WORKERS}",
                 )  # fmt: skip
                 cases, unsound = cases + done.cases, unsound + (not done.is_sound)
                 print(f"{phases}, seed {seed}: {done.cases} cases in {time.perf_counter() - begun:.0f} s", flush=True)
