@@ -46,6 +46,12 @@ class Found:
     faults: Counter[str] = field(default_factory=Counter)
     """What went wrong, and how often."""
 
+    def note(self, request: Request, status: int, started: float) -> None:
+        """An answer to a request, just now."""
+        self.seconds.append((started, time.monotonic() - started))
+        if status not in request.statuses:
+            self.faults[f"{request.method} {request.path}: {status}"] += 1
+
 
 def post(path: str, body: Any, *statuses: int) -> Request:
     """A request with a JSON body."""
@@ -70,7 +76,16 @@ def processor_seconds(process: int) -> float:
 
 def resident_bytes(process: int) -> int:
     """Memory that a process has, its files in memory left out [byte]."""
-    (line,) = [one for one in _status(process) if one.startswith("RssAnon:")]
+    return _status_bytes(process, "RssAnon:")
+
+
+def peak_bytes(process: int) -> int:
+    """Most memory that a process ever had, with its files in memory [byte]."""
+    return _status_bytes(process, "VmHWM:")
+
+
+def _status_bytes(process: int, name: str) -> int:
+    (line,) = [one for one in _status(process) if one.startswith(name)]
     return 1024 * int(line.split()[1])
 
 
@@ -115,39 +130,66 @@ async def keep_asking(
     return found
 
 
+class Line:
+    """One connection to a service, which stays; another one is opened where it breaks.
+
+    Args:
+        address: host and port
+    """
+
+    def __init__(self, address: str) -> None:
+        self._host, self._port = address.split(":")
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, request: Request) -> tuple[int, bytes]:
+        """Status and content of the answer to one request."""
+        if self._streams is None or self._streams[0].at_eof():  # the service ends connections that say nothing
+            await self.close()
+            self._streams = await asyncio.open_connection(self._host, int(self._port))
+        reader, writer = self._streams
+        try:
+            writer.write(request.sent)
+            return await _answer_in(reader)
+        except (OSError, asyncio.IncompleteReadError, ValueError):
+            self._streams = None
+            writer.close()
+            raise
+
+    async def close(self) -> None:
+        """End the connection."""
+        if self._streams is not None:
+            _, writer = self._streams
+            self._streams = None
+            writer.close()
+            await writer.wait_closed()
+
+
 async def _client(
     address: str, ends: float, next_request: Callable[[], Request | None], found: Found, pause_seconds: float
 ) -> None:
-    host, port = address.split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    line = Line(address)
     while time.monotonic() < ends and (request := next_request()) is not None:
         started = time.monotonic()
         try:
-            writer.write(request.sent)
-            status = await _status_of(reader)
+            status, _ = await line.ask(request)
         except (OSError, asyncio.IncompleteReadError, ValueError) as error:
             found.faults[type(error).__name__] += 1
-            writer.close()
-            reader, writer = await asyncio.open_connection(host, int(port))
             continue
-        found.seconds.append((started, time.monotonic() - started))
-        if status not in request.statuses:
-            found.faults[f"{request.method} {request.path}: {status}"] += 1
+        found.note(request, status, started)
         if pause_seconds:
             await asyncio.sleep(pause_seconds)
-    writer.close()
-    await writer.wait_closed()
+    await line.close()
 
 
-async def _status_of(reader: asyncio.StreamReader) -> int:
-    """The status of an answer, which is read to its end."""
+async def _answer_in(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Status and content of an answer, which is read to its end."""
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    status = int(head.split(b" ", 2)[1])
+    status, content = int(head.split(b" ", 2)[1]), b""
     _, is_sized, rest = head.partition(b"content-length:")
     if is_sized:
-        await reader.readexactly(int(rest.split(b"\r\n", 1)[0]))
+        content = await reader.readexactly(int(rest.split(b"\r\n", 1)[0]))
     elif b"transfer-encoding: chunked" in head:
         while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
-            await reader.readexactly(size + 2)
+            content += (await reader.readexactly(size + 2))[:-2]
         await reader.readexactly(2)
-    return status
+    return status, content

@@ -58,7 +58,9 @@ ROUTERS = tuple(
 """The router of every module of routes/: a file added there is served."""
 
 
-def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, keys: KeyRing | None = None) -> FastAPI:
+def create_app(
+    settings: Settings, catalogue: Catalogue, engine: Any = None, keys: KeyRing | None = None, number: int = 0
+) -> FastAPI:
     """The service as an ASGI application.
 
     Args:
@@ -66,6 +68,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
         catalogue: the facts it answers from, held in memory until others take their place
         engine: the database of the store; None where there is none to reach
         keys: who may ask; None for those that the database holds now
+        number: the change of the database after which these facts held; 0 where nobody knows
 
     Returns:
         the application
@@ -94,7 +97,7 @@ def create_app(settings: Settings, catalogue: Catalogue, engine: Any = None, key
     app.state.turns, app.state.batch_turn = Semaphore(AT_ONCE), Lock()
     app.state.keys = KeyRing(engine) if keys is None else keys
     app.state.secret_looks, app.state.foreign_pages = SecretLooks(app.state.keys), ForeignPages(settings)
-    app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest))
+    app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest), number)
     app.state.replicas = Replicas(engine)
     app.state.tokens, app.state.refused_deeds = _token_judge(settings), RefusedDeeds(engine)
     app.state.checked_questions = CheckedQuestions(engine, app.state.replicas)

@@ -12,6 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from service.errors import Leaving
 from service.store import Engine, Held, Job, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
 
+AT_ONCE = 4
+"""Workers that claim at the same moment; those behind them see what is left. Source: a choice."""
 LEAVING = "this process of the service is about to end; ask again, another one or the next will answer"
 LOOK_SECONDS = 0.25
 """Time between two looks at what there is to do, while somebody waits. Source: a choice."""
@@ -32,6 +34,7 @@ class Openings:
         self._leaving = leaving
         self._found: frozenset[Opening] = frozenset()
         self._looked_at = float("-inf")
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Job | None:
         """The first job for a worker.
@@ -50,9 +53,11 @@ class Openings:
         """
         clock = asyncio.get_running_loop().time
         ends = clock() + wait_seconds
-        is_for_it = True  # the first time it is looked for at once
+        is_urgent = wait_seconds < LOOK_SECONDS  # nobody looks for it again, so what was seen a moment ago is too old
         while not await request.is_disconnected():
-            if is_for_it and (job := await self._claimed(request, seeker)) is not None:
+            if not is_urgent:
+                await self._look()
+            if job := await self._in_turn(request, seeker, is_urgent=is_urgent):
                 return job
             left_seconds = ends - clock()
             if self._leaving.is_set():
@@ -60,8 +65,23 @@ class Openings:
             if left_seconds <= 0:
                 break
             await asyncio.sleep(min(left_seconds, LOOK_SECONDS))
-            is_for_it = any(seeker.can_do(opening) for opening in await self._openings())
+            is_urgent = False
         return None
+
+    async def _in_turn(self, request: Request, seeker: Seeker, *, is_urgent: bool) -> Job | None:
+        """A job for a worker, unless those before it took what it was after: of a thousand, a few ask in vain."""
+        if not (is_urgent or self._is_for(seeker)):
+            return None
+        async with self._turns:
+            if not (is_urgent or self._is_for(seeker)):
+                return None
+            job = await self._claimed(request, seeker)
+            if job is None:
+                self._found = frozenset(opening for opening in self._found if not seeker.can_do(opening))
+            return job
+
+    def _is_for(self, seeker: Seeker) -> bool:
+        return any(seeker.can_do(opening) for opening in self._found)
 
     async def _claimed(self, request: Request, seeker: Seeker) -> Job | None:
         """A job for a worker that is there to take it; one that just went gives it back."""
@@ -72,10 +92,9 @@ class Openings:
             return None
         return job
 
-    async def _openings(self) -> frozenset[Opening]:
-        """What there is to do, as of a moment ago; while one worker looks, the others know what was found before."""
+    async def _look(self) -> None:
+        """See what there is to do; while one worker looks, the others know what was found before."""
         now = asyncio.get_running_loop().time()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
             self._found = await run_in_threadpool(read_openings, self._engine)
-        return self._found

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from service.catalogue.indexes import (
     Key,
     calibrations_by_gpu,
+    changed_of,
     digest_of,
+    digests_of,
     gpus_of,
     index_of,
     of_kind,
-    prices_by_id,
     renewed,
     revision_of,
     rows_after,
 )
 from service.catalogue.names import Found, NameIndex
-from service.catalogue.prices import PriceQuery, newest_price
+from service.catalogue.price_index import PriceIndex
+from service.catalogue.prices import PriceQuery, find_price
 from service.catalogue.provenance import UnsoundFact
 from service.catalogue.regions import find_region, regions_by_slug
 from service.catalogue.rows import (
@@ -42,8 +44,8 @@ class Catalogue:
     """GPUs by every name."""
     cluster_index: NameIndex[ClusterRow]
     """Clusters by every name."""
-    price_index: Mapping[str, PriceRow]
-    """Prices by id, in the order of the ids, from wherever they were read."""
+    price_index: PriceIndex
+    """Prices by id, and by GPU and provider."""
     rate_card_index: NameIndex[RateCardRow]
     """Rate cards by every name."""
     regions: Mapping[str, RegionRow]
@@ -86,7 +88,9 @@ class Catalogue:
 
     def __post_init__(self) -> None:
         """Refuse rows that speak of a GPU that is not there."""
-        for gpu in {gpu for row in self.rows() for gpu in gpus_of(row)} - self.gpus.keys():
+        others: tuple[Row, ...] = (*self.clusters.values(), *self.rate_cards.values(), *self.calibrations.values())
+        spoken_of = self.price_index.gpus().union(gpu for row in others for gpu in gpus_of(row))
+        for gpu in spoken_of - self.gpus.keys():
             raise UnsoundFact(f"a row speaks of gpu {gpu}, which the catalogue does not hold")
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = ()) -> "Catalogue":
@@ -110,7 +114,7 @@ class Catalogue:
             renewed(self.model_index, ModelRow, change),
             renewed(self.gpu_index, GpuRow, change),
             renewed(self.cluster_index, ClusterRow, change),
-            dict(sorted(rows_after(self.price_index, PriceRow, change).items())),
+            self.price_index.changed(changed_of(change, PriceRow)),
             renewed(self.rate_card_index, RateCardRow, change),
             dict(sorted(rows_after(self.regions, RegionRow, change).items())),
             dict(sorted(rows_after(self.calibrations, CalibrationRow, change).items())),
@@ -132,12 +136,12 @@ class Catalogue:
             UnsoundFact: the rows contradict each other
         """
         held = tuple(rows)
-        digests = {(type(row), key_of(row)): digest_of(row) for row in held}
+        digests = digests_of(held)
         return cls(
             index_of("model", of_kind(held, ModelRow)),
             index_of("gpu", of_kind(held, GpuRow)),
             index_of("cluster", of_kind(held, ClusterRow)),
-            prices_by_id(of_kind(held, PriceRow)),
+            PriceIndex.of(of_kind(held, PriceRow)),
             index_of("rate_card", of_kind(held, RateCardRow)),
             regions_by_slug(of_kind(held, RegionRow)),
             calibrations_by_gpu(of_kind(held, CalibrationRow)),
@@ -171,7 +175,7 @@ class Catalogue:
     @property
     def prices(self) -> tuple[PriceRow, ...]:
         """Prices, in the order of their ids."""
-        return tuple(self.price_index.values())
+        return tuple(self.price_index.rows.values())
 
     @property
     def rate_cards(self) -> Mapping[str, RateCardRow]:
@@ -197,7 +201,7 @@ class Catalogue:
             ModelRow: self.models,
             GpuRow: self.gpus,
             ClusterRow: self.clusters,
-            PriceRow: self.price_index,
+            PriceRow: self.price_index.rows,
             RateCardRow: self.rate_cards,
             RegionRow: self.regions,
             CalibrationRow: self.calibrations,
@@ -291,4 +295,4 @@ class Catalogue:
         Raises:
             UnknownName: no such price; the fix lists what there is
         """
-        return newest_price(self.price_index.values(), query, field)
+        return find_price(self.price_index, query, field)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from service.catalogue.names import Entry, NameIndex
 from service.catalogue.provenance import UnsoundFact
-from service.catalogue.rows import CalibrationRow, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row
+from service.catalogue.rows import CalibrationRow, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row, key_of
 
 Named = ModelRow | GpuRow | ClusterRow | RateCardRow
 """A row that is found by name."""
@@ -53,7 +53,7 @@ def renewed(index: NameIndex[NamedRow], kind: type[NamedRow], change: Change) ->
     return index_of(index.kind, rows_after(index.rows, kind, change).values())
 
 
-def rows_after(held: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -> dict[str, AnyRow]:
+def rows_after(held: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -> Mapping[str, AnyRow]:
     """Rows of one kind after a change.
 
     Args:
@@ -62,8 +62,10 @@ def rows_after(held: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -
         change: what is put and what goes
 
     Returns:
-        the rows by key, each in the place that it had
+        the rows by key, each in the place that it had; the same where the change has no row of their kind
     """
+    if all(changed is not kind for changed, _ in change):
+        return held
     after = dict(held)
     for (changed, key), row in change.items():
         if changed is kind and row is None:
@@ -86,27 +88,6 @@ def of_kind(rows: Iterable[Row], kind: type[AnyRow]) -> list[AnyRow]:
     return [row for row in rows if isinstance(row, kind)]
 
 
-def prices_by_id(prices: Iterable[PriceRow]) -> dict[str, PriceRow]:
-    """Prices by id, in the order of the ids.
-
-    Args:
-        prices: the prices
-
-    Returns:
-        the prices
-
-    Raises:
-        UnsoundFact: two of them have one id
-    """
-    held: dict[str, PriceRow] = {}
-    for row in prices:
-        key = row.id
-        if key in held:
-            raise UnsoundFact(f"two rows are price {key}")
-        held[key] = row
-    return dict(sorted(held.items()))
-
-
 def calibrations_by_gpu(calibrations: Iterable[CalibrationRow]) -> dict[str, CalibrationRow]:
     """Calibrations by the GPU that they hold for, in the order of the GPUs.
 
@@ -125,6 +106,32 @@ def calibrations_by_gpu(calibrations: Iterable[CalibrationRow]) -> dict[str, Cal
             raise UnsoundFact(f"two calibrations hold for gpu {row.gpu}")
         held[row.gpu] = row
     return dict(sorted(held.items()))
+
+
+def changed_of(change: Change, kind: type[AnyRow]) -> dict[str, AnyRow | None]:
+    """What a change does to one kind of row.
+
+    Args:
+        change: what is put and what goes
+        kind: class of the rows
+
+    Returns:
+        the part of the change, by key
+    """
+    return {key: row if isinstance(row, kind) else None for (changed, key), row in change.items() if changed is kind}
+
+
+def digests_of(rows: Iterable[Row]) -> dict[Key, bytes]:
+    """A digest of each row, in the order of the digests: a later change leaves little of it to be sorted.
+
+    Args:
+        rows: the rows
+
+    Returns:
+        the digests
+    """
+    digests = {(type(row), key_of(row)): digest_of(row) for row in rows}
+    return {key: digests[key] for key in sorted(digests, key=digests.__getitem__)}
 
 
 def digest_of(row: Row) -> bytes:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from service.catalogue.names import Found
+from service.catalogue.price_index import PriceIndex
 from service.catalogue.rows import PriceRow
 from service.errors import Problem, UnknownName
 from service.estimator.names import PriceModel
@@ -26,6 +27,24 @@ class PriceQuery:
     """Catalogue name of the GPU."""
     instance_type: str | None = None
     """Machine, in the provider's spelling; any where absent."""
+
+
+def find_price(index: PriceIndex, query: PriceQuery, field: str) -> Found[PriceRow]:
+    """The newest price of an index that answers a query.
+
+    Args:
+        index: the prices
+        query: who, where, on what terms, which GPU
+        field: dotted path of the query in the question, for the error
+
+    Returns:
+        the row, and what was assumed where others of the same date answer too
+
+    Raises:
+        UnknownName: nothing answers; the fix lists what there is
+    """
+    offered = index.offered_by(query.gpu, query.provider) or index.of_gpu(query.gpu)
+    return newest_price(offered, query, field)
 
 
 def newest_price(prices: Iterable[PriceRow], query: PriceQuery, field: str) -> Found[PriceRow]:

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from socket import socket
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,13 +40,9 @@ def serve(
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     _tell_of_unknown_settings()
     with listen(settings.host, settings.port) as listener:
-        from service.api.app import create_app  # takes a second, for which no wrong setting and no taken port waits
         from service.api.keys import is_locked
-        from service.catalogue import shipped_catalogue
-        from service.store import load_catalogue, prepare_database
 
-        engine = prepare_database(settings.database_url, shipped_catalogue(), settings.database_connections)
-        application = create_app(settings, load_catalogue(engine), engine)
+        application = _application(settings)
         refuse_unguarded(listener, settings, is_locked=is_locked(application.state.keys, application.state.tokens))
         beside = None if settings.no_worker else _worker_for(application.state.keys, listener, settings)
 
@@ -80,6 +76,17 @@ def _announced(listener: socket, host: str) -> str:
     url = f"http://{address(LOOPBACK.get(host, host), listener.getsockname()[1])}"
     reach = ", and on every other address of this machine" if host in LOOPBACK else ""
     return f"traincost answers at {url} (docs at {url}/docs){reach}"
+
+
+def _application(settings: "Settings") -> Any:
+    """The service on its database; importing it takes a second, for which no wrong setting and no taken port waits."""
+    from service.api.app import create_app
+    from service.catalogue import shipped_catalogue
+    from service.store import load_numbered, prepare_database
+
+    engine = prepare_database(settings.database_url, shipped_catalogue(), settings.database_connections)
+    number, catalogue = load_numbered(engine)
+    return create_app(settings, catalogue, engine, number=number)
 
 
 def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":

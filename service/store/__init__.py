@@ -36,7 +36,7 @@ from service.store.checked_questions import (
 from service.store.condition import Condition, Contents, Room, file_of, look_at
 from service.store.engine import answering, place_of, writing
 from service.store.figures import Figures, read_figures
-from service.store.history import History, load_catalogue
+from service.store.history import History, load_catalogue, load_numbered
 from service.store.job_ends import Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
 from service.store.job_events import JobEvent, read_events, read_later_events
 from service.store.job_files import JobFile, keep_file, read_file, read_file_names
@@ -184,6 +184,7 @@ __all__ = [
     "launch_check_in",
     "limit_key",
     "load_catalogue",
+    "load_numbered",
     "look_at",
     "make_backup",
     "measurements_like",

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
-from sqlalchemy import Connection, desc, func, insert, select
+from sqlalchemy import Connection, and_, desc, func, insert, select
 
 from service.catalogue import Catalogue, Row, key_of
+from service.catalogue.indexes import Key
 from service.store.audit import note_in
 from service.store.kept import KEPT, holding_at
 from service.store.tables import CHANGES
@@ -113,6 +114,21 @@ def number_of(connection: Connection, revision: str) -> int | None:
     return number
 
 
+def revision_after(connection: Connection, number: int) -> str | None:
+    """The digest that the catalogue had right after a change.
+
+    Args:
+        connection: the database
+        number: the change
+
+    Returns:
+        the digest; None where there was no such change
+    """
+    query = select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
+    revision: str | None = connection.execute(query).scalar_one_or_none()
+    return revision
+
+
 def catalogue_at(connection: Connection, number: int) -> Catalogue:
     """The catalogue as it was right after a change.
 
@@ -129,6 +145,32 @@ def catalogue_at(connection: Connection, number: int) -> Catalogue:
     return Catalogue.from_rows(
         row for kept in KEPT.values() for row in kept.read(connection, holding_at(kept.table, number))
     )
+
+
+def catalogue_since(connection: Connection, before: Catalogue, since: int, number: int) -> Catalogue:
+    """A catalogue with what later changes made of it; nothing else is read or made again.
+
+    Args:
+        connection: the database
+        before: the catalogue right after a change
+        since: that change
+        number: the later change that is asked for
+
+    Returns:
+        the catalogue after the later change
+
+    Raises:
+        UnsoundFact: rows contradict each other
+    """
+    put: dict[Key, Row] = {}
+    ended: dict[Key, Row] = {}
+    for kind, kept in KEPT.items():
+        begin, end = kept.table.c.since_change, kept.table.c.until_change
+        made = kept.read(connection, and_(begin > since, holding_at(kept.table, number)))
+        gone = kept.read(connection, and_(begin <= since, end > since, end <= number))
+        put |= {(kind, key_of(row)): row for row in made}
+        ended |= {(kind, key_of(row)): row for row in gone}
+    return before.changed(put.values(), (row for key, row in ended.items() if key not in put))
 
 
 def write_change(connection: Connection, before: Catalogue, rows: Rows, owner: str) -> Written:

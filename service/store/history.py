@@ -20,9 +20,11 @@ from service.store.changes import (
     Rows,
     Written,
     catalogue_at,
+    catalogue_since,
     newest_change,
     number_of,
     read_changes,
+    revision_after,
     write_change,
 )
 from service.store.engine import alone, answering, reading, writing
@@ -32,6 +34,9 @@ from service.store.refusals import NO_ANSWER
 
 MOST_HELD = 8
 """Catalogues of other revisions that stay in memory."""
+
+MOST_HELD_ROWS = 1_000_000
+"""Rows of those catalogues together, but for the last one: each row is found by 150 bytes. Source: measured."""
 
 REVISION = re.compile(r"[0-9a-f]{12}")
 """What the digest of a catalogue looks like."""
@@ -49,21 +54,26 @@ class History:
         engine: the database; None where there is none, so that nothing can be changed
         current: the catalogue that holds now
         publish: what to do with the catalogue whenever another holds
+        number: the change after which it held; 0 where nobody knows
     """
 
     def __init__(
-        self, engine: Engine | None, current: Catalogue, publish: Callable[[Catalogue], None] = lambda _: None
+        self,
+        engine: Engine | None,
+        current: Catalogue,
+        publish: Callable[[Catalogue], None] = lambda _: None,
+        number: int = 0,
     ) -> None:
         self._engine = engine
         self._publish = publish
-        self._number = 0
+        self._number = number
         self._held: OrderedDict[str, Catalogue] = OrderedDict()
         self._lock = Lock()
         self.current = current
 
     @property
     def number(self) -> int:
-        """Number of the newest change that is in memory; 0 until the first look."""
+        """Number of the newest change that is in memory; 0 where nobody knows before the first look."""
         return self._number
 
     def refresh(self) -> None:
@@ -78,7 +88,7 @@ class History:
             newest = newest_change(connection)
             if newest is None or (newest.number, newest.catalogue) == (number, current.revision):
                 return
-            found = _catalogue_after(connection, newest)
+            found = _brought_up(connection, current, number, newest)
         self._take(newest.number, found, instead_of=number)
 
     def held(self, revision: str) -> Catalogue | None:
@@ -192,7 +202,7 @@ class History:
             number, current = self._number, self.current
         if (newest.number, newest.catalogue) == (number, current.revision):
             return current
-        found = _catalogue_after(connection, newest)
+        found = _brought_up(connection, current, number, newest)
         if newest.number < number:  # restored from a backup
             self._take(newest.number, found, instead_of=number)
         return found
@@ -210,8 +220,11 @@ class History:
     def _hold(self, catalogue: Catalogue) -> None:
         self._held[catalogue.revision] = catalogue
         self._held.move_to_end(catalogue.revision)
-        while len(self._held) > MOST_HELD:
+        while len(self._held) > 1 and (len(self._held) > MOST_HELD or self._held_rows() > MOST_HELD_ROWS):
             self._held.popitem(last=False)
+
+    def _held_rows(self) -> int:
+        return sum(len(catalogue.digests) for catalogue in self._held.values())
 
     def _connected(self) -> Engine:
         if self._engine is None:
@@ -236,9 +249,40 @@ def load_catalogue(engine: Engine) -> Catalogue:
     Raises:
         UnsoundFact: rows contradict each other
     """
+    return load_numbered(engine)[1]
+
+
+def load_numbered(engine: Engine) -> tuple[int, Catalogue]:
+    """Everything the database knows, and since when.
+
+    Args:
+        engine: the database
+
+    Returns:
+        number of the newest change, 0 where there is none, and the catalogue after it
+
+    Raises:
+        UnsoundFact: rows contradict each other
+    """
     with reading(engine) as connection:
         newest = newest_change(connection)
-        return Catalogue.from_rows(()) if newest is None else _catalogue_after(connection, newest)
+        return (0, Catalogue.from_rows(())) if newest is None else (newest.number, _catalogue_after(connection, newest))
+
+
+def _brought_up(connection: Connection, current: Catalogue, number: int, newest: Change) -> Catalogue:
+    """The catalogue after the newest change, made of one in memory where the database tells of that one too.
+
+    Args:
+        connection: the database
+        current: a catalogue in memory
+        number: the change after which it held; 0 where nobody knows
+        newest: the newest change of the database
+    """
+    if 0 < number < newest.number and revision_after(connection, number) == current.revision:
+        found = catalogue_since(connection, current, number, newest.number)
+        if found.revision == newest.catalogue:
+            return found
+    return _catalogue_after(connection, newest)
 
 
 def _catalogue_after(connection: Connection, change: Change) -> Catalogue:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -13,6 +14,8 @@ from service.errors import TraincostError
 from service.estimator import Cluster, Gpu
 from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, PROMOTED_CALIBRATIONS, RATE_CARDS, REGIONS
 
+AT_ONCE = 2_000
+"""Rows that are read in one go: others answer in between."""
 MOST_NAMED = 50
 """Rows that a query asks for by name; for more of them, reading all in one go is faster."""
 
@@ -53,9 +56,12 @@ class Kept:
         Returns:
             the rows
         """
-        found = connection.execute(select(self.table).where(which)).mappings()
-        records = sorted(found, key=lambda record: [record[key] for key in (*self.key, "revision")])
-        return self.rows.validate_python([self._gathered(dict(record)) for record in records])
+        key = attrgetter(*self.key, "revision")
+        found = connection.execute(select(self.table).where(which).execution_options(yield_per=AT_ONCE))
+        rows: list[Any] = []
+        for part in found.mappings().partitions():  # a million rows at once would take three times the memory
+            rows += self.rows.validate_python([self._gathered(dict(record)) for record in part])
+        return sorted(rows, key=key)
 
     def close(self, connection: Connection, rows: Iterable[Row], number: int) -> None:
         """End the versions that hold now.

@@ -45,7 +45,7 @@ def newest_as_of(catalogue: Catalogue) -> str:
     Returns:
         its as_of; empty where there is neither
     """
-    return max((row.as_of for row in (*catalogue.prices, *catalogue.gpus.values())), default="")
+    return max((catalogue.price_index.newest_as_of, *(row.as_of for row in catalogue.gpus.values())))
 
 
 def age_days(as_of: str, newest: str) -> int:

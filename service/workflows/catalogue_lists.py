@@ -25,6 +25,8 @@ class Listing:
     """Its rows."""
     find: Callable[[Catalogue, str], Any]
     """The row that a name means."""
+    is_in_order: bool = False
+    """Whether the catalogue keeps the rows in the order of their keys."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -42,7 +44,8 @@ def listed(listing: Listing, catalogue: Catalogue) -> Listed:
     Returns:
         its rows and how they are asked for
     """
-    return Listed(listing.columns, listing.rows(catalogue), {"gpu": partial(_gpus_meant, catalogue)})
+    meanings = {"gpu": partial(_gpus_meant, catalogue)}
+    return Listed(listing.columns, listing.rows(catalogue), meanings, is_in_order=listing.is_in_order)
 
 
 def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
@@ -80,7 +83,7 @@ def record_of(listing: Listing, row: Row) -> Record:
 
 
 def _find_price(catalogue: Catalogue, name: str) -> PriceRow:
-    found = catalogue.price_index.get(name)
+    found = catalogue.price_index.rows.get(name)
     if found is None:
         raise NotFound("the catalogue holds no price of this id; GET /v1/prices lists the ids")
     return found
@@ -100,7 +103,7 @@ LISTINGS: Mapping[str, Listing] = {
     "clusters": Listing(
         ClusterRow, _SLUG, lambda held: held.clusters.values(), lambda held, name: held.find_cluster(name).row
     ),
-    "prices": Listing(PriceRow, _ID, lambda held: held.prices, _find_price),
+    "prices": Listing(PriceRow, _ID, lambda held: held.prices, _find_price, is_in_order=True),
     "rate-cards": Listing(
         RateCardRow, _SLUG, lambda held: held.rate_cards.values(), lambda held, name: held.find_rate_card(name).row
     ),

@@ -73,7 +73,7 @@ def prices_meant(value: Any, gpu: str, catalogue: Catalogue) -> list[Any]:
         return [value]
     whole = {**IMPLIED, **value} if value["provider"] == ANY else {**value}
     names = [name for name in SPREAD if name != "instance_type" or name in whole]
-    rows = [row for row in catalogue.prices if row.gpu == gpu and all(_is_met(row, name, whole) for name in names)]
+    rows = [row for row in catalogue.price_index.of_gpu(gpu) if all(_is_met(row, name, whole) for name in names)]
     if not rows:
         message = f"the catalogue holds no price of {gpu} that this asks for"
         fix = "give usd_per_gpu_hour for this cluster, or ask for other providers, regions or terms"

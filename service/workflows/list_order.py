@@ -5,10 +5,11 @@ next page begins right behind that row, even where rows came or went in between,
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key
 from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -43,7 +44,7 @@ class Order:
         Returns:
             its place
         """
-        return (*(sortable(column.value(row)) for column, _ in self.by), self.key.value(row))
+        return (*self._forms(row), self.key.value(row))
 
     def sorted(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
         """Rows in this order.
@@ -57,9 +58,24 @@ class Order:
         """
 
         def place(row: object) -> Any:
-            return cmp_to_key(self._compared)(self.place(row))
+            return self._sort_key(row), self.key.value(row)
 
         return sorted(rows, key=place) if most is None else nsmallest(most, rows, key=place)
+
+    def first(self, rows: Iterable[Any], most: int | None) -> list[Any]:
+        """The first rows in this order.
+
+        Args:
+            rows: rows of the list, in the order of their keys
+            most: how many at most; None for all of them
+
+        Returns:
+            some of the rows, or all of them
+        """
+        if not self.by:
+            return list(islice(rows, most))
+        key = self._sort_key
+        return sorted(rows, key=key) if most is None else nsmallest(most, rows, key=key)
 
     def is_behind(self, row: object, place: Place) -> bool:
         """Whether a row stands behind a place.
@@ -71,7 +87,8 @@ class Order:
         Returns:
             true if it belongs to a later page
         """
-        return self._compared(self.place(row), place) > 0
+        decided = self._compared(self._forms(row), place)
+        return (decided or _direction(self.key.value(row), place[-1], descends=False)) > 0
 
     def cursor_behind(self, row: object) -> str:
         """The opaque text with which the page behind a row is asked for.
@@ -109,11 +126,21 @@ class Order:
     def _said(self) -> str:
         return ",".join(f"{DESCENDING if descends else ''}{column.name}" for column, descends in self.by)
 
+    @property
+    def _sort_key(self) -> Callable[[Any], Any]:
+        compared = cmp_to_key(self._compared)
+        return lambda row: compared(self._forms(row))
+
+    def _forms(self, row: object) -> Place:
+        """What a row holds in the columns of the order, without its key, which takes longer to tell."""
+        return tuple(sortable(column.value(row)) for column, _ in self.by)
+
     def _compared(self, ours: Place, theirs: Place) -> int:
+        """Which of two comes first by the columns of the order alone; 0 where they agree in all of them."""
         for (_, descends), mine, other in zip(self.by, ours, theirs, strict=False):
             if mine != other:
                 return _direction(mine, other, descends=descends)
-        return _direction(ours[-1], theirs[-1], descends=False)
+        return 0
 
 
 NO_CURSOR = Problem(

@@ -1,7 +1,9 @@
 """Which rows of a list does a query string ask for? Filters by column, an order, a limit, where a page begins."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
@@ -43,6 +45,21 @@ class ListQuery:
             those that pass every filter, in order
         """
         return self.order.sorted(self.admitted(rows), most)
+
+    def select_in_order(self, rows: Sequence[Any], most: int | None = None) -> list[Any]:
+        """The same of rows that stand in the order of their keys: of most of them no key is told.
+
+        Args:
+            rows: every row of the list, in the order of their keys
+            most: how many of them are wanted; None for all
+
+        Returns:
+            those that pass every filter, in order
+        """
+        if self.after is None or self.order.by:
+            return self.order.first(self.admitted(rows), most)
+        begin = bisect_right(rows, str(self.after[-1]), key=self.order.key.value)
+        return list(islice((row for row in islice(rows, begin, None) if self._admits(row)), most))
 
     def admitted(self, rows: Iterable[Any]) -> Iterator[Any]:
         """The rows of this page and of all that follow, as they come.

@@ -40,6 +40,8 @@ class Listed:
     find: Callable[[ListQuery, int | None], list[Any]] | None = None
     """Finds the rows that a query asks for, at most so many, where there are too many to be held; None where `rows` are
     all of them."""
+    is_in_order: bool = False
+    """Whether the rows come in the order of their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,4 +213,6 @@ def _table(held: Listed, parameters: Parameters) -> list[Any]:
 
 
 def _found(held: Listed, query: ListQuery, most: int | None) -> list[Any]:
-    return query.select(held.rows, most) if held.find is None else held.find(query, most)
+    if held.find is not None:
+        return held.find(query, most)
+    return query.select_in_order(tuple(held.rows), most) if held.is_in_order else query.select(held.rows, most)

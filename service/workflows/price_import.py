@@ -193,7 +193,7 @@ def _reworded(problem: Problem) -> Problem:
 
 
 def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, caller: Caller) -> _Judged:
-    held = catalogue.price_index
+    held = catalogue.price_index.rows
     sorted_prices: dict[str, list[PriceRow]] = {"created": [], "updated": [], "unchanged": []}
     findings = list(wrong)
     seen: set[str] = set()

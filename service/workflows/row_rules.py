@@ -237,7 +237,7 @@ def users_of(gpu: GpuRow, catalogue: Catalogue) -> dict[str, int]:
     """
     counts = {
         "cluster": sum(row.cluster.gpu == gpu.slug for row in catalogue.clusters.values()),
-        "price": sum(row.gpu == gpu.slug for row in catalogue.prices),
+        "price": sum(1 for _ in catalogue.price_index.of_gpu(gpu.slug)),
         "calibration": int(gpu.slug in catalogue.calibrations),
         "rate card": sum(any(rate.gpu == gpu.slug for rate in row.rates) for row in catalogue.rate_cards.values()),
     }

@@ -1,17 +1,30 @@
 """Do workers get jobs over HTTP, keep them by being heard of, and is nothing taken from whoever lost its job?"""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import delete
+from sqlalchemy import Engine, delete
+from starlette.concurrency import run_in_threadpool
 
-from service.answers.workers import Requirements
+from service.answers.workers import Capabilities, Requirements
 from service.api.limits import HANDED_IN_BYTES
-from service.store import NewJob, cancel_job, create_jobs, read_file, read_job
+from service.api.openings import AT_ONCE
+from service.store import (
+    Job,
+    NewJob,
+    Seeker,
+    cancel_job,
+    claim_job,
+    create_jobs,
+    read_file,
+    read_job,
+    see_worker,
+)
 from service.store.database_clock import later
 from service.store.engine import writing
 from service.store.job_tables import JOBS, WORKERS
@@ -21,6 +34,7 @@ from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.replicated import client_of
 
 KIND = "count"
+WAITING = 30
 H100 = {"name": "NVIDIA H100 80GB HBM3", "count": 8, "memory_bytes": 85_520_809_984}
 
 
@@ -221,3 +235,34 @@ def test_what_workers_hand_in_has_bounds_of_its_own(app: FastAPI, ask: Ask) -> N
     headers = {"content-type": "application/json"}
     assert ask("POST", "/v1/worker/jobs/job_a/finish", content=too_large, headers=headers).status_code == 413
     assert say(ask, "finish", outcome="succeeded", result={"a": large}).status_code == 204
+
+
+def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    seen: list[str] = []
+    are_all_there = threading.Event()
+
+    def noted(engine: Engine, worker: str, capabilities: Capabilities) -> None:
+        see_worker(engine, worker, capabilities)
+        seen.append(worker)
+        if len(seen) == WAITING:
+            are_all_there.set()
+
+    def counted(engine: Engine, seeker: Seeker, lease_seconds: float) -> Job | None:
+        asked.append(seeker.worker)
+        return claim_job(engine, seeker, lease_seconds)
+
+    async def run() -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://traincost.test", timeout=30) as client:
+            said = [{"worker": f"w{n}", "kinds": [KIND], "wait_seconds": 6} for n in range(WAITING)]
+            claims = [asyncio.create_task(client.post("/v1/worker/claim", json=one)) for one in said]
+            assert await run_in_threadpool(are_all_there.wait, 30)
+            await run_in_threadpool(add, app)
+            return [answer.status_code for answer in await asyncio.gather(*claims)]
+
+    monkeypatch.setattr("service.api.openings.claim_job", counted)
+    monkeypatch.setattr("service.api.routes.worker.see_worker", noted)
+    statuses = asyncio.run(run())
+    assert sorted(statuses) == [200] + [204] * (WAITING - 1)
+    assert 0 < len(asked) <= 2 * AT_ONCE

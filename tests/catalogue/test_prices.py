@@ -1,10 +1,13 @@
 """Is the price that a query gets the newest that answers it, and does it say what was chosen?"""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from service.catalogue import Found, PriceQuery, PriceRow, shipped_catalogue
+from service.catalogue.price_index import PriceIndex
 from service.catalogue.prices import newest_price
 from service.errors import UnknownName
 from tests.catalogue.shapes import price
@@ -69,3 +72,36 @@ def test_shipped_price_of_an_aws_h100() -> None:
     found = shipped_catalogue().newest_price(PriceQuery(**{**QUERY, "gpu": "h100-sxm5-80gb"}))
     assert found.row.usd_per_gpu_hour == 6.88
     assert found.row.usd_per_instance_hour == 55.04
+
+
+def test_an_index_finds_and_refuses_as_a_look_at_every_row_does() -> None:
+    shipped = shipped_catalogue()
+    asked = {(row.gpu, row.provider.upper(), row.region, row.price_model) for row in shipped.prices}
+    gpu = shipped.prices[0].gpu
+    for wanted in (*sorted(asked), (gpu, "nobody", "all", "spot"), ("no-gpu", "aws", "all", "spot")):
+        query = PriceQuery(**dict(zip(("gpu", "provider", "region", "price_model"), wanted, strict=True)))  # type: ignore[arg-type]  # texts
+        looked_through = _said(partial(newest_price, shipped.prices, query, "price"))
+        assert _said(partial(shipped.newest_price, query)) == looked_through
+
+
+def _said(find: Callable[[], Found[PriceRow]]) -> object:
+    """What is found, or why nothing is."""
+    try:
+        return find()
+    except UnknownName as error:
+        return error.problems
+
+
+def test_an_index_that_changed_is_one_of_the_rows_after_the_change() -> None:
+    rows = [price(provider=provider, region=region) for provider in ("aws", "AWS", "gcp") for region in "abc"]
+    index = PriceIndex.of(rows[:6])
+    dearer = [price(provider="aws", region=region, usd_per_gpu_hour=9.0) for region in "ca"]
+    put = {row.id: row for row in (*dearer, *rows[6:])}
+    after = index.changed({**put, rows[1].id: None})
+    kept = {row.id: row for row in rows[:6]} | put
+    del kept[rows[1].id]
+    assert after == PriceIndex.of(kept.values())
+    assert list(after.rows) == sorted(kept)
+    assert after.offered_by("h100", "Aws") == tuple(sorted((*dearer, *rows[3:6]), key=lambda row: row.id))
+    assert index.changed({}) is index
+    assert after.changed(dict.fromkeys(after.rows)) == PriceIndex.of(())

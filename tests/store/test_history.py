@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from service.catalogue import Catalogue, ClusterRow, PriceRow, Rate, RateCardRow, Row
 from service.errors import Conflict, UnknownRevision
 from service.estimator import Cluster
-from service.store import Change, History, Rows, load_catalogue
+from service.store import Change, History, Rows, load_catalogue, load_numbered
 from service.store import history as room
 from service.store.changes import newest_change
 from service.store.engine import reading, writing
@@ -209,7 +209,7 @@ def test_versions_of_a_price_are_read_while_it_holds_and_after(prepare: Prepare)
     for _ in range(2):
         versions = [history.version(PriceRow, own.id, revision) for revision in (1, 2, 3)]
         assert [row.note if row else None for row in versions] == ["", "second", None]
-        history.change("team", lambda _: Rows(drop=(own,) if own.id in history.current.price_index else ()))
+        history.change("team", lambda _: Rows(drop=(own,) if own.id in history.current.price_index.rows else ()))
     assert history.version(PriceRow, "no-such-id", 1) is None
 
 
@@ -220,3 +220,38 @@ def test_few_and_many_rows_are_numbered(prepare: Prepare, count: int) -> None:
     for revision in (1, 2):
         put(history, *(replace(row, note=str(revision)) for row in many))
         assert {row.revision for row in history.current.prices if row.owner == "team"} == {revision}
+
+
+def test_of_a_change_elsewhere_only_its_rows_are_read(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = prepare()
+    number, current = load_numbered(engine)
+    follower, elsewhere = History(engine, current, number=number), opened(engine)
+    put(elsewhere, OWN_GPU, OWN_CARD, OWN_CLUSTER)
+    put(elsewhere, replace(OWN_GPU, note="changed"), replace(PRICE, provider="us", owner="team"))
+    elsewhere.change("team", lambda _: Rows(drop=(OWN_CARD,)))
+    last = put(elsewhere, replace(OWN_CARD, note="made again"))
+    read: list[Row] = []
+    whole = Kept.read
+
+    def counted(kept: Kept, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
+        rows = whole(kept, connection, which)
+        read.extend(rows)
+        return rows
+
+    monkeypatch.setattr(Kept, "read", counted)
+    follower.refresh()
+    assert (follower.number, follower.current) == (elsewhere.number, last)
+    assert len(read) == len((OWN_GPU, OWN_CARD, OWN_CLUSTER, PRICE))
+    assert follower.current.gpus[GPU.slug] is current.gpus[GPU.slug]
+    assert follower.current.rate_cards["card"].revision == 2
+    monkeypatch.undo()
+    assert load_catalogue(engine) == last
+
+
+def test_of_many_rows_only_the_last_catalogue_stays_in_memory(
+    prepare: Prepare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "MOST_HELD_ROWS", 2 * len(SMALL.digests))
+    history = opened(prepare())
+    revisions = [history.current.revision, *(put(history, replace(OWN_GPU, note=note)).revision for note in "abc")]
+    assert [history.held(revision) is not None for revision in revisions] == [False, False, True, True]

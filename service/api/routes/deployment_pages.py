@@ -20,6 +20,12 @@ async def operating() -> Response:
     return FileResponse(GUIDE / "operating.html", headers=POLICY)
 
 
+@router.get("/guide/capacity")
+async def capacity() -> Response:
+    """How many replicas, how much memory and which database it takes."""
+    return FileResponse(GUIDE / "capacity.html", headers=POLICY)
+
+
 @router.get("/guide/kubernetes")
 async def kubernetes() -> Response:
     """How the service runs on Kubernetes."""

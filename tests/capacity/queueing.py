@@ -1,0 +1,114 @@
+"""How long do requests wait that come at a rate, from as many callers as there are, to replicas that take them in turn?
+
+A replica answers one request after the other (its processor is one), so what comes meanwhile waits. Requests come
+independently of each other: the times between them are exponential. Service times are those that were measured.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean, median, quantiles
+
+from tests.load import Found, Line, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """How long requests take."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What one request takes of a replica."""
+
+    busy_seconds: tuple[float, ...]
+    """Times for which a replica is busy with a request, as often as they are that long [second]."""
+    aside_seconds: float
+    """What passes beside that, on the way and in the client, without keeping the replica busy [second]."""
+
+    @property
+    def per_second(self) -> float:
+        """Requests that a replica can answer at most [1/second]."""
+        return 1.0 / mean(self.busy_seconds)
+
+
+def service_of(alone_seconds: Sequence[float], busy_seconds: float) -> Service:
+    """The service times behind what one client measured that asked with nobody else there.
+
+    Args:
+        alone_seconds: time of each answer [second]
+        busy_seconds: time that a replica which is always busy takes for one, on average [second]
+
+    Returns:
+        as different among each other as what was measured, and on average what a busy replica takes
+    """
+    scale = busy_seconds / mean(alone_seconds)
+    aside_seconds = max(0.0, mean(alone_seconds) - busy_seconds)
+    return Service(busy_seconds=tuple(one * scale for one in alone_seconds), aside_seconds=aside_seconds)
+
+
+def simulated(service: Service, rate: float, replicas: int, requests: int, seed: int = 1) -> Times:
+    """Times of requests that come at a rate and go to one replica after the other.
+
+    Args:
+        service: what a request takes
+        rate: requests of all callers together [1/second]
+        replicas: how many answer
+        requests: how many are simulated; the first tenth, before which nobody waited, does not count
+        seed: of the random numbers
+
+    Returns:
+        their median and 99th percentile
+    """
+    chance = random.Random(seed)  # noqa: S311 - a simulation that is the same each time
+    is_free_at = [0.0] * replicas
+    now, took = 0.0, []
+    for number in range(requests):
+        now += chance.expovariate(rate)
+        replica = number % replicas
+        ends = max(now, is_free_at[replica]) + chance.choice(service.busy_seconds)
+        is_free_at[replica] = ends
+        took.append(ends - now + service.aside_seconds)
+    return times_of(took[requests // 10 :])
+
+
+def times_of(seconds: Sequence[float]) -> Times:
+    """Median and 99th percentile of times in seconds."""
+    return Times(p50_ms=1e3 * median(seconds), p99_ms=1e3 * quantiles(seconds, n=100, method="inclusive")[-1])
+
+
+async def ask_at(addresses: Sequence[str], rate: float, seconds: float, requests: Iterator[Request]) -> Found:
+    """Ask at a rate whatever the answers take, each address in turn; time counts from when a request was due."""
+    chance, found = random.Random(2), Found()  # noqa: S311 - the same each time
+    free: dict[str, list[Line]] = {address: [] for address in addresses}
+    began, due, number, under_way = time.monotonic(), 0.0, 0, set[asyncio.Task[None]]()
+
+    async def ask(address: str, request: Request, due_at: float) -> None:
+        line = free[address].pop() if free[address] else Line(address)
+        try:
+            status, _ = await line.ask(request)
+        except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            found.faults[type(error).__name__] += 1
+            return
+        found.note(request, status, due_at)
+        free[address].append(line)
+
+    while (due := due + chance.expovariate(rate)) < seconds:
+        if (pause := began + due - time.monotonic()) > 0:
+            await asyncio.sleep(pause)
+        task = asyncio.create_task(ask(addresses[number % len(addresses)], next(requests), began + due))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
+        number += 1
+    await asyncio.gather(*under_way)
+    for lines in free.values():
+        for line in lines:
+            with contextlib.suppress(OSError):
+                await line.close()
+    return found
