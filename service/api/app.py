@@ -109,13 +109,17 @@ def create_app(
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
     if engine is not None:
         watch_errors(engine, lambda kind: metrics.database_errors.labels(kind).inc())
-    app.router.routes.extend(closed_routes(route for router in ROUTERS for route in router.routes))
-    for router in ROUTERS:
-        app.include_router(router)
+    _add_routes(app)
     refusals = {**problems.HANDLERS, NotAllowed: on_not_allowed}
     app.exception_handlers |= {kind: _at_once(refuse) for kind, refuse in refusals.items()}
     app.state.contract = cache(lambda: contract_bytes(app))  # a second that a start need not wait for
     return app
+
+
+def _add_routes(app: FastAPI) -> None:
+    app.router.routes.extend(closed_routes(route for router in ROUTERS for route in router.routes))
+    for router in ROUTERS:
+        app.include_router(router)
 
 
 @asynccontextmanager
