@@ -31,6 +31,8 @@ LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what such a lis
 """How this machine itself reaches who listens on every address."""
 OF_OTHERS = frozenset(PREFIX + name for name in ("URL", "KEY", "TOKEN"))
 """Variables that commands take which ask a service."""
+OF_TESTS = re.compile(PREFIX + r"(TEST_\w+|TOOLS|REQUIRE_REAL)")
+"""Variables of the project's own tests, which start services."""
 OF_KUBERNETES = re.compile(r"_(SERVICE_(HOST|PORT)\w*|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)$")
 """Variables in which Kubernetes tells a pod of Services whose names begin as settings do."""
 
@@ -242,6 +244,7 @@ def unknown_settings() -> list[str]:
     """
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     named = {name for name in os.environ if name.startswith(PREFIX) and not OF_KUBERNETES.search(name)}
+    named = {name for name in named if not OF_TESTS.fullmatch(name)}
     return [
         "; ".join(filter(None, (f"{name} is no setting, and changes nothing", did_you_mean(nearest(name, known)))))
         for name in sorted(named - {*known, *OF_OTHERS})

@@ -168,11 +168,12 @@ def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str],
     assert "secret-of" not in said
 
 
-def test_a_variable_that_is_no_setting_is_told_of(environment: dict[str, str], tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that it ends at once
-        words = [*SERVE, "--port", str(taken.getsockname()[1])]
-        done = ran(words, tmp_path, {**environment, "TRAINCOST_WORKERS": "2"})
-    assert done.stderr.startswith("traincost: TRAINCOST_WORKERS is no setting, and changes nothing")
+def test_a_variable_that_is_no_setting_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINCOST_WORKERS", "2")
+    with serving(tmp_path, tmp_path / "log"):
+        pass
+    told = "WARNING service.commands.serve: TRAINCOST_WORKERS is no setting, and changes nothing"
+    assert told in (tmp_path / "log").read_text(encoding="utf-8")
 
 
 def test_a_wrong_setting(environment: dict[str, str], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """How is the server started?"""
 
+import logging
 from contextlib import suppress
 from socket import socket
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from service.commands.local_worker import LocalWorker
     from service.settings import Settings
     from service.store import KeyRing
+
+log = logging.getLogger(__name__)
 
 app = typer.Typer()
 
@@ -38,7 +41,6 @@ def serve(
     from service.settings import read_settings
 
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
-    _tell_of_unknown_settings()
     with listen(settings.host, settings.port) as listener:
         from service.api.keys import is_locked
 
@@ -47,6 +49,7 @@ def serve(
         beside = None if settings.no_worker else _worker_for(application.state.keys, listener, settings)
 
         def announce() -> None:
+            _tell_of_unknown_settings()
             typer.echo(_announced(listener, settings.host))
             if beside is not None:
                 beside.start()
@@ -65,7 +68,7 @@ def _tell_of_unknown_settings() -> None:
     from service.settings import unknown_settings
 
     for warning in unknown_settings():
-        typer.echo(f"traincost: {warning}", err=True)
+        log.warning("%s", warning)
 
 
 def _announced(listener: socket, host: str) -> str:

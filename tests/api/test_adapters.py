@@ -207,7 +207,7 @@ def test_a_hook_carries_the_address_and_the_site(ask: Ask) -> None:
         assert ask("GET", f"/v1/adapters/slurm/job_submit.lua?{wrong}").status_code == 422
     assert ask("GET", "/v1/adapters/slurm/prolog.lua").status_code == 404
     hostile = ask("GET", "/v1/adapters/slurm/cli_filter.lua", headers={"host": 'x"; os.execute("id") --'})
-    assert hostile.status_code in {400, 422}
+    assert hostile.status_code in {400, 421, 422}
 
 
 def test_the_examples_of_the_contract_are_judged(ask: Ask) -> None:

@@ -254,7 +254,7 @@ def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: py
 
     async def run() -> list[int]:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://traincost.test", timeout=30) as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=30) as client:
             said = [{"worker": f"w{n}", "kinds": [KIND], "wait_seconds": 6} for n in range(WAITING)]
             claims = [asyncio.create_task(client.post("/v1/worker/claim", json=one)) for one in said]
             assert await run_in_threadpool(are_all_there.wait, 30)

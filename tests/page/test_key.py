@@ -13,7 +13,7 @@ def test_a_locked_service_is_asked_with_the_reader_s_key(browser: Any, tmp_path:
     with serving(tmp_path) as address:
         sight = Sight(context, address)
         sight.page.goto(f"http://{address}/")
-        for given, said in (("tck_none.none", "asks for a key"), (key, "no key of this service")):
+        for given, said in (("tck_none.none", "asks for a key"), (key, "not known here")):
             sight.page.locator("#key-fault", has_text=said).wait_for()
             sight.page.fill("#input-key", given)
             sight.page.press("#input-key", "Enter")

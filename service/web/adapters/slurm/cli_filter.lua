@@ -26,6 +26,9 @@ local function minutes_of(text)
   return #parts == 3 and parts[1] * 60 + parts[2] or parts[1]
 end
 
+-- From here on Slurm means that nobody gave a time, or that there is no limit.
+local MOST_MINUTES = 16777216
+
 -- Tasks of the job; --ntasks is 1 where nobody gave it, and --ntasks-per-node, or else one for each node, counts.
 local function tasks_of(options, nodes)
   local tasks = whole(options.ntasks) or 1
@@ -48,7 +51,7 @@ local function judge(options)
     tres_per_node = per_node and "gpu:" .. per_node or options.gres or "",
     tres_per_job = per_job and "gpu:" .. per_job or "",
     tres_per_task = per_task and "gpu:" .. per_task or "",
-    time_limit_minutes = minutes and minutes > 0 and minutes or nil,
+    time_limit_minutes = minutes and minutes > 0 and minutes < MOST_MINUTES and minutes or nil,
   })
   if not verdict then
     unchecked(reason)
