@@ -20,6 +20,7 @@ from service.settings import PREFIX, Settings
 from service.store import prepare_database
 from service.store.engine import writing
 from service.workflows.keys import WantedKey, make_key, revoke
+from tests.live import serving
 from tests.prestarted import Started, ran
 
 ROOT = Path(__file__).parents[1]
