@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 PATH = "/v1/memory"
-HEAD = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n".encode()
+HEAD = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
 BODY_BYTES = 10_000_000
 PIECE_BYTES = 65_536
 DRIP_BYTES = 1024
@@ -122,7 +122,7 @@ def held_bodies(address: tuple[str, int], path: str, length: int, count: int) ->
         yield statuses
 
 
-HEADS = b"GET /healthz HTTP/1.1\r\nHost: a\r\nX-A: "
+HEADS = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "
 BODIES = HEAD + b"Content-Length: 500000\r\n\r\n{"
 
 

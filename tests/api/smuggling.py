@@ -7,7 +7,7 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 
-HIDDEN = b"GET /healthz?hidden HTTP/1.1\r\nHost: a\r\n\r\n"
+HIDDEN = b"GET /healthz?hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
 """What somebody between the two readers would have taken for content."""
 
 JSON = b"Content-Type: application/json\r\n"
@@ -15,7 +15,7 @@ JSON = b"Content-Type: application/json\r\n"
 
 def post(*lines: bytes, content: bytes = b"", version: bytes = b"1.1") -> bytes:
     """A POST with such headers."""
-    head = b"POST /v1/memory HTTP/%b\r\nHost: a\r\n%b%b\r\n" % (
+    head = b"POST /v1/memory HTTP/%b\r\nHost: localhost\r\n%b%b\r\n" % (
         version,
         JSON,
         b"".join(line + b"\r\n" for line in lines),
