@@ -147,6 +147,9 @@ class Settings(BaseSettings):
     same for every process on one database."""
     no_worker: bool = False
     """Whether to start no worker beside the service: where others measure, or many processes share a database."""
+    stream_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600.0
+    """Longest time that one stream of events is held open; whoever still listens asks anew, and is judged anew: a key
+    that is revoked hears no more than this."""
     keep_jobs_days: Days = 400.0
     """Days for which launch checks and sweeps stay after they ended, but launch checks with measurements that are kept;
     0 for ever."""

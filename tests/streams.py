@@ -88,7 +88,7 @@ async def listen(address: str, heard: Heard, random: Random, whole_seconds: floa
                     await _read(address, heard, got)
             except TimeoutError:
                 heard.cuts += 1
-            heard.events += events_of([_body(bytes(got))])
+            heard.events += (event for event in events_of([_body(bytes(got))]) if event.name != "again")
 
 
 async def _read(address: str, heard: Heard, got: bytearray) -> None:

@@ -5,11 +5,15 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
+from pathlib import Path
 from random import Random
 
+import httpx
 import pytest
 
+from service.client.events import events_of
 from tests.api.asking import QUESTION
+from tests.api.test_sweeps import BODY as SWEEP
 from tests.live import serving
 from tests.streams import Checks, Heard, checks, found, listen
 
@@ -32,6 +36,16 @@ def test_head_of_a_stream_leaves_the_connection_to_the_next_request(address: str
             assert answer.status == 200
         connection.request("POST", f"/v1/launch-checks/{check['id']}/cancel")
         assert json.loads(connection.getresponse().read())["status"] == "cancelled"
+
+
+def test_a_stream_ends_in_time_and_says_that_there_is_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINCOST_STREAM_SECONDS", "1")
+    with serving(tmp_path) as address, httpx.Client(base_url=f"http://{address}", timeout=20) as client:
+        check = client.post("/v1/launch-checks", json={"question": QUESTION, "probes": ["gemm"]}).json()
+        sweep = client.post("/v1/sweeps", json=SWEEP).json()
+        paths = (f"/v1/launch-checks/{check['id']}/events", sweep["links"]["events"])
+        told = [[event.name for event in events_of([client.get(path).content])] for path in paths]
+    assert told == [["queued", "again"], ["progress", "again"]]
 
 
 def test_streams_that_are_cut_and_taken_up_lose_and_double_nothing(address: str) -> None:

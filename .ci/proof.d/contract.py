@@ -26,7 +26,7 @@ def main() -> None:
     given = parser.parse_args()
     if not program().is_file():
         sys.exit("needs schemathesis: .ci/tools FOLDER installs it, and TRAINCOST_TOOLS names the folder")
-    os.environ["TRAINCOST_REQUESTS_PER_MINUTE"] = "0"
+    os.environ |= {"TRAINCOST_REQUESTS_PER_MINUTE": "0", "TRAINCOST_STREAM_SECONDS": "1"}
     runs = [("fuzzing,stateful", FIXED_SEED), ("fuzzing,stateful", secrets.randbelow(1 << 32))]
     if not given.without_coverage:
         runs.insert(0, ("examples,coverage", FIXED_SEED))

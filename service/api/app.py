@@ -104,14 +104,14 @@ def create_app(
     app.state.tracing, app.state.readiness = tracing, Readiness(engine)
     app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, leaving
     app.state.openings = Openings(engine, settings.lease_seconds, leaving)
-    app.state.check_looks, app.state.sweep_looks = launch_check_looks(engine, leaving), sweep_looks(engine, leaving)
+    app.state.check_looks = launch_check_looks(engine, settings.stream_seconds, leaving)
+    app.state.sweep_looks = sweep_looks(engine, settings.stream_seconds, leaving)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
     if engine is not None:
         watch_errors(engine, lambda kind: metrics.database_errors.labels(kind).inc())
     _add_routes(app)
-    refusals = {**problems.HANDLERS, NotAllowed: on_not_allowed}
-    app.exception_handlers |= {kind: _at_once(refuse) for kind, refuse in refusals.items()}
+    _add_refusals(app)
     app.state.contract = cache(lambda: contract_bytes(app))  # a second that a start need not wait for
     return app
 
@@ -120,6 +120,11 @@ def _add_routes(app: FastAPI) -> None:
     app.router.routes.extend(closed_routes(route for router in ROUTERS for route in router.routes))
     for router in ROUTERS:
         app.include_router(router)
+
+
+def _add_refusals(app: FastAPI) -> None:
+    refusals = {**problems.HANDLERS, NotAllowed: on_not_allowed}
+    app.exception_handlers |= {kind: _at_once(refuse) for kind, refuse in refusals.items()}
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from service.api.envelope import refusal_of
 from service.api.launch_check_schemas import EVENT_NUMBER, EVENTS, LAST_EVENT_ID
 from service.api.problems import WrongParameter
-from service.api.shared_looks import SharedLooks
+from service.api.shared_looks import AGAIN, SharedLooks
 from service.errors import NotFound, Problem
 from service.store import ENDED, Engine, JobEvent, read_later_events, utc_text
 from service.workflows.callers import ANYBODY
@@ -50,17 +50,18 @@ class Told:
         return self.whole is not None
 
 
-def launch_check_looks(engine: Engine, leaving: Event) -> SharedLooks[Told]:
+def launch_check_looks(engine: Engine, longest: float, leaving: Event) -> SharedLooks[Told]:
     """What happens to launch checks, for whoever listens.
 
     Args:
         engine: the database
+        longest: how long somebody may listen at once [second]
         leaving: set once the process is to end
 
     Returns:
         the looks that they share
     """
-    return SharedLooks(partial(_look, engine), LOOK_SECONDS, leaving)
+    return SharedLooks(partial(_look, engine), LOOK_SECONDS, longest, leaving)
 
 
 def last_event_of(request: Request) -> int:
@@ -110,6 +111,9 @@ async def _events(request: Request, check_id: str, after: int) -> AsyncIterator[
                 after = max(after, *told.numbers[-1:])
                 last = () if told.whole is None else (_event(WHOLE, told.whole, after),)
                 yield b"".join((*later, *last))
+                if told.is_over:
+                    return
+        yield AGAIN
     except Exception as error:  # the status is sent already, so an event says what went wrong
         yield _event("problem", bytes(refusal_of(request, error).body), after)
 

@@ -52,8 +52,8 @@ _LOCATION: Schema = {"description": "Where the launch check is read.", "schema":
 
 _TOLD = (
     "Events: queued, running, progress with what each probe told, and one of succeeded, failed and cancelled, numbered "
-    "by their ids; then launch_check, with the whole answer, and the stream ends. Who was cut off asks again with the "
-    "id of the last event that came, and is told what came after it."
+    "by their ids; then launch_check, with the whole answer, and the stream ends. A stream may end before that, with "
+    "the event again, or be cut off: ask anew with the id of the last event that came, to be told what came after it."
 )
 
 _HEARD = """id: 2

@@ -15,6 +15,9 @@ from starlette.concurrency import run_in_threadpool
 QUIET_SECONDS = 15.0
 """Longest time without a byte: proxies cut silent connections. Source: HTML standard, section 9.2.7, 15 seconds."""
 
+AGAIN = b"event: again\ndata: {}\n\n"
+"""Last event of a stream that ends before what it tells of has ended: whoever listens asks anew, here or elsewhere."""
+
 MOST_AT_ONCE = 1000
 """Things that one look asks for. Source: a choice; far below the number of parameters that a statement may have."""
 
@@ -67,19 +70,21 @@ class SharedLooks(Generic[State]):
     Args:
         look: finds it, on a thread
         seconds: time between two looks [second]
+        longest: how long somebody may listen at once [second]
         leaving: set once the process is to end, so that nobody listens any longer
     """
 
-    def __init__(self, look: Look[State], seconds: float, leaving: Event) -> None:
+    def __init__(self, look: Look[State], seconds: float, longest: float, leaving: Event) -> None:
         self._look = look
         self._seconds = seconds
+        self._longest = longest
         self._leaving = leaving
         self._watched: dict[str, _Watched[State]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._fresh = asyncio.Event()
 
     async def states(self, key: str) -> AsyncGenerator[State | None, None]:
-        """How one thing is, each time that it is otherwise; ends with the thing or the process.
+        """How one thing is, each time that it is otherwise; ends with the thing, the process, or the longest time.
 
         Args:
             key: which one
@@ -92,13 +97,15 @@ class SharedLooks(Generic[State]):
         """
         watched = self._joined(key)
         told: State | None = None
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._longest
         try:
-            while not self._leaving.is_set():
+            while not self._leaving.is_set() and clock() < end:
                 found = watched.found
                 if isinstance(found, Exception):
                     raise found
                 if found is None or found is told:
-                    if not await _is_told(watched.changed):
+                    if not await _is_told(watched.changed, min(QUIET_SECONDS, end - clock())):
                         yield None
                     continue
                 told = found
@@ -152,7 +159,7 @@ class SharedLooks(Generic[State]):
             one.tell(found[key])
 
 
-async def _is_told(event: asyncio.Event, seconds: float = QUIET_SECONDS) -> bool:
+async def _is_told(event: asyncio.Event, seconds: float) -> bool:
     """Whether something comes in time."""
     try:
         async with asyncio.timeout(max(seconds, 0.0)):

@@ -10,7 +10,7 @@ from fastapi import Request
 
 from service.answers.sweeps import SweepAnswer
 from service.api.envelope import refusal_of
-from service.api.shared_looks import SharedLooks
+from service.api.shared_looks import AGAIN, SharedLooks
 from service.store import Engine
 from service.workflows.sweeps.kept import sweeps_as_they_are, unknown_sweep
 from service.workflows.wire import to_bytes
@@ -33,25 +33,26 @@ class Told:
     """Whether it has ended."""
 
 
-def sweep_looks(engine: Engine, leaving: Event) -> SharedLooks[Told]:
+def sweep_looks(engine: Engine, longest: float, leaving: Event) -> SharedLooks[Told]:
     """How far sweeps are, for whoever listens.
 
     Args:
         engine: the database
+        longest: how long somebody may listen at once [second]
         leaving: set once the process is to end
 
     Returns:
         the looks that they share
     """
-    return SharedLooks(partial(_look, engine), LOOK_SECONDS, leaving)
+    return SharedLooks(partial(_look, engine), LOOK_SECONDS, longest, leaving)
 
 
 async def events_of(request: Request, sweep_id: str) -> AsyncIterator[bytes]:
     """The states of a sweep, each when it differs from the one before.
 
     Args:
-        request: the request of somebody who may read the sweep; the stream ends when its reader is gone or the service
-            is told to stop
+        request: the request of somebody who may read the sweep; the stream ends when its reader is gone, has
+            listened for the longest time, or the service is told to stop
         sweep_id: id of a sweep that is there
 
     Yields:
@@ -62,6 +63,9 @@ async def events_of(request: Request, sweep_id: str) -> AsyncIterator[bytes]:
         async with aclosing(looks.states(sweep_id)) as states:
             async for told in states:
                 yield b": still there\n\n" if told is None else _event(told)
+                if told is not None and told.is_over:
+                    return
+        yield AGAIN
     except Exception as error:  # the status is sent already, so an event says what went wrong
         yield b"event: problem\ndata: " + bytes(refusal_of(request, error).body) + b"\n\n"
 

@@ -138,7 +138,8 @@ def events_operation() -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    said = "Events: progress, each with the whole state of the sweep, then ended with the last one, or problem."
+    said = "Events: progress, each with the whole state of the sweep, then ended with the last one, or problem. "
+    said += "A stream may end before that, with the event again: ask anew."
     content = {EVENTS: {"schema": {"description": said}, "example": PROGRESS}}
     return {
         "description": "Whoever connects anew is told the state of the moment first, so nothing is missed.",

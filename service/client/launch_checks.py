@@ -18,6 +18,9 @@ PATH = "/v1/launch-checks"
 WHOLE = "launch_check"
 """The last event of a stream: the whole answer."""
 
+AGAIN = "again"
+"""The last event of a stream that asks whoever listens to come back; there may be any number of those."""
+
 AGAIN_SECONDS = 1.0
 """Wait before a stream that broke off is taken up again. Source: a choice."""
 
@@ -90,9 +93,9 @@ class LaunchChecks(Listing):
             known = after
             with closing(self.sender.send(self._stream(check_id, after))) as response:
                 for event in _until_broken(response):
-                    if event.name == "problem":
-                        document: Mapping[str, Any] = json.loads(event.data)
-                        raise Problem(document["status"], document)
+                    if event.name == AGAIN:
+                        fruitless = -1
+                        break
                     after = event.id
                     yield event
                     if event.name == WHOLE:
@@ -112,8 +115,12 @@ class LaunchChecks(Listing):
 
 
 def _until_broken(response: httpx.Response) -> Iterator[Event]:
-    """The events of a stream until it ends or breaks off."""
+    """The events of a stream until it ends or breaks off, but a problem, which is raised."""
     try:
-        yield from events_of(response.iter_bytes())
+        for event in events_of(response.iter_bytes()):
+            if event.name == "problem":
+                document: Mapping[str, Any] = json.loads(event.data)
+                raise Problem(document["status"], document)
+            yield event
     except httpx.RequestError:
         return

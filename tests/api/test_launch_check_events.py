@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from sqlalchemy import delete
 
 from service.api import launch_check_events
+from service.api.shared_looks import AGAIN
 from service.client.events import Event, events_of
 from service.store import Engine, read_later_events
 from service.store.engine import writing
@@ -136,7 +137,9 @@ def test_a_listener_hears_while_it_runs_and_leaves_with_the_server(told_app: Fas
         asyncio.run(whole())
     finally:
         told_app.state.leaving.clear()
+    heard.extend(words.get_nowait() for _ in range(words.qsize()))
     assert all(b"event: launch_check" not in word for word in heard)
+    assert b"".join(heard).endswith(AGAIN)
 
 
 def test_listeners_share_one_look_at_the_database(told_app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

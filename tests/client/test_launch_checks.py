@@ -83,6 +83,23 @@ def test_a_stream_that_breaks_is_taken_up_where_it_was() -> None:
     assert known == [None, "2", "3"]
 
 
+def test_a_stream_that_asks_to_come_again_is_taken_up_however_often() -> None:
+    known: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        known.append(request.headers.get("last-event-id"))
+        if len(known) <= 2 * FRUITLESS:
+            told = b"" if known[-1] else event(1, "queued")
+            return httpx.Response(200, content=told + b"event: again\ndata: {}\n\n")
+        return httpx.Response(200, content=event(2, "launch_check", CHECK))
+
+    heard: list[str] = []
+    with client(answer) as asking:
+        asking.launch_checks.wait(CHECK_ID, lambda one: heard.append(one.name))
+    assert heard == ["queued"]
+    assert known == [None, *["1"] * (2 * FRUITLESS)]
+
+
 def test_a_stream_that_never_says_more_is_given_up() -> None:
     streams: list[httpx.Request] = []
 

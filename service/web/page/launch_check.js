@@ -74,6 +74,7 @@ async function follow(id) {
       const headers = last ? { "Last-Event-ID": last } : {};
       for await (const event of events(`${PATH}/${id}/events`, { headers, signal: mine.signal })) {
         last = event.id ?? last;
+        if (event.name === "again") break;
         if (event.name === "launch_check") show(event.held);
         else if (event.name === "progress") place("check").replaceChildren(progressOf(event.held.data.probes));
         else place("check-progress").textContent = waitingFor({ status: event.name, ...event.held.data });
