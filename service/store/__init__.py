@@ -76,6 +76,7 @@ from service.store.measurements import (
     measurements_like,
     quarantine_measurements,
     read_measurements,
+    read_measurements_of,
 )
 from service.store.prepare import prepare_database
 from service.store.readiness import takes_changes
@@ -83,6 +84,7 @@ from service.store.refusals import watch_errors
 from service.store.remembered_answers import RememberedAnswer, RequestKey, once
 from service.store.replicas import Replicas
 from service.store.retention import Keeping, database_time, forget_old
+from service.store.row_parts import RowPart
 from service.store.scenarios import (
     Saved,
     Scenario,
@@ -146,6 +148,7 @@ __all__ = [
     "Replicas",
     "RequestKey",
     "Room",
+    "RowPart",
     "Rows",
     "Saved",
     "Scenario",
@@ -211,6 +214,7 @@ __all__ = [
     "read_launch_check",
     "read_launch_checks",
     "read_measurements",
+    "read_measurements_of",
     "read_openings",
     "read_scenario",
     "read_scenarios",

@@ -13,6 +13,7 @@ from service.store.job_tables import JOBS
 from service.store.jobs import NewJob, create_jobs_in
 from service.store.kept_answers import keep_answer_in
 from service.store.launch_check_tables import LAUNCH_CHECKS
+from service.store.row_parts import RowPart, part_of
 from service.store.scenarios import utc_text
 
 
@@ -110,15 +111,16 @@ def keep_found_in(
     connection.execute(update(LAUNCH_CHECKS).where(LAUNCH_CHECKS.c.id == check_id).values(**values))
 
 
-def read_launch_checks(engine: Engine, owner: str | None = None) -> list[LaunchCheckRow]:
+def read_launch_checks(engine: Engine, owner: str | None = None, part: RowPart | None = None) -> list[LaunchCheckRow]:
     """Launch checks in short.
 
     Args:
         engine: the database
         owner: whose; None for everybody's
+        part: which of them, and in which order; None for all, in none
 
     Returns:
-        the launch checks, in no order
+        the launch checks
 
     Raises:
         Unreachable: the database does not answer
@@ -129,6 +131,7 @@ def read_launch_checks(engine: Engine, owner: str | None = None) -> list[LaunchC
     query = select(*columns, LAUNCH_CHECKS.c.on_workers.label("on"))
     query = query.join_from(LAUNCH_CHECKS, JOBS, LAUNCH_CHECKS.c.id == JOBS.c.id)
     query = query if owner is None else query.where(JOBS.c.owner == owner)
+    query = part_of(query, engine, part, JOBS.c.id, JOBS.c.created_at)
     with answering(), reading(engine) as connection:
         return [_row(dict(row)) for row in connection.execute(query).mappings()]
 

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, select, update
 from service.store.audit import note_in
 from service.store.engine import answering, insert_new, reading, writing
 from service.store.measurement_tables import MEASUREMENTS
+from service.store.row_parts import RowPart, part_of
 from service.store.scenarios import utc_text
 
 MOST_NAMED = 500
@@ -111,6 +112,26 @@ def read_measurements(
             return measurements_in(connection, *conditions)
         parts = (ids[place : place + MOST_NAMED] for place in range(0, len(ids), MOST_NAMED))
         return [row for part in parts for row in measurements_in(connection, MEASUREMENTS.c.id.in_(part), *conditions)]
+
+
+def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None) -> list[Measured]:
+    """Measurements of an owner, some at a time where they are many.
+
+    Args:
+        engine: the database
+        owner: whose; None for everybody's
+        part: which of them, and in which order; None for all, in none
+
+    Returns:
+        the measurements
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    held = MEASUREMENTS.c
+    query = part_of(select(MEASUREMENTS).where(*_whose(owner)), engine, part, held.id, held.measured_at)
+    with answering(), reading(engine) as connection:
+        return [_measured(row) for row in connection.execute(query).mappings()]
 
 
 def counting_measurements(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:

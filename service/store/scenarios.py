@@ -15,6 +15,7 @@ from service.estimator.memory_parts import Verdict
 from service.store.audit import note_in
 from service.store.engine import answering, reading, writing
 from service.store.kept_answers import keep_answer_in
+from service.store.row_parts import RowPart, part_of
 from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
 Question = Mapping[str, Any]
@@ -75,18 +76,20 @@ class Saved(NamedTuple):
     question: Question
 
 
-def read_scenarios(engine: Engine, owner: str | None = None) -> list[Scenario]:
+def read_scenarios(engine: Engine, owner: str | None = None, part: RowPart | None = None) -> list[Scenario]:
     """Scenarios, in their newest revision.
 
     Args:
         engine: the database
         owner: whose; None for everybody's
+        part: which of them, and in which order; None for all, in none
 
     Returns:
-        the scenarios, in no order
+        the scenarios
     """
     newest = _selected().where(SCENARIOS.c.revision == SCENARIO_REVISIONS.c.revision)
     query = newest if owner is None else newest.where(SCENARIOS.c.owner == owner)
+    query = part_of(query, engine, part, SCENARIOS.c.id, SCENARIOS.c.created_at)
     with answering(), reading(engine) as connection:
         return [_scenario(row) for row in connection.execute(query).mappings()]
 

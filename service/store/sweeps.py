@@ -12,6 +12,7 @@ from service.store.database_clock import now
 from service.store.engine import answering, reading, writing
 from service.store.job_tables import JOB_FILES, JOBS
 from service.store.jobs import JobStatus, NewJob, create_jobs_in, in_utc
+from service.store.row_parts import RowPart, part_of
 from service.store.scenarios import utc_text
 from service.store.sweep_tables import SWEEPS
 
@@ -104,28 +105,32 @@ def read_sweep(engine: Engine, sweep_id: str) -> KeptSweep | None:
     return None if row is None else _sweep(row)
 
 
-def read_sweeps(engine: Engine, owner: str | None = None) -> list[tuple[KeptSweep, dict[JobStatus, int]]]:
+def read_sweeps(
+    engine: Engine, owner: str | None = None, part: RowPart | None = None
+) -> list[tuple[KeptSweep, dict[JobStatus, int]]]:
     """Sweeps, each with its pieces by status.
 
     Args:
         engine: the database
         owner: whose; None for everybody's
+        part: which of them, and in which order; None for all, in none
 
     Returns:
-        sweeps in no order
+        the sweeps
 
     Raises:
         Unreachable: the database does not answer
     """
-    counted = select(JOBS.c.parent, JOBS.c.status, func.count().label("jobs"))
     which = () if owner is None else (SWEEPS.c.owner == owner,)
-    counted = counted.where(JOBS.c.parent.in_(select(SWEEPS.c.id).where(*which)))
-    counted = counted.group_by(JOBS.c.parent, JOBS.c.status)
+    ids = part_of(select(SWEEPS.c.id).where(*which), engine, part, SWEEPS.c.id, SWEEPS.c.created_at)
+    counted = select(JOBS.c.parent, JOBS.c.status, func.count().label("jobs"))
+    counted = counted.where(JOBS.c.parent.in_(ids)).group_by(JOBS.c.parent, JOBS.c.status)
+    wanted = part_of(select(*_COLUMNS).where(*which), engine, part, SWEEPS.c.id, SWEEPS.c.created_at)
     with answering(), reading(engine) as connection:
         counts: dict[str, dict[JobStatus, int]] = {}
         for parent, status, jobs in connection.execute(counted):
             counts.setdefault(parent, {})[status] = jobs
-        rows = connection.execute(select(*_COLUMNS).where(*which)).mappings().all()
+        rows = connection.execute(wanted).mappings().all()
     return [(_sweep(row), counts.get(row["id"], {})) for row in rows]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from secrets import token_urlsafe
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from service.store import Engine, Saved, Scenario, utc_text
 from service.workflows.callers import Caller
 from service.workflows.columns import Column, columns_of
 from service.workflows.findings import unknown_field
+from service.workflows.list_parts import listed_in_parts
 from service.workflows.listed import Listed, Record, as_record
 from service.workflows.merge_patch import merged
 from service.workflows.own_rows import IsCurrent
@@ -69,7 +71,7 @@ def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
     Returns:
         its rows and how they are asked for
     """
-    return Listed(COLUMNS, store.read_scenarios(engine, caller.whose))
+    return listed_in_parts(COLUMNS, partial(store.read_scenarios, engine, caller.whose))
 
 
 def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: int | None = None) -> Saved:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, get_args
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ from service.workflows.launch_checks.plan_text import Kept, plan_as_json, plan_f
 from service.workflows.launch_checks.sized import sized_question
 from service.workflows.launch_checks.target import target_of
 from service.workflows.launch_checks.tasks import planned
+from service.workflows.list_parts import listed_in_parts
 from service.workflows.listed import Listed, Record
 from service.workflows.stored_answers import stored_answer
 from service.workflows.wire import to_bytes, to_wire
@@ -275,4 +277,4 @@ def listed_launch_checks(engine: Engine, caller: Caller) -> Listed:
     Raises:
         Unreachable: the database does not answer
     """
-    return Listed(COLUMNS, store.read_launch_checks(engine, caller.whose), sort=NEWEST_FIRST)
+    return listed_in_parts(COLUMNS, partial(store.read_launch_checks, engine, caller.whose), sort=NEWEST_FIRST)

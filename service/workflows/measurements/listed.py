@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 from service import store
 from service.errors import NotFound
 from service.estimator.noun import SPOKEN
-from service.store import Engine, Measured
+from service.store import Engine, Measured, RowPart
 from service.workflows.callers import Caller
 from service.workflows.columns import Column, columns_of
+from service.workflows.list_parts import listed_in_parts
 from service.workflows.listed import Listed, Record, as_record
 
 PATH = "/v1/measurements"
@@ -104,7 +105,11 @@ def listed_measurements(engine: Engine, caller: Caller) -> Listed:
     Raises:
         Unreachable: the database does not answer
     """
-    return Listed(COLUMNS, map(row_of, store.read_measurements(engine, owner=caller.whose)), sort=NEWEST_FIRST)
+
+    def rows(part: RowPart | None) -> list[MeasurementRow]:
+        return [row_of(one) for one in store.read_measurements_of(engine, caller.whose, part)]
+
+    return listed_in_parts(COLUMNS, rows, "measured_at", NEWEST_FIRST)
 
 
 def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Measured:

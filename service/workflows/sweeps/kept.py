@@ -9,11 +9,12 @@ from service import store
 from service.answers.sweeps import SweepAnswer, SweepRow, SweepStatus
 from service.catalogue import Catalogue
 from service.errors import NotFound
-from service.store import Engine, KeptSweep, NewJob, NewSweep
+from service.store import Engine, KeptSweep, NewJob, NewSweep, RowPart
 from service.workflows.callers import Caller
 from service.workflows.columns import Column, columns_of
 from service.workflows.ended_shards import KIND
 from service.workflows.finished_jobs import on_end
+from service.workflows.list_parts import listed_in_parts
 from service.workflows.listed import Listed
 from service.workflows.sweeps.axes import Sweep, sweep_to_bytes
 from service.workflows.sweeps.body import read_sweep
@@ -114,7 +115,11 @@ def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
     Returns:
         its rows and how they are asked for
     """
-    return Listed(COLUMNS, [_row(kept, status_of(counts)) for kept, counts in store.read_sweeps(engine, caller.whose)])
+
+    def rows(part: RowPart | None) -> list[SweepRow]:
+        return [_row(kept, status_of(counts)) for kept, counts in store.read_sweeps(engine, caller.whose, part)]
+
+    return listed_in_parts(COLUMNS, rows)
 
 
 def cancel_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:

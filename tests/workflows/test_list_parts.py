@@ -1,0 +1,144 @@
+"""Is a page of a long list what a list that is held in memory would show, and read no further than it goes?"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import insert
+
+from service.store import Engine, Measured, RowPart, prepare_database, read_measurements_of
+from service.store.engine import writing
+from service.store.measurement_tables import MEASUREMENTS
+from service.workflows.list_order import read_order
+from service.workflows.list_parts import Read, listed_in_parts
+from service.workflows.listed import Listed, Page, csv_of, page_of
+from service.workflows.measurements.listed import COLUMNS, NEWEST_FIRST, row_of
+from tests.databases import new_database
+from tests.store import holding
+from tests.store.small import SMALL
+
+ROWS = 1_500
+START = datetime(2026, 11, 23, tzinfo=UTC)
+OF_ONE_SECOND = 120
+"""More than a page."""
+LETTERS = "-_09AZaz"
+"""Which a language's own order would mix."""
+
+
+def row(number: int) -> dict[str, object]:
+    random = Random(number)  # noqa: S311 - the same rows each time
+    moment = START if number < OF_ONE_SECOND else START + timedelta(seconds=random.uniform(-300.0, 300.0))
+    return {
+        **holding.row_of(MEASUREMENTS, number),
+        "id": f"{''.join(random.choices(LETTERS, k=6))}{number}",
+        "measured_at": moment,
+        "owner": random.choice(("a", "b")),
+        "shape": {},
+        "environment": {},
+    }
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    if request.param == "sqlite":
+        engine = _filled(f"sqlite:///{tmp_path_factory.mktemp('parts') / Path('traincost.db')}")
+        yield engine
+        engine.dispose()
+        return
+    with new_database(request.getfixturevalue("postgresql_server")) as url:
+        engine = _filled(url)
+        yield engine
+        engine.dispose()
+
+
+def _filled(url: str) -> Engine:
+    engine = prepare_database(url, SMALL)
+    with writing(engine) as connection:
+        connection.execute(insert(MEASUREMENTS), [row(number) for number in range(ROWS)])
+    return engine
+
+
+def reading(database: Engine, counted: list[int] | None = None) -> Read:
+    """Reads measurements as rows, and notes how many each time."""
+
+    def read(part: RowPart | None) -> list[object]:
+        found: list[Measured] = read_measurements_of(database, "a", part)
+        if counted is not None:
+            counted.append(len(found))
+        return [row_of(one) for one in found]
+
+    return read
+
+
+def listed(database: Engine, sort: str | None, counted: list[int] | None = None) -> Listed:
+    return listed_in_parts(COLUMNS, reading(database, counted), "measured_at", sort)
+
+
+def in_memory(database: Engine, sort: str | None) -> Listed:
+    return Listed(COLUMNS, reading(database)(None), sort=sort)
+
+
+FILTERS: tuple[tuple[tuple[str, str], ...], ...] = (
+    (), (("reason", ""),), (("gpu", "GPU Ü 4"), ("gpu", "gpu ü 7")), (("owner", "b"),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("filters", "sort", "limit"), [*product(FILTERS, (None, NEWEST_FIRST, "value"), (40, 300))])
+def test_pages_are_those_of_a_list_in_memory(
+    database: Engine, filters: tuple[tuple[str, str], ...], sort: str | None, limit: int
+) -> None:
+    held, expected = listed(database, sort), in_memory(database, sort)
+    cursor: tuple[tuple[str, str], ...] = ()
+    for _ in range(5):
+        asked = [*filters, ("limit", str(limit)), *cursor]
+        shown = page_of(held, asked)
+        assert shown == page_of(expected, asked)
+        if shown.next_cursor is None:
+            return
+        cursor = (("cursor", shown.next_cursor),)
+
+
+def test_every_row_stands_on_one_page(database: Engine) -> None:
+    for sort in (None, NEWEST_FIRST):
+        ids, cursor = [], None
+        while True:
+            page = page_of(listed(database, sort), [("limit", "50"), *([("cursor", cursor)] if cursor else [])])
+            ids += _ids(page)
+            if (cursor := page.next_cursor) is None:
+                break
+        assert sorted(ids) == sorted(one.id for one in read_measurements_of(database, "a", None))
+
+
+def test_tables_are_those_of_a_list_in_memory(database: Engine) -> None:
+    for asked in ([], [("sort", "id"), ("limit", "5")], [("limit", "3")]):
+        assert csv_of(listed(database, NEWEST_FIRST), asked) == csv_of(in_memory(database, NEWEST_FIRST), asked)
+
+
+@pytest.mark.parametrize("sort", [None, NEWEST_FIRST])
+def test_a_page_reads_little_more_than_it_shows(database: Engine, sort: str | None) -> None:
+    counted: list[int] = []
+    held = listed(database, sort, counted)
+    first = page_of(held, [("limit", "50")])
+    page_of(held, [("limit", "50"), ("cursor", str(first.next_cursor))])
+    assert sum(counted) <= 4 * 51
+    assert max(counted) <= 51
+
+
+MOMENTS = ("x", "9999-12-31t23:59:59z", "2026-11-23t00:00:00.5z", "0001-01-01t00:00:00z", 5, None)
+KEYS = ("x", "\0", "ü", "\U0001d518", 5, True)
+
+
+@pytest.mark.parametrize(("moment", "key"), [*product(MOMENTS, KEYS)])
+def test_a_cursor_that_nobody_gave_breaks_nothing(database: Engine, moment: object, key: object) -> None:
+    odd = SimpleNamespace(id=key, measured_at=moment)
+    for sort in (None, NEWEST_FIRST):
+        asked = [("limit", "5"), ("cursor", read_order(sort, COLUMNS).cursor_behind(odd))]
+        assert page_of(listed(database, sort), asked) == page_of(in_memory(database, sort), asked)
+
+
+def _ids(page: Page) -> list[str]:
+    return [str(item["id"]) for item in page.items]
