@@ -137,6 +137,9 @@ class Settings(BaseSettings):
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Connections that are held at once, further ones being turned away with 503; fewer where the system lets the
     process open fewer files (ulimit -n)."""
+    idle_seconds: Annotated[int, Field(ge=1, le=3600)] = 75
+    """Time that a connection may stay without a request after an answer: longer than proxies and clients keep theirs
+    (nginx and load balancers of clouds 60 s, httpx 5 s), or else a request meets a connection that is being closed."""
     trusted_proxies: Annotated[
         tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode, BeforeValidator(_split)
     ] = ()

@@ -9,6 +9,7 @@ import pytest
 
 from service.calibration.shipped import shipped_rows
 from service.workflows.accuracy.accuracy import shipped_accuracy
+from service.workflows.accuracy.answers import Accuracy
 from service.workflows.accuracy.tables import accuracy_text
 from service.workflows.accuracy.written import PUBLISHED
 from service.workflows.wire import to_wire
@@ -20,12 +21,18 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return Command("accuracy", capsys, monkeypatch)
 
 
-def test_without_a_file_the_shipped_rows_are_scored(run: Command) -> None:
-    assert run() == Ran(0, f"{accuracy_text(shipped_accuracy())}\n", "")
+@pytest.fixture(scope="module")
+def scored() -> Accuracy:
+    """The shipped rows, scored once."""
+    return shipped_accuracy()
 
 
-def test_the_json_of_the_shipped_rows_is_that_of_their_files(run: Command) -> None:
-    shipped = to_wire(shipped_accuracy())
+def test_without_a_file_the_shipped_rows_are_scored(run: Command, scored: Accuracy) -> None:
+    assert run() == Ran(0, f"{accuracy_text(scored)}\n", "")
+
+
+def test_the_json_of_the_shipped_rows_is_that_of_their_files(run: Command, scored: Accuracy) -> None:
+    shipped = to_wire(scored)
     memory: dict[str, Any] = json.loads(run(str(PUBLISHED), "--json").out)
     steps: dict[str, Any] = json.loads(run(str(PUBLISHED.with_name("throughput.csv")), "--json").out)
     assert sorted(map(str, [*memory["groups"], *steps["groups"]])) == sorted(map(str, shipped["groups"]))
@@ -102,6 +109,9 @@ def test_rows_replace_those_of_an_earlier_run(run: Command, tmp_path: Path) -> N
 
 
 def test_rows_that_cannot_be_written_are_said(run: Command, tmp_path: Path) -> None:
-    said = run("--rows", str(tmp_path / "nowhere" / "rows.csv"))
+    header, row = PUBLISHED.read_text(encoding="utf-8").splitlines()[:2]
+    table = tmp_path / "one.csv"
+    table.write_text(f"{header}\n{row}\n", encoding="utf-8")
+    said = run(str(table), "--rows", str(tmp_path / "nowhere" / "rows.csv"))
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("traincost: the rows cannot be written")

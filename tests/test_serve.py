@@ -106,6 +106,15 @@ def test_a_replica_takes_over_what_another_changed(environment: dict[str, str], 
         assert (read.content, read.headers["etag"]) == (created.content, created.headers["etag"])
 
 
+def test_a_connection_without_a_request_is_closed_in_time(environment: dict[str, str], tmp_path: Path) -> None:
+    with _serving({**environment, "TRAINCOST_IDLE_SECONDS": "1"}, tmp_path) as (_, url):
+        address = httpx.URL(url)
+        with socket.create_connection((address.host, address.port or 0), timeout=20) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            said = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert said.startswith(b"HTTP/1.1 200")
+
+
 def test_requests_are_logged_at_debug_only(environment: dict[str, str], tmp_path: Path) -> None:
     for level, is_logged in (("info", False), ("debug", True)):
         with (tmp_path / level).open("w") as log:

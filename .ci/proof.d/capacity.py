@@ -49,10 +49,7 @@ def measured(part: str, size: Size) -> Any:
     if part == "crowd":
         return {kind: measured_crowd(kind, size) for kind in DATABASES}
     if part == "rows":
-        return {
-            "postgresql": measured_rows("postgresql", size.rows // 10),
-            "sqlite": measured_rows("sqlite", size.rows),
-        }
+        return {kind: measured_rows(kind, size.rows) for kind in DATABASES}
     return measured_queues(size) if part == "queues" else planned(size)
 
 

@@ -25,8 +25,6 @@ from service.settings import Settings
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
-IDLE_SECONDS = 5
-"""Time that a connection may stay without a request after an answer."""
 STOP_SECONDS = 8.0
 """Time that draining and running requests have together once the process is told to stop: it ends within 10 s."""
 SETTLE_SECONDS = 0.25
@@ -141,7 +139,7 @@ def configured(
         app,
         http=counting(on_refusal),
         limit_concurrency=held_connections(settings.connections),
-        timeout_keep_alive=IDLE_SECONDS,
+        timeout_keep_alive=settings.idle_seconds,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=[*settings.trusted_proxies],
         log_config=None,

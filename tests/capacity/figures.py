@@ -70,9 +70,9 @@ def _derived(run: Mapping[str, Any]) -> dict[str, float]:
                 f"crowd.{kind}.{spell}.{part}_percent": 100 * run["crowd"][kind][spell][f"{part}_fraction"]
                 for part in ("processor", "database")
             }
-    rows = run["rows"]["sqlite"]
-    found["rows.memory_gb"] = rows["rows"] * rows["bytes_per_row"] / 1e9
-    found["rows.limit_gb"] = ceil(1.25 * rows["peak_gb"])
+    for kind, rows in run["rows"].items():
+        found[f"rows.{kind}.memory_gb"] = rows["rows"] * rows["bytes_per_row"] / 1e9
+    found["rows.limit_gb"] = ceil(1.25 * max(rows["peak_gb"] for rows in run["rows"].values()))
     for place, queue in enumerate(run["queues"]):
         for part in ("p50_ms", "p99_ms"):
             error = queue["predicted"][part] / queue["measured"][part] - 1

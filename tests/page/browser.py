@@ -84,11 +84,12 @@ class Sight:
         """Wait until the answer is that of the question."""
         self.page.locator("body[data-asking='0']").wait_for()
 
-    def violations(self) -> list[str]:
+    def violations(self, *rules: str) -> list[str]:
         """What axe finds serious in what is shown now."""
         if not self.page.evaluate("typeof axe === 'object'"):
             self.page.evaluate(_axe())
-        found = self.page.evaluate("axe.run()")["violations"]
+        options = {"runOnly": list(rules)} if rules else {}
+        found = self.page.evaluate("options => axe.run(options)", options)["violations"]
         return [f"{one['id']}: {one['nodes'][0]['target']}" for one in found if one["impact"] in SERIOUS]
 
 
