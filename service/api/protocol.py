@@ -6,11 +6,13 @@ on how many connections there are, and the few rules without which a proxy and t
 
 import logging
 import re
+import sys
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from service.api.envelope import COMMON_HEADERS
@@ -32,6 +34,7 @@ CHUNKED = [b"chunked"]
 CLOSES = {"Connection": "close"}
 
 MALFORMED = "send one request that HTTP/1.1 lets nobody read in two ways"
+NO_METHOD = "send a method that HTTP knows, in capitals, such as GET or POST; this port speaks HTTP, without TLS"
 ONE_HOST = "send exactly one Host header, with the name or address of the service and nothing else"
 HOST_OF_TARGET = "send the path alone behind the method, or the same host there as in the Host header"
 ONE_LENGTH = "send one Content-Length, or Transfer-Encoding: chunked, and never both"
@@ -141,13 +144,14 @@ class Guarded(HttpToolsProtocol):
             self._await_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser refuses, in the words of the service.
+        """Refuse what the parser refuses, in the words of the service, while its complaint is handled.
 
         Args:
             msg: the words of the parser's
         """
         log.debug("%s", msg)
-        self._refuse(self.refusal or NoRequest("grammar", "bad_request", MALFORMED))
+        is_no_method = isinstance(sys.exception(), httptools.HttpParserInvalidMethodError)
+        self._refuse(self.refusal or NoRequest("grammar", "bad_request", NO_METHOD if is_no_method else MALFORMED))
 
     def _is_awaiting(self) -> bool:
         """Whether the rest of a head that was begun is still to come, or that of the content behind one."""

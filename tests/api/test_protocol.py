@@ -107,6 +107,15 @@ def test_what_could_be_read_in_two_ways_is_refused_once(served: Served, name: st
     assert served.counting.entered == []
 
 
+@pytest.mark.parametrize("sent", [b"BREW / HTTP/1.1\r\n\r\n", b"get / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00"])
+def test_a_method_that_nobody_knows_and_tls_are_told_what_is_spoken_here(served: Served, sent: bytes) -> None:
+    statuses, came = replies(served.address, sent)
+    assert statuses == [400]
+    refused(came, "bad_request")
+    assert b"such as GET or POST" in came
+    assert b"without TLS" in came
+
+
 @pytest.mark.parametrize("name", SOUND)
 def test_what_ends_the_connection_hides_nothing(served: Served, name: str) -> None:
     statuses, _ = replies(served.address, SOUND[name] + HIDDEN)
