@@ -106,7 +106,7 @@ class Attempts:
         """
         if value not in self._tried:
             self._tried[value] = _judged(value, self._put(value), self._limits)
-            yield
+            yield None
         return self._tried[value]
 
 

@@ -149,7 +149,7 @@ def _fastest(made: list[Attempt], wanted: int) -> Steps[Attempt]:
     speeds: dict[int, float] = {}
     for attempt in near:
         speeds[attempt.value] = estimate(attempt.question).step.tokens_per_s_per_gpu.value
-        yield
+        yield None
     fastest = max(speeds.values())
     return next(attempt for attempt in near if isclose(speeds[attempt.value], fastest, rel_tol=1e-9))
 

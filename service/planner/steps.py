@@ -4,8 +4,9 @@ from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
 Outcome = TypeVar("Outcome")
-Steps: TypeAlias = Generator[None, None, Outcome]
-"""A search that stops between one estimate and the next."""
+Steps: TypeAlias = Generator[int | None, None, Outcome]
+"""A search that stops between one estimate and the next. One that is many questions says, before it answers the first,
+how many."""
 
 
 def outcome(steps: Steps[Outcome]) -> Outcome:

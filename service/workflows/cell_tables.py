@@ -84,7 +84,7 @@ def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
         catalogue: the facts
 
     Yields:
-        nothing, between one answer and the next, so that others may be answered meanwhile
+        how many rows a sweep will have; then nothing, between one answer and the next, so that others may be answered
 
     Returns:
         CSV of RFC 4180 with a header, in which no text runs as a formula
@@ -103,7 +103,7 @@ def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
         figure = _figure(metric, found, whole, wanted.options)
         unit = dimension_of(metric.path).base
         rows.append([name, figure.value, figure.low, figure.high, unit, cell_text(figure.why)])
-    yield
+    yield None
     return _csv(["metric", "value", "low", "high", "unit", "reason"], rows)
 
 
@@ -194,7 +194,9 @@ def _sweep(wanted: _Wanted, swept: Mapping[str, list[str]], catalogue: Catalogue
     kept = [pair for pair in wanted.question if pair[0] not in swept]
     rows: list[list[str]] = []
     refusals: list[Refused] = []
-    for texts in product(*swept.values()):
+    combinations = [*product(*swept.values())]
+    yield len(combinations)
+    for texts in combinations:
         question = [*kept, *zip(swept, texts, strict=True)]
         try:
             told = _told(wanted, question, catalogue)
@@ -202,7 +204,7 @@ def _sweep(wanted: _Wanted, swept: Mapping[str, list[str]], catalogue: Catalogue
             refusals.append(refused)
             told = ["", *("" for _ in wanted.metrics), cell_text(one_line(reason(refused)))]
         rows.append([*map(cell_text, texts), *told])
-        yield
+        yield None
     if len(refusals) == len(rows):
         raise refusals[0]
     return _csv([*swept, "verdict", *wanted.metrics, "reason"], rows)

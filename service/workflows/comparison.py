@@ -72,7 +72,7 @@ def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compared]:
         catalogue: the facts
 
     Yields:
-        nothing, between one answer and the next, so that others may be answered meanwhile
+        how many rows there will be; then nothing, between one answer and the next, so that others may be answered
 
     Returns:
         the rows, sorted
@@ -90,11 +90,12 @@ def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compared]:
         message = f"clusters and prices make {count} rows together, and one comparison takes {MOST_ROWS}"
         fix = "give fewer clusters or prices, or ask for some of them at a time"
         raise Refused(Problem(field=CLUSTERS, code="too_many_rows", message=message, fix=fix))
+    yield count
     found: list[tuple[ComparedRow, Mapping[str, Any]]] = []
     for variant, prices in priced:
         for place, price in prices:
             found.append(_row(variant, place, price, metrics, catalogue))
-            yield
+            yield None
     name, order = _first_known([whole for _, whole in found]) if given is None else (given.lower(), asked_order)
     descending = wanted.manner.descending
     ordered = sorted(found, key=lambda one: _rank(one[0], one[1], order, descending=descending))

@@ -1,11 +1,12 @@
 """What is to be compared? One question on each cluster of a list, the prices, and how the rows are to stand."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.planner.steps import Steps
 from service.workflows.comparison_cluster import Entry, read_entry
 from service.workflows.comparison_label import CLUSTERS, FIELDS, MOST_ROWS, PRICES, QUESTION, Manner
 from service.workflows.comparison_prices import refuse_price
@@ -62,7 +63,7 @@ class _Problems:
             raise Refused(*list(self.found)[:MOST_PROBLEMS])
 
 
-def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[None, None, Wanted]:
+def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Wanted]:
     """The comparison that a request body asks for.
 
     Args:
@@ -98,7 +99,7 @@ def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[
         variants += [] if asked is None else [Variant(entry, asked, own)]
         if len(problems.found) >= MOST_PROBLEMS:
             break
-        yield
+        yield None
     problems.refuse()
     return Wanted(tuple(variants), manner)
 

@@ -69,7 +69,7 @@ def varying(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Varied]:
         catalogue: the facts
 
     Yields:
-        nothing, between one answer and the next, so that others may be answered meanwhile
+        how many rows there will be; then nothing, between one answer and the next, so that others may be answered
 
     Returns:
         the rows
@@ -80,6 +80,8 @@ def varying(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Varied]:
     wanted = read_varied(body)
     values, question = wanted.values, wanted.question
     metrics = named_metrics("metrics", wanted.tabling.metrics, (*FIRST, *LAST))
+    changed = [*changes_of(wanted)]
+    yield 1 + len(changed)
     try:
         asked = read_question(question, catalogue)
         base = answer(asked, catalogue, advise=False)
@@ -90,12 +92,12 @@ def varying(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Varied]:
     kept = _Base(question, resolved, own, metrics, whole_of(base))
     rows = [_answered(kept, own, (), kept.whole)]
     calibrations = [base.versions.calibration]
-    yield
-    for changes in changes_of(wanted):
+    yield None
+    for changes in changed:
         row, calibration = _row(kept, changes, catalogue)
         rows.append(row)
         calibrations.append(calibration)
-        yield
+        yield None
     return Varied(tuple(values), metrics, tuple(rows), versions_of(catalogue, calibrations))
 
 

@@ -122,6 +122,31 @@ def test_a_batch_costs_as_many_as_it_has_questions(limited: Limited) -> None:
     assert limited.batch(key, 7).status_code == 200
 
 
+def test_tables_cost_as_many_as_they_have_rows(limited: Limited) -> None:
+    key = limited.key(per_minute=6, burst=40)
+    varied = {"question": ONE["body"], "vary": {"recipe.sequence_length": [1024, 2048, 4096]}}
+    compared = {
+        "question": {name: part for name, part in QUESTION.items() if name != "cluster"},
+        "clusters": [{"gpu": "h100-sxm5-80gb", "gpus": gpus} for gpus in (8, 16)],
+    }
+    swept = {"model": "llama-3.1-8b", "gpu": "h100-sxm5-80gb", "gpus": "8", "sequence_length": "4096", "tp": "1;2;4"}
+    asked = (
+        ("POST", "/v1/sensitivity", {"json": varied}, 4),
+        ("POST", "/v1/compare", {"json": compared}, 2),
+        ("POST", "/v1/compare.csv", {"json": compared}, 2),
+        ("GET", "/v1/cell/table.csv", {"params": swept}, 3),
+        ("GET", "/v1/cell/table.csv", {"params": {**swept, "tp": "1"}}, 1),
+    )
+    rest = 40
+    for method, path, request, cost in asked:
+        answer = limited.by(key, method, path, **request)
+        rest -= cost
+        assert (answer.status_code, left(answer)) == (200, rest), (path, answer.text[:300])
+    refused = limited.by(key, "POST", "/v1/sensitivity", json={**varied, "vary": {"layout.tensor": [*range(1, 31)]}})
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+    assert "31 requests" in refused.json()["detail"]
+
+
 def test_a_batch_larger_than_a_burst_needs_all_of_it(limited: Limited) -> None:
     key = limited.key(per_minute=60, burst=20)
     answer = limited.batch(key, 30)

@@ -38,7 +38,7 @@ class Made(Attempts):
                 value=value, question=ASKED, refused=None, why_not=TOO_MUCH if short else None, shortage=short or NONE
             )
         self._tried[value] = made
-        yield
+        yield None
         return made
 
 

@@ -43,14 +43,14 @@ class Form:
     path: str
     operation_id: str
     summary: str
-    made: Callable[[Pairs, Catalogue], Awaitable[str]]
+    made: Callable[[Request, Pairs, Catalogue], Awaitable[str]]
 
 
-async def _table(parameters: Pairs, catalogue: Catalogue) -> str:
-    return await finished(cell_tables.table_csv(parameters, catalogue))
+async def _table(request: Request, parameters: Pairs, catalogue: Catalogue) -> str:
+    return await finished(request, cell_tables.table_csv(parameters, catalogue))
 
 
-async def _xml(parameters: Pairs, catalogue: Catalogue) -> str:
+async def _xml(_: Request, parameters: Pairs, catalogue: Catalogue) -> str:
     return cell_tables.estimate_xml(parameters, catalogue)
 
 
@@ -93,7 +93,7 @@ def _route(form: Form) -> Callable[[Request], Awaitable[Response]]:
                 raise
             return passing_text(errors.shown(cells.error_text(error), on_error), errors.media_type)
         try:
-            text = await form.made(parameters, catalogue)
+            text = await form.made(request, parameters, catalogue)
         except (Refused, NotFound) as error:
             if on_error == "problem":
                 raise

@@ -33,14 +33,14 @@ SAVED_AS = {"Content-Disposition": 'attachment; filename="compare.xlsx"'}
 
 async def _compared(request: Request) -> Compared:
     body = await read_body(request)
-    return await finished(comparing(body, await catalogue_of(request)))
+    return await finished(request, comparing(body, await catalogue_of(request)))
 
 
 async def _compared_flat(request: Request) -> Compared:
     given = [(name, text) for name, text in request.query_params.multi_items() if name != REV]
     catalogue = await catalogue_of(request)
     try:
-        return await finished(comparing(body_of_flat_comparison(given), catalogue))
+        return await finished(request, comparing(body_of_flat_comparison(given), catalogue))
     except Refused as refused:
         raise Refused(*map(told_flat, refused.problems)) from None
 

@@ -40,7 +40,7 @@ def _route(form: str) -> Callable[[Request], Awaitable[Response]]:
     async def vary(request: Request) -> Response:
         media_type = form or preferred(request.headers.get("accept", ""), (JSON, CSV_BODY, XLSX))
         body = await read_body(request)
-        return await _shown(await finished(varying(body, await catalogue_of(request))), media_type)
+        return await _shown(await finished(request, varying(body, await catalogue_of(request))), media_type)
 
     return vary
 

@@ -23,4 +23,4 @@ router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 async def solve(request: Request) -> Response:
     """The largest or smallest value of a field with which the job fits and keeps its limits, with its proof."""
     body = await read_body(request)
-    return json_answer(await finished(solving_body(body, await catalogue_of(request))))
+    return json_answer(await finished(request, solving_body(body, await catalogue_of(request))))
