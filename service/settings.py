@@ -138,8 +138,9 @@ class Settings(BaseSettings):
     """Connections that are held at once, further ones being turned away with 503; fewer where the system lets the
     process open fewer files (ulimit -n)."""
     idle_seconds: Annotated[int, Field(ge=1, le=3600)] = 75
-    """Time that a connection may stay without a request after an answer: longer than proxies and clients keep theirs
-    (nginx and load balancers of clouds 60 s, httpx 5 s), or else a request meets a connection that is being closed."""
+    """Time that a connection may stay without a request after an answer: longer than proxies and clients keep theirs,
+    or else a request meets a connection that is being closed. Source: nginx keeps those to its upstreams for 60 s
+    (keepalive_timeout of its upstream module), httpx its own for 5 s (keepalive_expiry)."""
     trusted_proxies: Annotated[
         tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode, BeforeValidator(_split)
     ] = ()
@@ -151,8 +152,8 @@ class Settings(BaseSettings):
     no_worker: bool = False
     """Whether to start no worker beside the service: where others measure, or many processes share a database."""
     stream_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600.0
-    """Longest time that one stream of events is held open; whoever still listens asks anew, and is judged anew: a key
-    that is revoked hears no more than this."""
+    """Longest time that one stream of events of a launch check or a sweep is held open; whoever still listens asks
+    anew, and is judged anew: a key that is revoked hears no more than this."""
     keep_jobs_days: Days = 400.0
     """Days for which launch checks and sweeps stay after they ended, but launch checks with measurements that are kept;
     0 for ever."""

@@ -7,10 +7,12 @@ from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
+from threading import Timer
 
 import httpx
 import pytest
 
+from service.client import Client
 from service.client.events import events_of
 from tests.api.asking import QUESTION
 from tests.api.test_sweeps import BODY as SWEEP
@@ -46,6 +48,16 @@ def test_a_stream_ends_in_time_and_says_that_there_is_more(tmp_path: Path, monke
         paths = (f"/v1/launch-checks/{check['id']}/events", sweep["links"]["events"])
         told = [[event.name for event in events_of([client.get(path).content])] for path in paths]
     assert told == [["queued", "again"], ["progress", "again"]]
+
+
+def test_the_client_listens_beyond_the_end_of_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINCOST_STREAM_SECONDS", "1")
+    with serving(tmp_path) as address, checks(address, 1) as made, Client(f"http://{address}") as client:
+        Timer(2.5, made.finish).start()
+        heard: list[str] = []
+        found = client.launch_checks.wait(made.ids[0], lambda event: heard.append(event.name))
+    assert heard == ["queued", "running", "failed"]
+    assert found.status == "failed"
 
 
 def test_streams_that_are_cut_and_taken_up_lose_and_double_nothing(address: str) -> None:

@@ -90,17 +90,17 @@ class LaunchChecks(Listing):
         """
         fruitless = 0
         while fruitless < FRUITLESS:
-            known = after
+            known, is_asked_again = after, False
             with closing(self.sender.send(self._stream(check_id, after))) as response:
                 for event in _until_broken(response):
                     if event.name == AGAIN:
-                        fruitless = -1
+                        is_asked_again = True
                         break
                     after = event.id
                     yield event
                     if event.name == WHOLE:
                         return
-            fruitless = 0 if after != known else fruitless + 1
+            fruitless = 0 if is_asked_again or after != known else fruitless + 1
             self.sender.retries.sleep(AGAIN_SECONDS)
         raise Unreachable("the stream of events broke off again and again")
 

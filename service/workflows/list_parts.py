@@ -17,8 +17,8 @@ from service.workflows.listed import Listed
 
 AT_ONCE = 1000
 """Rows that are read at once where not all of them may be shown. Source: a choice; some milliseconds."""
-MORE = 8
-"""How many times as many are read where so many are of one second."""
+TIMES_AS_MANY = 8
+"""As are read at once where all that was read is of one second. Source: a choice."""
 SECOND = timedelta(seconds=1)
 
 Read = Callable[[RowPart | None], Sequence[Any]]
@@ -82,19 +82,24 @@ def _by_keys(read: Read, part: RowPart, key: Column) -> Iterator[Any]:
 
 
 def _by_seconds(read: Read, part: RowPart, moment: Column) -> Iterator[Sequence[Any]]:
-    """Rows of whole seconds, the newest first: within one, the database's order is not that of the list."""
+    """Rows of whole seconds, the newest first: within one, the database's order is not that of the list.
+
+    SQLite compares moments as texts, of which the database writes three digits and Python six, so that it may give rows
+    of the very moment before which they are wanted.
+    """
     while True:
         rows = read(part)
+        wanted = rows if part.before is None else [row for row in rows if moment.value(row) < utc_text(part.before)]
         if len(rows) < part.most:
-            yield rows
+            yield wanted
             return
-        last = moment.value(rows[-1])
-        whole = [row for row in rows if moment.value(row) != last]
+        last = moment.value(wanted[-1]) if wanted else None
+        whole = [row for row in wanted if moment.value(row) != last]
         if whole:
             yield whole
-            part = RowPart(most=part.most, newest_first=True, before=_behind(last))
+            part = RowPart(most=part.most, newest_first=True, before=_behind(str(last)))
         else:
-            part = RowPart(most=MORE * part.most, newest_first=True, before=part.before)
+            part = RowPart(most=TIMES_AS_MANY * part.most, newest_first=True, before=part.before)
 
 
 def _behind(text: str) -> datetime:

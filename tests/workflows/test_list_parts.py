@@ -8,15 +8,25 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import String, func, insert, type_coerce, update
 
 from service.store import Engine, Measured, RowPart, prepare_database, read_measurements_of
 from service.store.engine import writing
+from service.store.job_tables import JOBS
+from service.store.launch_check_tables import LAUNCH_CHECKS
 from service.store.measurement_tables import MEASUREMENTS
+from service.store.scenario_tables import ESTIMATES
+from service.store.sweep_tables import SWEEPS
+from service.workflows import scenarios
+from service.workflows.callers import ANYBODY
+from service.workflows.launch_checks import launch_checks
+from service.workflows.launch_checks.launch_checks import listed_launch_checks
 from service.workflows.list_order import read_order
 from service.workflows.list_parts import Read, listed_in_parts
-from service.workflows.listed import Listed, Page, csv_of, page_of
+from service.workflows.listed import Listed, Page, Record, csv_of, page_of
 from service.workflows.measurements.listed import COLUMNS, NEWEST_FIRST, row_of
+from service.workflows.sweeps import kept as sweeps
+from service.workflows.sweeps.kept import listed_sweeps
 from tests.databases import new_database
 from tests.store import holding
 from tests.store.small import SMALL
@@ -138,6 +148,55 @@ def test_a_cursor_that_nobody_gave_breaks_nothing(database: Engine, moment: obje
     for sort in (None, NEWEST_FIRST):
         asked = [("limit", "5"), ("cursor", read_order(sort, COLUMNS).cursor_behind(odd))]
         assert page_of(listed(database, sort), asked) == page_of(in_memory(database, sort), asked)
+
+
+@pytest.fixture(scope="module")
+def jobs(database: Engine) -> Engine:
+    """The database with launch checks and sweeps, every other of them made in the first moment of a second."""
+    numbers = range(40)
+    moments = [START + timedelta(seconds=number // 8, milliseconds=number % 2 * 250) for number in numbers]
+    checks = [
+        {**holding.row_of(LAUNCH_CHECKS, number), "probes": [], "verdict": None, "comparable": None}
+        for number in numbers
+    ]
+    told = [{"status": "queued", "finished_at": None, "created_at": moment} for moment in moments]
+    names: list[dict[str, object]] = [{"columns": [], "name": "same" if number % 3 else None} for number in numbers]
+    with writing(database) as connection:
+        connection.execute(insert(ESTIMATES), [holding.row_of(ESTIMATES, number) for number in numbers])
+        connection.execute(insert(JOBS), [holding.row_of(JOBS, number) | told[number] for number in numbers])
+        connection.execute(insert(LAUNCH_CHECKS), checks)
+        rows = [holding.row_of(SWEEPS, number) | names[number] | {"created_at": moments[number]} for number in numbers]
+        connection.execute(insert(SWEEPS), rows)
+        if database.dialect.name == "sqlite":  # as its own clock writes them
+            for table in (JOBS, SWEEPS):
+                short = func.substr(type_coerce(table.c.created_at, String), 1, 23)
+                connection.execute(update(table).values(created_at=type_coerce(short, String)))
+    return database
+
+
+LISTS = {"launch-checks": listed_launch_checks, "sweeps": listed_sweeps}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("sort", [(), (("sort", "-created_at"),), (("sort", "created_at"),)])
+@pytest.mark.parametrize("limit", [1, 4, 7, 16])
+def test_jobs_stand_on_one_page_each(jobs: Engine, name: str, sort: tuple[tuple[str, str], ...], limit: int) -> None:
+    shown: list[Record] = []
+    cursor = None
+    for _ in range(41):
+        asked = [*sort, ("limit", str(limit)), *([("cursor", cursor)] if cursor else [])]
+        page = page_of(LISTS[name](jobs, ANYBODY), asked)
+        shown += page.items
+        if (cursor := page.next_cursor) is None:
+            break
+    whole = page_of(LISTS[name](jobs, ANYBODY), [*sort, ("limit", "1000")])
+    assert len(shown) == 40
+    assert shown == [*whole.items]
+
+
+def test_every_stored_list_is_paged_by_its_id() -> None:
+    for columns in (COLUMNS, sweeps.COLUMNS, launch_checks.COLUMNS, scenarios.COLUMNS):
+        assert columns[0].name == "id"
 
 
 def _ids(page: Page) -> list[str]:

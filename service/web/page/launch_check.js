@@ -12,6 +12,9 @@ const PATH = "/v1/launch-checks";
 const PROBES = ["context", "gemm", "attention", "bandwidth", "elementwise", "collective", "step", "profile"];
 const AGAIN_SECONDS = 2;
 
+/** Times that the service may be out of reach one after the other before nobody tries any more. */
+const FRUITLESS = 5;
+
 let following = null;
 
 /** The body of a launch check of what is asked now. */
@@ -62,22 +65,32 @@ function show(check) {
 
 const waitingFor = ({ status, worker }) => (status === "queued" ? "waiting for a worker" : `${worker} measures`);
 
+function tell({ name, held }) {
+  if (name === "launch_check") show(held);
+  else if (name === "progress") place("check").replaceChildren(progressOf(held.data.probes));
+  else place("check-progress").textContent = waitingFor({ status: name, ...held.data });
+}
+
 /** Follow a launch check to its end; a connection that is cut is taken up where it was. */
 async function follow(id) {
   following?.abort();
   const mine = new AbortController();
   following = mine;
   let last = "";
+  let fruitless = 0;
   try {
     show(await get(`${PATH}/${id}`));
     while (!place("check-stop").hidden) {
       const headers = last ? { "Last-Event-ID": last } : {};
-      for await (const event of events(`${PATH}/${id}/events`, { headers, signal: mine.signal })) {
-        last = event.id ?? last;
-        if (event.name === "again") break;
-        if (event.name === "launch_check") show(event.held);
-        else if (event.name === "progress") place("check").replaceChildren(progressOf(event.held.data.probes));
-        else place("check-progress").textContent = waitingFor({ status: event.name, ...event.held.data });
+      try {
+        for await (const event of events(`${PATH}/${id}/events`, { headers, signal: mine.signal })) {
+          last = event.id ?? last;
+          fruitless = 0;
+          if (event.name !== "again") tell(event);
+        }
+      } catch (error) {
+        fruitless += 1;
+        if (error.name !== "TypeError" || fruitless === FRUITLESS) throw error; // fetch throws it where nobody answers
       }
       if (!place("check-stop").hidden) await new Promise((resolve) => setTimeout(resolve, 1000 * AGAIN_SECONDS));
     }

@@ -31,8 +31,9 @@ SWEEP_ID = re.compile(r"swp_[0-9a-f]{32}")
 SHARD_SECONDS = 3600.0
 """Longest time that one piece may take. Source: a choice; a hundred times what one usually takes."""
 
-COLUMNS: Final[tuple[Column, ...]] = columns_of(SweepRow)
-"""Columns of the list of sweeps."""
+_KEYED = {column.name: column for column in columns_of(SweepRow)}
+COLUMNS: Final[tuple[Column, ...]] = (_KEYED.pop("id"), *_KEYED.values())
+"""Columns of the list, the key first."""
 
 
 def create_sweep(
