@@ -21,6 +21,13 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return Command("accuracy", capsys, monkeypatch)
 
 
+def one_row(folder: Path) -> Path:
+    """A table of the first shipped row alone."""
+    table = folder / "one.csv"
+    table.write_text("".join(PUBLISHED.read_text(encoding="utf-8").splitlines(keepends=True)[:2]), encoding="utf-8")
+    return table
+
+
 @pytest.fixture(scope="module")
 def scored() -> Accuracy:
     """The shipped rows, scored once."""
@@ -52,9 +59,7 @@ def test_every_row_goes_into_the_file_of_rows(run: Command, tmp_path: Path) -> N
 
 
 def test_errors_of_predictions_are_no_failure(run: Command, tmp_path: Path) -> None:
-    header, row = PUBLISHED.read_text(encoding="utf-8").splitlines()[:2]
-    table = tmp_path / "one.csv"
-    table.write_text(f"{header}\n{row}\n", encoding="utf-8")
+    table = one_row(tmp_path)
     said = run(str(table))
     assert (said.code, said.err) == (0, "")
 
@@ -100,18 +105,14 @@ def test_rows_are_not_written_over_the_shipped_table(run: Command, tmp_path: Pat
 
 
 def test_rows_replace_those_of_an_earlier_run(run: Command, tmp_path: Path) -> None:
-    header, row = PUBLISHED.read_text(encoding="utf-8").splitlines()[:2]
-    table, out = tmp_path / "one.csv", tmp_path / "rows.csv"
-    table.write_text(f"{header}\n{row}\n", encoding="utf-8")
+    table, out = one_row(tmp_path), tmp_path / "rows.csv"
     out.write_text("old", encoding="utf-8")
     assert run(str(table), "--rows", str(out)).code == 0
     assert out.read_text(encoding="utf-8") != "old"
 
 
 def test_rows_that_cannot_be_written_are_said(run: Command, tmp_path: Path) -> None:
-    header, row = PUBLISHED.read_text(encoding="utf-8").splitlines()[:2]
-    table = tmp_path / "one.csv"
-    table.write_text(f"{header}\n{row}\n", encoding="utf-8")
+    table = one_row(tmp_path)
     said = run(str(table), "--rows", str(tmp_path / "nowhere" / "rows.csv"))
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("traincost: the rows cannot be written")

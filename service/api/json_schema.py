@@ -7,6 +7,7 @@ Schema = dict[str, Any]
 """A JSON schema, or another part of an OpenAPI document."""
 
 JSON = "application/json"
+EVENTS = "text/event-stream"
 NULL: Schema = {"type": "null"}
 ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type": "string"}}
 """Header of every answer to GET, for If-None-Match; of a row, for If-Match too."""

@@ -15,7 +15,8 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from service.api.envelope import refusal_of
-from service.api.launch_check_schemas import EVENT_NUMBER, EVENTS, LAST_EVENT_ID
+from service.api.json_schema import EVENTS
+from service.api.launch_check_schemas import EVENT_NUMBER, LAST_EVENT_ID
 from service.api.problems import WrongParameter
 from service.api.shared_looks import AGAIN, SharedLooks
 from service.errors import NotFound, Problem

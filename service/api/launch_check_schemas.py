@@ -5,6 +5,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from service.answers.launch_checks import LaunchCheck
 from service.api.json_schema import (
+    EVENTS,
     Schema,
     asked_in_body,
     described,
@@ -21,7 +22,6 @@ from service.api.operations import EXAMPLES
 from service.workflows.launch_checks.body import Checking
 from service.workflows.launch_checks.launch_checks import COLUMNS
 
-EVENTS = "text/event-stream"
 GZIP = "application/gzip"
 LAST_EVENT_ID = "Last-Event-ID"
 EVENT_NUMBER = "[0-9]{1,9}"

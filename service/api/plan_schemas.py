@@ -3,6 +3,7 @@
 from typing import Any
 
 from service.api.json_schema import (
+    EVENTS,
     JSON,
     Schema,
     asked_in_body,
@@ -18,8 +19,6 @@ from service.api.queries import REV
 from service.api.request_schemas import CLUSTER_FORMS, NAME
 from service.workflows.plan_body import MOST_VALUES, SEARCHED, VALUE_IS_A_LIST
 from service.workflows.plan_label import CLUSTERS, MOST_CLUSTERS, WHY_NOT
-
-EVENTS = "text/event-stream"
 
 RECIPE: dict[str, Any] = {"sequence_length": 8192, "global_batch": 512, "training_tokens": 2e12}
 JOB: dict[str, Any] = {"model": "llama-3.1-70b", "recipe": RECIPE, "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 256}}

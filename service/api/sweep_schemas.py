@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from service.answers.sweeps import SweepAnswer
 from service.api.body import CSV_BODY
 from service.api.json_schema import (
+    EVENTS,
     NULL,
     Schema,
     asked_in_body,
@@ -20,7 +21,6 @@ from service.api.json_schema import (
     untitled,
 )
 from service.api.list_schemas import list_schemas
-from service.api.plan_schemas import EVENTS
 from service.api.request_schemas import CLUSTER_FORMS, MODEL_FORMS, NAME, PRICE_FORMS
 from service.api.worker_schemas import AnswerSchema
 from service.workflows.nouns import schema_of

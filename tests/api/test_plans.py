@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from service.answers.plans import PlanCounts
-from service.api.plan_schemas import EVENTS, PLANS
+from service.api.json_schema import EVENTS
+from service.api.plan_schemas import PLANS
 from service.errors import Problem, Refused
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product
-from pathlib import Path
 
 import pytest
 from sqlalchemy import event, insert
 
 from service.errors import Refused
-from service.store import AuditPart, Engine, KeptEntry, prepare_database, read_audit
+from service.store import AuditPart, Engine, KeptEntry, read_audit
 from service.store.audit_tables import AUDIT_LOG
 from service.store.engine import writing
 from service.workflows import audit
@@ -17,8 +16,7 @@ from service.workflows.audit import COLUMNS, NEWEST_FIRST, listed_audit
 from service.workflows.list_order import read_order
 from service.workflows.list_query import ListQuery
 from service.workflows.listed import Listed, Page, csv_of, page_of
-from tests.databases import new_database
-from tests.store.small import SMALL
+from tests.store.filled import filled
 
 ENTRIES = 2_500
 START = datetime(2026, 11, 23, tzinfo=UTC)
@@ -41,23 +39,9 @@ def row(number: int) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    if request.param == "sqlite":
-        engine = _filled(f"sqlite:///{tmp_path_factory.mktemp('audit') / Path('traincost.db')}")
+def log(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with filled(request, AUDIT_LOG, [row(number) for number in range(1, ENTRIES + 1)]) as engine:
         yield engine
-        engine.dispose()
-        return
-    with new_database(request.getfixturevalue("postgresql_server")) as url:
-        engine = _filled(url)
-        yield engine
-        engine.dispose()
-
-
-def _filled(url: str) -> Engine:
-    engine = prepare_database(url, SMALL)
-    with writing(engine) as connection:
-        connection.execute(insert(AUDIT_LOG), [row(number) for number in range(1, ENTRIES + 1)])
-    return engine
 
 
 @pytest.fixture(scope="module")

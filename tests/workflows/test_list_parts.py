@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import String, func, insert, type_coerce, update
 
-from service.store import Engine, Measured, RowPart, prepare_database, read_measurements_of
+from service.store import Engine, Measured, RowPart, read_measurements_of
 from service.store.engine import writing
 from service.store.job_tables import JOBS
 from service.store.launch_check_tables import LAUNCH_CHECKS
@@ -27,9 +26,8 @@ from service.workflows.listed import Listed, Page, Record, csv_of, page_of
 from service.workflows.measurements.listed import COLUMNS, NEWEST_FIRST, row_of
 from service.workflows.sweeps import kept as sweeps
 from service.workflows.sweeps.kept import listed_sweeps
-from tests.databases import new_database
 from tests.store import holding
-from tests.store.small import SMALL
+from tests.store.filled import filled
 
 ROWS = 1_500
 START = datetime(2026, 11, 23, tzinfo=UTC)
@@ -53,23 +51,9 @@ def row(number: int) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    if request.param == "sqlite":
-        engine = _filled(f"sqlite:///{tmp_path_factory.mktemp('parts') / Path('traincost.db')}")
+def database(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with filled(request, MEASUREMENTS, [row(number) for number in range(ROWS)]) as engine:
         yield engine
-        engine.dispose()
-        return
-    with new_database(request.getfixturevalue("postgresql_server")) as url:
-        engine = _filled(url)
-        yield engine
-        engine.dispose()
-
-
-def _filled(url: str) -> Engine:
-    engine = prepare_database(url, SMALL)
-    with writing(engine) as connection:
-        connection.execute(insert(MEASUREMENTS), [row(number) for number in range(ROWS)])
-    return engine
 
 
 def reading(database: Engine, counted: list[int] | None = None) -> Read:

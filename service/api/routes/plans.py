@@ -13,7 +13,8 @@ from service.api.answers import JSON, json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
 from service.api.envelope import refusal_of
-from service.api.plan_schemas import EVENTS, plan_operation
+from service.api.json_schema import EVENTS
+from service.api.plan_schemas import plan_operation
 from service.api.queries import REV, takes_only
 from service.workflows.plans import planning
 from service.workflows.wire import to_bytes

@@ -12,8 +12,8 @@ from service.api.charges import charging
 from service.api.conditional import is_head, is_held
 from service.api.database import Database, database_of
 from service.api.idempotency import idempotent
+from service.api.json_schema import EVENTS
 from service.api.lists import Routes, add_list
-from service.api.plan_schemas import EVENTS
 from service.api.queries import takes_only
 from service.api.sweep_events import events_of
 from service.api.sweep_schemas import (
