@@ -28,7 +28,7 @@ MOST_NOISE_FRACTION = 0.10
 MOST_ERROR_FRACTION = 0.15
 COLUMNS = (
     "run", "name", "operation", "rows", "columns", "inner", "dtype", "copies", "repeats", "low", "value", "high",
-    "device", "threads", "memory_bytes", "torch", "as_of",
+    "device", "threads", "instructions", "memory_bytes", "torch", "as_of",
 )  # fmt: skip
 
 
@@ -84,7 +84,9 @@ def measured(asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         record = json.loads((Path(folder) / "record.json").read_text(encoding="utf-8"))
     if record["reason"]:
         raise SystemExit(record["reason"])
-    environment = {name: record["environment"][name] for name in ("device", "threads", "memory_bytes", "torch")}
+    told = record["environment"]
+    environment = {name: told[name] for name in ("device", "threads", "memory_bytes", "torch")}
+    environment["instructions"] = " ".join(told["instructions"])
     today = {"as_of": datetime.now(UTC).date().isoformat()}
     return [{**one, **environment, **today} for one in record["measurements"]]
 

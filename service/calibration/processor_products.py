@@ -84,6 +84,7 @@ def _observed(number: int, row: Mapping[str, Any]) -> Observed:
         devices=1,
         memory_bytes=float(row["memory_bytes"]),
         threads=int(row["threads"]),
+        instructions=tuple(row["instructions"].split()),
         torch=row["torch"],
     )
     return Observed(id=str(number), run=str(row["run"]), probe="gemm", measurement=measurement, environment=environment)

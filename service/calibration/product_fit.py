@@ -86,14 +86,14 @@ def _columns(number_format: Format, own: Sequence[Observed]) -> Products:
 
 def _fitted(products: Products, gpu: Gpu) -> MatrixCalibration:
     """The best constants of one format: one, then two, then three where products tell that many."""
-    peak = peak_flop_per_s(gpu, products.format) or 1.0
+    known, peak = generation_rates(gpu), peak_flop_per_s(gpu, products.format) or 1.0
     start = {"rate": log(peak / 2), "launch": log(LAUNCH_SECONDS)}
-    bounds = {"rate": (log(peak * LEAST_SHARE), log(peak))}
+    bounds = {"rate": (log(peak * LEAST_SHARE), log(peak * known.most_peak_fraction))}
     if len(products.seconds) >= LEAST_PRODUCTS:
         shortest = max(float(products.seconds.min()), 2 * LEAST_LAUNCH_SECONDS)
         bounds["launch"] = (log(LEAST_LAUNCH_SECONDS), log(shortest))
         start["launch"] = min(start["launch"], log(shortest))
-    base = rates_under(generation_rates(gpu), gpu, products.format)
+    base = rates_under(known, gpu, products.format)
     found = least(lambda values: _loss(products, _rates(base, values)), start, bounds)
     if _waiting(products, _rates(base, found)) >= LEAST_PRODUCTS:
         traffic = log(gpu.memory_bytes_per_s)

@@ -49,6 +49,8 @@ class Environment:
     """Memory of one of them."""
     threads: int | None = None
     """Threads that computed, on a processor; null on a GPU."""
+    instructions: tuple[str, ...] = ()
+    """Instructions of a processor for many numbers at once, as its kernel names them, e.g. avx2; none on a GPU."""
     compute_capability: str | None = None
     """CUDA compute capability, e.g. 9.0."""
     driver: str | None = None

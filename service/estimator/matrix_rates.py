@@ -45,6 +45,8 @@ class GenerationRates:
     """Processors (SMs) of the GPU that was measured; None: waves are not modelled."""
     tile: int = TILE
     """Rows, and columns, of the block of a result that is always computed whole."""
+    most_peak_fraction: float = 1.0
+    """Share of peak that a measurement may find at most; above 1 where the peak rests on an assumed clock."""
     formats: dict[Format, FormatRate]
     """Rates by format; fp16 and fp32 run as bf16, int8 as fp8 where absent."""
     source: str
@@ -145,9 +147,13 @@ UNMEASURED_RATES = GenerationRates(
 )  # fmt: skip
 """For a generation without a measurement; the answer says so."""
 
+FASTEST_CLOCK = 1.7
+"""The highest clock of a server's processor over the one that is assumed where nothing tells it: 5 over 3 GHz.
+Source: AMD EPYC 9575F data sheet; CLOCK_HZ in calibration/processors.py."""
+
 _PROCESSOR = GenerationRates(
     tile=16, source="oneDNN developer guide, CPU kernels of 6 to 48 x 8 to 64 numbers; shares as UNMEASURED_RATES",
-    formats=UNMEASURED_RATES.formats,
+    most_peak_fraction=FASTEST_CLOCK, formats=UNMEASURED_RATES.formats,
 )  # fmt: skip
 
 MATRIX_RATES: dict[str, GenerationRates] = {
@@ -193,14 +199,14 @@ def generation_rates(gpu: Gpu) -> GenerationRates:
 
 
 def _measured(known: GenerationRates, matrix: tuple[MatrixCalibration, ...], gpu: Gpu) -> GenerationRates:
-    """Rates with those that were measured of the GPU in the place of its generation's; never above its peak."""
+    """Rates with those that were measured of the GPU in the place of its generation's; no higher than it can run."""
     formats = dict(known.formats)
     for one in matrix:
         peak = peak_flop_per_s(gpu, one.format)
         if peak is not None:
             formats[one.format] = replace(
                 format_rate(known, one.format),
-                peak_fraction=min(1.0, one.flop_per_s / peak),
+                peak_fraction=min(known.most_peak_fraction, one.flop_per_s / peak),
                 bytes_per_s=one.bytes_per_s,
                 launch_seconds=one.launch_seconds,
             )

@@ -13,6 +13,8 @@ from service.worker.devices import driven, others_beside, others_on
 from service.worker.driver import Driven, Watch, reasons_of
 
 CPU_MODELS = Path("/proc/cpuinfo")
+VECTORS = ("avx", "fma", "amx", "asimd", "sve")
+"""How the names of instructions begin that compute with many numbers at once."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 AMD_DRIVER = Path("/sys/module/amdgpu/version")
 
@@ -108,12 +110,14 @@ def nccl_version(torch: ModuleType) -> str | None:
 
 
 def _processor(torch: ModuleType) -> Environment:
+    models = CPU_MODELS.read_text(encoding="utf-8") if CPU_MODELS.is_file() else ""
     return Environment(
         kind="cpu",
-        device=cpu_name(CPU_MODELS.read_text(encoding="utf-8") if CPU_MODELS.is_file() else ""),
+        device=cpu_name(models),
         devices=1,
         memory_bytes=memory_bytes(),
         threads=torch.get_num_threads(),
+        instructions=cpu_instructions(models),
         torch=str(torch.__version__),
         python=platform.python_version(),
     )
@@ -131,9 +135,29 @@ def cpu_name(text: str) -> str:
     Returns:
         the name; that of the architecture where none is told
     """
+    return _told(text, "model name") or platform.processor() or platform.machine()
+
+
+def cpu_instructions(text: str) -> tuple[str, ...]:
+    r"""Instructions of the processor that compute with many numbers at once, out of the kernel's list of processors.
+
+    >>> cpu_instructions("processor : 0\nflags\t\t: fpu sse2 fma avx avx2 avx512f erms\n")
+    ('avx', 'avx2', 'avx512f', 'fma')
+
+    Args:
+        text: the list; empty where this system has none
+
+    Returns:
+        their names as the kernel has them, sorted
+    """
+    named = (_told(text, "flags") or _told(text, "Features")).split()
+    return tuple(sorted(name for name in named if name.startswith(VECTORS)))
+
+
+def _told(text: str, name: str) -> str:
+    """What the kernel's list tells of the first processor under a name; empty where it does not."""
     rows = (line.partition(":") for line in text.splitlines())
-    named = (value.strip() for name, _, value in rows if name.strip() == "model name")
-    return next(named, platform.processor() or platform.machine())
+    return next((value.strip() for key, _, value in rows if key.strip() == name), "")
 
 
 def memory_bytes() -> float:

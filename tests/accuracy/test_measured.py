@@ -21,7 +21,7 @@ def rows(rate: float = 5e10, seconds: float = 1e-3, second_run: float = 1.0) -> 
             told.append({
                 "run": run, "operation": "forward", "name": "p", **sides, "copies": 1, "dtype": "fp32", "value": value,
                 "low": value, "high": value, "repeats": 20, "device": "EPYC", "threads": 2, "memory_bytes": 8e9,
-                "torch": "2.13.0",
+                "instructions": "avx2", "torch": "2.13.0",
             })  # fmt: skip
     return observed_rows(told)
 

@@ -97,21 +97,31 @@ def test_nothing_is_judged_by_what_it_was_fitted_on_alone() -> None:
     assert judgement.held_out_fraction is None
 
 
-def test_a_processor_is_a_device_too() -> None:
-    told = Environment(kind="cpu", device="EPYC", devices=1, memory_bytes=8e9, threads=2)
+@pytest.mark.parametrize(
+    ("number_format", "instructions", "flop_per_s"),
+    [
+        ("fp32", (), 8e10),
+        ("fp32", ("avx2", "fma"), 3e11),
+        ("fp32", ("avx2", "avx512f"), 5e11),
+        ("bf16", ("avx2", "avx512_bf16", "avx512f"), 1e12),
+        ("bf16", ("amx_bf16", "amx_tile", "avx2", "avx512f"), 5e12),
+    ],
+)
+def test_a_processor_is_a_device_too(number_format: str, instructions: tuple[str, ...], flop_per_s: float) -> None:
+    told = Environment(kind="cpu", device="EPYC", devices=1, memory_bytes=8e9, threads=2, instructions=instructions)
     gpu = processor_of(told)
     rows = [
         observed(
             "gemm",
             "forward",
-            {"rows": m, "columns": n, "inner": k, "dtype": "fp32"},
+            {"rows": m, "columns": n, "inner": k, "dtype": number_format},
             environment=told,
             off=1.0,
         )
         for m, n, k in SIDES
     ]
     timed = [
-        replace(one, measurement=replace(one.measurement, value=2 * m * n * k / 8e10 + 1e-3))
+        replace(one, measurement=replace(one.measurement, value=2 * m * n * k / flop_per_s + 1e-3))
         for one, (m, n, k) in zip(rows, SIDES, strict=True)
     ]
     judgement = judged(timed, gpu, lambda one: predicted_value(one, gpu))

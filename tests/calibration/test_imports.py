@@ -137,6 +137,18 @@ def test_devices_of_one_table_are_told_apart() -> None:
     assert [record.environment.threads for record in records if record.environment] == [None, 2]
 
 
+def test_a_table_tells_what_a_processor_computes_with() -> None:
+    cells = "Xeon,bf16,512,512,512,9000,20,"
+    records = read_gemm_table(f"{HEADER},instructions\n{cells}AVX2 amx_tile amx_bf16\n{cells}\n")
+    told = [record.environment.instructions for record in records if record.environment]
+    assert told == [("amx_bf16", "amx_tile", "avx2"), ()]
+    with pytest.raises(Refused) as refused:
+        read_gemm_table(f"{HEADER},instructions\n{cells}avx-512\n")
+    (problem,) = refused.value.problems
+    assert (problem.field, problem.code) == ("instructions", "not_a_choice")
+    assert "avx512f" in problem.fix
+
+
 @pytest.mark.parametrize(
     ("text", "told", "place"),
     [

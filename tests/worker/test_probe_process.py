@@ -49,6 +49,7 @@ def test_a_probe_tells_what_it_ran_on(tmp_path: Path) -> None:
     assert environment is not None
     assert (environment.kind, environment.devices, environment.nccl) == ("cpu", 1, None)
     assert environment.threads
+    assert environment.instructions
     assert environment.memory_bytes > 2**28
     assert environment.torch
     assert environment.python == ".".join(map(str, sys.version_info[:3]))

@@ -2,8 +2,9 @@
 
 Columns, in any order; those in brackets may be left out:
 device, dtype, rows, columns, inner, one of seconds | milliseconds | microseconds | flop_per_s | tflop_per_s,
-[operation], [copies], [repeats], [low_seconds], [high_seconds], [memory_bytes], [threads].
-The result has rows x columns numbers, each of which sums inner products.
+[operation], [copies], [repeats], [low_seconds], [high_seconds], [memory_bytes], [threads], [instructions].
+The result has rows x columns numbers, each of which sums inner products. Instructions are those of a processor, as
+/proc/cpuinfo names them: they tell its peak.
 """
 
 import csv
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from service.calibration.imports.refusals import refuse_empty, refused
 from service.calibration.predicted import format_named
+from service.calibration.processors import INSTRUCTION_FLOP
 from service.calibration.records import Environment, Measurement, ProbeRecord
 
 SECONDS: Mapping[str, float] = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6}
@@ -20,7 +22,7 @@ SECONDS: Mapping[str, float] = {"seconds": 1.0, "milliseconds": 1e-3, "microseco
 RATES: Mapping[str, float] = {"flop_per_s": 1.0, "tflop_per_s": 1e12}
 """Columns that tell a rate, with their unit in FLOP/s."""
 REQUIRED = ("device", "dtype", "rows", "columns", "inner")
-OPTIONAL = ("operation", "copies", "repeats", "low_seconds", "high_seconds", "memory_bytes", "threads")
+OPTIONAL = ("operation", "copies", "repeats", "low_seconds", "high_seconds", "memory_bytes", "threads", "instructions")
 COLUMNS = (*REQUIRED, *SECONDS, *RATES, *OPTIONAL)
 MOST_LINES = 100_000
 """Products of one table. Source: a choice."""
@@ -33,9 +35,7 @@ PROCESSOR_MARKS = ("epyc", "xeon", "ryzen", "core(tm)", "graviton", "neoverse", 
 class _Product:
     """One line of a table."""
 
-    device: str
-    memory_bytes: float
-    threads: int | None
+    environment: Environment
     measurement: Measurement
 
 
@@ -66,8 +66,7 @@ def read_gemm_table(text: str) -> tuple[ProbeRecord, ...]:
             raise refused("", "too_long", f"a table holds at most {MOST_LINES} products", "send it in parts", number)
     if not products:
         raise refused("", "empty", "below the header stands no line", "check what wrote the table, and send it again")
-    kinds = dict.fromkeys((one.device, one.memory_bytes, one.threads) for one in products)
-    return tuple(_record(kind, products) for kind in kinds)
+    return _records(products)
 
 
 def _timed(names: list[str]) -> str:
@@ -120,19 +119,40 @@ def _product(cells: Mapping[str, str], timed: str, line: int) -> _Product:
         high=high,
         repeats=_whole("repeats", cells.get("repeats") or "1", line),
     )
-    memory = _positive("memory_bytes", cells["memory_bytes"], line) if cells.get("memory_bytes") else 0.0
+    return _Product(_environment(cells, line), measurement)
+
+
+def _environment(cells: Mapping[str, str], line: int) -> Environment:
     threads = _whole("threads", cells["threads"], line) if cells.get("threads") else None
-    return _Product(cells["device"], memory, threads, measurement)
-
-
-def _record(kind: tuple[str, float, int | None], products: list[_Product]) -> ProbeRecord:
-    device, memory_bytes, threads = kind
-    is_processor = threads is not None or any(mark in device.lower() for mark in PROCESSOR_MARKS)
-    own = [one.measurement for one in products if (one.device, one.memory_bytes, one.threads) == kind]
-    environment = Environment(
-        kind="cpu" if is_processor else "cuda", device=device, devices=1, memory_bytes=memory_bytes, threads=threads
+    is_processor = threads is not None or any(mark in cells["device"].lower() for mark in PROCESSOR_MARKS)
+    return Environment(
+        kind="cpu" if is_processor else "cuda",
+        device=cells["device"],
+        devices=1,
+        memory_bytes=_positive("memory_bytes", cells["memory_bytes"], line) if cells.get("memory_bytes") else 0.0,
+        threads=threads,
+        instructions=_instructions(cells.get("instructions", ""), line),
     )
-    return ProbeRecord(probe="gemm", status="succeeded", environment=environment, measurements=tuple(own))
+
+
+def _instructions(text: str, line: int) -> tuple[str, ...]:
+    named = sorted(set(text.lower().split()))
+    if named and not INSTRUCTION_FLOP.keys() & named:
+        message = "none of the instructions is one that formulas know"
+        fix = f"name them as /proc/cpuinfo does, a blank between two: {', '.join(INSTRUCTION_FLOP)}; or leave it empty"
+        raise refused("instructions", "not_a_choice", message, fix, line)
+    return tuple(named)
+
+
+def _records(products: list[_Product]) -> tuple[ProbeRecord, ...]:
+    """A record for each device."""
+    own: dict[Environment, list[Measurement]] = {}
+    for one in products:
+        own.setdefault(one.environment, []).append(one.measurement)
+    return tuple(
+        ProbeRecord(probe="gemm", status="succeeded", environment=environment, measurements=tuple(measurements))
+        for environment, measurements in own.items()
+    )
 
 
 def _positive(column: str, text: str, line: int) -> float:

@@ -110,7 +110,8 @@ def environment_of(row: Measured) -> Environment:
         the environment
     """
     told: dict[str, Any] = {**row.environment}
-    return Environment(**{**told, "throttle_reasons": tuple(told.get("throttle_reasons", ()))})
+    lists = {name: tuple(told.get(name, ())) for name in ("throttle_reasons", "instructions")}
+    return Environment(**{**told, **lists})
 
 
 def observed_of(row: Measured) -> Observed:
@@ -143,9 +144,10 @@ def fingerprint_of(environment: Mapping[str, Any]) -> str:
         environment: fields of an environment
 
     Returns:
-        12 hexadecimal digits, the same for the same device, driver and libraries
+        12 hexadecimal digits, the same for the same device, driver and libraries; an empty list tells nothing apart
     """
-    lasting = {name: value for name, value in sorted(environment.items()) if name not in CHANGING}
+    told = {name: value for name, value in sorted(environment.items()) if value not in ((), [])}
+    lasting = {name: value for name, value in told.items() if name not in CHANGING}
     return digest_of(to_bytes(lasting))[:12]
 
 
