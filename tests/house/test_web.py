@@ -1,34 +1,19 @@
-"""Is what the pages load short, known to the service, and, where others wrote it, what they published?"""
+"""Files of the pages: known to the service, and as published where others wrote them."""
 
 import hashlib
 import json
 import re
-from pathlib import Path
 
 from service.estimator.memory import StageBytes
 from service.workflows.flat import flat_fields
-from tests.house.source import SERVICE, each_of
-from tests.house.test_sizes import LONGEST_FILE
+from tests.house.source import SERVICE
 
 WEB = SERVICE / "web"
 VENDORED = WEB / "vendor"
-OWN = sorted(path for path in WEB.rglob("*") if path.suffix in {".js", ".css"} and VENDORED not in path.parents)
 MODULES = sorted((WEB / "page").glob("*.js"))
 
 NOT_A_LINE = {"in_flight", "host"}
 """Fields of StageBytes that are no bytes on a GPU."""
-
-
-@each_of(OWN)
-def test_file_is_short(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= LONGEST_FILE, f"cut it where its question divides: {lines} lines"
-
-
-@each_of(MODULES)
-def test_a_module_says_first_what_it_answers(path: Path) -> None:
-    first = path.read_text(encoding="utf-8").splitlines()[0]
-    assert re.fullmatch(r"// [A-Z].*[.?]", first)
 
 
 def test_vendored_files_are_those_that_were_published() -> None:
