@@ -2,10 +2,19 @@
 
 from collections.abc import Sequence
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
+from service.workflows.formula_text import begins_formula
 from service.workflows.sheets import Cell, Formula, Heading, Sheet, excel_formula
 from service.workflows.workbook import CREATED, LONGEST_CELL
+
+
+class _Styles(NamedTuple):
+    """How cells are shown."""
+
+    bold: Any
+    text: Any
+    """Keeps a text that begins like a formula a text when its cell is edited."""
 
 
 def excel_file(sheets: Sequence[Sheet]) -> bytes:
@@ -22,24 +31,24 @@ def excel_file(sheets: Sequence[Sheet]) -> bytes:
     file = BytesIO()
     with Workbook(file, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
         book.set_properties({"created": CREATED})
-        bold = book.add_format({"bold": True})
+        styles = _Styles(book.add_format({"bold": True}), book.add_format({"quote_prefix": True}))
         for sheet in sheets:
             page = book.add_worksheet(sheet.name)
             for column, width in enumerate(sheet.widths):
                 page.set_column(column, column, width)
             for row, cells in enumerate(sheet.rows):
                 for column, cell in enumerate(cells):
-                    _write(page, (row, column), cell, bold)
+                    _write(page, (row, column), cell, styles)
     return file.getvalue()
 
 
-def _write(page: Any, place: tuple[int, int], cell: Cell, bold: Any) -> None:
+def _write(page: Any, place: tuple[int, int], cell: Cell, styles: _Styles) -> None:
     if isinstance(cell, Formula):
         page.write_formula(*place, excel_formula(cell.text), None, cell.value)
     elif isinstance(cell, Heading):
-        page.write_string(*place, cell.text[:LONGEST_CELL], bold)
+        page.write_string(*place, cell.text[:LONGEST_CELL], styles.bold)
     elif isinstance(cell, str):
-        page.write_string(*place, cell[:LONGEST_CELL])
+        page.write_string(*place, cell[:LONGEST_CELL], styles.text if begins_formula(cell) else None)
     elif isinstance(cell, bool):
         page.write_boolean(*place, cell)
     elif cell is not None:

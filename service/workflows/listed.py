@@ -5,12 +5,12 @@ Every form takes the same query: filters by column, sort, limit, cursor.
 
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from service.workflows.columns import Column
+from service.workflows.formula_text import marked
 from service.workflows.list_query import DEFAULT_ROWS, ListQuery, Meanings, read_list_query
 from service.workflows.number_text import exact_text
 from service.workflows.parquet_file import parquet
@@ -18,11 +18,6 @@ from service.workflows.workbook import workbook
 
 Record = Mapping[str, Any]
 Parameters = Sequence[tuple[str, str]]
-
-MARK = "'"
-"""Stands before a text in a CSV cell that a spreadsheet would run as a formula, so that it is not run."""
-FORMULA = re.compile(rf"(?:\A|(?<=;)){MARK}*(?=[=+\-@\t\r])")
-"""Where such a text begins, marked or not: a spreadsheet may take a semicolon for the end of a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,22 +163,7 @@ def cell_text(value: object) -> str:
         return str(cell)
     if isinstance(cell, float):
         return exact_text(cell)
-    return FORMULA.sub(lambda begin: MARK + begin[0], cell)
-
-
-def unmarked(text: str) -> str:
-    """The text that a CSV cell was made of.
-
-    Args:
-        text: text of the cell
-
-    Returns:
-        the same without the marks that keep a spreadsheet from running it
-
-    >>> [unmarked(cell_text(text)) for text in ("=1+1", "'=1+1", "'90s", "plain", "x;=1;'-2")]
-    ['=1+1', "'=1+1", "'90s", 'plain', "x;=1;'-2"]
-    """
-    return FORMULA.sub(lambda begin: begin[0].removeprefix(MARK), text)
+    return marked(cell)
 
 
 def typed_cell(value: object) -> str | int | float | None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.estimator.noun import SPOKEN
-from service.workflows.listed import unmarked
+from service.workflows.formula_text import unmarked
 
 DELIMITERS = (",", ";", "\t")
 MOST_LINES = 10_000

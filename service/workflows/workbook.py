@@ -1,11 +1,14 @@
 """How does a table become an Excel workbook: one sheet, typed cells, no text that runs, always the same bytes?
 
-Every cell is written by its kind, so no text is taken for a formula, a number or a link.
+Every cell is written by its kind, so no text is taken for a formula, a number or a link. A text that would be one if
+someone entered it has the prefix of Excel that keeps it a text when its cell is edited.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import BytesIO
+
+from service.workflows.formula_text import begins_formula
 
 Cell = str | int | float | None
 
@@ -33,7 +36,7 @@ def workbook(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bytes:
     with Workbook(file, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
         book.set_properties({"created": CREATED})
         sheet = book.add_worksheet()
-        bold = book.add_format({"bold": True})
+        bold, text = book.add_format({"bold": True}), book.add_format({"quote_prefix": True})
         write = {bool: sheet.write_boolean, int: sheet.write_number, float: sheet.write_number}
         for column, name in enumerate(header):
             sheet.write_string(0, column, name, bold)
@@ -41,7 +44,7 @@ def workbook(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bytes:
         for place, row in enumerate(rows, start=1):
             for column, cell in enumerate(row):
                 if isinstance(cell, str):
-                    sheet.write_string(place, column, cell[:LONGEST_CELL])
+                    sheet.write_string(place, column, cell[:LONGEST_CELL], text if begins_formula(cell) else None)
                 elif cell is not None:
                     write[type(cell)](place, column, cell)
         sheet.freeze_panes(1, 0)

@@ -5,6 +5,7 @@ A text that is taken comes back letter by letter, in composed form, and no form 
 
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,14 @@ from openpyxl import load_workbook
 
 from service.api.body import JSON_BODY
 
+LOOKALIKES = (
+    "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\ufe62", "\ufe63", "\ufe6b", "\u207c", "\u207a", "\u207b",
+    "\u208c", "\u208a", "\u208b", "\u2212",
+)  # fmt: skip
+"""Fullwidth, small, superscript and subscript forms of what begins a formula: programs with Asian input run them."""
+SPACES = ("\xa0", "\u3000", "\u200b", "\ufeff", "  \t")
+"""What a program may drop before it looks at a cell."""
+
 FORMULAS = (
     "=1+1",
     "+1+1",
@@ -28,6 +37,9 @@ FORMULAS = (
     "=1;=2",
     "\t=1",
     "\r=1",
+    "\n=1",
+    *(f"{sign}1+1" for sign in LOOKALIKES),
+    *(f"{space}=1+1" for space in SPACES),
 )
 MARKUP = (
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "'\"><svg/onload=alert(1)>", "&amp;&lt;&#x41;", "]]>",
@@ -50,18 +62,27 @@ INJECTIONS = (
     *(text + behind for text, behind in product((*MARKUP, *QUERIES), ("", "\n", ",=1", ' "'))),
     *(before + text + behind for before, text, behind in product(("", "x"), (*LETTERS, *UNSEEN), ("", "y", "\n"))),
 )
-"""Some three hundred texts."""
+"""Some four hundred texts."""
 
-RUNS = ("=", "+", "-", "@", "\t", "\r")
+RUNS = ("=", "+", "-", "@", "\u2212")
 """What a spreadsheet takes for the beginning of a formula."""
+CELL_ENDS = re.compile("[;\t\r\n]")
+"""What ends a cell for a program that separates cells otherwise, or takes no quotes."""
 
 
 def formulas_of_csv(text: str) -> Iterator[str]:
     """Cells that a spreadsheet would run, numbers aside, however it separates cells."""
     for row in csv.reader(io.StringIO(text, newline="")):
         for cell in row:
-            pieces = cell.split(";") if ";" in cell else [cell]
-            yield from (piece for piece in pieces if piece.startswith(RUNS) and not _is_number(piece))
+            if cell.startswith(("\t", "\r", "\n")):
+                yield cell
+            yield from (piece for piece in CELL_ENDS.split(cell) if _runs(piece) and not _is_number(piece))
+
+
+def _runs(piece: str) -> bool:
+    """Whether a program runs a cell that first normalises it and drops what has no width."""
+    plain = unicodedata.normalize("NFKC", piece)
+    return "".join(sign for sign in plain if unicodedata.category(sign)[0] not in "CZ").startswith(RUNS)
 
 
 def formulas_of_workbook(content: bytes) -> Iterator[str]:

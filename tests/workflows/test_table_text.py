@@ -6,7 +6,8 @@ import io
 import pytest
 
 from service.errors import Refused
-from service.workflows.listed import MARK, cell_text, unmarked
+from service.workflows.formula_text import MARK, unmarked
+from service.workflows.listed import cell_text
 from service.workflows.number_text import exact_text
 from service.workflows.table_text import MOST_LINES, Table, read_table
 

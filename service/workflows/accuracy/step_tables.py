@@ -7,6 +7,7 @@ from service.workflows.accuracy.answers import Accuracy, Group, StepScores, Wors
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.steps import figure_of
 from service.workflows.accuracy.table_cells import aligned, percent
+from service.workflows.formula_text import marked
 
 HEADER = (
     "source", "class", "rows", "told", "scored", "MAPE", "median", "bias", "held out: MAPE", "median", "bias", "p90",
@@ -74,15 +75,15 @@ def step_cells(one: Judged) -> Sequence[object]:
         figure = ""
     ends = () if interval is None else (interval.low, interval.value, interval.high)
     return (
-        row.text("id"),
-        row.text("source_key"),
+        marked(row.text("id")),
+        marked(row.text("source_key")),
         one.quantity,
         one.figure_class,
         *("",) * 4,
         "" if compared is None else f"{compared.error_fraction:.6f}",
         "" if one.predicted is None else one.predicted.verdict,
         "",
-        one.reason,
+        marked(one.reason),
         "" if one.measured is None else f"{one.measured:.6g}",
         *([f"{end:.6g}" for end in ends] or [""] * 3),
         figure,

@@ -10,6 +10,7 @@ from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.measured_tables import measured_lines
 from service.workflows.accuracy.step_tables import step_blocks, step_cells, step_markdown
 from service.workflows.accuracy.table_cells import aligned, percent
+from service.workflows.formula_text import marked
 
 ROW_COLUMNS = (
     "id", "source_key", "quantity", "class", "measured_bytes", "low_bytes", "value_bytes", "high_bytes",
@@ -116,16 +117,16 @@ def _cells(one: Judged) -> Sequence[object]:
     found, compared = one.interval, one.comparison
     predicted = ("", "", "") if found is None else (round(found.low), round(found.value), round(found.high))
     return (
-        one.row.text("id"),
-        one.row.text("source_key"),
+        marked(one.row.text("id")),
+        marked(one.row.text("source_key")),
         one.quantity,
         one.figure_class,
         "" if one.measured is None else round(one.measured),
         *predicted,
         "" if compared is None else f"{compared.error_fraction:.6f}",
         "" if one.predicted is None else one.predicted.verdict,
-        one.row.text("outcome"),
-        one.reason,
+        marked(one.row.text("outcome")),
+        marked(one.reason),
         *NO_SECONDS,
     )
 
