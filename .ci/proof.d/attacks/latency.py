@@ -1,0 +1,216 @@
+"""Searches, comparisons and accuracies of one key beside the checks of another; a light version of the full bars."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+from attacks.record import Report, expect
+from attacks.service import (
+    QUESTION,
+    Beside,
+    Caller,
+    HttpError,
+    Service,
+    Target,
+    changed,
+    percentile,
+    processor_seconds,
+    serving,
+)
+
+FAMILY, LINE = "latency", 4
+MOST_SECONDS = 0.020
+"""The bar of p99; on a machine that is busy with other things, MOST_RATIO times the idle p99 counts instead."""
+MOST_RATIO = 3.0
+AT_ONCE = 24
+IDLE_SECONDS = 4.0
+MOST_KIND_SECONDS = 90.0
+HANG_UP_SECONDS = 6.0
+MOST_CORES_AFTER = 0.3
+
+_numbers = count(1)
+Found = TypeVar("Found")
+
+
+def plan() -> tuple[str, str, Any]:
+    """A search that no one asked before."""
+    question = changed(
+        QUESTION, layout={}, cluster={"gpu": "h100", "gpus": 64}, price={"usd_per_gpu_hour": 2 + next(_numbers) / 1e4}
+    )
+    return "POST", "/v1/plans", {**question, "top": 3}
+
+
+def accuracy() -> tuple[str, str, Any]:
+    """Predictions of every published run."""
+    return "GET", "/v1/accuracy", None
+
+
+def comparison() -> tuple[str, str, Any]:
+    """About a thousand rows."""
+    clusters = [{"gpu": gpu, "gpus": gpus} for gpu in ("h100", "a100-sxm4-80gb") for gpus in (8, 16, 32, 64, 128)]
+    body = {
+        "question": {"model": "llama-3.1-8b", "recipe": QUESTION["recipe"], "layout": {"tensor": 2}},
+        "clusters": clusters, "prices": [{"usd_per_gpu_hour": 1 + next(_numbers) / 1e6} for _ in range(90)],
+    }  # fmt: skip
+    return "POST", "/v1/compare", body
+
+
+def batch() -> tuple[str, str, Any]:
+    """A thousand questions."""
+    asked = [
+        {"kind": "estimate", "body": changed(QUESTION, price={"usd_per_gpu_hour": 1 + next(_numbers) / 1e6})}
+        for _ in range(1_000)
+    ]
+    return "POST", "/v1/batch", {"questions": asked}
+
+
+def patient_check() -> tuple[str, str, Any]:
+    """A check that lets alternatives be tried for a minute."""
+    free = [
+        {"gpu": gpu, "gpus": gpus} for gpu in ("h100", "a100-sxm4-80gb", "b200", "h200") for gpus in (64, 128, 256, 512)
+    ]
+    body = changed(QUESTION, model="llama-3.1-405b", cluster={"gpu": "h100", "gpus": 8}, layout={})
+    return (
+        "POST",
+        "/v1/check",
+        {**body, "free_pool": free, "deadline_seconds": 60, "price": {"usd_per_gpu_hour": 1 + next(_numbers) / 1e6}},
+    )
+
+
+def sensitivity() -> tuple[str, str, Any]:
+    """All combinations of many values."""
+    vary = {
+        "recipe.micro_batch": [1, 2, 4, 8],
+        "recipe.recompute": ["none", "selective", "full"],
+        "layout.zero_stage": [0, 1, 2, 3],
+    }
+    question = changed(QUESTION, price={"usd_per_gpu_hour": 2 + next(_numbers) / 1e4}, recipe={"sequence_length": 8192})
+    return "POST", "/v1/sensitivity", {"question": question, "vary": vary, "combine": "all"}
+
+
+def solving() -> tuple[str, str, Any]:
+    """The fewest GPUs for a deadline."""
+    question = changed(QUESTION, cluster={"gpu": "h100"}, price={"usd_per_gpu_hour": 2 + next(_numbers) / 1e4})
+    return "POST", "/v1/solve", {"unknown": "cluster.gpus", "question": question, "limits": {"days": 14}}
+
+
+KINDS: Mapping[str, tuple[Callable[[], tuple[str, str, Any]], int]] = {
+    "plans": (plan, AT_ONCE), "accuracies": (accuracy, AT_ONCE), "compares of 900 rows": (comparison, AT_ONCE),
+    "batches of 1,000": (batch, 2), "checks that wait a minute": (patient_check, AT_ONCE),
+    "sensitivities": (sensitivity, AT_ONCE),
+    "solves": (solving, AT_ONCE),
+}  # fmt: skip
+
+
+def insistent(caller: Caller, asked: tuple[str, str, Any], until: float, statuses: Counter[int]) -> bool:
+    """Ask until the answer is none of `too many`; whether it came, and every refusal said when to come again."""
+    method, path, body = asked
+    while time.monotonic() < until:
+        try:
+            answer = caller.http.request(method, path, json=body, timeout=max(1.0, until - time.monotonic()))
+        except HttpError:
+            statuses[0] += 1
+            return False
+        statuses[answer.status_code] += 1
+        if answer.status_code not in (429, 503):
+            return answer.status_code < 500
+        if "retry-after" not in answer.headers:
+            statuses[-1] += 1
+            return False
+        time.sleep(min(float(answer.headers["retry-after"]), 5.0))
+    return False
+
+
+class Load:
+    """Requests of some kinds by one key, each on a connection of its own."""
+
+    def __init__(self, service: Service, key: str) -> None:
+        self._service, self._key = service, key
+
+    def run(self, asked: list[tuple[str, str, Any]]) -> tuple[float, Counter[int], int]:
+        """Send all at once; seconds, statuses and how many were answered."""
+        statuses: Counter[int] = Counter()
+        started = time.monotonic()
+        until = started + MOST_KIND_SECONDS
+
+        def one(request: tuple[str, str, Any]) -> bool:
+            return insistent(Caller(self._service.address, self._key), request, until, statuses)
+
+        with ThreadPoolExecutor(len(asked)) as pool:
+            answered = sum(pool.map(one, asked))
+        return time.monotonic() - started, statuses, answered
+
+
+def hang_up(service: Service, key: str, asked: tuple[str, str, Any]) -> None:
+    """Send a request and leave before it is answered."""
+    method, path, body = asked
+    try:
+        Caller(service.address, key).http.request(method, path, json=body, timeout=0.5)
+    except HttpError:
+        return
+
+
+def cores_used(service: Service, seconds: float) -> float:
+    """Cores that the service uses for a while."""
+    root = service.process.pid if service.process else 0
+    before, started = processor_seconds(root), time.monotonic()
+    time.sleep(seconds)
+    return (processor_seconds(root) - before) / (time.monotonic() - started)
+
+
+def run(target: Target, report: Report, seed: int) -> None:  # noqa: ARG001 - nothing here is random
+    """Load the service by one key and time the checks of another."""
+    with serving(target) as service:
+        load = Load(service, service.caller("alpha", "read").key)
+        checker = service.caller("beta", "read")
+        idle, _ = timed(checker, partial(time.sleep, IDLE_SECONDS))
+        report.note(
+            f"latency: idle check p50 {1e3 * percentile(idle, 0.5):.1f} ms, p99 {1e3 * percentile(idle, 0.99):.1f} ms"
+        )
+        bar = max(MOST_SECONDS, MOST_RATIO * percentile(idle, 0.99))
+        mixed = [make() for make, times in KINDS.values() for _ in range(max(1, times // 4))]
+        rounds = {name: [make() for _ in range(times)] for name, (make, times) in KINDS.items()}
+        for name, asked in {**rounds, "all kinds together": mixed}.items():
+            with report.attempt(FAMILY, LINE, f"{len(asked)} {name} of one key beside checks of another") as attempt:
+                seconds, (took, statuses, answered) = timed(checker, partial(load.run, asked))
+                attempt.seconds = p99 = percentile(seconds, 0.99)
+                ratio = p99 / percentile(idle, 0.99)
+                report.note(
+                    f"latency: {name}: check p99 {1e3 * p99:.1f} ms ({ratio:.1f} x idle) of {len(seconds)}, "
+                    f"longest {1e3 * max(seconds):.0f} ms; {answered} of {len(asked)} in {took:.1f} s, "
+                    f"{answered / took:.2f} a second, {dict(statuses)}"
+                )
+                expect(answered == len(asked), f"{answered} of {len(asked)} were answered: {dict(statuses)}")
+                expect(p99 <= bar, f"check p99 {1e3 * p99:.0f} ms, {ratio:.1f} times idle")
+            service.revive()
+        abandoned(report, service, load_key=checker.key)
+
+
+def abandoned(report: Report, service: Service, load_key: str) -> None:
+    """A client's hang-up ends its work."""
+    for name, make in (("accuracies", accuracy), ("plans", plan)):
+        with report.attempt(FAMILY, LINE, f"{name} whose clients hang up"):
+            threads = [threading.Thread(target=hang_up, args=(service, load_key, make())) for _ in range(12)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            time.sleep(1.0)
+            cores = cores_used(service, HANG_UP_SECONDS)
+            report.note(
+                f"latency: {cores:.2f} cores used in the {HANG_UP_SECONDS:.0f} s after 12 {name} were abandoned"
+            )
+            expect(cores <= MOST_CORES_AFTER, f"{cores:.2f} cores used after all clients left")
+
+
+def timed(caller: Caller, meanwhile: Callable[[], Found]) -> tuple[list[float], Found]:
+    """Seconds of checks while something else goes on, and what that found."""
+    with Beside(caller) as beside:
+        found = meanwhile()
+    expect(not beside.faults, f"{len(beside.faults)} checks failed, first: {beside.faults[:1]}")
+    return beside.seconds, found
