@@ -151,6 +151,9 @@ class Settings(BaseSettings):
     same for every process on one database."""
     no_worker: bool = False
     """Whether to start no worker beside the service: where others measure, or many processes share a database."""
+    compute_processes: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Processes that work on searches, tables and batches beside the one that answers checks, each of some 60 MB; where
+    absent, one less than the cores that the service may use, at least 1 and at most 8."""
     stream_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600.0
     """Longest time that one stream of events of a launch check or a sweep is held open; whoever still listens asks
     anew, and is judged anew: a key that is revoked hears no more than this."""

@@ -17,6 +17,7 @@ from service.api import problems, routes
 from service.api.bearers import TokenJudge
 from service.api.catalogues import kept_current
 from service.api.checked_questions import CheckedQuestions, kept_checks
+from service.api.compute import Compute
 from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
 from service.api.credentials import Credentials
@@ -108,6 +109,7 @@ def create_app(
     app.state.sweep_looks = sweep_looks(engine, settings.stream_seconds, leaving)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
+    app.state.compute = Compute(settings.compute_processes, metrics)
     if engine is not None:
         watch_errors(engine, lambda kind: metrics.database_errors.labels(kind).inc())
     _add_routes(app)
@@ -130,8 +132,10 @@ def _add_refusals(app: FastAPI) -> None:
 @asynccontextmanager
 async def _alongside(app: FastAPI) -> AsyncIterator[None]:
     """What goes on beside the requests, on threads of its own."""
+    app.state.compute.start()
     async with kept_current(app), kept_checks(app), reaped(app):
         yield
+    app.state.compute.close()
     await app.state.rate_limits.close()
     if app.state.tracing is not None:
         await app.state.tracing.close()

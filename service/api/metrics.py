@@ -5,7 +5,7 @@ template, never a path), so the number of series is bounded. Requests are counte
 read when somebody scrapes (`database_figures.py`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from prometheus_client import (
@@ -39,6 +39,10 @@ BROKEN_OFF = "none"
 VERDICTS = ("ok", "warn", "deny", "unknown")
 ERRORS = ("busy", "unreachable")
 POLICIES = ("default", "key", "address")
+COMPUTED = ("done", "failed", "cancelled", "late")
+"""How a computation ends: with a result, with an exception, by its caller's hang-up, at its deadline."""
+REPLACED = ("lost", "worn")
+"""Why a computing process is replaced: it ended by itself, or its memory has grown."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """Of the text format of Prometheus."""
@@ -82,9 +86,48 @@ class Metrics:
             "Requests that this process counted alone because Redis did not answer.",
             registry=self._registry,
         )
+        self._add_compute()
         built = Gauge("traincost_build_info", "What is running.", ("version", "formulas"), registry=self._registry)
         built.labels(__version__, FORMULAS_VERSION).set(1)
         ProcessCollector(registry=self._registry)
+
+    def _add_compute(self) -> None:
+        """Figures of what runs in processes of its own."""
+        registry = self._registry
+        self._compute_waiting = Gauge(
+            "traincost_compute_waiting", "Computations that wait for a process.", registry=registry
+        )
+        self._compute_running = Gauge("traincost_compute_running", "Computations that run.", registry=registry)
+        self.compute_wait_seconds = Histogram(
+            "traincost_compute_wait_seconds", "Time for which a computation waited.", buckets=BUCKETS, registry=registry
+        )
+        self.compute_seconds = Histogram(
+            "traincost_compute_seconds", "Time for which a computation ran.", buckets=BUCKETS, registry=registry
+        )
+        self.computations = self._counter("traincost_computations", "Computations that have ended.", outcome=COMPUTED)
+        self.compute_refusals = self._counter(
+            "traincost_compute_refusals",
+            "Computations that were refused: their caller had too many, or the service had.",
+            reason=("caller", "full"),
+        )
+        self.compute_restarts = self._counter(
+            "traincost_compute_restarts", "Computing processes that were replaced.", reason=REPLACED
+        )
+        self.computations_shared = Counter(
+            "traincost_computations_shared",
+            "Requests that were answered by a computation which another request had begun.",
+            registry=registry,
+        )
+
+    def watch_compute(self, waiting: Callable[[], float], running: Callable[[], float]) -> None:
+        """Say where the numbers of waiting and running computations are found.
+
+        Args:
+            waiting: how many wait
+            running: how many run
+        """
+        self._compute_waiting.set_function(waiting)
+        self._compute_running.set_function(running)
 
     def begin(self) -> None:
         """Count a request that begins; in the event loop alone."""

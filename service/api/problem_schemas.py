@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.api.bearers import AWAY
+from service.api.compute import full, lost, own_excess
 from service.api.foreign_pages import FOREIGN, UNKNOWN_NAME
 from service.api.held_bytes import TOO_MUCH
 from service.api.idempotency import REUSED
@@ -82,11 +83,14 @@ DETAILS: Mapping[str, str] = {
     "unsupported_media_type": "send the body as content-type: application/json, in UTF-8",
     "key_reused": REUSED,
     "precondition_required": NEEDED,
+    "too_many_computations": own_excess(8).detail,
     "rate_limited": refusal_after(Standing(0, 20.0, 1.0)).detail,
     "head_too_large": "send a request line and headers of at most 65536 bytes",
     "internal_error": "this is a defect of the service; report it with the request_id",
     "too_many_connections": "close connections that are not in use, or wait",
     "too_many_bodies": TOO_MUCH,
+    "computing_full": full(60).detail,
+    "computation_lost": lost(1).detail,
     "issuer_away": AWAY,
     "busy": NOT_YET,
     "draining": LEAVING,

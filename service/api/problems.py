@@ -55,6 +55,10 @@ RETRY_AFTER = {"Retry-After": "5"}
 """When to ask again for what the database has to answer."""
 
 
+CALLER_GONE = 499
+"""Status of an answer that nobody waits for any more. Source: nginx, client closed request."""
+
+
 class ApiError(TraincostError):
     """A request fails for a reason of HTTP's, not of the question's."""
 
@@ -63,6 +67,10 @@ class ApiError(TraincostError):
         self.code = code
         self.detail = detail
         self.headers = headers or {}
+
+
+class CallerGone(TraincostError):
+    """Nobody waits for the answer any more."""
 
 
 class WrongParameter(Refused):
@@ -183,6 +191,15 @@ def on_unreachable(request: Request, error: Unreachable) -> Response:
     return problem_response(request.scope, code, str(error), headers=RETRY_AFTER)
 
 
+def on_caller_gone(_: Request, __: CallerGone) -> Response:
+    """The end of a request whose caller has gone: no answer, but a status for the figures.
+
+    Returns:
+        the response
+    """
+    return Response(status_code=CALLER_GONE)
+
+
 def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
     """Problem document of path or query parameters that FastAPI refuses.
 
@@ -254,6 +271,7 @@ def _shortened(text: str) -> str:
 
 HANDLERS: dict[Any, Any] = {
     ApiError: on_api_error,
+    CallerGone: on_caller_gone,
     Refused: on_refused,
     NotFound: on_not_found,
     Stale: on_stale,

@@ -1,7 +1,8 @@
 """Which layouts are best for this job? The plans that keep to the limits, ranked, with what was left out and why."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from service.answers.plans import Drawback, PlanAnswer, PlanCounts, PlanRow
@@ -16,6 +17,10 @@ from service.workflows.comparison_row import mended
 from service.workflows.estimates import versions_of
 from service.workflows.plan_body import PlanAsked, read_plan
 from service.workflows.plan_label import PlanLimits
+from service.workflows.wire import to_bytes
+
+BETWEEN_PROGRESS_SECONDS = 0.25
+"""Time between two words of progress. Source: a choice; often enough for a bar that moves."""
 
 
 def planning(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCounts | PlanAnswer]:
@@ -38,6 +43,32 @@ def planning(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCoun
     ):
         yield _counts(found)
     yield _answer(asked, found, catalogue)
+
+
+def plans_on_the_wire(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[PlanCounts, None, bytes]:
+    """The same as JSON, with progress now and then.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Yields:
+        how far the search is, first of all and then a few times a second
+
+    Returns:
+        the answer
+
+    Raises:
+        Refused: the request is wrong, or no layout at all could be answered
+    """
+    told = None
+    for found in planning(body, catalogue):
+        if isinstance(found, PlanAnswer):
+            return to_bytes(found)
+        if told is None or monotonic() - told >= BETWEEN_PROGRESS_SECONDS:
+            told = monotonic()
+            yield found
+    raise AssertionError("a search ends with its answer")
 
 
 def bounds_of(limits: PlanLimits) -> Bounds:

@@ -5,15 +5,16 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from threading import Event, Thread
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from fastapi import FastAPI
 
 from service.api import server
 from service.api.app import create_app
+from service.api.json_schema import EVENTS
 from service.api.problem_schemas import problem_example
 from service.api.protocol import Guarded
 from service.api.refusal_kinds import RefusalKind
@@ -21,7 +22,9 @@ from service.api.routes import plans
 from service.api.server import Moments, configured
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
+from tests.api import computations
 from tests.api.asking import QUESTION
+from tests.waiting import wait_until
 
 STOP_SECONDS = 1.6
 
@@ -73,18 +76,10 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ending]:
 def test_a_search_that_takes_longer_than_the_end_is_answered_that_it_may_be_asked_again(
     ending: Ending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searching = Event()
-
-    def for_ever(*_: Any) -> Iterator[object]:
-        while True:
-            searching.set()
-            time.sleep(0.05)
-            yield object()
-
-    monkeypatch.setattr(plans, "planning", for_ever)
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
     connection = ending.connect()
     connection.request("POST", "/v1/plans", json.dumps(QUESTION), {"Content-Type": "application/json"})
-    assert searching.wait(10)
+    wait_until(lambda: "traincost_compute_running 1.0" in ending.app.state.metrics.exposed("", None).decode())
     ending.end()
     answer = connection.getresponse()
     body = json.loads(answer.read())
@@ -94,6 +89,20 @@ def test_a_search_that_takes_longer_than_the_end_is_answered_that_it_may_be_aske
     assert answer.headers["x-request-id"] == body["request_id"]
     exposed = ending.app.state.metrics.exposed("", None).decode()
     assert 'seconds_count{method="POST",route="/v1/plans",status="503"} 1.0' in exposed
+
+
+def test_a_stream_of_plans_ends_with_an_event_that_says_why(ending: Ending, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    connection = ending.connect()
+    headers = {"Content-Type": "application/json", "Accept": EVENTS}
+    connection.request("POST", "/v1/plans", json.dumps(QUESTION), headers)
+    with closing(connection), connection.getresponse() as answer:
+        assert answer.readline() == b"event: progress\n"
+        ending.end()
+        *_, last, after = answer.read().decode().split("\n\n")
+    name, data = last.split("\n")
+    assert (name, after) == ("event: problem", "")
+    assert json.loads(data.removeprefix("data: "))["code"] == "draining"
 
 
 def test_whoever_was_taken_before_the_end_still_asks(ending: Ending) -> None:

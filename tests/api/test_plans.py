@@ -1,15 +1,13 @@
 """POST /v1/plans: one answer, or events with how far the search is; what is wrong is told before either."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from service.answers.plans import PlanCounts
 from service.api.json_schema import EVENTS
 from service.api.plan_schemas import PLANS
-from service.errors import Problem, Refused
+from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check
 
@@ -51,13 +49,7 @@ def test_a_stream_tells_of_progress_and_ends_with_the_plans(ask: Ask) -> None:
 
 
 def test_what_goes_wrong_on_the_way_is_told_by_an_event(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = Problem(field="layout.tensor", code="a_rule", message="what is wrong", fix="what to do")
-
-    def broken(*_asked: object) -> Iterator[PlanCounts]:
-        yield PlanCounts(generated=1, refused={}, scored=0, fitting=0)
-        raise Refused(said)
-
-    monkeypatch.setattr("service.api.routes.plans.planning", broken)
+    monkeypatch.setattr("service.api.routes.plans.plans_on_the_wire", computations.breaking)
     answer = ask("POST", "/v1/plans", json=SMALL, headers={"Accept": EVENTS})
     (_, _), (name, problem) = events(answer.text)
     assert (name, problem["status"], problem["request_id"]) == ("problem", 422, answer.headers["x-request-id"])

@@ -2,12 +2,14 @@
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
-from service.api.answers import json_answer
+from service.api.answers import JSON
 from service.api.callers import caller_of
+from service.api.compute import computed_once
 from service.api.json_schema import json_response, ref
 from service.api.queries import takes_only
-from service.workflows.accuracy.accuracy import accuracy_with_own
+from service.workflows.accuracy.accuracy import shipped_accuracy_json, with_own_measurements
 
 router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
 
@@ -24,6 +26,8 @@ router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
         "responses": json_response(ref("Accuracy")),
     },
 )
-def get_accuracy(request: Request) -> Response:
-    """The figures, computed at the first request of a process: seconds of work, so not on the event loop."""
-    return json_answer(accuracy_with_own(request.app.state.engine, caller_of(request)))
+async def get_accuracy(request: Request) -> Response:
+    """The figures of what ships are computed once a process, those of own measurements for each request."""
+    shipped = await computed_once(request, shipped_accuracy_json)
+    engine, caller = request.app.state.engine, caller_of(request)
+    return Response(await run_in_threadpool(with_own_measurements, shipped, engine, caller), media_type=JSON)

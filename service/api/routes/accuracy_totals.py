@@ -1,12 +1,13 @@
 """GET /v1/accuracy/totals: how near predicted GPU-hours come to those of published runs."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.answers import json_answer
+from service.api.answers import JSON
+from service.api.compute import computed_once
 from service.api.json_schema import json_response, ref
 from service.api.queries import takes_only
-from service.workflows.accuracy.totals import totals_accuracy
+from service.workflows.accuracy.totals import totals_accuracy_json
 
 router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
 
@@ -21,6 +22,6 @@ router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
         "responses": json_response(ref("TotalsAccuracy")),
     },
 )
-def get_totals_accuracy() -> Response:
-    """The figures, computed at the first request of a process: seconds of work, so not on the event loop."""
-    return json_answer(totals_accuracy())
+async def get_totals_accuracy(request: Request) -> Response:
+    """The figures, computed once a process."""
+    return Response(await computed_once(request, totals_accuracy_json), media_type=JSON)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache
 from typing import Any, get_args
 
@@ -27,6 +27,10 @@ from service.workflows.accuracy.steps import APART
 from service.workflows.accuracy.verdicts import verdicts_of
 from service.workflows.accuracy.worst import worst_rows, worst_steps
 from service.workflows.callers import ANYBODY, Caller
+from service.workflows.wire import to_bytes
+
+NO_OWN = b'"own":null}}'
+"""End of the JSON of an answer without own measurements, the last field of its last field."""
 
 LARGE_FROM_BYTES: dict[Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
 """From where on a value is large: below, workspaces of fixed size weigh more than what formulas are about."""
@@ -103,22 +107,31 @@ def shipped_accuracy() -> Accuracy:
     return accuracy_of([*shipped_rows(), *shipped_rows("throughput")], shipped_catalogue())
 
 
-def accuracy_with_own(engine: Engine | None, caller: Caller = ANYBODY) -> Accuracy:
+def shipped_accuracy_json() -> bytes:
+    """The same as JSON.
+
+    Returns:
+        the answer, in which own measurements are null
+    """
+    return to_bytes(shipped_accuracy())
+
+
+def with_own_measurements(shipped: bytes, engine: Engine | None, caller: Caller = ANYBODY) -> bytes:
     """How near predictions come to what ships, and to a caller's own measurements.
 
     Args:
+        shipped: the first of them as JSON
         engine: the database; None where there is none
         caller: who asks
 
     Returns:
-        the answer; own measurements are null where the database does not answer
+        the answer as JSON; own measurements are null where the database does not answer
     """
-    found = shipped_accuracy()
     try:
         own = None if engine is None else own_groups(engine, caller)
     except Unreachable:
         own = None
-    return replace(found, measured=replace(found.measured, own=own))
+    return shipped.removesuffix(NO_OWN) + NO_OWN.replace(b"null", to_bytes(own))
 
 
 Key = tuple[Quantity, str, str, bool | None]

@@ -14,6 +14,7 @@ from service.estimator.interval import Interval
 from service.estimator.noun import SPOKEN
 from service.workflows.accuracy.totals_asking import AskedRun
 from service.workflows.accuracy.totals_judging import JudgedRun, held_out_interval, judged_run, run_residuals
+from service.workflows.wire import to_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,15 @@ def totals_accuracy() -> TotalsAccuracy:
         the answer, computed once a process
     """
     return totals_accuracy_of(shipped_totals(), shipped_catalogue())
+
+
+def totals_accuracy_json() -> bytes:
+    """The same as JSON.
+
+    Returns:
+        the answer
+    """
+    return to_bytes(totals_accuracy())
 
 
 def _row(run: JudgedRun, held_out: Interval | None) -> TotalsRow:

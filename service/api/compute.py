@@ -1,0 +1,508 @@
+"""Computation beside the event loop: what takes more than some milliseconds runs in processes of its own.
+
+Every process computes one thing at a time. What finds none free waits in the queue of its caller, and the queues take
+turns. A caller may have a bounded number of computations; more are refused with 429, and 503 refuses what finds the
+service full. Both say when to ask again, from how long computations took lately.
+
+Requests that ask the same share one computation, which ends with the last of them.
+"""
+
+import asyncio
+import os
+import sys
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from math import ceil
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any
+from weakref import finalize
+
+from anyio import from_thread
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from service.api.callers import caller_of
+from service.api.charges import charge_questions
+from service.api.compute_process import ComputeProcess, ProcessLost, fork_server, packed_catalogue, packed_job
+from service.api.keys import BY_LINK, NotAllowed
+from service.api.metrics import Metrics
+from service.api.openings import LEAVING
+from service.api.problems import CallerGone
+from service.api.rate_limits import network_of
+from service.catalogue import Catalogue
+from service.errors import Leaving, Problem, Refused
+
+MOST_PROCESSES = 8
+"""Most processes where no setting says how many. Source: a choice; each takes some 60 MB."""
+MOST_OF_A_CALLER = 16
+"""Computations of one caller that run or wait. Source: a choice; half a minute of searches for one process."""
+MOST_WAITING = 256
+"""Computations of all callers that wait. Source: a choice; the last of them would wait some minutes."""
+DEADLINE_SECONDS = 120.0
+"""Longest time that a process works on one computation. Source: a choice; ten times the longest search measured."""
+ONCE_SECONDS = 600.0
+"""The same of what is computed once in the life of the service."""
+FIRST_GUESS_SECONDS = 1.0
+"""How long a computation takes, before any was measured."""
+WEIGHT_OF_NEWEST = 0.2
+"""Weight of the newest measured time in the mean that waits are told from."""
+LONGEST_WAIT_SECONDS = 60
+"""Longest time that a refusal asks its caller to wait."""
+LOOK_SECONDS = 0.25
+"""Time between two looks whether the process is about to end, where that ends a stream."""
+MOST_PACKED = 4
+"""Catalogues that are kept ready to be sent to a process that lacks them."""
+
+LATE = Problem(
+    field="",
+    code="took_too_long",
+    message="the answer takes longer to compute than the service spends on one request",
+    fix="ask for less at once: fewer rows, a narrower range of GPUs, or more fields that are given",
+)
+
+
+class TooBusy(NotAllowed):
+    """A computation has to wait outside: 429 for its caller's own excess, 503 where the service is full."""
+
+
+def own_excess(seconds: int) -> TooBusy:
+    """The refusal of a caller who has too many computations, for some seconds."""
+    detail = f"{MOST_OF_A_CALLER} of your computations already run or wait; ask again in {seconds} s"
+    return TooBusy("too_many_computations", detail, {"Retry-After": str(seconds)})
+
+
+def full(seconds: int) -> TooBusy:
+    """The refusal of a computation that finds the service full, for some seconds."""
+    detail = f"{MOST_WAITING} computations wait already; ask again in {seconds} s"
+    return TooBusy("computing_full", detail, {"Retry-After": str(seconds)})
+
+
+def lost(seconds: int) -> NotAllowed:
+    """The refusal of a computation whose process ended each time, for some seconds."""
+    detail = f"the process that computed this ended, perhaps for want of memory; ask for less, or again in {seconds} s"
+    return NotAllowed("computation_lost", detail, {"Retry-After": str(seconds)})
+
+
+class _Computation:
+    """One computation that one or more requests wait for."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.requests = 0
+        self.task: asyncio.Task[Any] | None = None
+        self._changed = asyncio.Event()
+
+    def add(self, item: Any) -> None:
+        """Note what the computation yielded."""
+        self.items.append(item)
+        self.wake()
+
+    def wake(self, _: object = None) -> None:
+        """Have every request look again."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set at the next change from now on."""
+        return self._changed
+
+
+class Compute:
+    """The computing processes of one application, and who waits for them.
+
+    Args:
+        processes: how many compute at once; None for one less than there are cores
+        metrics: what counts
+    """
+
+    def __init__(self, processes: int | None, metrics: Metrics) -> None:
+        self.processes = processes or processes_of(usable_cores())
+        self._metrics = metrics
+        self._idle: list[ComputeProcess] = []
+        self._running = 0
+        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._held: Counter[str] = Counter()
+        self._shared: dict[Hashable, _Computation] = {}
+        self._packed: OrderedDict[str, bytes] = OrderedDict()
+        self._mean_seconds = FIRST_GUESS_SECONDS
+        finalize(self, _close, self._idle)
+        metrics.watch_compute(lambda: self._waiting, lambda: self._running)
+
+    @property
+    def _waiting(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def start(self) -> None:
+        """Start what forks the processes, so that the first computation need not wait for its imports."""
+        with suppress(OSError):
+            fork_server().start()
+
+    def close(self) -> None:
+        """End the processes that wait for work."""
+        _close(self._idle)
+
+    @asynccontextmanager
+    async def joined(
+        self, caller: str, job: tuple[Callable[..., Any], tuple[Any, ...]], key: Hashable, deadline_seconds: float
+    ) -> AsyncIterator[_Computation]:
+        """A computation that a request waits for: one that goes on with the same key, or a new one.
+
+        Args:
+            caller: whose it is
+            job: function and arguments
+            key: what else computes the same has the same; None for what is shared with nobody
+            deadline_seconds: longest time that a process works on it
+
+        Yields:
+            the computation; it ends when the last request leaves
+
+        Raises:
+            TooBusy: its caller has too many, or the service has
+        """
+        found = self._shared.get(key) if key is not None else None
+        if found is None:
+            found = self._begun(caller, job, key, deadline_seconds)
+        else:
+            self._metrics.computations_shared.inc()
+        found.requests += 1
+        try:
+            yield found
+        finally:
+            found.requests -= 1
+            if found.requests == 0:
+                self._forget(key, found)
+                if found.task is not None:
+                    found.task.cancel()
+
+    def _begun(
+        self, caller: str, job: tuple[Callable[..., Any], tuple[Any, ...]], key: Hashable, deadline_seconds: float
+    ) -> _Computation:
+        self._refuse_excess(caller)
+        found = _Computation()
+        self._held[caller] += 1
+        found.task = asyncio.get_running_loop().create_task(self._computed(found, caller, job, deadline_seconds))
+        found.task.add_done_callback(partial(self._ended, found, caller, key))
+        if key is not None:
+            self._shared[key] = found
+        return found
+
+    def _ended(self, computation: _Computation, caller: str, key: Hashable, task: "asyncio.Task[Any]") -> None:
+        self._held[caller] -= 1
+        if self._held[caller] <= 0:
+            del self._held[caller]
+        self._forget(key, computation)
+        if not task.cancelled():
+            task.exception()  # whoever still waits is told it; nobody else needs to be
+        computation.wake()
+
+    def _forget(self, key: Hashable, computation: _Computation) -> None:
+        if key is not None and self._shared.get(key) is computation:
+            del self._shared[key]
+
+    def _refuse_excess(self, caller: str) -> None:
+        if self._held[caller] >= MOST_OF_A_CALLER:
+            self._metrics.compute_refusals.labels("caller").inc()
+            raise own_excess(self._wait_seconds(MOST_OF_A_CALLER * max(1, len(self._held)) / 2))
+        if self._waiting >= MOST_WAITING:
+            self._metrics.compute_refusals.labels("full").inc()
+            raise full(self._wait_seconds(self._waiting))
+
+    def _wait_seconds(self, ahead: float) -> int:
+        """How long it takes to work off some computations."""
+        return min(LONGEST_WAIT_SECONDS, max(1, ceil(ahead * self._mean_seconds / self.processes)))
+
+    async def _computed(
+        self,
+        computation: _Computation,
+        caller: str,
+        job: tuple[Callable[..., Any], tuple[Any, ...]],
+        deadline_seconds: float,
+    ) -> Any:
+        function, arguments = job
+        content = packed_job(function, arguments)
+        catalogues = {one.revision: one for one in arguments if isinstance(one, Catalogue)}
+        asked = monotonic()
+        await self._turn(caller)
+        begun, outcome = monotonic(), "failed"
+        self._metrics.compute_wait_seconds.observe(begun - asked)
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                found = await self._tried(computation, content, catalogues)
+        except TimeoutError:
+            outcome = "late"
+            raise Refused(LATE) from None
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        else:
+            outcome = "done"
+            return found
+        finally:
+            seconds = monotonic() - begun
+            self._mean_seconds += WEIGHT_OF_NEWEST * (seconds - self._mean_seconds)
+            self._metrics.compute_seconds.observe(seconds)
+            self._metrics.computations.labels(outcome).inc()
+            self._next()
+
+    async def _turn(self, caller: str) -> None:
+        """Wait for a process: behind what this caller asked before, in turn with other callers."""
+        if self._running < self.processes:
+            self._running += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(caller, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._next()  # it was this one's turn just now
+            else:
+                self._leave_queue(caller, turn)
+            raise
+
+    def _leave_queue(self, caller: str, turn: "asyncio.Future[None]") -> None:
+        queue = self._queues.get(caller)
+        if queue is not None and turn in queue:
+            queue.remove(turn)
+            if not queue:
+                del self._queues[caller]
+
+    def _next(self) -> None:
+        """Give a process that has become free to the next caller in turn."""
+        while self._queues:
+            caller, queue = self._queues.popitem(last=False)
+            turn = queue.popleft()
+            if queue:
+                self._queues[caller] = queue
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._running -= 1
+
+    async def _tried(self, computation: _Computation, content: bytes, catalogues: dict[str, Catalogue]) -> Any:
+        """What a job leads to; one whose process ended before it yielded anything is tried once more."""
+        with suppress(ProcessLost):
+            return await self._run(computation, content, catalogues)
+        if not computation.items:
+            with suppress(ProcessLost):
+                return await self._run(computation, content, catalogues)
+        raise lost(self._wait_seconds(1))
+
+    async def _run(self, computation: _Computation, content: bytes, catalogues: dict[str, Catalogue]) -> Any:
+        try:
+            process = self._idle.pop() if self._idle else ComputeProcess(fork_server())
+        except OSError as error:
+            raise ProcessLost from error
+        is_sound = False
+        try:
+            found = await process.run(content, partial(self._packed_catalogue, catalogues), computation.add)
+        except MemoryError as error:
+            raise ProcessLost from error
+        except ProcessLost:
+            self._metrics.compute_restarts.labels("lost").inc()
+            raise
+        except Exception:
+            is_sound = True  # of the job, not of the process
+            raise
+        else:
+            is_sound = True
+            return found
+        finally:
+            if is_sound and not process.is_worn:
+                self._idle.append(process)
+            else:
+                process.close()
+                if is_sound:
+                    self._metrics.compute_restarts.labels("worn").inc()
+
+    async def _packed_catalogue(self, catalogues: dict[str, Catalogue], revision: str) -> bytes:
+        if revision not in self._packed:
+            self._packed[revision] = await run_in_threadpool(packed_catalogue, catalogues[revision])
+        self._packed.move_to_end(revision)
+        while len(self._packed) > MOST_PACKED:
+            self._packed.popitem(last=False)
+        return self._packed[revision]
+
+
+def _close(processes: list[ComputeProcess]) -> None:
+    while processes:
+        processes.pop().close()
+
+
+async def compute(
+    request: Request,
+    function: Callable[..., Any],
+    *arguments: Any,
+    key: Hashable = None,
+    deadline_seconds: float = DEADLINE_SECONDS,
+) -> Any:
+    """What a function gives that runs in a process of its own.
+
+    Args:
+        request: the request that waits for it; its hang-up ends the work
+        function: an importable function. One that returns a generator of steps says how many questions it answers by
+            yielding a number, which its caller is charged for; other items are left out
+        arguments: what it takes, picklable; a catalogue is sent once to each process
+        key: what else computes the same has the same, and shares the work; None for what is shared with nobody
+        deadline_seconds: longest time that a process works on it
+
+    Returns:
+        what the function returned
+
+    Raises:
+        TooBusy: the caller has too many computations, or the service has
+        CallerGone: nobody waits for the answer any more
+        Refused: the deadline has passed
+        NotAllowed: the process that computed it ended, twice
+        Exception: what the function raised
+    """
+    found = None
+    items = computed_items(request, function, *arguments, key=key, deadline_seconds=deadline_seconds)
+    async for item in items:
+        found = item
+    return found
+
+
+async def computed_items(
+    request: Request,
+    function: Callable[..., Any],
+    *arguments: Any,
+    key: Hashable = None,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    until: Event | None = None,
+) -> AsyncGenerator[Any, None]:
+    """The same, with what the generator yields on its way, but for numbers of questions.
+
+    Args:
+        request: the request that waits for it; its hang-up ends the work
+        function: an importable function that returns a generator
+        arguments: what it takes, picklable; a catalogue is sent once to each process
+        key: what else computes the same has the same, and shares the work; None for what is shared with nobody
+        deadline_seconds: longest time that a process works on it
+        until: ends the work once it is set; None for work that goes on
+
+    Yields:
+        each item, and last of all what the function returned
+
+    Raises:
+        TooBusy: the caller has too many computations, or the service has
+        CallerGone: nobody waits for the answer any more
+        Leaving: `until` is set
+        Refused: the deadline has passed
+        NotAllowed: the process that computed it ended, twice
+        Exception: what the function raised
+    """
+    state: Compute = request.app.state.compute
+    gone = asyncio.ensure_future(_hang_up(request))
+    try:
+        async with state.joined(_caller(request), (function, arguments), key, deadline_seconds) as computation:
+            told = 0
+            while True:
+                changed = computation.changed
+                while told < len(computation.items):
+                    item = computation.items[told]
+                    told += 1
+                    if isinstance(item, int):
+                        await charge_questions(request, item)
+                    else:
+                        yield item
+                if computation.task is not None and computation.task.done():
+                    yield computation.task.result()
+                    return
+                await _wait(changed, gone, until)
+    finally:
+        gone.cancel()
+
+
+_computed_once: dict[Callable[[], bytes], bytes] = {}
+
+
+async def computed_once(request: Request, function: Callable[[], bytes]) -> bytes:
+    """What a function of what ships with the service gives, which is the same as long as this process runs.
+
+    Args:
+        request: the request that waits for it
+        function: an importable function without arguments
+
+    Returns:
+        what it returned, the first time
+
+    Raises:
+        Exception: as `compute`
+    """
+    if function not in _computed_once:
+        found = await compute(request, function, key=function, deadline_seconds=ONCE_SECONDS)
+        _computed_once[function] = found
+    return _computed_once[function]
+
+
+def computing(request: Request) -> Callable[..., Any]:
+    """`compute`, for a route that runs in a thread.
+
+    Args:
+        request: the request
+
+    Returns:
+        takes a function and its arguments, and returns what the function does
+    """
+    return lambda function, *arguments: from_thread.run(partial(compute, request, function, *arguments))
+
+
+async def _wait(changed: asyncio.Event, gone: "asyncio.Future[None]", until: Event | None) -> None:
+    """Wait for a change; refuse to where nobody waits for the answer, or the process is about to end."""
+    look = asyncio.ensure_future(changed.wait())
+    try:
+        await asyncio.wait((look, gone), timeout=None if until is None else LOOK_SECONDS, return_when="FIRST_COMPLETED")
+    finally:
+        look.cancel()
+    if gone.done():
+        raise CallerGone
+    if until is not None and until.is_set():
+        raise Leaving(LEAVING)
+
+
+async def _hang_up(request: Request) -> None:
+    """Wait until the caller of a request has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _caller(request: Request) -> str:
+    """Whose computation it is: the holder of a key or a token; or whoever asks from an address."""
+    caller = caller_of(request)
+    if caller.id and caller != BY_LINK:
+        return f"caller:{caller.id}"
+    return f"address:{network_of(request.client.host if request.client else '')}"
+
+
+def processes_of(cores: int) -> int:
+    """How many processes compute where no setting says so: one core is left to what answers at once.
+
+    Args:
+        cores: how many there are
+
+    Returns:
+        at least one
+
+    >>> processes_of(1), processes_of(4), processes_of(64)
+    (1, 3, 8)
+    """
+    return max(1, min(MOST_PROCESSES, cores - 1))
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, as its affinity and its control group say.
+
+    Returns:
+        at least one
+    """
+    found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no Linux, or no limit
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        found = min(found, int(quota) // int(period))
+    return max(1, found)

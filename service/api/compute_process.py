@@ -1,0 +1,443 @@
+"""Processes that compute for the API: what forks them, what each of them runs, and how the API speaks to them.
+
+A process with threads and an event loop must not fork. So one server without either imports the planner once and forks
+every computing process from there, which costs some 10 ms and shares its memory. The standard library's forkserver
+would also import the main program in each process, and would let SIGTERM end work that a draining service still owes.
+
+A computing process takes one job at a time and is killed to end one early. It runs at lower priority than the API, and
+in its session: Linux weighs the priorities of processes within a session (sched_autogroup).
+"""
+
+import asyncio
+import ctypes
+import gc
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import traceback
+from atexit import register
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from importlib import import_module
+from itertools import count
+from select import select
+from threading import Lock
+from typing import Any, NoReturn
+
+from service.catalogue import Catalogue, shipped_catalogue
+
+PRELOADED = (
+    "service.workflows.plans",
+    "service.workflows.solve",
+    "service.workflows.comparison_table",
+    "service.workflows.sensitivity_table",
+    "service.workflows.batch",
+    "service.workflows.accuracy.accuracy",
+    "service.workflows.accuracy.totals",
+)
+"""Modules that the server imports once for all processes; others are imported where they are first needed."""
+
+NICENESS = 10
+"""How far computing processes stand behind the API. Source: measured by `.ci/proof beside_load`."""
+MOST_BYTES = 4 << 30
+"""Address space of one process; a job that needs more fails. Source: a choice; ten times the largest search."""
+RETIRE_BYTES = 512 << 20
+"""Memory after which a process is replaced once its job is done. Source: a choice; five times what one begins with."""
+MOST_CATALOGUES = 4
+"""Catalogues that a process holds beside the shipped one."""
+LENGTH = struct.Struct(">I")
+COMMAND = struct.Struct(">cI")
+FORK, KILL = b"F", b"K"
+CHUNK_BYTES = 1 << 18
+REAP_SECONDS = 1.0
+STOP_SECONDS = 3.0
+"""Longest wait for the server's end, which waits for its imports at most."""
+PR_SET_PDEATHSIG = 1
+"""Source: prctl(2); a process ends with the one that forked it."""
+
+
+class ProcessLost(Exception):
+    """A computing process ended before its job did."""
+
+
+class _Missing:
+    """Stands for a catalogue among the arguments of a job."""
+
+    __slots__ = ("revision",)
+
+    def __init__(self, revision: str) -> None:
+        self.revision = revision
+
+
+def packed_job(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+    """A job as it is sent: each catalogue among its arguments is named, not sent.
+
+    Args:
+        function: an importable function
+        arguments: what it takes, picklable
+
+    Returns:
+        the bytes to send
+    """
+    named = [_Missing(one.revision) if isinstance(one, Catalogue) else one for one in arguments]
+    return pickle.dumps((function, named), pickle.HIGHEST_PROTOCOL)
+
+
+class _Sink(bytearray):
+    """Takes what pickle writes, frame by frame, so that other threads run between two frames."""
+
+    def write(self, data: bytes) -> int:
+        self += data
+        return len(data)
+
+
+def packed_catalogue(catalogue: Catalogue) -> bytes:
+    """A catalogue as it is sent; call it on a thread, for a large one takes seconds.
+
+    Args:
+        catalogue: the facts
+
+    Returns:
+        the bytes to send
+    """
+    sink = _Sink()
+    pickle.Pickler(sink, pickle.HIGHEST_PROTOCOL).dump(catalogue)
+    return bytes(sink)
+
+
+class ComputeProcess:
+    """One computing process, from the API's side.
+
+    Args:
+        server: what forks it
+    """
+
+    def __init__(self, server: "ForkServer") -> None:
+        self._server = server
+        self._line, self._number = server.fork()
+        self.is_worn = False
+        """Whether it should be replaced, now that its job is done."""
+
+    async def run(
+        self,
+        job: bytes,
+        catalogue: Callable[[str], Awaitable[bytes]],
+        on_item: Callable[[Any], None],
+    ) -> Any:
+        """Run one job. Where this is cancelled, close the process.
+
+        Args:
+            job: what `packed_job` gave
+            catalogue: gives a catalogue that the process lacks, packed
+            on_item: takes each item that a generator yields
+
+        Returns:
+            what the function returned
+
+        Raises:
+            ProcessLost: the process ended first
+            Exception: what the function raised
+        """
+        try:
+            await self._send(job)
+            while True:
+                kind, value = pickle.loads(await self._receive())  # noqa: S301 - from a process of our own
+                if kind == "missing":
+                    await self._send(await catalogue(value))
+                elif kind == "item":
+                    on_item(value)
+                else:
+                    break
+        except OSError as error:
+            raise ProcessLost from error
+        found, self.is_worn = value
+        if kind == "raised":
+            raise _unpacked_error(*found)
+        return found
+
+    def close(self) -> None:
+        """End the process, whatever it does."""
+        self._line.close()
+        self._server.kill(self._number)
+
+    async def _send(self, content: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(self._line, LENGTH.pack(len(content)) + content)
+
+    async def _receive(self) -> bytearray:
+        (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
+        return await self._exactly(length)
+
+    async def _exactly(self, length: int) -> bytearray:
+        loop, found = asyncio.get_running_loop(), bytearray()
+        while len(found) < length:
+            more = await loop.sock_recv(self._line, min(CHUNK_BYTES, length - len(found)))
+            if not more:
+                raise ConnectionResetError("the computing process has ended")
+            found += more
+        return found
+
+
+class ForkServer:
+    """The server that forks computing processes, started when it is first needed, and again where it has ended."""
+
+    def __init__(self) -> None:
+        self._lock, self._numbers = Lock(), count(1)
+        self._line: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the server, unless it runs; its imports go on meanwhile."""
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+
+    def fork(self) -> tuple[socket.socket, int]:
+        """Have a process forked.
+
+        Returns:
+            the line to it, and its number
+
+        Raises:
+            OSError: the server cannot be started
+        """
+        here, there = socket.socketpair()
+        here.setblocking(False)  # noqa: FBT003 - of the standard library
+        number = next(self._numbers) & 0xFFFFFFFF
+        with there, self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            try:
+                self._send_fork(number, there)
+            except OSError:
+                self._start()
+                self._send_fork(number, there)
+        return here, number
+
+    def kill(self, number: int) -> None:
+        """Kill a process.
+
+        Args:
+            number: its number
+        """
+        with self._lock, suppress(OSError):
+            if self._line is not None:
+                self._line.sendall(COMMAND.pack(KILL, number))
+
+    def _send_fork(self, number: int, there: socket.socket) -> None:
+        if self._line is None:
+            raise ConnectionResetError
+        socket.send_fds(self._line, [COMMAND.pack(FORK, number)], [there.fileno()])
+
+    def _start(self) -> None:
+        if self._line is not None:
+            self._line.close()
+        here, there = socket.socketpair()
+        path = [os.path.abspath(one) for one in sys.path]  # noqa: PTH100 - an empty one is this folder
+        program = (
+            "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+            f"from {__name__} import serve_forks; serve_forks(int(sys.argv[2]))"
+        )
+        with there:
+            self._process = subprocess.Popen(  # noqa: S603 - this Python, with words of this module
+                [sys.executable, "-P", "-c", program, json.dumps(path), str(there.fileno())],
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[there.fileno()],
+            )
+        self._line = here
+        register(self.stop)
+
+    def stop(self) -> None:
+        """End the server and every process that it forked."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if self._process is not None:
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+_servers: dict[int, ForkServer] = {}
+
+
+def fork_server() -> ForkServer:
+    """The fork server of this process; one that was forked has one of its own.
+
+    Returns:
+        the server, perhaps not started yet
+    """
+    return _servers.setdefault(os.getpid(), ForkServer())
+
+
+def serve_forks(descriptor: int) -> None:
+    """Fork a process whenever the API asks for one, until the API ends. Runs as a program of its own.
+
+    Args:
+        descriptor: the line to the API
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the API decides when work ends
+    with suppress(OSError):
+        os.nice(NICENESS)
+    with socket.socket(fileno=descriptor) as line:
+        for module in PRELOADED:
+            import_module(module)
+        shipped_catalogue()
+        gc.collect()
+        gc.freeze()
+        _fork_on_demand(line)
+
+
+def _fork_on_demand(line: socket.socket) -> None:
+    children: dict[int, int] = {}
+    while True:
+        _reap(children)
+        if not select([line], [], [], REAP_SECONDS)[0]:
+            continue
+        command, descriptors, _, _ = socket.recv_fds(line, COMMAND.size, 1)
+        if len(command) < COMMAND.size:
+            break  # the API has ended, and its processes with it
+        kind, number = COMMAND.unpack(command)
+        if kind == KILL and number in children:
+            os.kill(children[number], signal.SIGKILL)
+        elif kind == FORK and descriptors:
+            pid = os.fork()
+            if pid == 0:
+                line.close()
+                _compute(socket.socket(fileno=descriptors[0]))
+            children[number] = pid
+            os.close(descriptors[0])
+    for pid in children.values():
+        os.kill(pid, signal.SIGKILL)
+
+
+def _reap(children: dict[int, int]) -> None:
+    """Forget the processes that have ended, so that no number of theirs is killed later."""
+    numbers = {pid: number for number, pid in children.items()}
+    with suppress(ChildProcessError):
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            children.pop(numbers.get(pid, 0), None)
+
+
+def _compute(line: socket.socket) -> NoReturn:
+    """Run one job after the other until the API closes the line."""
+    code = 1
+    try:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        _Worker(line).work()
+        code = 0
+    except OSError:  # the API has closed the line
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+class _Worker:
+    """What a computing process does."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._catalogues: OrderedDict[str, Catalogue] = OrderedDict()
+
+    def work(self) -> None:
+        while True:
+            job = self._receive()
+            try:
+                found = ("done", self._run(job))
+            except OSError:
+                raise
+            except Exception as error:
+                found = ("raised", _packed_error(error))
+            kind, value = found
+            self._send(kind, (value, _largest_bytes() > RETIRE_BYTES))
+
+    def _run(self, job: bytes) -> Any:
+        function, named = pickle.loads(job)  # noqa: S301 - from the process that started this one
+        found = function(*(self._catalogue(one.revision) if isinstance(one, _Missing) else one for one in named))
+        return self._drained(found) if isinstance(found, Generator) else found
+
+    def _drained(self, steps: Generator[Any, None, Any]) -> Any:
+        """What a generator returns; what it yields is handed on as it comes."""
+        while True:
+            try:
+                item = next(steps)
+            except StopIteration as done:
+                return done.value
+            if item is not None:
+                self._send("item", item)
+
+    def _catalogue(self, revision: str) -> Catalogue:
+        """A catalogue that this process holds, or asks for."""
+        if revision == shipped_catalogue().revision:
+            return shipped_catalogue()
+        if revision not in self._catalogues:
+            self._send("missing", revision)
+            self._catalogues[revision] = pickle.loads(self._receive())  # noqa: S301 - from the API
+        self._catalogues.move_to_end(revision)
+        while len(self._catalogues) > MOST_CATALOGUES:
+            self._catalogues.popitem(last=False)
+        return self._catalogues[revision]
+
+    def _send(self, kind: str, value: Any) -> None:
+        content = pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
+        self._line.sendall(LENGTH.pack(len(content)) + content)
+
+    def _receive(self) -> bytes:
+        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
+        return self._exactly(length)
+
+    def _exactly(self, length: int) -> bytes:
+        found = bytearray()
+        while len(found) < length:
+            more = self._line.recv(min(CHUNK_BYTES, length - len(found)))
+            if not more:
+                raise ConnectionResetError("the API has ended")
+            found += more
+        return bytes(found)
+
+
+PackedError = tuple[type[BaseException], tuple[Any, ...], dict[str, Any], str]
+
+
+def _packed_error(error: Exception) -> PackedError:
+    """What an exception is made of: the constructors of the error tree do not take what they keep."""
+    trace = "".join(traceback.format_exception(error))
+    packed = (type(error), error.args, vars(error), trace)
+    try:
+        pickle.dumps(packed)
+    except Exception:  # it holds something that stays in this process
+        return RuntimeError, (repr(error),), {}, trace
+    return packed
+
+
+def _unpacked_error(kind: type[Exception], arguments: tuple[Any, ...], state: dict[str, Any], trace: str) -> Exception:
+    error = kind.__new__(kind)
+    error.args = arguments
+    vars(error).update(state)
+    if not hasattr(error, "__notes__"):
+        error.add_note(f"in a computing process:\n{trace}")
+    return error
+
+
+def _largest_bytes() -> int:
+    """The most memory that this process held."""
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return largest if sys.platform == "darwin" else largest << 10
