@@ -8,7 +8,8 @@ databases, and a service takes any free port. All of them keep bytecode, also wh
 else every service and every command that tests start compiles the package anew.
 
 PostgreSQL is TRAINCOST_TEST_DATABASE_URL (a server on which databases may be made), else one started from the
-test extra's own binaries. Without either its tests are skipped, or fail where TRAINCOST_REQUIRE_REAL=1 asks for it.
+test extra's own binaries. Tests skip, and say so, where an extra or a program is missing (tests/needing.py);
+`pytest --skipped` runs what was skipped once it is there, and TRAINCOST_REQUIRE_REAL=1 skips nothing of that kind.
 """
 
 import gc
@@ -20,8 +21,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.databases import missing, serving
+from tests.databases import serving
 from tests.distribution import longest_first, scheduler
+from tests.needing import Skipped, missing
 
 collect_ignore = ["libreoffice_cells.py", "worker/transformers_peaks.py"]
 """Programs that other Pythons run: the system's has LibreOffice's bridge, that of another tool has transformers."""
@@ -41,6 +43,18 @@ sys.dont_write_bytecode = False
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--skipped`: run what the last run of everything skipped."""
+    parser.addoption(
+        "--skipped", action="store_true", help="run only the tests that the last run of everything skipped"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Skip what lacks an extra or a program, and remember it."""
+    config.pluginmanager.register(Skipped(config), "skipped")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,11 +6,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
 from uuid import uuid4
 
 import psycopg
-import pytest
 from psycopg import sql
 from psycopg.errors import ObjectInUse
 from sqlalchemy.engine import Engine, make_url
@@ -20,13 +18,6 @@ from service.store import prepare_database
 
 CARELESS = ("autovacuum", "fsync", "full_page_writes", "synchronous_commit")
 """What a server that ends with its tests need not do: its databases outlive no crash and hold little."""
-
-
-def missing(reason: str) -> NoReturn:
-    """Skip what needs something that is not here; fail where nothing may be skipped."""
-    if os.environ.get("TRAINCOST_REQUIRE_REAL") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @contextmanager

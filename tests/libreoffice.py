@@ -4,17 +4,14 @@ It is driven by tests/libreoffice_cells.py, which the system's own Python runs: 
 """
 
 import json
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.databases import missing
+from tests.needing import SYSTEM_PYTHON, need
 
-_PYTHON = "/usr/bin/python3"
 _DRIVER = Path(__file__).with_name("libreoffice_cells.py")
-_INSTALL = "apt-get install --no-install-recommends libreoffice-calc-nogui python3-uno"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +37,12 @@ class Cell:
     """0 where there is none."""
 
 
-def lacks() -> str | None:
-    """Why no LibreOffice can be started here; None where one can."""
-    if not shutil.which("soffice"):
-        return f"LibreOffice is not installed: {_INSTALL}"
-    if not Path(_PYTHON).exists() or _run("-c", "import uno").returncode:
-        return f"the bridge to LibreOffice is not installed: {_INSTALL}"
-    return None
-
-
 def shown(locale: str, books: Sequence[Book]) -> list[dict[str, Cell]]:
     """The cells of each book by their places, in the locale, all links refreshed and all formulas worked out.
 
     Skips the test where there is no LibreOffice, or fails it where nothing may be skipped.
     """
-    if reason := lacks():
-        missing(reason)
+    need("libreoffice")
     asked = json.dumps({"locale": locale, "books": [asdict(book) for book in books]})
     done = _run(str(_DRIVER), said=asked)
     assert done.returncode == 0, done.stderr
@@ -63,5 +50,5 @@ def shown(locale: str, books: Sequence[Book]) -> list[dict[str, Cell]]:
 
 
 def _run(*arguments: str, said: str = "") -> "subprocess.CompletedProcess[str]":
-    command = [_PYTHON, *arguments]
+    command = [SYSTEM_PYTHON, *arguments]
     return subprocess.run(command, input=said, capture_output=True, text=True, check=False, timeout=240)

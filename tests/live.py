@@ -39,7 +39,7 @@ def serving(folder: Path, log: Path | None = None, *, with_worker: bool = False)
         written = None if log is None else stack.enter_context(log.open("w"))
         if written:
             environment["TRAINCOST_LOG_LEVEL"] = "debug"
-        server = _started(words, folder, environment, written)
+        server = started(words, folder, environment, written)
         try:
             said = (re.search(r"http://([\d.]+:\d+)", line) for line in server.stdout or ())
             found = next((match for match in said if match), None)
@@ -52,7 +52,7 @@ def serving(folder: Path, log: Path | None = None, *, with_worker: bool = False)
                 looked_through(log)
 
 
-def _started(
+def started(
     words: list[str], folder: Path, environment: dict[str, str], log: IO[str] | None
 ) -> "Started | subprocess.Popen[str]":
     """The service: soon where tests run, and as whoever installs it starts it where it is measured."""

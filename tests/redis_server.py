@@ -1,6 +1,5 @@
 """A real redis-server on loopback, started for tests in a folder of its own; it can go away and come back."""
 
-import shutil
 import socket
 import subprocess
 import time
@@ -8,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.databases import missing
+from tests.needing import need
 
 
 class RedisServer:
@@ -49,8 +48,7 @@ class RedisServer:
 @contextmanager
 def running(folder: Path) -> Iterator[RedisServer]:
     """A server that answers."""
-    if shutil.which("redis-server") is None:
-        missing("there is no redis-server here")
+    need("redis")
     server = RedisServer(folder)
     server.start()
     try:

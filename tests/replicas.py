@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx
 import yaml
 
-from tests.databases import missing
 from tests.house.source import ROOT
+from tests.needing import PATH, need
 
 PROXY = "haproxy"
 SERVICE = "from runpy import run_module\nrun_module('service', run_name='__main__', alter_sys=True)"
@@ -67,10 +67,8 @@ def replicas(
 
 def program() -> str:
     """The proxy's program; without it tests are skipped, or fail where nothing may be skipped."""
-    found = shutil.which(PROXY, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if found is None:
-        missing(f"{PROXY} is not installed")
-    return found
+    need(PROXY)
+    return str(shutil.which(PROXY, path=PATH))
 
 
 def configuration(bind: str, addresses: Sequence[str]) -> str:

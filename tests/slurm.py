@@ -5,7 +5,6 @@ Partition `here` is this machine, with 8 GPUs that it does not have: jobs run th
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -14,14 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
-from tests.databases import missing
+from tests.needing import PATH, need
 
 CLUSTER = "traincost"
 GPUS_EACH = 8
 NODES = 1024
 
-_PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
-PATH = f"{os.environ['PATH']}:/usr/sbin"
 _START_SECONDS = 60.0
 
 Alongside = Callable[[Path, Mapping[str, str]], AbstractContextManager[Mapping[str, str]]]
@@ -65,14 +62,6 @@ PartitionName=many Nodes=off[1-{nodes}] MaxTime=30-00:00:00 State=UP
 """
 
 
-def lacks() -> str | None:
-    """Why no Slurm can be started here; None where one can."""
-    absent = [name for name in _PROGRAMS if not shutil.which(name, path=PATH)]
-    if absent:
-        return f"Slurm is not installed, {', '.join(absent)} not found: apt-get install slurm-wlm munge"
-    return None if os.geteuid() == 0 else "Slurm's daemons want to be started as root"
-
-
 @contextmanager
 def running(
     *lines: str, files: Mapping[str, str] | None = None, beside: Alongside | None = None
@@ -81,8 +70,7 @@ def running(
 
     Skips the test where none can be started, or fails it where nothing may be skipped.
     """
-    if reason := lacks():
-        missing(reason)
+    need("slurm")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="traincost-slurm-")))
         environment = {**os.environ, "PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}

@@ -1,6 +1,5 @@
 """Where do tests get Slurm's accounting from? slurmdbd and a MariaDB, started here and gone with what uses them."""
 
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -9,9 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests import slurm
-from tests.databases import missing
-
-_PROGRAMS = ("mariadbd", "mariadb-install-db", "slurmdbd", "sacctmgr", "sacct")
+from tests.needing import need
 
 _CONF = """\
 AuthType=auth/munge
@@ -39,22 +36,13 @@ _LINES = (
 _OWNERS = (("cluster", slurm.CLUSTER), ("account", "tests"), ("user", "root", "account=tests"))
 
 
-def lacks() -> str | None:
-    """Why no accounting can be started here; None where it can."""
-    absent = [name for name in _PROGRAMS if not shutil.which(name, path=slurm.PATH)]
-    if absent:
-        return f"accounting is not installed, {', '.join(absent)} not found: apt-get install slurmdbd mariadb-server"
-    return slurm.lacks()
-
-
 @contextmanager
 def accounting(*lines: str, files: Mapping[str, str] | None = None) -> Iterator[dict[str, str]]:
     """The environment of a Slurm that keeps account of its jobs, whose sacct tells of them.
 
     Skips the test where none can be started, or fails it where nothing may be skipped.
     """
-    if reason := lacks():
-        missing(reason)
+    need("slurm-accounting")
     (port,) = slurm.free_ports(1)
     own = (f"AccountingStoragePort={port}", *_LINES, *lines)
 

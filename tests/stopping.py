@@ -2,20 +2,29 @@
 
 import http.client
 import json
+import math
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from service.catalogue import shipped_catalogue
+from tests.databases import prepared
 from tests.house.source import ROOT
+from tests.live import started
+from tests.prestarted import Started
+from tests.waiting import wait_until
 
 LOOK_SECONDS = 0.05
 """Time between two looks of the load balancer at /readyz."""
+
+MOST_SECONDS = 120.0
+"""Longest wait for answers before the process is told to stop."""
 
 SLOW: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -50,10 +59,12 @@ class Stopped:
     """Exit code."""
 
 
-def stopped_while_asked(folder: Path, *, callers: int, slow_callers: int, seconds: float, drain: int) -> Stopped:
+def stopped_while_asked(folder: Path, *, callers: int, slow_callers: int, drain: int, seconds: float = 0.0) -> Stopped:
     """Start a service, ask it from many connections, tell it to stop, and count; its log is in the folder.
 
-    Callers keep asking on their connections until the service is not ready; then they go elsewhere.
+    Callers ask for some seconds, and until each path has answered. Then the process gets SIGTERM. Callers keep asking
+    on their connections until the service is not ready and has answered a later request; then they go elsewhere. A
+    request that began in the first half of the drain must be answered, however busy the machine is.
     """
     settings = {
         "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db",
@@ -62,54 +73,68 @@ def stopped_while_asked(folder: Path, *, callers: int, slow_callers: int, second
         "TRAINCOST_LOG_LEVEL": "debug",
         "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-m", "service", "serve", "--port", "0"]
+    words = ["service", "serve", "--port", "0", "--no-worker"]
+    prepared(settings["TRAINCOST_DATABASE_URL"], shipped_catalogue()).dispose()
     log = folder / "log"
     with log.open("w") as written:
-        process = subprocess.Popen(
-            command, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=written, text=True
-        )
+        process = started(words, folder, {**os.environ, **settings}, written)
         try:
             line = process.stdout.readline() if process.stdout else ""
             assert "traincost answers at" in line, log.read_text()
-            found = _asked(process, line.split()[3].removeprefix("http://"), callers, slow_callers, seconds)
+            among = {"/v1/memory": (QUICK, callers), "/v1/plans": (SLOW, slow_callers)}
+            found = _asked(process, line.split()[3].removeprefix("http://"), among, seconds, drain)
         finally:
             process.kill()
-            process.communicate()
+            process.communicate(timeout=60)
     return found
 
 
-def _asked(process: "subprocess.Popen[str]", address: str, callers: int, slow: int, seconds: float) -> Stopped:
+def _asked(
+    process: "Started | subprocess.Popen[str]",
+    address: str,
+    among: Mapping[str, tuple[dict[str, Any], int]],
+    seconds: float,
+    drain: float,
+) -> Stopped:
     found, elsewhere, told = Stopped(), threading.Event(), threading.Event()
-    lock = threading.Lock()
+    lock, heard, last = threading.Lock(), set[str](), [math.inf]
 
     def call(path: str, body: dict[str, Any]) -> None:
-        connection = http.client.HTTPConnection(address, timeout=30)
+        connection = http.client.HTTPConnection(address, timeout=60)
         content = json.dumps(body)
         while not elsewhere.is_set():
-            was_told = told.is_set()
+            was_told, began = told.is_set(), time.monotonic()
             try:
                 connection.request("POST", path, content, {"content-type": "application/json"})
                 answer = connection.getresponse()
                 answer.read()
             except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                if began > last[0]:
+                    return
                 with lock:
                     found.failed.append(f"{path}: {type(error).__name__}: {error}")
-                connection.close()
                 continue
             with lock:
+                heard.add(path)
                 found.answers[answer.status] += 1
                 found.answered_after += was_told
             time.sleep(0.005)
 
-    threads = [threading.Thread(target=call, args=("/v1/memory", QUICK)) for _ in range(callers)]
-    threads += [threading.Thread(target=call, args=("/v1/plans", SLOW)) for _ in range(slow)]
+    threads = [
+        threading.Thread(target=call, args=(path, body)) for path, (body, many) in among.items() for _ in range(many)
+    ]
     for thread in threads:
         thread.start()
     time.sleep(seconds)
+    wait_until(lambda: heard == among.keys() or bool(found.failed), MOST_SECONDS)
     began = time.monotonic()
+    last[0] = began + drain / 2
     process.terminate()
     told.set()
     while (status := _status(address)) == 200:
+        time.sleep(LOOK_SECONDS)
+    while not found.answered_after and time.monotonic() < last[0]:
         time.sleep(LOOK_SECONDS)
     elsewhere.set()  # as a load balancer does, whatever it hears but 200
     found.not_ready_seconds = time.monotonic() - began if status == 503 else None

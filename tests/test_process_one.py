@@ -1,7 +1,6 @@
 """Does the first process of a container end when it is told to, also before it listens to signals itself?"""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import missing
 from tests.house.source import ROOT
+from tests.needing import need
 from tests.waiting import wait_until
 
 ALONE = ["unshare", "--pid", "--fork", "--kill-child"]
@@ -21,8 +20,7 @@ MOST_SECONDS = 15.0
 @pytest.fixture(scope="module")
 def alone() -> list[str]:
     """What makes a command process 1 of a namespace of its own."""
-    if shutil.which(ALONE[0]) is None or subprocess.run([*ALONE, "true"], check=False).returncode != 0:
-        missing("only root makes namespaces, with unshare of util-linux")
+    need("namespaces")
     return ALONE
 
 

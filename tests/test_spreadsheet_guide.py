@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,11 +17,11 @@ import pytest
 from openpyxl import load_workbook
 
 from tests.curl import asked
-from tests.databases import missing
 from tests.guide_pages import PLACEHOLDER, Block, blocks_of, differences
 from tests.house.source import ROOT, SERVICE
 from tests.libreoffice import Book, Cell, shown
 from tests.live import DOCUMENTED, bearer, serving
+from tests.needing import need
 
 GUIDE = SERVICE / "web" / "guide"
 BLOCKS = blocks_of(GUIDE / "spreadsheets.html")
@@ -167,8 +166,7 @@ def test_the_scripts_of_the_page_are_the_files_that_are_served(address: str) -> 
 
 def called(address: str, tmp_path: Path, *calls: tuple[Any, list[list[Any]]], key: str = "") -> list[Any]:
     """What the script of Google Sheets gives for names and fields."""
-    if shutil.which("node") is None:
-        missing("node is not installed: apt-get install nodejs")
+    need("node")
     script = tmp_path / "traincost.js"
     source = (GUIDE / "traincost.gs").read_text(encoding="utf-8").replace(DOCUMENTED, address)
     assert 'KEY = ""' in source

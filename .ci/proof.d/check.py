@@ -22,7 +22,8 @@ import httpx
 from service.catalogue import shipped_catalogue
 from service.workflows.checks import check
 from tests.live import serving
-from tests.slurm import lacks, running
+from tests.needing import lacks
+from tests.slurm import running
 
 QUESTIONS = 1_000
 PER_SECOND = 50
@@ -128,7 +129,7 @@ def submit_seconds(slurm: Mapping[str, str], script: Path) -> float:
 
 def is_hook_slow() -> bool:
     """Print what hooks add where the service is there, is not, and does not answer; whether that is too much."""
-    if reason := lacks():
+    if reason := lacks("slurm"):
         print(f"hooks not measured: {reason}")
         return False
     slow = False

@@ -20,6 +20,7 @@ from service.workflows.clusters import Nodes
 from service.workflows.flat import flat_fields
 from service.workflows.places import ASKED
 from service.workflows.prices import CardPrice, CataloguePrice
+from tests.amounts import WHOLE
 from tests.api.asking import QUESTION, Ask
 
 CANARY = "c4n4ry"
@@ -51,6 +52,9 @@ NEVER = (
     '"\\ud800"', '"a\\u0000"', "[]", "{}", "[[1]]", f'"{CANARY}"', f'{{"{CANARY}": 1}}', f'["{CANARY}"]', '"1 000"',
 )  # fmt: skip
 """JSON texts that no numeric field takes."""
+
+IN_BATCHES = "gm"
+"""First letters of the fields that are tried in batches too: some of every noun."""
 
 SOMETIMES = ("0", "-0.0", "null", "1.5", "1e0")
 """JSON texts that some numeric fields take."""
@@ -138,7 +142,8 @@ def test_a_numeric_field_takes_numbers_within_bounds_only(ask: Ask, paths: list[
     pointer = "/" + PARTS[noun][0].replace(".", "/")
     headers = {"content-type": "application/json"}
     never = [text for text in NEVER if field != "stage_layers" or text != "[[1]]"]
-    check_batch(ask, [body_with(noun, field, text) for text in never])
+    if WHOLE or field[:1] in IN_BATCHES:
+        check_batch(ask, [body_with(noun, field, text) for text in never])
     turn = cycle([*paths[len(field) % len(paths) :], *paths])  # each field asks all routes, each with other texts
     for text, path in zip(never, turn, strict=False):
         check_refusal(ask("POST", path, content=body_with(noun, field, text), headers=headers), pointer)

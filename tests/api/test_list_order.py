@@ -11,6 +11,7 @@ from service.catalogue import Catalogue
 from service.workflows.catalogue_lists import LISTINGS, listed
 from service.workflows.list_order import sortable
 from service.workflows.listed import Page, page_of
+from tests.amounts import sample
 from tests.api.asking import KEYS, Ask, items_of, paged_items
 
 
@@ -22,7 +23,7 @@ def _sortable(value: object) -> Any:
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_every_column_sorts_with_what_is_not_known_at_the_end(ask: Ask, plural: str, sign: str) -> None:
     whole = items_of(ask, f"/v1/{plural}?limit=1000")
-    for column in whole[0]:
+    for column in sample(list(whole[0]), 40 if sign == "" else 8):
         items = items_of(ask, f"/v1/{plural}?limit=1000&sort={sign}{column}")
         assert len(items) == len(whole)
         values = [_sortable(item[column]) for item in items]

@@ -1,6 +1,5 @@
 """Does the service do what its contract says, and refuse what that rules out? schemathesis asks (.ci/tools)."""
 
-import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -8,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.api.contract import COMMITTED
-from tests.contract.tools import FOLDER
+from tests.needing import tool
 
 MANNER = Path(__file__).with_name("schemathesis.toml")
-PROGRAM = "schemathesis/bin/st"
+PROGRAM = ("schemathesis", "bin", "st")
 COUNTED = re.compile(r"^\s*(\d+) generated", re.MULTILINE)
 
 
@@ -26,7 +25,7 @@ class Run:
 
 def program() -> Path:
     """schemathesis in the folder that .ci/tools makes; the file need not be there."""
-    return Path(os.environ.get(FOLDER) or os.devnull) / PROGRAM
+    return tool(*PROGRAM)
 
 
 def run(address: str, headers: Mapping[str, str], folder: Path, *options: str) -> Run:

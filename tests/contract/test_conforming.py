@@ -2,16 +2,15 @@
 
 from pathlib import Path
 
-from tests.contract.conforming import program, run
-from tests.databases import missing
+from tests.contract.conforming import run
 from tests.live import bearer, serving
+from tests.needing import needs
 
 OPERATIONS = "^(getHealth|getRegion|listGpus|getCell|getCellReason|createRegion|deleteRegion|createFlop)$"
 
 
+@needs("schemathesis")
 def test_the_service_does_what_its_contract_says(tmp_path: Path) -> None:
-    if not program().is_file():
-        missing("schemathesis is not in the folder of tools, where .ci/tools installs it")
     headers = bearer(tmp_path, "admin")
     with serving(tmp_path) as address:
         options = ("--phases=examples,fuzzing", "--max-examples=8", "--seed=1")

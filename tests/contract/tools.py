@@ -4,13 +4,10 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.databases import missing
+from tests.needing import need, tool
 
-FOLDER = "TRAINCOST_TOOLS"
-"""Variable that names the folder which .ci/tools makes."""
-
-MODULES = "openapi/node_modules"
-"""The tools in that folder, and the node that they run on."""
+MODULES = ("openapi", "node_modules")
+"""The tools in the folder that .ci/tools makes, and the node that they run on."""
 
 NOWHERE = "http://127.0.0.1:9"
 """Proxy that is not there, so that nothing beyond this machine can be reached."""
@@ -26,10 +23,8 @@ SEALED = {
 
 def modules() -> Path:
     """The tools; skips the test where there are none, or fails it where nothing may be skipped."""
-    folder = Path(os.environ.get(FOLDER) or os.devnull) / MODULES
-    if not folder.is_dir():
-        missing(f"{FOLDER} names no folder with the tools that read the contract, which .ci/tools installs")
-    return folder
+    need("openapi-tools")
+    return tool(*MODULES)
 
 
 def ended(program: str, *arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:

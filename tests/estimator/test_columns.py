@@ -26,6 +26,7 @@ from service.estimator.stacks import STACKS
 from service.estimator.stages import Stage, stage_at
 from service.estimator.step_time import StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
 from service.estimator.waiting import Waits
+from tests.amounts import amount
 from tests.estimator.small_models import HYBRID
 
 SPARSE = Model(
@@ -142,8 +143,8 @@ def same(column: object, index: int, one: object) -> bool:
     "model", [LLAMA_3_8B, SPARSE, LATENT, DEEP_HYBRID], ids=["dense", "sparse", "latent", "hybrid"]
 )
 def test_single_and_columns_agree_to_the_last_bit(model: Model, recipe: Recipe) -> None:
-    questions = legal_layouts(model, recipe, 150)
-    assert sum(q.layout.virtual_pipeline == 1 for q in questions) > 30
+    questions = legal_layouts(model, recipe, amount(40, 150))
+    assert sum(q.layout.virtual_pipeline == 1 for q in questions) > 8
     compare(questions)
 
 

@@ -17,6 +17,7 @@ from service.estimator.model import Model
 from service.estimator.names import StackName
 from service.estimator.software import asked_of, software_of
 from service.estimator.stacks import STACKS
+from tests.amounts import amount
 from tests.ask import STATES, ask, bytes_of, question
 from tests.estimator.holding import held_by, kinds_of
 from tests.estimator.legal_questions import questions, shard_groups, with_layout, with_recipe
@@ -25,7 +26,7 @@ from tests.estimator.small_models import FAMILIES, TIED
 RESIDENT = (*STATES, "optimizer_scales")
 RATES = ("memory_bytes_per_s", "link_bytes_per_s", "inter_node_bytes_per_s", "host_bytes_per_s")
 
-any_question = settings(max_examples=100)
+any_question = settings(max_examples=amount(25, 500))
 
 
 def intervals(noun: Any) -> list[Interval]:

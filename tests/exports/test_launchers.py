@@ -15,6 +15,7 @@ from service.estimator.software import software_of
 from service.exports.program import nodes_of
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written
+from tests.amounts import some_of_each
 from tests.exports.shells import started
 from tests.exports.tools import COUNT, asked, written
 
@@ -85,7 +86,9 @@ def judge(question: Question, file: Written, words: list[str], files: dict[str, 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_launcher_starts_what_the_software_is_told(name: str, tmp_path: Path) -> None:
-    for question, file in written(name)[: max(20, COUNT // 5)]:
+    items = written(name)
+    stacks = [software_of(question.recipe).name for question, _ in items]
+    for question, file in some_of_each(items, stacks, max(8, COUNT // 5)):
         words, files = started(SCRIPTS[name](file.content), tmp_path)
         judge(question, file, words, files, makes_files=name != "torchrun")
 

@@ -17,11 +17,8 @@ from service.estimator.resolve import resolve
 from service.estimator.stacks import STACKS
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written
-from tests.databases import missing
 from tests.estimator.legal_questions import questions
-
-FOLDER = "TRAINCOST_TOOLS"
-"""Variable that names the folder."""
+from tests.needing import need, tool
 
 READERS = Path(__file__).parent / "readers"
 
@@ -31,10 +28,8 @@ COUNT = int(os.environ.get("TRAINCOST_EXPORTS", "25"))
 
 def tools() -> Path:
     """The folder of the tools; skips the test where there is none, or fails it where nothing may be skipped."""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        missing(f"{FOLDER} names no folder that .ci/tools made")
-    return Path(folder)
+    need("exporters")
+    return tool()
 
 
 STACKS_OF: Mapping[str, tuple[StackName, ...]] = {

@@ -1,20 +1,14 @@
 """Where does a test get a browser from? Chromium, driven by Playwright, that tells what goes wrong inside it."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from tests.databases import missing
+from tests.needing import CHROMIUM, need, tool
 
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-TOOLS = "TRAINCOST_TOOLS"
-"""Variable that names the folder which .ci/tools makes."""
-
-AXE = "axe/node_modules/axe-core/axe.min.js"
-"""The checker of accessibility, in that folder."""
+AXE = ("axe", "node_modules", "axe-core", "axe.min.js")
+"""The checker of accessibility, in the folder that .ci/tools makes."""
 
 SERIOUS = {"serious", "critical"}
 
@@ -22,13 +16,10 @@ SERIOUS = {"serious", "critical"}
 @contextmanager
 def chromium() -> Iterator[Any]:
     """A browser without a window; skips the test where there is none, or fails it where nothing may be skipped."""
-    program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
-    if program is None:
-        missing("Chromium is not installed: apt-get install chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("Playwright is not installed: pip install playwright")
+    need("chromium", "playwright")
+    from playwright.sync_api import sync_playwright
+
+    program = next(found for name in CHROMIUM if (found := shutil.which(name)))
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
@@ -94,8 +85,5 @@ class Sight:
 
 
 def _axe() -> str:
-    folder = os.environ.get(TOOLS)
-    script = Path(folder or "") / AXE
-    if not folder or not script.exists():
-        missing(f"{TOOLS} names no folder with axe-core, which .ci/tools installs")
-    return script.read_text(encoding="utf-8")
+    need("axe")
+    return tool(*AXE).read_text(encoding="utf-8")

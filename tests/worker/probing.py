@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from pydantic import TypeAdapter
 
 from service.calibration.records import Measurement, ProbeRecord, ProbeTask
 from service.worker.probing import Found, Told
-from tests.databases import missing
 from tests.house.source import ROOT
+from tests.needing import need
 
 RECORDS = TypeAdapter(ProbeRecord)
 PATIENCE_SECONDS = 200.0
@@ -29,8 +28,7 @@ def need_torch() -> None:
 
     One thread computes: other tests run at the same time, and threads that wait for each other wait for those too.
     """
-    if find_spec("torch") is None:
-        missing("torch is not installed: pip install '.[measure]'")
+    need("torch")
     import torch
 
     torch.set_num_threads(1)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from service.workflows.launch_checks.live_bytes import live_step_bytes
-from tests.databases import missing
-from tests.exports.tools import tools
 from tests.house.source import ROOT
+from tests.needing import needs, tool
 from tests.worker.probing import need_torch
 from tests.worker.step_cases import FEW_TOKENS, MODELS, counted_peaks, model_of, parameters_of, resolved_step
 
@@ -59,10 +58,9 @@ def test_peaks_of_other_recipes_are_as_predicted(changes: dict[str, Any]) -> Non
         assert predicted.of_step(number) == pytest.approx(counted, rel=WITHIN), number
 
 
+@needs("exporters")
 def test_the_model_holds_what_the_classes_of_transformers_hold() -> None:
-    python = tools() / "torch" / "bin" / "python"
-    if not python.is_file():
-        missing(f"no transformers at {python}")
+    python = tool("torch", "bin", "python")
     cases = [
         parameters_of(
             resolved_step(

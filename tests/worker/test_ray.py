@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -23,7 +22,7 @@ from service.workflows.sweeps.axes import Sweep, sweep_to_bytes
 from service.workflows.sweeps.body import read_sweep
 from service.workflows.sweeps.columns import columns_of
 from service.workflows.sweeps.shards import Shard, shards_of
-from tests.databases import missing
+from tests.needing import need
 from tests.worker.clusters import A100, H100, Cluster, cluster
 from tests.worker.processes import is_alive
 
@@ -84,8 +83,7 @@ class Cloud:
 
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
-    if find_spec("ray") is None:
-        missing("Ray is not installed: pip install '.[ray]'")
+    need("ray")
     from service.worker.runners.ray import RayRunner
 
     with cluster() as made:

@@ -11,11 +11,10 @@ import pytest
 
 from service.worker.profiling.summary import ROLES, summary_of
 from service.worker.profiling.trace import read_trace
-from tests.databases import missing
-from tests.exports.tools import tools
+from tests.needing import need, tool
 from tests.page.browser import chromium
 
-POLYFILL = "trace-viewer/node_modules/webcomponents.js/webcomponents.min.js"
+POLYFILL = ("trace-viewer", "node_modules", "webcomponents.js", "webcomponents.min.js")
 """What the viewer asks of browsers since they gave up the first web components."""
 
 HOST = "http://viewer.invalid/"
@@ -34,12 +33,11 @@ READ = """() => {
 
 def loader_steps(folder: Path) -> list[Mapping[str, float]]:
     """Steps of the one trace in a folder, as torch-tb-profiler's own run loader has them, by role [us]."""
-    try:
-        from torch_tb_profiler import io
-        from torch_tb_profiler.profiler.data import RunProfileData
-        from torch_tb_profiler.profiler.loader import RunLoader
-    except ImportError:
-        missing("torch-tb-profiler is not installed: pip install torch-tb-profiler")
+    need("torch-tb-profiler")
+    from torch_tb_profiler import io
+    from torch_tb_profiler.profiler.data import RunProfileData
+    from torch_tb_profiler.profiler.loader import RunLoader
+
     run = RunLoader("run", str(folder), io.Cache()).load()
     profile = next(one for (worker, _), one in run.profiles.items() if worker == "worker")
     assert profile.overview["steps"]["rows"]
@@ -81,10 +79,9 @@ def _grain_seconds(path: Path) -> float:
 
 def _static() -> Path:
     """Files of the viewer as torch-tb-profiler brings them."""
-    try:
-        import torch_tb_profiler
-    except ImportError:
-        missing("torch-tb-profiler is not installed: pip install torch-tb-profiler")
+    need("torch-tb-profiler")
+    import torch_tb_profiler
+
     return Path(str(torch_tb_profiler.__file__)).parent / "static"
 
 
@@ -93,9 +90,8 @@ def in_chrome(path: Path) -> dict[str, Any]:
 
     It is the viewer behind chrome://tracing, which recent Chromium refuses to open: the same program as a page.
     """
-    static, polyfill = _static(), tools() / POLYFILL
-    if not polyfill.is_file():
-        missing(f"no {polyfill}: .ci/tools installs it")
+    need("trace-viewer")
+    static, polyfill = _static(), tool(*POLYFILL)
 
     def answer(route: Any) -> None:
         url = route.request.url

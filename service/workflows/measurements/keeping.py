@@ -21,9 +21,6 @@ Predict = Callable[[Observed], float | None]
 MOST_ERROR_FRACTION = 0.1
 """Error of a result beyond which its kernel computed something else. Source: a choice; fp8 products are off by 0.05."""
 
-MOST_LIKE = 256
-"""Measurements of the same thing that another one is compared with. Source: a choice; a median needs no more."""
-
 CHANGING = frozenset({"clock_hz", "throttle_reasons", "other_processes", "devices"})
 """Fields of an environment that differ from minute to minute, or with what else is in the machine."""
 
@@ -90,10 +87,11 @@ def quarantined(rows: Sequence[Measured], known: Sequence[Measured]) -> list[Mea
         the rows in their order
     """
     others: dict[object, dict[str, float]] = {}
-    for row in (*known, *(row for row in rows if _doubt(row) is None)):
-        like = others.setdefault(_thing(row), {})
-        if len(like) < MOST_LIKE or row.id in like:
-            like[row.id] = row.value
+    for row in known:
+        others.setdefault(_thing(row), {})[row.id] = row.value
+    for row in rows:
+        if _doubt(row) is None:
+            others.setdefault(_thing(row), {})[row.id] = row.value
     found = []
     for row in rows:
         values = [value for name, value in others.get(_thing(row), {}).items() if name != row.id]
@@ -168,9 +166,8 @@ def told_apart(owner: str) -> tuple[str, ...]:
 def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> Iterator[Measured]:
     for record in records:
         environment = record.environment
-        told = asdict(environment) if environment is not None else {}
-        fingerprint = fingerprint_of(told)
         for place, one in enumerate(record.measurements if environment is not None else ()):
+            told = asdict(environment) if environment is not None else {}
             moment = origin.measured_at if origin.is_dated else None
             said = [*told_apart(origin.owner), origin.run, moment, record.probe, place, asdict(one)]
             row = Measured(
@@ -193,7 +190,7 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
                 device=told["device"],
                 gpu=origin.gpu,
                 environment=told,
-                fingerprint=fingerprint,
+                fingerprint=fingerprint_of(told),
                 formulas=FORMULAS_VERSION,
                 calibration=origin.calibration,
                 quarantined_at=None,

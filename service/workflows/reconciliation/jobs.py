@@ -77,8 +77,7 @@ class FinishedJob:
     @property
     def is_whole(self) -> bool:
         """Whether every attempt is among its records."""
-        attempts = self.attempts
-        return all(record.restarts < attempts for record in self.records)
+        return all(record.restarts < self.attempts for record in self.records)
 
     @property
     def elapsed_seconds(self) -> float:

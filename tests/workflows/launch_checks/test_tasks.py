@@ -12,6 +12,7 @@ from service.workflows.launch_checks.depths import depths_of
 from service.workflows.launch_checks.sized import CPU_TOKENS, LEAST_TOKENS, RUN_KERNELS, sized_question
 from service.workflows.launch_checks.target import CPU_RANKS, Target
 from service.workflows.launch_checks.tasks import FEWEST_REPEATS, REPEATS, SHARES, START_SECONDS
+from tests.needing import needs
 from tests.workflows.launch_checks.sizing import H100, LAPTOP, NODE, asked, plan
 
 SMALL = asked("smollm2-135m")
@@ -134,6 +135,7 @@ def test_a_kernel_that_takes_no_mask_is_not_asked_for_one() -> None:
     assert {one.question.recipe.attention for one in sized_question(windows, NODE, 120).steps} == {"flash"}
 
 
+@needs("torch")
 def test_the_worker_knows_the_kernels_that_it_is_told() -> None:
     from service.worker.training.recipe import KERNELS
 
