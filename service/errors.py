@@ -4,7 +4,9 @@ TraincostError
 ├── Refused            a question cannot be answered as asked: one Problem for each thing to mend
 │   ├── UnknownName    a model, GPU, cluster or price that the catalogue does not hold
 │   ├── Conflict       a change contradicts what the catalogue holds
-│   └── NoWorker       no worker that is there has the hardware that is asked for
+│   ├── NoWorker       no worker that is there has the hardware that is asked for
+│   ├── LeaseLost      no job is held under the lease that came with the request
+│   └── AlreadyFinished  another outcome of this attempt was taken before
 ├── NotFound           a resource of the path does not exist
 │   ├── UnknownMetric  a number that no answer holds
 │   └── UnknownRevision  a catalogue of another time that nobody kept
@@ -64,6 +66,14 @@ class Conflict(Refused):
 
 class NoWorker(Refused):
     """No worker that is there has the hardware that the caller asks for."""
+
+
+class LeaseLost(Refused):
+    """No job is held under the lease that came with the request; it may be another's, or there is none of that id."""
+
+
+class AlreadyFinished(Refused):
+    """Another outcome of this attempt was taken before."""
 
 
 class NotFound(TraincostError):

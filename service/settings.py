@@ -22,6 +22,11 @@ MOST_AT_ONCE = 1_000_000
 DATABASE_CONNECTIONS = 10
 """Connections to its database that a process holds where nothing else is said. Source: measured; with 48 clients, 5 to
 50 differ by less than two runs of the same."""
+WORKER_FILE_BYTES = 20 << 30
+"""Bytes of files that the workers of one key may have stored where nothing else is set. Source: a choice: thousands of
+traces, or tables of a billion rows."""
+WORKERS_PER_KEY = 5_000
+"""Workers of one key where nothing else is set. Source: a choice; five times the fleet of /guide/capacity."""
 LEAST_DATABASE_CONNECTIONS = 4
 """Fewest: one that tells other replicas of this one, one for what goes on beside requests, two for requests."""
 SLIP_OF_THE_PEN = 0.9
@@ -201,6 +206,15 @@ class Settings(BaseSettings):
     service that only this machine reaches and that asks for no key limits nobody."""
     request_burst: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = 4_000
     """Requests that one caller may send at once after a pause: a sheet asks for all of its cells together."""
+    worker_requests_per_minute: Annotated[int, Field(ge=0, le=MOST_PER_MINUTE)] = 120_000
+    """Requests that the workers of one key, or of one address without a key, may send in a minute in the long run; 0
+    for any number. A thousand workers that report news every second send 60,000, that only keep their leases 4,000."""
+    worker_request_burst: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = 20_000
+    """Requests that they may send at once after a pause: a fleet that was cut off comes back together."""
+    workers_per_key: Annotated[int, Field(ge=1, le=1_000_000)] = WORKERS_PER_KEY
+    """Names of workers that are known of one key; where there are as many, one that is not heard of makes room."""
+    worker_file_bytes: Annotated[int, Field(ge=0, le=1 << 50)] = WORKER_FILE_BYTES
+    """Bytes that the files of all jobs may have which one key claimed, and that are still stored."""
     redis_url: Annotated[str, Field(pattern=r"^(rediss?|unix)://")] | None = Field(default=None, repr=False)
     """Redis (redis://:password@host:6379/0) in which replicas count requests together; each counts alone where absent.
     It needs the extra replicas."""

@@ -132,8 +132,10 @@ class SeenWorker:
     """Its name."""
     is_alive: bool
     """Whether it was heard of so lately that it is taken to be there."""
+    is_busy: bool
+    """Whether it is at a job, whoever owns that."""
     jobs: tuple[str, ...]
-    """Ids of the jobs that it is at."""
+    """Ids of those of its jobs that are the caller's."""
     capabilities: Capabilities
     """What it can do."""
     first_seen_at: str
@@ -153,7 +155,9 @@ class ClaimedJob:
     kind: str
     """What is to be done."""
     attempt: int
-    """Which attempt this is; with the worker's name it tells this claim from every other one."""
+    """Which attempt this is."""
+    lease: str
+    """What the worker proves its claim with in all requests about this job; valid only with the key that claimed it."""
     payload: Mapping[str, Any]
     """What is to be done, in full."""
     timeout_seconds: float

@@ -132,10 +132,9 @@ def is_limited(operation_id: str | None, method: str) -> bool:
         method: GET, POST, PUT, PATCH or DELETE
 
     Returns:
-        false for pages, probes and the webhook, which nothing may keep from being answered, and for what workers ask,
-        who are many under one key
+        false for pages, probes and the webhook, which nothing may keep from being answered
     """
-    return needed(operation_id, method) not in {None, "worker"}
+    return needed(operation_id, method) is not None
 
 
 def access_to(operation_id: str, method: str) -> Schema:

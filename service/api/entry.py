@@ -5,13 +5,13 @@ Only then its body is read, whole: what breaks off, is too long or comes too lat
 
 from fastapi import HTTPException, Request
 
-from service.api.access import OPEN, is_limited
+from service.api.access import OF_WORKERS, OPEN, is_limited
 from service.api.callers import CALLER
 from service.api.charges import charge
 from service.api.deprecations import deprecation_headers
 from service.api.keys import BY_LINK, is_locked, refuse_strangers
 from service.api.problems import ApiError
-from service.api.rate_limits import Counted, RateLimits
+from service.api.rate_limits import Counted, RateLimits, network_of
 from service.api.seen import seen_of
 from service.store import ApiKey
 from service.workflows.callers import Caller
@@ -42,22 +42,23 @@ async def enter(request: Request) -> None:
         await _count(request, state.rate_limits)
     else:
         await refuse_strangers(request)
-    if is_asked and request.method != "GET":
+    if is_asked and request.method != "GET" and route.operation_id not in OF_WORKERS:
         await request.body()
 
 
 async def _count(request: Request, limits: RateLimits) -> None:
     """Judge the caller of a request, and count it, whether or not it is let through."""
-    host = request.client.host if request.client else ""
     try:
         key = await refuse_strangers(request)
     except ApiError:
-        await charge(request, limits.of_address(host))
+        await charge(request, _counted(request, limits, BY_LINK, None))
         raise
-    await charge(request, _counted(request, limits, host, key))
+    await charge(request, _counted(request, limits, request.scope["state"].get(CALLER, BY_LINK), key))
 
 
-def _counted(request: Request, limits: RateLimits, host: str, key: ApiKey | None) -> Counted | None:
+def _counted(request: Request, limits: RateLimits, caller: Caller, key: ApiKey | None) -> Counted | None:
     """Who is counted: the holder of a key or a token; or the address of whoever needs neither."""
-    caller: Caller = request.scope["state"].get(CALLER, BY_LINK)
+    host = request.client.host if request.client else ""
+    if request.scope["route"].operation_id in OF_WORKERS:
+        return limits.of_worker(network_of(host) if caller == BY_LINK else caller.id, key)
     return limits.of_address(host) if caller == BY_LINK else limits.of_caller(caller.id, key)

@@ -1,4 +1,4 @@
-"""How does a worker wait for a job? In the event loop: it holds neither a thread nor a connection to the database.
+"""Wait for a job in the event loop: a waiting worker holds neither a thread nor a connection to the database.
 
 One look at what there is to do serves all workers that wait, so a thousand of them cost the database as much as one.
 """
@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from service.errors import Leaving
-from service.store import Engine, Held, Job, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
+from service.store import Claim, Engine, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
 
 AT_ONCE = 4
 """Workers that claim at the same moment; those behind them see what is left. Source: a choice."""
@@ -36,7 +36,7 @@ class Openings:
         self._looked_at = float("-inf")
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Job | None:
+    async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Claim | None:
         """The first job for a worker.
 
         Args:
@@ -45,7 +45,7 @@ class Openings:
             wait_seconds: how long to wait for one [second]
 
         Returns:
-            the job; None where there was none in time, or the worker is gone
+            the job and its lease; None where there was none in time, or the worker is gone
 
         Raises:
             Unreachable: the database does not answer
@@ -57,8 +57,8 @@ class Openings:
         while not await request.is_disconnected():
             if not is_urgent:
                 await self._look()
-            if job := await self._in_turn(request, seeker, is_urgent=is_urgent):
-                return job
+            if claim := await self._in_turn(request, seeker, is_urgent=is_urgent):
+                return claim
             left_seconds = ends - clock()
             if self._leaving.is_set():
                 raise Leaving(LEAVING)
@@ -68,29 +68,28 @@ class Openings:
             is_urgent = False
         return None
 
-    async def _in_turn(self, request: Request, seeker: Seeker, *, is_urgent: bool) -> Job | None:
+    async def _in_turn(self, request: Request, seeker: Seeker, *, is_urgent: bool) -> Claim | None:
         """A job for a worker, unless those before it took what it was after: of a thousand, a few ask in vain."""
         if not (is_urgent or self._is_for(seeker)):
             return None
         async with self._turns:
             if not (is_urgent or self._is_for(seeker)):
                 return None
-            job = await self._claimed(request, seeker)
-            if job is None:
+            claim = await self._claimed(request, seeker)
+            if claim is None:
                 self._found = frozenset(opening for opening in self._found if not seeker.can_do(opening))
-            return job
+            return claim
 
     def _is_for(self, seeker: Seeker) -> bool:
         return any(seeker.can_do(opening) for opening in self._found)
 
-    async def _claimed(self, request: Request, seeker: Seeker) -> Job | None:
+    async def _claimed(self, request: Request, seeker: Seeker) -> Claim | None:
         """A job for a worker that is there to take it; one that just went gives it back."""
-        job = await run_in_threadpool(claim_job, self._engine, seeker, self._lease_seconds)
-        if job is not None and await request.is_disconnected():
-            held = Held(job.id, seeker.worker, job.attempt)
-            await run_in_threadpool(finish_job, self._engine, held, Outcome(ending="released"))
+        claim = await run_in_threadpool(claim_job, self._engine, seeker, self._lease_seconds)
+        if claim is not None and await request.is_disconnected():
+            await run_in_threadpool(finish_job, self._engine, claim.lease, Outcome(ending="released"))
             return None
-        return job
+        return claim
 
     async def _look(self) -> None:
         """See what there is to do; while one worker looks, the others know what was found before."""

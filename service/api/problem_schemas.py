@@ -19,8 +19,9 @@ from service.api.protocol import ONE_HOST
 from service.api.rate_limits import refusal_after
 from service.api.request_counts import Standing
 from service.api.turns import NOT_YET
-from service.api.worker_schemas import LEASE_LOST
+from service.api.worker_leases import NOT_HELD
 from service.errors import MOST_PROBLEMS
+from service.store import FINISHED
 from service.workflows.launch_checks.target import NO_WORKER_FIX
 
 DEFAULT = "Problem"
@@ -77,7 +78,6 @@ DETAILS: Mapping[str, str] = {
     "method_not_allowed": "use GET, HEAD, OPTIONS, POST",
     "body_timeout": "send the whole body within 30 seconds",
     "head_timeout": "send the request line and all headers within 10 seconds",
-    "lease_lost": LEASE_LOST,
     "stale": "the row is at revision 2 now; read it again, and change that",
     "body_too_large": "send at most 1048576 bytes",
     "unsupported_media_type": "send the body as content-type: application/json, in UTF-8",
@@ -110,6 +110,10 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "code": "name_taken",
         "message": "a row of the shipped catalogue has this name; an own row cannot take its place",
         "fix": "choose another",
+    },
+    **{
+        one.code: {"pointer": f"/{one.field}", "code": one.code, "message": one.message, "fix": one.fix}
+        for one in (FINISHED, NOT_HELD)
     },
     "refused": {
         "pointer": "/layout",

@@ -17,8 +17,10 @@ from service.api.exact_paths import METHODS, does_take
 from service.api.problem_kinds import ABOUT_THE_BODY, CODE_OF_STATUS, KINDS
 from service.errors import (
     MOST_PROBLEMS,
+    AlreadyFinished,
     Busy,
     Conflict,
+    LeaseLost,
     Leaving,
     NotFound,
     NoWorker,
@@ -46,7 +48,9 @@ MISSING: Mapping[type[NotFound], str] = {UnknownMetric: "unknown_metric", Unknow
 AWAY: Mapping[type[Unreachable], str] = {Busy: "busy", Leaving: "draining"}
 """Code of what is away, where the database itself is not."""
 
-CONTRADICTING: Mapping[type[Refused], str] = {Conflict: "conflict", NoWorker: "no_matching_worker"}
+CONTRADICTING: Mapping[type[Refused], str] = {
+    AlreadyFinished: "already_finished", Conflict: "conflict", LeaseLost: "lease_lost", NoWorker: "no_matching_worker",
+}  # fmt: skip
 """Code of a refusal for what there is, not for the question itself."""
 
 NOTHING_THERE = "there is nothing at this path; GET /docs lists every operation"

@@ -18,8 +18,9 @@ from service.errors import StartupError
 from service.settings import Settings
 from service.store import ApiKey
 
-Policy = Literal["default", "key", "address"]
-"""Who is counted: the holder of a key or a token, a key with limits of its own, or, without either, an address."""
+Policy = Literal["default", "key", "address", "worker"]
+"""Who is counted: the holder of a key or a token, a key with limits of its own, or, without either, an address; the
+workers of any of these are counted on their own."""
 
 WITHOUT_REDIS = (
     "TRAINCOST_REDIS_URL needs the client of Redis: pip install '.[replicas]' in the folder of traincost's source"
@@ -61,6 +62,7 @@ class RateLimits:
         self._own = OwnCounts()
         self._shared, self._fall_back = shared, fall_back
         self._limit = limit_of(settings)
+        self._worker_limit = _limit(settings.worker_requests_per_minute, settings.worker_request_burst)
 
     def of_address(self, host: str) -> Counted | None:
         """Whoever asks from an address.
@@ -87,6 +89,20 @@ class RateLimits:
             return None if self._limit is None else Counted("default", caller, self._limit)
         own = limit_of(self._settings, key)
         return None if own is None else Counted("key", caller, own)
+
+    def of_worker(self, caller: str, key: ApiKey | None) -> Counted | None:
+        """The workers of one caller.
+
+        Args:
+            caller: id of the key, subject of the token, or network of the address
+            key: the key; None for a token or an address
+
+        Returns:
+            who is counted; None where nobody is, or this key may send any number
+        """
+        own = key is not None and has_own_limits(key)
+        limit = limit_of(self._settings, key) if own else self._worker_limit
+        return None if limit is None else Counted("worker", caller, limit)
 
     async def take(self, counted: Counted, cost: int = 1) -> Standing:
         """Count a request.
@@ -159,6 +175,10 @@ def limit_of(settings: Settings, key: ApiKey | None = None) -> Limit | None:
     if key is not None:
         per_minute = per_minute if key.requests_per_minute is None else key.requests_per_minute
         burst = burst if key.request_burst is None else key.request_burst
+    return _limit(per_minute, burst)
+
+
+def _limit(per_minute: int, burst: int) -> Limit | None:
     return Limit(burst=burst, interval_seconds=60.0 / per_minute) if per_minute else None
 
 

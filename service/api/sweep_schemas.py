@@ -22,7 +22,7 @@ from service.api.json_schema import (
 )
 from service.api.list_schemas import list_schemas
 from service.api.request_schemas import CLUSTER_FORMS, MODEL_FORMS, NAME, PRICE_FORMS
-from service.api.worker_schemas import AnswerSchema
+from service.api.worker_schemas import AnswerSchema, lease_parameter
 from service.workflows.nouns import schema_of
 from service.workflows.sweep_label import LISTS, MOST_ITEMS, MOST_ROWS, PLAN, ROWS, SweepManner, SweepPlan
 from service.workflows.sweeps.kept import COLUMNS
@@ -178,8 +178,9 @@ def content_operation() -> Schema:
     meaning = "Every noun of the sweep, names looked up: all that its rows depend on."
     content = {"schema": {"type": "string", "format": "binary", "description": meaning}}
     return {
-        "description": "Pieces of a sweep name it and their rows; what the rows are made of is read once.",
-        "parameters": [ID],
+        "description": "Pieces of a sweep name it and their rows; what the rows are made of is read once, by a worker "
+        "that holds one of them.",
+        "parameters": [ID, lease_parameter()],
         "responses": {"200": {"description": "The sweep.", "content": {"application/octet-stream": content}}},
     }
 

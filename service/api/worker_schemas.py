@@ -1,4 +1,4 @@
-"""How the conversation with workers stands in the contract: what they say, and what they are told."""
+"""The protocol of workers in the contract: what they send, and what they are answered."""
 
 import re
 from typing import Any
@@ -13,7 +13,6 @@ from service.api.json_schema import (
     json_content,
     json_response,
     path_parameter,
-    query_parameter,
     ref,
     undefaulted,
     untitled,
@@ -24,10 +23,12 @@ from service.workflows.worker_bodies import ClaimRequest, FinishRequest, Heartbe
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a file of a job may be called."""
 
-LEASE_LOST = "the job is this worker's no longer: its lease ran out, or the job ended; stop what runs"
+LEASE_HEADER = "Traincost-Lease"
+"""Header that carries the lease where a request has no JSON body."""
 
 WORKER, JOB_ID = "gpu-node-7", "lch_3b1f0c7e9a5d42688c0e5f7a1d2b4c6e"
-_CLAIM: Schema = {"worker": WORKER, "attempt": 1}
+LEASE = "EXAMPLE-LEASE-aQ3vX9mZ2kT7rW5yB8nC4dF6gH1jL0"
+_LEASE: Schema = {"lease": LEASE}
 
 CLAIM_EXAMPLE: Schema = {
     "worker": WORKER,
@@ -44,8 +45,23 @@ PROGRESS_EXAMPLE: Schema = {"probes": [{"probe": "gemm", "status": "running", "r
 RESULT_EXAMPLE: Schema = {"records": [{"probe": "context", "status": "succeeded", "seconds": 1.25}]}
 
 _ID = path_parameter("job_id", "Id of the job.", JOB_ID)
-_TEXT: Schema = {"type": "string"}
 _DONE: Schema = {"204": {"description": "It is written."}}
+
+
+def lease_parameter() -> Schema:
+    """The header with the lease.
+
+    Returns:
+        an OpenAPI parameter
+    """
+    return {
+        "name": LEASE_HEADER,
+        "in": "header",
+        "required": True,
+        "description": "The lease that the job was claimed with.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 100},
+        "example": LEASE,
+    }
 
 
 def worker_schemas() -> dict[str, Schema]:
@@ -88,10 +104,10 @@ CLAIM: Schema = {
     },
 }
 HEARTBEAT: Schema = {
-    "description": "Renews the lease. 409: the job is another's now, or ended; what runs is to be stopped.",
+    "description": "Renews the lease. 409: no job is held under it, so what runs is to be stopped. At most 16 KB.",
     "parameters": [_ID],
     "requestBody": asked_in_body(
-        ref("HeartbeatRequest"), one_example("Half of a probe is done", {**_CLAIM, "progress": PROGRESS_EXAMPLE})
+        ref("HeartbeatRequest"), one_example("Half of a probe is done", {**_LEASE, "progress": PROGRESS_EXAMPLE})
     ),
     "responses": json_response(ref("HeartbeatAnswer"), "What to do."),
 }
@@ -100,9 +116,7 @@ KEEP_FILE: Schema = {
     "parameters": [
         _ID,
         path_parameter("file_name", "What it is called.", "trace.json.gz"),
-        query_parameter("worker", "Name of the worker.", _TEXT) | {"required": True, "example": WORKER},
-        query_parameter("attempt", "The attempt that it was given.", {"type": "integer"})
-        | {"required": True, "example": 1},
+        lease_parameter(),
     ],
     "requestBody": {
         "required": True,
@@ -112,11 +126,11 @@ KEEP_FILE: Schema = {
     "responses": _DONE,
 }
 FINISH: Schema = {
-    "description": "Hands in the result, together with the state of the job. Sent again, it is taken once.",
+    "description": "Hands in the outcome of the attempt. Sent again, it is taken once; another outcome is 409.",
     "parameters": [_ID],
     "requestBody": asked_in_body(
         ref("FinishRequest"),
-        one_example("What was found", {**_CLAIM, "outcome": "succeeded", "result": RESULT_EXAMPLE}),
+        one_example("What was found", {**_LEASE, "outcome": "succeeded", "result": RESULT_EXAMPLE}),
     ),
     "responses": _DONE,
 }

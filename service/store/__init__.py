@@ -37,16 +37,18 @@ from service.store.condition import Condition, Contents, Room, file_of, look_at
 from service.store.engine import answering, place_of, writing
 from service.store.figures import Figures, read_figures
 from service.store.history import History, load_catalogue, load_numbered
-from service.store.job_ends import Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
+from service.store.job_ends import FINISHED, Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
 from service.store.job_events import JobEvent, read_events, read_later_events
-from service.store.job_files import JobFile, keep_file, read_file, read_file_names
+from service.store.job_files import JobFile, holds_job, keep_file, read_file, read_file_names
 from service.store.job_leases import (
+    Claim,
     HeartbeatState,
-    Held,
+    Lease,
     Opening,
     Seeker,
     claim_job,
     heartbeat_job,
+    holds_part,
     read_openings,
 )
 from service.store.jobs import (
@@ -107,10 +109,11 @@ from service.store.sweeps import (
     read_sweeps,
     read_sweeps_and_shards,
 )
-from service.store.workers import forget_workers, read_workers, see_worker
+from service.store.workers import WorkerBounds, forget_workers, read_workers, see_worker
 
 __all__ = [
     "ENDED",
+    "FINISHED",
     "SEPARATOR",
     "Also",
     "ApiKey",
@@ -121,6 +124,7 @@ __all__ = [
     "Calibration",
     "Change",
     "CheckedQuestion",
+    "Claim",
     "Condition",
     "Connection",
     "Contents",
@@ -128,7 +132,6 @@ __all__ = [
     "Engine",
     "Figures",
     "HeartbeatState",
-    "Held",
     "History",
     "Job",
     "JobEvent",
@@ -139,6 +142,7 @@ __all__ = [
     "KeptEntry",
     "KeptSweep",
     "KeyRing",
+    "Lease",
     "Measured",
     "NewJob",
     "NewSweep",
@@ -155,6 +159,7 @@ __all__ = [
     "Scope",
     "Seeker",
     "ShardState",
+    "WorkerBounds",
     "Written",
     "act_as",
     "acting_as",
@@ -179,6 +184,8 @@ __all__ = [
     "forget_old",
     "forget_workers",
     "heartbeat_job",
+    "holds_job",
+    "holds_part",
     "keep_checked_questions",
     "keep_entries",
     "keep_file",

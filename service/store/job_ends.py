@@ -1,19 +1,18 @@
-"""How does an attempt at a job end, and is that the end of the job?
+"""The end of an attempt at a job: its worker finishes it, a caller cancels it, or its lease runs out."""
 
-Its worker says so, a caller cancels it, or its worker is not heard of any more.
-"""
-
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, and_, or_, select
 
-from service.errors import Unreachable
+from service.errors import AlreadyFinished, Problem, Unreachable
 from service.store.audit import note_in
 from service.store.database_clock import later, now
 from service.store.engine import answering, reading, writing
-from service.store.job_leases import Held, locked
+from service.store.job_leases import Lease, is_held, locked
 from service.store.job_tables import JOBS
 from service.store.jobs import ENDED, Also, Job, change_in, job_in, job_of, the_job
 
@@ -27,11 +26,22 @@ LONGEST_WAIT_SECONDS = 60.0
 OVERTIME_SECONDS = 60.0
 """How long a worker that is still heard of may hold a job beyond its time: it should have stopped it itself, and may
 still have to hand in what it found. Source: a choice."""
+MOST_RELEASES = 1_000
+"""Attempts of one job that may be given back without counting, so that no job is given back for ever. Source: a choice;
+a job of an hour on machines that are taken away every minute is given back 60 times."""
 
 WORKER_LOST = {"code": "worker_lost", "message": "in every attempt, the worker was not heard of any more"}
 OUT_OF_TIME = {"code": "timed_out", "message": "the worker held the job for longer than it may take"}
 
+FINISHED = Problem(
+    field="outcome",
+    code="already_finished",
+    message="another outcome of this attempt was taken before, and stays",
+    fix="send an outcome once, and again only as it was; claim the next job",
+)
+
 _NOT_HELD: dict[str, Any] = {"lease_until": None}
+_LEASE_ENDS: dict[str, Any] = {"worker": None, "lease_digest": None, "outcome_digest": None}
 _ENDS_NOW: dict[str, Any] = {**_NOT_HELD, "finished_at": now()}
 
 
@@ -46,28 +56,45 @@ class Outcome:
     error: Mapping[str, Any] | None = None
     """Why it failed: code, message, and `final` where another attempt would fail the same way."""
 
+    def digest(self) -> bytes:
+        """A digest that two outcomes share only if they are the same.
 
-def finish_job(engine: Engine, held: Held, outcome: Outcome, also: Also | None = None) -> bool:
-    """Take what a worker found, if the job is still its own; said twice, it is taken once.
+        Returns:
+            SHA-256 of its canonical JSON
+        """
+        error = None if self.error is None else dict(self.error)
+        text = json.dumps([self.ending, self.result, error], sort_keys=True, separators=(",", ":"))
+        return sha256(text.encode()).digest()
+
+
+def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: Also | None = None) -> bool:
+    """Take the outcome of an attempt, if the worker holds the job; sent again, it is taken once.
 
     Args:
         engine: the database
-        held: the worker's claim
+        lease: the worker's lease
         outcome: how its attempt ended
         also: what else to write if the job ends with it
 
     Returns:
-        whether it was taken; false where the claim holds no longer, and then nothing is written
+        whether it was taken; false where the lease does not hold, and then nothing is written
 
     Raises:
+        AlreadyFinished: another outcome of this attempt was taken before; nothing is written
         Unreachable: the database does not answer
     """
+    digest = outcome.digest()
     with answering(), writing(engine) as connection:
-        job = job_in(connection, locked(held.job_id))
-        if job is None or (job.worker, job.attempt) != (held.worker, held.attempt):
+        job = job_in(connection, locked(lease.job_id))
+        if not is_held(job, lease):
             return False
         if job.status == "running":
-            _end_in(connection, job, _after(job, outcome), also)
+            _end_in(connection, job, {**_after(job, outcome), "outcome_digest": digest}, also)
+            return True
+        if job.outcome_digest is None:
+            return False
+        if job.outcome_digest != digest:
+            raise AlreadyFinished(FINISHED)
         return True
 
 
@@ -125,8 +152,8 @@ def retry_jobs(engine: Engine, parent: str) -> int:
     is_wanted = or_(JOBS.c.status.in_(("cancelled", "failed")), is_stopping)
     query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.parent == parent, is_wanted).order_by(JOBS.c.id)
     again = {
-        "status": "queued", "available_at": now(), "worker": None, "given_back": JOBS.c.attempt, "error": None,
-        "cancel_requested": False, "finished_at": None,
+        "status": "queued", "available_at": now(), "given_back": JOBS.c.attempt, "error": None,
+        "cancel_requested": False, "finished_at": None, **_LEASE_ENDS,
     }  # fmt: skip
     with answering(), writing(engine) as connection:
         jobs = connection.execute(query.with_for_update()).all()
@@ -207,7 +234,8 @@ def _after(job: Job, outcome: Outcome) -> dict[str, Any]:
         return {"status": "succeeded", **told, **_ENDS_NOW}
     if job.cancel_requested:
         return {"status": "cancelled", **told, **_ENDS_NOW}
-    if outcome.ending in {"cancelled", "released"}:  # cancelled: its worker stopped before it was wanted again
+    is_given_back = outcome.ending in {"cancelled", "released"}  # cancelled: it stopped before it was wanted again
+    if is_given_back and job.given_back < MOST_RELEASES:
         return {"status": "queued", "given_back": job.given_back + 1, "available_at": now(), **_NOT_HELD}
     is_final = bool((outcome.error or {}).get("final"))
     if is_final or job.attempts_used >= job.max_attempts:
@@ -217,9 +245,14 @@ def _after(job: Job, outcome: Outcome) -> dict[str, Any]:
 
 
 def _after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
-    """What becomes of a job whose worker is not heard of; that worker is nobody any more, so it may say nothing."""
+    """What becomes of a job whose lease ran out.
+
+    An attempt that began under an earlier release, which gave no lease, does not count.
+    """
     if job.cancel_requested:
-        return {"status": "cancelled", "worker": None, **_ENDS_NOW}
-    if job.attempts_used >= job.max_attempts:
-        return {"status": "failed", "worker": None, "error": error, **_ENDS_NOW}
-    return {"status": "queued", "worker": None, "available_at": now(), **_NOT_HELD}
+        return {"status": "cancelled", **_LEASE_ENDS, **_ENDS_NOW}
+    uncounted = int(job.lease_digest is None)
+    if job.attempts_used - uncounted >= job.max_attempts:
+        return {"status": "failed", "error": error, **_LEASE_ENDS, **_ENDS_NOW}
+    given_back = {"given_back": job.given_back + uncounted}
+    return {"status": "queued", "available_at": now(), **given_back, **_LEASE_ENDS, **_NOT_HELD}

@@ -1,12 +1,20 @@
-"""Which files did a job leave? Kept in the database: one backup, one place, whichever replica is asked."""
+"""Files that jobs leave, stored in the database: one backup, one place, whichever replica is asked."""
 
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, delete, insert, select
+from sqlalchemy import Connection, Engine, delete, func, insert, select
 
+from service.errors import Problem, Refused
+from service.settings import WORKER_FILE_BYTES
 from service.store.engine import answering, reading, writing
-from service.store.job_leases import Held, held_job
+from service.store.job_leases import Lease, is_held, locked
 from service.store.job_tables import JOB_FILES, JOBS
+from service.store.jobs import Job, job_in, the_job
+
+MOST_FILES = 100
+"""Files of one job. Source: a choice; a launch check leaves one or two a probe, a piece of a sweep one."""
+MOST_JOB_BYTES = 256 << 20
+"""Bytes of all files of one job. Source: a choice; four files of the longest that is taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,28 +29,76 @@ class JobFile:
     """Its bytes."""
 
 
-def keep_file(engine: Engine, held: Held, file: JobFile) -> bool:
-    """Keep a file of a job, in the place of one of the same name.
+def keep_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int = WORKER_FILE_BYTES) -> bool:
+    """Store a file of a job, in the place of one of the same name.
 
     Args:
         engine: the database
-        held: the worker's claim
+        lease: the worker's lease
         file: the file
+        most_key_bytes: bytes that the files of all jobs may have which one key claimed [byte]
 
     Returns:
-        whether it is kept; false where the claim holds no longer
+        whether it is stored; false where the lease does not hold
+
+    Raises:
+        Refused: the job has too many files, or these or those of the key's other jobs have too many bytes
+        Unreachable: the database does not answer
+    """
+    same = JOB_FILES.c.job_id == lease.job_id, JOB_FILES.c.name == file.name
+    values = {"job_id": lease.job_id, "name": file.name, "media_type": file.media_type, "content": file.content}
+    with answering(), writing(engine) as connection:
+        job = job_in(connection, locked(lease.job_id))
+        if not is_held(job, lease) or job.status != "running":
+            return False
+        replaced = connection.execute(select(func.length(JOB_FILES.c.content)).where(*same)).scalar_one_or_none()
+        more_bytes = len(file.content) - (replaced or 0)
+        if replaced is None:
+            _refuse_too_many(connection, job)
+        _refuse_too_large(connection, job, more_bytes, most_key_bytes)
+        connection.execute(delete(JOB_FILES).where(*same))
+        connection.execute(insert(JOB_FILES), values)
+        connection.execute(the_job(job.id).values(file_bytes=job.file_bytes + more_bytes))
+    return True
+
+
+def holds_job(engine: Engine, lease: Lease) -> bool:
+    """Whether a worker holds a job now, asked before a long file is read.
+
+    Args:
+        engine: the database
+        lease: the worker's lease
+
+    Returns:
+        true while the lease holds
 
     Raises:
         Unreachable: the database does not answer
     """
-    same = JOB_FILES.c.job_id == held.job_id, JOB_FILES.c.name == file.name
-    values = {"job_id": held.job_id, "name": file.name, "media_type": file.media_type, "content": file.content}
-    with answering(), writing(engine) as connection:
-        if connection.execute(held_job(held).values(worker=JOBS.c.worker)).rowcount != 1:
-            return False
-        connection.execute(delete(JOB_FILES).where(*same))
-        connection.execute(insert(JOB_FILES), values)
-    return True
+    with answering(), reading(engine) as connection:
+        job = job_in(connection, select(JOBS).where(JOBS.c.id == lease.job_id))
+    return is_held(job, lease) and job.status == "running"
+
+
+def _refuse_too_many(connection: Connection, job: Job) -> None:
+    count = select(func.count()).select_from(JOB_FILES).where(JOB_FILES.c.job_id == job.id)
+    if connection.execute(count).scalar_one() >= MOST_FILES:
+        message, fix = f"a job leaves at most {MOST_FILES} files", "put several into one, or replace one by its name"
+        raise Refused(Problem(field="", code="too_many_files", message=message, fix=fix))
+
+
+def _refuse_too_large(connection: Connection, job: Job, more_bytes: int, most_key_bytes: int) -> None:
+    """Uploads of one key at the same moment are not counted together, so that none waits for another."""
+    if more_bytes <= 0:
+        return
+    if job.file_bytes + more_bytes > MOST_JOB_BYTES:
+        message = f"the files of a job have at most {MOST_JOB_BYTES} bytes, and this one has {job.file_bytes} so far"
+        raise Refused(Problem(field="", code="job_bytes_used_up", message=message, fix="leave fewer or smaller files"))
+    stored = select(func.coalesce(func.sum(JOBS.c.file_bytes), 0)).where(JOBS.c.lease_key == job.lease_key)
+    if int(connection.execute(stored).scalar_one()) + more_bytes > most_key_bytes:
+        message = f"the files of all jobs that this key claimed have at most {most_key_bytes} bytes"
+        fix = "store fewer days of files (TRAINCOST_KEEP_JOB_FILES_DAYS), or allow more (TRAINCOST_WORKER_FILE_BYTES)"
+        raise Refused(Problem(field="", code="key_bytes_used_up", message=message, fix=fix))
 
 
 def read_file(engine: Engine, job_id: str, name: str) -> JobFile | None:

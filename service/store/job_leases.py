@@ -1,33 +1,54 @@
-"""Who has which job, and for how long? Workers claim jobs under a lease, and keep it by being heard of.
+"""Leases on jobs: a worker claims a job, proves by a random token that it holds it, and keeps it by heartbeats.
 
-Worker and attempt together tell the one claim that may speak of a job: attempts only count up, so what comes from an
-earlier claim is recognised however late it comes.
+Only a digest of the token is stored, together with the attempt that it is for. A lease works from the key that made the
+claim and from no other; the next claim of the job replaces it.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from hashlib import sha256
+from hmac import compare_digest
+from secrets import token_urlsafe
+from typing import Any, Literal, NamedTuple, TypeGuard
 
-from sqlalchemy import Connection, Engine, Select, Update, delete, select, tuple_
+from sqlalchemy import Connection, Engine, Select, delete, func, literal_column, select, tuple_, update
 
 from service.answers.workers import Capabilities, Requirements, does_match
+from service.errors import Problem, Refused
 from service.store.database_clock import later, now
-from service.store.engine import answering, reading, writing
-from service.store.job_tables import JOB_FILES, JOBS
+from service.store.engine import answering, insert_new, reading, writing
+from service.store.job_tables import JOB_FILES, JOB_TURNS, JOBS
 from service.store.jobs import Job, change_in, job_in, note_in, the_job
 from service.store.workers import saw_worker_in
 
+LEASE_BYTES = 32
+"""Random bytes of a lease: 256 bits, twice what nobody guesses."""
+MOST_EVENTS = 10_000
+"""Events of one job after which it takes no more progress. Source: a choice; an hour with news every second has
+3,600."""
+MOST_PROGRESS_BYTES = 16 << 20
+"""Bytes of all progress of one job. Source: a choice; 3,600 reports of 4 KB have 15 MB."""
+
 HeartbeatState = Literal["run", "cancel", "lost"]
-"""What a worker is told: go on, stop because somebody cancelled, stop because somebody else has the job."""
+"""What a worker has to do: go on, stop because the job is to be cancelled, stop because its lease holds no longer."""
 
 
-class Held(NamedTuple):
-    """A claim on a job: what tells it from every other one."""
+class Lease(NamedTuple):
+    """What a worker proves its claim on a job with."""
 
     job_id: str
-    worker: str
-    attempt: int
+    token: str
+    """The random token that the claim was answered with."""
+    key: str = ""
+    """Key that the worker sends; empty without keys."""
+
+
+class Claim(NamedTuple):
+    """A job that was handed to a worker."""
+
+    job: Job
+    lease: Lease
 
 
 class Opening(NamedTuple):
@@ -47,6 +68,8 @@ class Seeker:
     """What it can do."""
     kinds: Sequence[str]
     """Kinds of jobs that it knows."""
+    key: str = ""
+    """Key that it sends; empty without keys."""
 
     def can_do(self, opening: Opening) -> bool:
         """Whether some of the queued jobs are for it.
@@ -74,12 +97,13 @@ def read_openings(engine: Engine) -> frozenset[Opening]:
     Raises:
         Unreachable: the database does not answer
     """
+    query = select(JOBS.c.kind, JOBS.c.requires).where(*_is_available()).distinct()
     with answering(), reading(engine) as connection:
-        return _openings_in(connection)
+        return frozenset(Opening(*row) for row in connection.execute(query))
 
 
-def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Job | None:
-    """Hand a worker the first job that it can do.
+def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | None:
+    """Hand a worker a job that it can do: owners in turn, and of each owner the most urgent, then the oldest.
 
     Args:
         engine: the database
@@ -87,25 +111,35 @@ def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Job | Non
         lease_seconds: until when it has to be heard of [second]
 
     Returns:
-        the job; None where there is none for it
+        the job and its lease; None where there is none for it
 
     Raises:
         Unreachable: the database does not answer
     """
+    token = token_urlsafe(LEASE_BYTES)
     with answering(), writing(engine) as connection:
-        wanted = [tuple(opening) for opening in _openings_in(connection) if seeker.can_do(opening)]
-        job = _claim_in(connection, seeker.worker, wanted, lease_seconds) if wanted else None
-        if job is not None and job.attempt > 1:
-            connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id == job.id))
-        return job
+        wanted = _wanted_in(connection, seeker)
+        found = _next_in(connection, wanted) if wanted else None
+        if found is None:
+            return None
+        job_id, attempt = found[0], found[1] + 1
+        claimed = {"status": "running", "worker": seeker.worker, "attempt": attempt}
+        proved = {"lease_digest": _digest(token, attempt), "lease_key": seeker.key, "outcome_digest": None}
+        moments = {"lease_until": later(lease_seconds), "started_at": now(), "finished_at": None}
+        emptied = {"progress": None, "result": None, "error": None, "file_bytes": 0}
+        values = {**claimed, **proved, **moments, **emptied}
+        job = change_in(connection, the_job(job_id), values, {"worker": seeker.worker})
+        if attempt > 1:
+            connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id == job_id))
+        return None if job is None else Claim(job, Lease(job_id, token, seeker.key))
 
 
-def heartbeat_job(engine: Engine, held: Held, lease_seconds: float, progress: Any = None) -> HeartbeatState:
+def heartbeat_job(engine: Engine, lease: Lease, lease_seconds: float, progress: Any = None) -> HeartbeatState:
     """Renew the lease of a job.
 
     Args:
         engine: the database
-        held: the claim
+        lease: the worker's lease
         lease_seconds: how long the lease holds from now on [second]
         progress: how far the job is; None where there is nothing new to say
 
@@ -113,32 +147,59 @@ def heartbeat_job(engine: Engine, held: Held, lease_seconds: float, progress: An
         what the worker is to do
 
     Raises:
+        Refused: there was more progress of this job than is kept; nothing is renewed
         Unreachable: the database does not answer
     """
     with answering(), writing(engine) as connection:
-        saw_worker_in(connection, held.worker)
-        job = job_in(connection, locked(held.job_id))
-        if job is None or job.status != "running" or (job.worker, job.attempt) != (held.worker, held.attempt):
+        job = job_in(connection, locked(lease.job_id))
+        if not is_held(job, lease) or job.status != "running":
             return "lost"
+        saw_worker_in(connection, job.lease_key, job.worker or "")
         values: dict[str, Any] = {"lease_until": later(lease_seconds)}
         if progress is not None and progress != job.progress:
-            values |= {"progress": progress, "events": JOBS.c.events + 1}
+            size = len(json.dumps(progress).encode())
+            _refuse_too_much_progress(job, size)
+            values |= {"progress": progress, "events": JOBS.c.events + 1, "progress_bytes": job.progress_bytes + size}
             note_in(connection, replace(job, events=job.events + 1), "progress", progress)
         connection.execute(the_job(job.id).values(**values))
         return "cancel" if job.cancel_requested else "run"
 
 
-def held_job(held: Held) -> Update:
-    """An update of a job, if the claim on it still holds.
+def holds_part(engine: Engine, parent: str, token: str, key: str) -> bool:
+    """Whether a worker holds a job that is a part of something.
 
     Args:
-        held: the claim
+        engine: the database
+        parent: what the job has to be a part of
+        token: the token of the worker's lease
+        key: the key that it sends; empty without keys
 
     Returns:
-        the statement, without values
+        true while the lease of one of its running parts is this one
+
+    Raises:
+        Unreachable: the database does not answer
     """
-    claim = JOBS.c.status == "running", JOBS.c.worker == held.worker, JOBS.c.attempt == held.attempt
-    return the_job(held.job_id).where(*claim)
+    query = select(JOBS).where(JOBS.c.parent == parent, JOBS.c.status == "running", JOBS.c.lease_key.in_(("", key)))
+    columns = JOBS.c.id, JOBS.c.attempt, JOBS.c.lease_digest
+    with answering(), reading(engine) as connection:
+        rows = connection.execute(query.with_only_columns(*columns)).all()
+    return any(row.lease_digest is not None and _is_same(row.lease_digest, token, row.attempt) for row in rows)
+
+
+def is_held(job: Job | None, lease: Lease) -> TypeGuard[Job]:
+    """Whether a lease is that of the last claim of a job, and comes from the key that made it.
+
+    Args:
+        job: the job; None where there is none
+        lease: the lease
+
+    Returns:
+        whether it is; the job may have ended since
+    """
+    if job is None or job.lease_digest is None or job.lease_key not in ("", lease.key):
+        return False
+    return _is_same(job.lease_digest, lease.token, job.attempt)
 
 
 def locked(job_id: str) -> Select[Any]:
@@ -153,25 +214,67 @@ def locked(job_id: str) -> Select[Any]:
     return select(JOBS).where(JOBS.c.id == job_id).with_for_update()
 
 
+def _is_same(digest: bytes, token: str, attempt: int) -> bool:
+    return compare_digest(digest, _digest(token, attempt))
+
+
+def _digest(token: str, attempt: int) -> bytes:
+    """The attempt is part of it, so that a claim made by an earlier release leaves no older lease valid."""
+    return sha256(f"{attempt}:{token}".encode()).digest()
+
+
+def _refuse_too_much_progress(job: Job, size: int) -> None:
+    if job.events < MOST_EVENTS and job.progress_bytes + size <= MOST_PROGRESS_BYTES:
+        return
+    kept = f"{MOST_EVENTS} events and {MOST_PROGRESS_BYTES >> 20} MiB of progress are kept of a job"
+    fix = "send heartbeats without progress from now on; the result is taken as ever"
+    raise Refused(Problem(field="progress", code="too_many_events", message=kept, fix=fix))
+
+
 def _is_available() -> tuple[Any, ...]:
-    return JOBS.c.status == "queued", JOBS.c.available_at <= now()
+    """The status is spelled out, so that the index of queued jobs is used."""
+    return literal_column("'queued'") == JOBS.c.status, JOBS.c.available_at <= now()
 
 
-def _openings_in(connection: Connection) -> frozenset[Opening]:
-    query = select(JOBS.c.kind, JOBS.c.requires).where(*_is_available()).distinct()
-    return frozenset(Opening(*row) for row in connection.execute(query))
+def _wanted_in(connection: Connection, seeker: Seeker) -> dict[str, list[Opening]]:
+    """By owner, what a worker can do of that owner's queued jobs."""
+    query = select(JOBS.c.owner, JOBS.c.kind, JOBS.c.requires).where(*_is_available()).distinct()
+    rows = [(owner, Opening(kind, requires)) for owner, kind, requires in connection.execute(query)]
+    can_do = {opening: seeker.can_do(opening) for opening in {opening for _, opening in rows}}
+    wanted: dict[str, list[Opening]] = {}
+    for owner, opening in rows:
+        if can_do[opening]:
+            wanted.setdefault(owner, []).append(opening)
+    return wanted
 
 
-def _claim_in(
-    connection: Connection, worker: str, wanted: Sequence[tuple[Any, ...]], lease_seconds: float
-) -> Job | None:
-    """Two that claim at the same moment get two jobs: one passes over what the other has locked."""
-    first = select(JOBS.c.id).where(*_is_available(), tuple_(JOBS.c.kind, JOBS.c.requires).in_(wanted))
+def _next_in(connection: Connection, wanted: Mapping[str, Sequence[Opening]]) -> tuple[str, int] | None:
+    """The job that is next, locked, and how often it was claimed.
+
+    Claims at the same moment serve different owners, and get different jobs. An owner whose turn another claim is just
+    taking is served too where no other owner has a job.
+    """
+    served = select(JOB_TURNS.c.owner).where(JOB_TURNS.c.owner.in_(list(wanted)))
+    known = set(connection.execute(served).scalars())
+    if new := [{"owner": owner, "served": 0} for owner in sorted(wanted.keys() - known)]:
+        connection.execute(insert_new(connection, JOB_TURNS), new)
+    served = served.order_by(JOB_TURNS.c.served, JOB_TURNS.c.owner)
+    turn = connection.execute(served.limit(1).with_for_update(skip_locked=True)).scalar_one_or_none()
+    order = list(connection.execute(served).scalars())
+    for owner in sorted(order, key=lambda owner: owner != turn):
+        found = _first_in(connection, owner, wanted[owner])
+        if found is not None:
+            if owner == turn:
+                last = select(func.max(JOB_TURNS.c.served)).scalar_subquery()
+                connection.execute(update(JOB_TURNS).where(JOB_TURNS.c.owner == owner).values(served=last + 1))
+            return found
+    return None
+
+
+def _first_in(connection: Connection, owner: str, wanted: Sequence[Opening]) -> tuple[str, int] | None:
+    """The first job of an owner that no other claim has locked."""
+    is_wanted = tuple_(JOBS.c.kind, JOBS.c.requires).in_([tuple(opening) for opening in wanted])
+    first = select(JOBS.c.id, JOBS.c.attempt).where(*_is_available(), JOBS.c.owner == owner, is_wanted)
     first = first.order_by(JOBS.c.priority.desc(), JOBS.c.created_at, JOBS.c.id).limit(1)
-    job_id = connection.execute(first.with_for_update(skip_locked=True)).scalar_one_or_none()
-    if job_id is None:
-        return None
-    claim = {"status": "running", "worker": worker, "attempt": JOBS.c.attempt + 1}
-    moments = {"lease_until": later(lease_seconds), "started_at": now(), "finished_at": None}
-    emptied = {"progress": None, "result": None, "error": None}
-    return change_in(connection, the_job(job_id), {**claim, **moments, **emptied}, {"worker": worker})
+    row = connection.execute(first.with_for_update(skip_locked=True)).one_or_none()
+    return None if row is None else (row.id, row.attempt)

@@ -6,6 +6,7 @@ were.
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     DateTime,
@@ -16,6 +17,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     Table,
+    text,
 )
 
 from service.store.tables import METADATA
@@ -46,11 +48,30 @@ JOBS = Table(
     Column("result", JSON(none_as_null=True)),
     Column("error", JSON(none_as_null=True)),
     Column("events", Integer, nullable=False),
+    Column("lease_digest", LargeBinary),
+    Column("lease_key", String, nullable=False, server_default=text("''")),
+    Column("outcome_digest", LargeBinary),
+    Column("file_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("progress_bytes", BigInteger, nullable=False, server_default="0"),
     Index("ix_jobs_status_kind", "status", "kind"),
     Index("ix_jobs_kind_created_at", "kind", "created_at"),
+    Index("ix_jobs_lease_key", "lease_key", "file_bytes"),
+    Index(
+        "ix_jobs_queue", "owner", "kind", "requires", "priority", "created_at", "id", "available_at",
+        sqlite_where=text("status = 'queued'"), postgresql_where=text("status = 'queued'"),
+    ),
+)  # fmt: skip
+"""Every job. Of its last claim: the digest of the lease, the key that claimed it (empty without keys) and the digest of
+the outcome, once there is one. Attempts only ever count up, those given back are counted beside. What it requires is
+canonical JSON text, so that equal demands are equal texts."""
+
+JOB_TURNS = Table(
+    "job_turns",
+    METADATA,
+    Column("owner", String, primary_key=True),
+    Column("served", BigInteger, nullable=False, index=True),
 )
-"""Every job. (worker, attempt) tells who may speak of it; attempts only ever count up, those given back are counted
-beside. What it requires is canonical JSON text, so that equal demands are equal texts."""
+"""When each owner was served last, as a number that counts claims: jobs go round the owners."""
 
 JOB_EVENTS = Table(
     "job_events",
@@ -80,5 +101,9 @@ WORKERS = Table(
     Column("capabilities", JSON, nullable=False),
     Column("first_seen_at", DateTime(timezone=True), nullable=False),
     Column("last_seen_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("key", String, nullable=False, server_default=text("''")),
+    Column("name", String),
+    Index("ix_workers_key", "key", "last_seen_at"),
 )
-"""Workers that asked for jobs."""
+"""Workers that asked for jobs, each under the key that it asked with (empty without keys). The id of one with a key is
+a digest of key and name, so that two keys may use the same name; without a key it is the name."""

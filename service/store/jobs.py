@@ -78,6 +78,16 @@ class Job:
     """Why its last attempt failed: code, message."""
     events: int
     """How many events there are of it."""
+    lease_digest: bytes | None = field(repr=False)
+    """Digest of the lease of its last claim; None where no lease holds any more."""
+    lease_key: str
+    """Key that made that claim; empty without keys."""
+    outcome_digest: bytes | None = field(repr=False)
+    """Digest of the outcome of that claim; None while there is none."""
+    file_bytes: int
+    """Bytes of its files."""
+    progress_bytes: int
+    """Bytes of all progress that was reported of it."""
 
     @property
     def attempts_used(self) -> int:

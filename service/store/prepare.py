@@ -19,7 +19,7 @@ from service.store.seeding import is_seeded, seed
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0017"
+HEAD = "0018"
 """Newest revision in migrations/: what this version expects."""
 
 

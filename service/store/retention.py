@@ -8,7 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, and_, delete, exists, or_, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Select,
+    Table,
+    and_,
+    delete,
+    exists,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from service.store.audit_tables import AUDIT_LOG
 from service.store.database_clock import moment_in
@@ -154,6 +167,7 @@ def _forget_files(engine: Engine, then: datetime, pause: Pause) -> int:
         with answering(), writing(engine) as connection:
             removed += connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id.in_(batch))).rowcount
             last = select(JOBS.c.events).where(JOBS.c.id == JOB_EVENTS.c.job_id).scalar_subquery()
+            connection.execute(update(JOBS).where(JOBS.c.id.in_(batch)).values(file_bytes=0))
             connection.execute(delete(JOB_EVENTS).where(JOB_EVENTS.c.job_id.in_(batch), JOB_EVENTS.c.number < last))
         if pause():
             break

@@ -1,15 +1,19 @@
-"""Which workers are there? Whoever asked for a job lately, with what it said that it can do."""
+"""Workers that asked for a job lately, each under its key, with what it can do."""
 
+import json
 from dataclasses import asdict
 from datetime import datetime
+from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Engine, and_, delete, select, update
+from sqlalchemy import Connection, Engine, and_, delete, func, select, update
 
 from service.answers.workers import Capabilities, SeenWorker
+from service.errors import Problem, Refused
+from service.settings import WORKERS_PER_KEY
 from service.store.database_clock import later, now
 from service.store.engine import answering, insert_new, reading, writing
 from service.store.job_tables import JOBS, WORKERS
@@ -18,44 +22,64 @@ from service.store.scenarios import utc_text
 _CAPABILITIES = TypeAdapter(Capabilities)
 
 
-def see_worker(engine: Engine, worker: str, capabilities: Capabilities) -> None:
+class WorkerBounds(NamedTuple):
+    """How many workers one key may have."""
+
+    most: int = WORKERS_PER_KEY
+    """Workers."""
+    alive_seconds: float = 80.0
+    """Time after which one that is not heard of makes room for another [second]."""
+
+
+BOUNDS = WorkerBounds()
+
+
+def see_worker(
+    engine: Engine, worker: str, capabilities: Capabilities, key: str = "", bounds: WorkerBounds = BOUNDS
+) -> None:
     """Note that a worker is there, and what it can do.
 
     Args:
         engine: the database
         worker: its name
         capabilities: what it can do
+        key: key that it sends; empty without keys
+        bounds: how many workers the key may have
 
     Raises:
+        Refused: as many workers of this key are there
         Unreachable: the database does not answer
     """
-    moment, can = now(), asdict(capabilities)
-    first = {"id": worker, "capabilities": can}
+    moment, can, worker_id = now(), asdict(capabilities), _id_of(key, worker)
+    first = {"id": worker_id, "key": key, "name": worker, "capabilities": can}
     with answering(), writing(engine) as connection:
         known = connection.execute(
-            update(WORKERS).where(WORKERS.c.id == worker).values(capabilities=can, last_seen_at=moment)
+            update(WORKERS).where(WORKERS.c.id == worker_id).values(capabilities=can, last_seen_at=moment)
         )
         if not known.rowcount:
+            _make_room(connection, key, bounds)
             adding = insert_new(connection, WORKERS).values(first_seen_at=moment, last_seen_at=moment)
             connection.execute(adding, first)
 
 
-def saw_worker_in(connection: Connection, worker: str) -> None:
+def saw_worker_in(connection: Connection, key: str, worker: str) -> None:
     """Note that a known worker is still there.
 
     Args:
         connection: the database, inside a writing transaction
+        key: key that it claimed its job with; empty without keys
         worker: its name
     """
-    connection.execute(update(WORKERS).where(WORKERS.c.id == worker).values(last_seen_at=now()))
+    connection.execute(update(WORKERS).where(WORKERS.c.id == _id_of(key, worker)).values(last_seen_at=now()))
 
 
-def read_workers(engine: Engine, alive_seconds: float) -> list[SeenWorker]:
+def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None) -> list[SeenWorker]:
     """Every worker that was heard of, in the order of their names.
 
     Args:
         engine: the database
         alive_seconds: time for which a worker that is not heard of is taken to be there [second]
+        owner: whose jobs are named; None for those of every owner
 
     Returns:
         the workers
@@ -64,11 +88,13 @@ def read_workers(engine: Engine, alive_seconds: float) -> list[SeenWorker]:
         Unreachable: the database does not answer
     """
     is_alive = (WORKERS.c.last_seen_at >= later(-alive_seconds)).label("is_alive")
-    has_job = and_(JOBS.c.worker == WORKERS.c.id, JOBS.c.status == "running")
-    query = select(*WORKERS.c, is_alive, JOBS.c.id.label("job_id")).outerjoin_from(WORKERS, JOBS, has_job)
+    name = func.coalesce(WORKERS.c.name, WORKERS.c.id)
+    has_job = and_(JOBS.c.worker == name, JOBS.c.lease_key == WORKERS.c.key, JOBS.c.status == "running")
+    columns = *WORKERS.c, is_alive, name.label("shown_name"), JOBS.c.id.label("job_id"), JOBS.c.owner
+    query = select(*columns).outerjoin_from(WORKERS, JOBS, has_job)
     with answering(), reading(engine) as connection:
-        rows = connection.execute(query.order_by(WORKERS.c.id, JOBS.c.id)).mappings().all()
-    return [_seen([dict(row) for row in same]) for _, same in groupby(rows, key=itemgetter("id"))]
+        rows = connection.execute(query.order_by(name, WORKERS.c.id, JOBS.c.id)).mappings().all()
+    return [_seen([dict(row) for row in same], owner) for _, same in groupby(rows, key=itemgetter("id"))]
 
 
 def forget_workers(engine: Engine, unseen_seconds: float) -> None:
@@ -85,11 +111,39 @@ def forget_workers(engine: Engine, unseen_seconds: float) -> None:
         connection.execute(delete(WORKERS).where(WORKERS.c.last_seen_at < later(-unseen_seconds)))
 
 
-def _seen(rows: list[dict[str, Any]]) -> SeenWorker:
-    """A worker from its rows, one for each of its jobs."""
+def _id_of(key: str, worker: str) -> str:
+    """What a worker is found by: two keys may have workers of the same name."""
+    return sha256(json.dumps([key, worker]).encode()).hexdigest() if key else worker
+
+
+def _make_room(connection: Connection, key: str, bounds: WorkerBounds) -> None:
+    """Forget workers of a key that are gone, where it has as many as it may; refuse another one if all are there."""
+    count = select(func.count()).select_from(WORKERS).where(WORKERS.c.key == key)
+    if connection.execute(count).scalar_one() < bounds.most:
+        return
+    gone = delete(WORKERS).where(WORKERS.c.key == key, WORKERS.c.last_seen_at < later(-bounds.alive_seconds))
+    if connection.execute(gone).rowcount:
+        return
+    message = (
+        f"{bounds.most} workers asked with this key in the last {bounds.alive_seconds:.0f} s, as many as one may have"
+    )
+    fix = "let a worker keep its name, stop some, use a second key, or allow more (TRAINCOST_WORKERS_PER_KEY)"
+    raise Refused(Problem(field="worker", code="too_many_workers", message=message, fix=fix))
+
+
+def _seen(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker:
+    """A worker from its rows, one for each of its jobs; those of other owners are not named."""
     row = rows[0]
-    jobs = tuple(one["job_id"] for one in rows if one["job_id"] is not None)
+    held = [one for one in rows if one["job_id"] is not None]
+    jobs = tuple(one["job_id"] for one in held if owner is None or one["owner"] == owner)
     moments: dict[str, datetime] = {name: row[name] for name in ("first_seen_at", "last_seen_at")}
     told = {name: utc_text(moment) for name, moment in moments.items()}
     can = _CAPABILITIES.validate_python(row["capabilities"])
-    return SeenWorker(id=row["id"], is_alive=bool(row["is_alive"]), jobs=jobs, capabilities=can, **told)
+    return SeenWorker(
+        id=row["shown_name"],
+        is_alive=bool(row["is_alive"]),
+        is_busy=bool(held),
+        jobs=jobs,
+        capabilities=can,
+        **told,
+    )

@@ -18,6 +18,8 @@ class Claimed:
     id: str
     kind: str
     attempt: int
+    lease: str = field(repr=False)
+    """What the worker proves with that the job is its own; in no log."""
     payload: Mapping[str, Any]
     timeout_seconds: float
     """Longest time that it may take."""

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from service.worker.claimed import Claimed, Desk, Ending, FoundFile, Work
@@ -111,7 +112,8 @@ class Claiming:
     async def _do(self, job: Claimed) -> None:
         log.info("job %s (%s), attempt %d", job.id, job.kind, job.attempt)
         with job_folder() as folder:
-            desk = Desk(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=self._client.read)
+            read = partial(self._client.read, job)
+            desk = Desk(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=read)
             beats = asyncio.create_task(self._heartbeats(desk))
             try:
                 ending = await self._worked(desk, beats)
@@ -163,18 +165,26 @@ class Claiming:
                     await asyncio.wait_for(desk.changed.wait(), pause_seconds)
             desk.changed.clear()
             try:
-                state = await self._client.heartbeat(desk.job, desk.progress)
+                state = await self._heartbeat(desk)
             except Away:
                 wait_seconds = min(longer_seconds(wait_seconds), pause_seconds)
-                continue
-            except NotTaken as error:
-                log.warning("the progress of job %s is not taken: %s", desk.job.id, error)
-                desk.progress = None
                 continue
             wait_seconds = 0.0
             if state != "run":
                 return state
             await asyncio.sleep(min(NEWS_SECONDS, pause_seconds))
+
+    async def _heartbeat(self, desk: Desk) -> Literal["run", "cancel", "lost"]:
+        """Renew the lease; where the progress is refused, without it, so that the job is not lost for it."""
+        try:
+            return await self._client.heartbeat(desk.job, desk.progress)
+        except NotTaken as error:
+            log.warning("the progress of job %s is not taken: %s", desk.job.id, error)
+            desk.progress = None
+        try:
+            return await self._client.heartbeat(desk.job, None)
+        except NotTaken as error:
+            raise Away(str(error)) from error
 
     async def _finish(self, job: Claimed, ending: Ending, *, is_refusal: bool = False) -> None:
         """Hand in how a job ended, for as long as it takes, or for a little while where this worker has to go.

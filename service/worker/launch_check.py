@@ -16,6 +16,9 @@ MEDIA_TYPES: Mapping[str, str] = {
 }  # fmt: skip
 """What a file holds, by the end of its name."""
 
+LONGEST_SHOWN = 300
+"""Characters of a reason or a note that are shown on the way, so that heartbeats stay short; the record has all."""
+
 WITHOUT_TORCH = "torch_missing"
 
 Record = dict[str, Any]
@@ -96,4 +99,5 @@ async def _kept(desk: Desk, folder: Path, name: str) -> str | None:
 
 def _shown(task: Mapping[str, Any], **told: Any) -> dict[str, Any]:
     """What callers are shown of a probe."""
-    return {"probe": task["probe"], "reason": None, "done_fraction": 0.0, "note": None, **told}
+    shown = {name: value[:LONGEST_SHOWN] if isinstance(value, str) else value for name, value in told.items()}
+    return {"probe": task["probe"], "reason": None, "done_fraction": 0.0, "note": None, **shown}

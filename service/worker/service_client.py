@@ -1,9 +1,9 @@
-"""How does a worker speak to the service? Again and again until it is answered: a measurement outlives a restart.
+"""Requests of a worker to the service, sent again until they are answered: a measurement outlives a restart.
 
 | what happened | what is done |
 |---|---|
 | no answer, 429, 5xx | sent again, after waits that grow; a result that the service fails at every time is given up |
-| 409 | the job is another's: what runs is stopped |
+| 409 | the lease holds no longer: what runs is stopped |
 | 401, 403, 404 | the worker ends, and says why |
 | any other refusal | the caller is told why |
 """
@@ -35,7 +35,11 @@ MOST_FAILURES = 5
 MOST_RESULT_BYTES, MOST_FILE_BYTES = 8 << 20, 64 << 20
 """What the service takes: said here too, for it breaks off what is longer. A test compares both."""
 
+LEASE_HEADER = "Traincost-Lease"
+"""Header with the lease of requests that have no JSON body."""
+
 LOST = 409
+LEASE_LOST = "the lease of the job holds no longer"
 NOT_LET_IN = {401, 403, 404, 405}
 
 State = Literal["run", "cancel", "lost"]
@@ -133,8 +137,9 @@ class ServiceClient:
 
         Raises:
             Away: there was no answer
+            NotTaken: the service refuses the progress; the lease is not renewed
         """
-        said = {"worker": self.worker, "attempt": job.attempt, "progress": progress}
+        said = {"lease": job.lease, "progress": progress}
         answer = await self._asked("POST", f"{_of(job)}/heartbeat", content=encoded(said))
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
@@ -149,17 +154,18 @@ class ServiceClient:
         Raises:
             NotTaken: the service refuses it
         """
-        claim = {"worker": self.worker, "attempt": str(job.attempt)}
         content = _no_longer_than(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
-        place, headers = f"{_of(job)}/files/{quote(file.name, safe='')}", {"Content-Type": file.media_type}
-        answer = await self._until_answered("PUT", place, content=content, params=claim, headers=headers)
+        headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
+        place = f"{_of(job)}/files/{quote(file.name, safe='')}"
+        answer = await self._until_answered("PUT", place, content=content, headers=headers)
         if answer.status_code == LOST:
-            raise NotTaken("the job is no longer this worker's")
+            raise NotTaken(LEASE_LOST)
 
-    async def read(self, path: str) -> bytes:
+    async def read(self, job: Claimed, path: str) -> bytes:
         """Something that a job needs, however long the service is away meanwhile.
 
         Args:
+            job: the job
             path: where it is
 
         Returns:
@@ -168,7 +174,10 @@ class ServiceClient:
         Raises:
             NotTaken: the service refuses it
         """
-        return (await self._until_answered("GET", path)).content
+        answer = await self._until_answered("GET", path, headers={LEASE_HEADER: job.lease})
+        if answer.status_code == LOST:
+            raise NotTaken(LEASE_LOST)
+        return answer.content
 
     async def finish(self, job: Claimed, ending: Ending) -> bool:
         """Hand in how a job ended, however long the service is away meanwhile.
@@ -183,10 +192,7 @@ class ServiceClient:
         Raises:
             NotTaken: the service refuses it
         """
-        said = {
-            "worker": self.worker, "attempt": job.attempt, "outcome": ending.outcome, "result": ending.result,
-            "error": ending.error,
-        }  # fmt: skip
+        said = {"lease": job.lease, "outcome": ending.outcome, "result": ending.result, "error": ending.error}
         answer = await self._until_answered("POST", f"{_of(job)}/finish", content=encoded(said))
         return answer.status_code != LOST
 

@@ -1,14 +1,15 @@
-"""What does a worker say? That it looks for a job, that it is still at one, how one ended."""
+"""Requests of workers: claim a job, keep it by a heartbeat, finish it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Interval, Len
 
 from service.answers.workers import Capabilities
+from service.errors import Problem, Refused
 from service.estimator.noun import STRICT, Name
-from service.store import Held, Outcome
+from service.store import Outcome
 from service.workflows.nouns import read_noun
 
 MOST_WAIT_SECONDS = 20.0
@@ -17,7 +18,10 @@ MOST_WAIT_SECONDS = 20.0
 LONGEST_REASON = 10_000
 """Characters of what a worker tells about a failure."""
 
-Attempt = Annotated[int, Interval(ge=1, le=1 << 31)]
+MOST_PROGRESS_DEPTH = 8
+"""Lists and objects of a report of progress that may nest. Source: a choice; those of a launch check nest 3 deep."""
+
+LeaseToken = Annotated[str, Len(1, 100)]
 Body = TypeVar("Body")
 
 
@@ -43,10 +47,8 @@ class HeartbeatRequest:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    worker: Name
-    """Its name."""
-    attempt: Attempt
-    """The attempt that it was given."""
+    lease: LeaseToken
+    """The lease that the job was claimed with."""
     progress: Mapping[str, Any] | None = None
     """How far the job is; null where there is nothing to say."""
 
@@ -71,27 +73,14 @@ class FinishRequest:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    worker: Name
-    """Its name."""
-    attempt: Attempt
-    """The attempt that it was given."""
+    lease: LeaseToken
+    """The lease that the job was claimed with."""
     outcome: Literal["succeeded", "failed", "cancelled", "released"]
     """How it ended; released: given back because the worker has to go, which costs no attempt."""
     result: Mapping[str, Any] | None = None
     """What came of it."""
     error: JobError | None = None
     """Why it failed; null where it did not."""
-
-    def held(self, job_id: str) -> Held:
-        """The claim that the worker speaks of.
-
-        Args:
-            job_id: id of the job
-
-        Returns:
-            the claim
-        """
-        return Held(job_id, self.worker, self.attempt)
 
     def ended(self) -> Outcome:
         """How the attempt ended.
@@ -118,3 +107,27 @@ def read_whole(kind: type[Body], body: Mapping[str, Any]) -> Body:
         Refused: a field is unknown, missing or wrong
     """
     return read_noun(kind, body, "")
+
+
+def refuse_deep_progress(progress: object) -> None:
+    """Refuse progress that nests deeper than anything that shows it has to follow.
+
+    Args:
+        progress: what a heartbeat reports
+
+    Raises:
+        Refused: it is too deep
+    """
+    level: list[object] = [progress]
+    for _ in range(MOST_PROGRESS_DEPTH + 1):
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return
+    message = f"lists and objects of the progress nest deeper than {MOST_PROGRESS_DEPTH}"
+    raise Refused(Problem(field="progress", code="too_deep", message=message, fix="flatten the progress"))
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()

@@ -34,20 +34,20 @@ class FakeWorker:
 
     def tell(self, job: Mapping[str, Any], progress: Mapping[str, Any]) -> str:
         """How far the job is; answers what to do."""
-        said = {"worker": self.name, "attempt": job["attempt"], "progress": progress}
+        said = {"lease": job["lease"], "progress": progress}
         state: str = self.ask("POST", f"/v1/worker/jobs/{job['id']}/heartbeat", json=said).json()["state"]
         return state
 
     def finish(self, job: Mapping[str, Any], outcome: str = "succeeded", **said: Any) -> int:
         """Hand a result in; answers the status."""
-        body = {"worker": self.name, "attempt": job["attempt"], "outcome": outcome, **said}
+        body = {"lease": job["lease"], "outcome": outcome, **said}
         return self.ask("POST", f"/v1/worker/jobs/{job['id']}/finish", json=body).status_code
 
     def upload(self, job: Mapping[str, Any], name: str, content: bytes) -> None:
         """Leave a file."""
-        query = {"worker": self.name, "attempt": str(job["attempt"])}
-        path, headers = f"/v1/worker/jobs/{job['id']}/files/{name}", {"content-type": "application/gzip"}
-        assert self.ask("PUT", path, params=query, content=content, headers=headers).status_code == 204
+        path = f"/v1/worker/jobs/{job['id']}/files/{name}"
+        headers = {"content-type": "application/gzip", "traincost-lease": job["lease"]}
+        assert self.ask("PUT", path, content=content, headers=headers).status_code == 204
 
     def record(self, task: Mapping[str, Any], scale: float = 1.0, **changed: Any) -> dict[str, Any]:
         """What came of a task: whatever takes a second or a byte, times a scale."""

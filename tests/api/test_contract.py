@@ -204,12 +204,14 @@ def test_what_the_examples_of_workers_say_one_after_the_other_is_answered(
 ) -> None:
     job = NewJob(id=JOB_ID, kind="launch-check", payload={}, timeout_seconds=60.0, priority=1000)
     create_jobs(own_app.state.engine, [job])
-    for place in ("/v1/worker/claim", "/v1/worker/jobs/{job_id}/heartbeat", "/v1/worker/jobs/{job_id}/finish"):
-        (body,) = examples(document["paths"][place]["post"])
-        if place.endswith("/finish"):
-            assert own("POST", place.format(job_id=JOB_ID), json=body).status_code == 204
-        else:
-            exercised(own, document, "post", place, body, place.format(job_id=JOB_ID))
+    (claim,) = examples(document["paths"]["/v1/worker/claim"]["post"])
+    lease = exercised(own, document, "post", "/v1/worker/claim", claim, "/v1/worker/claim").json()["job"]["lease"]
+    place = "/v1/worker/jobs/{job_id}/heartbeat"
+    (heartbeat,) = examples(document["paths"][place]["post"])
+    exercised(own, document, "post", place, {**heartbeat, "lease": lease}, place.format(job_id=JOB_ID))
+    place = "/v1/worker/jobs/{job_id}/finish"
+    (finish,) = examples(document["paths"][place]["post"])
+    assert own("POST", place.format(job_id=JOB_ID), json={**finish, "lease": lease}).status_code == 204
 
 
 def test_every_change_has_an_example(document: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ SIMPLE = {"Content-Type": "text/plain"}
 """What a page may send to any site without asking first."""
 
 LOG = "# nThreads 1\n"
-FILE = "/v1/worker/jobs/a/files/b?worker=w&attempt=1"
+FILE = "/v1/worker/jobs/a/files/b"
 IMPORT = "/v1/measurements/imports/nccl-tests"
 
 

@@ -75,20 +75,20 @@ class Worker:
         return job
 
     def work(self, job: dict[str, Any]) -> dict[str, Any]:
-        content = self.ask("GET", f"/v1/worker/sweeps/{job['payload']['sweep']}").content
+        headers = {"traincost-lease": job["lease"]}
+        content = self.ask("GET", f"/v1/worker/sweeps/{job['payload']['sweep']}", headers=headers).content
         self.worked.append(job["payload"]["number"])
         return worked_out(sweep_from_bytes(content), shard_of(job["payload"]), self.folder)
 
     def say(self, job: dict[str, Any], what: str, **said: Any) -> int:
-        body = {"worker": self.name, "attempt": job["attempt"], **said}
+        body = {"lease": job["lease"], **said}
         return self.ask("POST", f"/v1/worker/jobs/{job['id']}/{what}", json=body).status_code
 
     def keep(self, job: dict[str, Any]) -> int:
-        query = {"worker": self.name, "attempt": str(job["attempt"])}
         content = (self.folder / ROWS_FILE).read_bytes()
-        headers = {"content-type": "application/vnd.apache.parquet"}
+        headers = {"content-type": "application/vnd.apache.parquet", "traincost-lease": job["lease"]}
         place = f"/v1/worker/jobs/{job['id']}/files/{ROWS_FILE}"
-        return self.ask("PUT", place, params=query, content=content, headers=headers).status_code
+        return self.ask("PUT", place, content=content, headers=headers).status_code
 
     def run(self, most: int = PIECES) -> None:
         for _ in range(most):
@@ -258,7 +258,8 @@ def test_what_is_not_there_is_not_found(ask: Ask) -> None:
             ("POST", "/resume"),
         ):  # fmt: skip
             assert ask(method, f"/v1/sweeps/{unknown}{end}").json()["code"] == "not_found", end
-        assert ask("GET", f"/v1/worker/sweeps/{unknown}").status_code == 404
+        lost = ask("GET", f"/v1/worker/sweeps/{unknown}", headers={"traincost-lease": "none"})
+        assert (lost.status_code, lost.json()["code"]) == (409, "lease_lost")
 
 
 def test_what_is_wrong_is_refused_as_a_whole(ask: Ask) -> None:

@@ -1,4 +1,4 @@
-"""Do workers get jobs over HTTP, keep them by being heard of, and is nothing taken from whoever lost its job?"""
+"""Workers over HTTP: jobs, leases that prove who holds them, and bounds on all that workers send."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from service.answers.workers import Capabilities, Requirements
 from service.api.limits import HANDED_IN_BYTES
 from service.api.openings import AT_ONCE
 from service.store import (
-    Job,
+    Claim,
     NewJob,
     Seeker,
     cancel_job,
@@ -23,11 +23,12 @@ from service.store import (
     create_jobs,
     read_file,
     read_job,
+    reap_jobs,
     see_worker,
 )
 from service.store.database_clock import later
 from service.store.engine import writing
-from service.store.job_tables import JOBS, WORKERS
+from service.store.job_tables import JOB_TURNS, JOBS, WORKERS
 from service.workflows import finished_jobs
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
@@ -45,11 +46,14 @@ def queue_app(new_url: NewUrl) -> Iterator[FastAPI]:
 
 
 @pytest.fixture
-def app(queue_app: FastAPI) -> FastAPI:
+def app(queue_app: FastAPI) -> Iterator[FastAPI]:
     with writing(queue_app.state.engine) as connection:
         connection.execute(delete(JOBS))
         connection.execute(delete(WORKERS))
-    return queue_app
+        connection.execute(delete(JOB_TURNS))
+    settings = queue_app.state.settings
+    yield queue_app
+    queue_app.state.settings = settings
 
 
 @pytest.fixture
@@ -67,14 +71,25 @@ def claim(ask: Ask, worker: str = "w1", **said: Any) -> httpx.Response:
     return ask("POST", "/v1/worker/claim", json={"worker": worker, "kinds": [KIND], **said})
 
 
-def say(ask: Ask, what: str, worker: str = "w1", attempt: int = 1, **said: Any) -> httpx.Response:
-    return ask("POST", f"/v1/worker/jobs/job_a/{what}", json={"worker": worker, "attempt": attempt, **said})
+def held(ask: Ask, worker: str = "w1") -> str:
+    """The lease of the job that a worker gets."""
+    lease: str = claim(ask, worker).json()["job"]["lease"]
+    return lease
 
 
-def upload(ask: Ask, name: str, content: bytes, **query: Any) -> httpx.Response:
-    said = {"worker": "w1", "attempt": "1", **query}
-    headers = {"content-type": "application/gzip"}
-    return ask("PUT", f"/v1/worker/jobs/job_a/files/{name}", params=said, content=content, headers=headers)
+def say(ask: Ask, what: str, lease: str, job_id: str = "job_a", **said: Any) -> httpx.Response:
+    return ask("POST", f"/v1/worker/jobs/{job_id}/{what}", json={"lease": lease, **said})
+
+
+def upload(ask: Ask, name: str, content: bytes, lease: str, job_id: str = "job_a") -> httpx.Response:
+    headers = {"content-type": "application/gzip", "traincost-lease": lease}
+    return ask("PUT", f"/v1/worker/jobs/{job_id}/files/{name}", content=content, headers=headers)
+
+
+def code(answer: httpx.Response) -> tuple[int, str]:
+    """Status of a refusal, and the code of what is wrong: that of the first field, where one is named."""
+    problem = answer.json()
+    return answer.status_code, (problem["errors"] or [problem])[0]["code"]
 
 
 def status(app: FastAPI) -> str:
@@ -87,13 +102,15 @@ def test_a_worker_gets_a_job_and_hands_in_what_it_found(app: FastAPI, ask: Ask) 
     assert claim(ask).status_code == 204
     add(app)
     given = claim(ask).json()["job"]
+    lease = given.pop("lease")
+    assert len(lease) >= 22
     assert given == {
         "id": "job_a", "kind": KIND, "attempt": 1, "payload": {"to": 3}, "timeout_seconds": 60.0, "lease_seconds": 60.0,
         "device": None,
     }  # fmt: skip
-    assert say(ask, "heartbeat", progress={"done_fraction": 0.5}).json() == {"state": "run"}
-    assert upload(ask, "trace.json.gz", b"\x1f\x8b\x00").status_code == 204
-    assert [say(ask, "finish", outcome="succeeded", result={"a": 1}).status_code for _ in range(2)] == [204, 204]
+    assert say(ask, "heartbeat", lease, progress={"done_fraction": 0.5}).json() == {"state": "run"}
+    assert upload(ask, "trace.json.gz", b"\x1f\x8b\x00", lease).status_code == 204
+    assert [say(ask, "finish", lease, outcome="succeeded", result={"a": 1}).status_code for _ in range(2)] == [204, 204]
     job, file = read_job(app.state.engine, "job_a"), read_file(app.state.engine, "job_a", "trace.json.gz")
     assert job is not None
     assert (job.status, job.result, job.progress) == ("succeeded", {"a": 1}, {"done_fraction": 0.5})
@@ -108,26 +125,78 @@ def test_a_worker_is_told_which_of_its_devices_a_job_is_for(app: FastAPI, ask: A
     assert given["device"] == H100["name"]
 
 
-def test_whoever_lost_its_job_is_refused_in_every_way(app: FastAPI, ask: Ask) -> None:
+def test_a_forged_lease_is_refused_as_one_for_no_job_is(app: FastAPI, ask: Ask) -> None:
     add(app)
-    claim(ask)
-    for worker, attempt in (("w2", 1), ("w1", 2)):
+    lease = held(ask)
+    add(app, "job_b")
+    other = held(ask, "w2")
+    told = set()
+    for job_id, forged in (("job_a", "w1"), ("job_a", other), ("job_a", lease[:-1]), ("job_a", "1"), ("none", lease)):
         refused = [
-            say(ask, "heartbeat", worker, attempt),
-            say(ask, "finish", worker, attempt, outcome="succeeded"),
-            upload(ask, "a", b"x", worker=worker, attempt=str(attempt)),
+            say(ask, "heartbeat", forged, job_id),
+            say(ask, "finish", forged, job_id, outcome="succeeded"),
+            upload(ask, "a", b"x", forged, job_id),
         ]
-        assert [(answer.status_code, answer.json()["code"]) for answer in refused] == [(409, "lease_lost")] * 3
+        assert [code(answer) for answer in refused] == [(409, "lease_lost")] * 3
+        told |= {str({**answer.json(), "request_id": ""}) for answer in refused}
+    assert len(told) == 1
     assert status(app) == "running"
-    assert ask("POST", "/v1/worker/jobs/nobody/heartbeat", json={"worker": "w1", "attempt": 1}).status_code == 409
+    assert say(ask, "heartbeat", lease).status_code == 200
+
+
+def test_worker_and_attempt_prove_nothing(app: FastAPI, ask: Ask) -> None:
+    add(app)
+    held(ask)
+    claimed = {"worker": "w1", "attempt": 1}
+    for what, said in (("heartbeat", claimed), ("finish", {**claimed, "outcome": "succeeded"})):
+        answer = ask("POST", f"/v1/worker/jobs/job_a/{what}", json=said)
+        assert answer.status_code == 422
+        assert "/lease" in {error["pointer"] for error in answer.json()["errors"]}
+    headers = {"content-type": "text/plain"}
+    for query in ("", "?worker=w1&attempt=1"):
+        assert ask("PUT", f"/v1/worker/jobs/job_a/files/a{query}", content=b"x", headers=headers).status_code == 422
+    assert status(app) == "running"
+
+
+def test_a_lease_is_worth_nothing_once_the_job_is_another_s(app: FastAPI, ask: Ask) -> None:
+    add(app)
+    old = held(ask)
+    with writing(app.state.engine) as connection:
+        connection.execute(JOBS.update().values(lease_until=later(-1.0)))
+    reap_jobs(app.state.engine)
+    new = held(ask)
+    assert new != old
+    assert code(say(ask, "heartbeat", old)) == (409, "lease_lost")
+    assert code(say(ask, "finish", old, outcome="succeeded", result={"by": "old"})) == (409, "lease_lost")
+    assert code(upload(ask, "a", b"x", old)) == (409, "lease_lost")
+    assert say(ask, "finish", new, outcome="succeeded", result={"by": "new"}).status_code == 204
+    assert code(say(ask, "finish", old, outcome="succeeded", result={"by": "new"})) == (409, "lease_lost")
+
+
+def test_a_second_different_outcome_changes_nothing(app: FastAPI, ask: Ask) -> None:
+    add(app)
+    lease = held(ask)
+    outcome: dict[str, Any] = {"outcome": "succeeded", "result": {"a": 1, "b": [2.5]}}
+    assert say(ask, "finish", lease, **outcome).status_code == 204
+    before = read_job(app.state.engine, "job_a")
+    for other in (
+        {**outcome, "result": {"a": 2}},
+        {"outcome": "failed", "error": {"code": "x", "message": ""}},
+        {"outcome": "released"},
+    ):
+        assert code(say(ask, "finish", lease, **other)) == (409, "already_finished")
+    assert read_job(app.state.engine, "job_a") == before
+    assert say(ask, "finish", lease, outcome="succeeded", result={"b": [2.5], "a": 1}).status_code == 204
+    for late in (say(ask, "heartbeat", lease), upload(ask, "a", b"x", lease)):
+        assert code(late) == (409, "lease_lost")
 
 
 def test_a_cancel_reaches_the_worker_with_its_next_heartbeat(app: FastAPI, ask: Ask) -> None:
     add(app)
-    claim(ask)
+    lease = held(ask)
     cancel_job(app.state.engine, "job_a")
-    assert say(ask, "heartbeat").json() == {"state": "cancel"}
-    assert say(ask, "finish", outcome="cancelled").status_code == 204
+    assert say(ask, "heartbeat", lease).json() == {"state": "cancel"}
+    assert say(ask, "finish", lease, outcome="cancelled").status_code == 204
     assert status(app) == "cancelled"
 
 
@@ -190,11 +259,16 @@ def test_what_belongs_to_the_end_of_a_job_is_written_with_it(
 
     monkeypatch.setattr(finished_jobs, "FINISHED", {KIND: broken})
     add(app)
-    claim(ask)
-    assert say(ask, "finish", outcome="succeeded", result={"found": 1}).status_code == 500
+    lease = held(ask)
+    assert say(ask, "finish", lease, outcome="succeeded", result={"found": 1}).status_code == 500
     assert status(app) == "running"
     monkeypatch.setattr(finished_jobs, "FINISHED", {})
-    assert say(ask, "finish", outcome="succeeded", result={"found": 1}).status_code == 204
+    assert say(ask, "finish", lease, outcome="succeeded", result={"found": 1}).status_code == 204
+
+
+def nested(depth: int) -> Any:
+    """Objects inside each other."""
+    return {"a": nested(depth - 1)} if depth else {}
 
 
 WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -203,11 +277,14 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("claim", {"worker": "w", "kinds": [KIND], "wait_seconds": 21}, "/wait_seconds"),
     ("claim", {"worker": "w", "kinds": [KIND], "wait": 1}, ""),
     ("claim", {"worker": "w", "kinds": [KIND], "capabilities": {"nodes": 0}}, "/capabilities/nodes"),
-    ("jobs/job_a/heartbeat", {"worker": "w", "attempt": 0}, "/attempt"),
-    ("jobs/job_a/heartbeat", {"worker": "w", "attempt": 1, "progress": 3}, "/progress"),
-    ("jobs/job_a/finish", {"worker": "w", "attempt": 1}, "/outcome"),
-    ("jobs/job_a/finish", {"worker": "w", "attempt": 1, "outcome": "queued"}, "/outcome"),
-    ("jobs/job_a/finish", {"worker": "w", "attempt": 1, "outcome": "failed", "error": {}}, "/error/code"),
+    ("jobs/job_a/heartbeat", {}, "/lease"),
+    ("jobs/job_a/heartbeat", {"lease": ""}, "/lease"),
+    ("jobs/job_a/heartbeat", {"lease": "l" * 101}, "/lease"),
+    ("jobs/job_a/heartbeat", {"lease": "l", "progress": 3}, "/progress"),
+    ("jobs/job_a/heartbeat", {"lease": "l", "progress": nested(9)}, "/progress"),
+    ("jobs/job_a/finish", {"lease": "l"}, "/outcome"),
+    ("jobs/job_a/finish", {"lease": "l", "outcome": "queued"}, "/outcome"),
+    ("jobs/job_a/finish", {"lease": "l", "outcome": "failed", "error": {}}, "/error/code"),
 )  # fmt: skip
 
 
@@ -219,22 +296,84 @@ def test_what_is_wrong_is_named(ask: Ask, place: str, body: dict[str, Any], poin
 
 
 @pytest.mark.parametrize(
-    ("name", "query"),
-    [("..%2Fa", {}), (".a", {}), ("a" * 101, {}), ("a", {"attempt": "x"}), ("a", {"worker": ""})],
+    ("name", "lease"), [("..%2Fa", "l"), (".a", "l"), ("a" * 101, "l"), ("a", ""), ("a", "l" * 101)]
 )
-def test_a_file_without_a_name_or_a_claim_is_refused(ask: Ask, name: str, query: dict[str, str]) -> None:
-    assert upload(ask, name, b"x", **query).status_code in {404, 422}
+def test_a_file_without_a_name_or_a_lease_is_refused(ask: Ask, name: str, lease: str) -> None:
+    assert upload(ask, name, b"x", lease).status_code in {404, 422}
 
 
 def test_what_workers_hand_in_has_bounds_of_its_own(app: FastAPI, ask: Ask) -> None:
     add(app)
-    claim(ask)
+    lease = held(ask)
     large = "x" * (2 << 20)
-    assert say(ask, "heartbeat", progress={"a": large}).status_code == 413
+    assert say(ask, "heartbeat", lease, progress={"a": "x" * (15 << 10)}).status_code == 200
+    assert say(ask, "heartbeat", lease, progress={"a": "x" * (16 << 10)}).status_code == 413
+    assert say(ask, "heartbeat", lease, progress=nested(8)).status_code == 200
+    assert claim(ask, capabilities={"labels": {f"l{n}": "x" * 200 for n in range(50)}}).status_code == 204
+    assert claim(ask, capabilities={"devices": [{"name": "é" * 200}] * 100}).status_code == 413
     too_large = b" " * (next(iter(HANDED_IN_BYTES.values())) + 1)
     headers = {"content-type": "application/json"}
     assert ask("POST", "/v1/worker/jobs/job_a/finish", content=too_large, headers=headers).status_code == 413
-    assert say(ask, "finish", outcome="succeeded", result={"a": large}).status_code == 204
+    assert say(ask, "finish", lease, outcome="succeeded", result={"a": large}).status_code == 204
+
+
+def test_a_job_takes_so_much_progress_and_no_more(app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(app)
+    lease = held(ask)
+    monkeypatch.setattr("service.store.job_leases.MOST_EVENTS", 3)
+    assert say(ask, "heartbeat", lease, progress={"done": 1}).status_code == 200
+    assert code(say(ask, "heartbeat", lease, progress={"done": 2})) == (422, "too_many_events")
+    assert say(ask, "heartbeat", lease).json() == {"state": "run"}
+    monkeypatch.setattr("service.store.job_leases.MOST_EVENTS", 100)
+    monkeypatch.setattr("service.store.job_leases.MOST_PROGRESS_BYTES", 30)
+    assert say(ask, "heartbeat", lease, progress={"done": 3}).status_code == 200
+    assert code(say(ask, "heartbeat", lease, progress={"done": 4})) == (422, "too_many_events")
+    assert say(ask, "finish", lease, outcome="succeeded").status_code == 204
+
+
+def test_a_job_leaves_so_many_files_and_no_more(app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(app)
+    lease = held(ask)
+    monkeypatch.setattr("service.store.job_files.MOST_FILES", 2)
+    assert [upload(ask, name, b"12345", lease).status_code for name in ("a", "b", "b")] == [204] * 3
+    assert code(upload(ask, "c", b"1", lease)) == (422, "too_many_files")
+    monkeypatch.setattr("service.store.job_files.MOST_JOB_BYTES", 12)
+    assert upload(ask, "b", b"1234567", lease).status_code == 204
+    assert code(upload(ask, "a", b"123456", lease)) == (422, "job_bytes_used_up")
+    assert upload(ask, "a", b"1", lease).status_code == 204
+    monkeypatch.undo()
+    assert say(ask, "finish", lease, outcome="succeeded").status_code == 204
+    add(app, "job_b")
+    lease = held(ask)
+    app.state.settings = app.state.settings.model_copy(update={"worker_file_bytes": 20})
+    assert upload(ask, "a", b"123456789012", lease, "job_b").status_code == 204
+    assert code(upload(ask, "b", b"1", lease, "job_b")) == (422, "key_bytes_used_up")
+    assert upload(ask, "a", b"12345678901", lease, "job_b").status_code == 204
+
+
+def test_so_many_workers_are_known_and_no_more(app: FastAPI, ask: Ask) -> None:
+    app.state.settings = app.state.settings.model_copy(update={"workers_per_key": 3})
+    assert [claim(ask, f"w{n}").status_code for n in range(3)] == [204] * 3
+    assert code(claim(ask, "w3")) == (422, "too_many_workers")
+    assert claim(ask, "w0").status_code == 204
+    with writing(app.state.engine) as connection:
+        connection.execute(WORKERS.update().where(WORKERS.c.name == "w1").values(last_seen_at=later(-81.0)))
+    assert claim(ask, "w3").status_code == 204
+    assert [worker["id"] for worker in ask("GET", "/v1/workers").json()["items"]] == ["w0", "w2", "w3"]
+
+
+def test_jobs_go_round_the_owners(app: FastAPI, ask: Ask) -> None:
+    for number in range(20):
+        add(app, f"many_{number:02}", owner="many", priority=9)
+    gets = [claim(ask).json()["job"]["id"] for _ in range(3)]
+    add(app, "few_0", owner="few")
+    add(app, "few_1", owner="few", priority=1)
+    gets += [claim(ask).json()["job"]["id"] for _ in range(5)]
+    add(app, "late", owner="late")
+    gets += [claim(ask).json()["job"]["id"] for _ in range(2)]
+    assert gets == [
+        "many_00", "many_01", "many_02", "few_1", "many_03", "few_0", "many_04", "many_05", "late", "many_06",
+    ]  # fmt: skip
 
 
 def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,13 +381,13 @@ def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: py
     seen: list[str] = []
     are_all_there = threading.Event()
 
-    def noted(engine: Engine, worker: str, capabilities: Capabilities) -> None:
-        see_worker(engine, worker, capabilities)
+    def noted(engine: Engine, worker: str, capabilities: Capabilities, *bound: Any) -> None:
+        see_worker(engine, worker, capabilities, *bound)
         seen.append(worker)
         if len(seen) == WAITING:
             are_all_there.set()
 
-    def counted(engine: Engine, seeker: Seeker, lease_seconds: float) -> Job | None:
+    def counted(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | None:
         asked.append(seeker.worker)
         return claim_job(engine, seeker, lease_seconds)
 

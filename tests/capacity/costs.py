@@ -93,14 +93,15 @@ def requests_of(url: str) -> dict[str, list[Request]]:
     create_jobs(engine, [NewJob(id=HELD, kind=KIND, payload={}, timeout_seconds=3600.0)])
     worker = Seeker(worker="capacity", capabilities=Capabilities(), kinds=[KIND])
     see_worker(engine, worker.worker, worker.capabilities)
-    claim_job(engine, worker, 3600.0)
+    claimed = claim_job(engine, worker, 3600.0)
+    assert claimed is not None
     engine.dispose()
     asked_of = questions()
 
     def some(count: int) -> list[dict[str, Any]]:
         return [next(asked_of) for _ in range(count)]
 
-    heartbeat = {"worker": worker.worker, "attempt": 1}
+    heartbeat = {"lease": claimed.lease.token}
     claim = {"worker": "idle", "kinds": ["another"], "wait_seconds": 0}
     return {
         "check": [post("/v1/check", one) for one in some(DIFFERENT)],

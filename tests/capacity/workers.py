@@ -93,10 +93,10 @@ class Workers:
             if content:
                 job = json.loads(content)["job"]
                 self.claimed_at[job["id"]] = time.monotonic()
-                await self._do(line, name, job)
+                await self._do(line, job)
 
-    async def _do(self, line: Line, name: str, job: dict[str, Any]) -> None:
-        path, held = f"/v1/worker/jobs/{job['id']}", {"worker": name, "attempt": job["attempt"]}
+    async def _do(self, line: Line, job: dict[str, Any]) -> None:
+        path, held = f"/v1/worker/jobs/{job['id']}", {"lease": job["lease"]}
         for number in count():
             try:
                 await asyncio.wait_for(self.may_finish.wait(), job["lease_seconds"] / HEARTBEATS)

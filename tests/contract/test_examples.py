@@ -88,7 +88,7 @@ PROVOKED: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "key_reused": ("POST", "/v1/launch-checks", {**CHECK, "json": {"question": QUESTION, "probes": ["step"]}}),
     "no_matching_worker": ("POST", "/v1/launch-checks", {"json": {"question": QUESTION, "on": "matching"}}),
-    "lease_lost": ("POST", "/v1/worker/jobs/lch_none/heartbeat", {"json": {"worker": "node", "attempt": 1}}),
+    "lease_lost": ("POST", "/v1/worker/jobs/lch_none/heartbeat", {"json": {"lease": "none"}}),
     "unknown_revision": ("GET", "/v1/estimates?rev=000000000000", {}),
     "not_found": ("GET", "/v1/models/llama-9b", {}),
     "method_not_allowed": ("PUT", "/v1/estimates", {"json": QUESTION}),

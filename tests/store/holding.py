@@ -62,7 +62,8 @@ def _value(column: Column[Any], number: int) -> Any:
     if column.name == "expires_at":
         return START + timedelta(days=36_500)
     made = next((make for kind, make in _MADE.items() if isinstance(column.type, kind)), None)
-    return made(number) if made else OURS if column.name == "owner" else f"{column.name} ü {number}"
+    is_shared = column.name == "owner" and not column.primary_key
+    return made(number) if made else OURS if is_shared else f"{column.name} ü {number}"
 
 
 _MADE: dict[Any, Callable[[int], Any]] = {

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Engine, func, select, update
 
 from service.answers.workers import Capabilities, Device
-from service.store import Held, Job, NewJob, Outcome, Seeker, claim_job, create_jobs, read_events, read_job
+from service.store import Job, Lease, NewJob, Outcome, Seeker, claim_job, create_jobs, read_events, read_job
 from service.store.database_clock import later
 from service.store.engine import reading, writing
 from service.store.job_tables import JOBS
@@ -20,9 +20,9 @@ def new_job(job_id: str = "job_a", **changed: Any) -> NewJob:
     return NewJob(**{"id": job_id, "kind": KIND, "payload": {"to": 3}, "timeout_seconds": 60.0, **changed})
 
 
-def seeker(worker: str = "w1", *, kinds: tuple[str, ...] = (KIND,), **can: Any) -> Seeker:
+def seeker(worker: str = "w1", *, kinds: tuple[str, ...] = (KIND,), key: str = "", **can: Any) -> Seeker:
     """A worker that looks for jobs."""
-    return Seeker(worker=worker, capabilities=Capabilities(**can), kinds=kinds)
+    return Seeker(worker=worker, capabilities=Capabilities(**can), kinds=kinds, key=key)
 
 
 def with_gpus(gpu: str, count: int, memory_bytes: float = 80e9) -> tuple[Device, ...]:
@@ -30,15 +30,15 @@ def with_gpus(gpu: str, count: int, memory_bytes: float = 80e9) -> tuple[Device,
     return (Device(name=gpu.upper(), gpu=gpu, count=count, memory_bytes=memory_bytes),)
 
 
-def claimed(engine: Engine, worker: str = "w1", lease_seconds: float = LEASE_SECONDS) -> tuple[Job, Held]:
-    """The job that a worker gets, and its claim."""
-    job = claim_job(engine, seeker(worker), lease_seconds)
-    assert job is not None
-    return job, Held(job.id, worker, job.attempt)
+def claimed(engine: Engine, worker: str = "w1", lease_seconds: float = LEASE_SECONDS) -> tuple[Job, Lease]:
+    """The job that a worker gets, and its lease."""
+    claim = claim_job(engine, seeker(worker), lease_seconds)
+    assert claim is not None
+    return claim.job, claim.lease
 
 
-def running(engine: Engine, *, lease_seconds: float = LEASE_SECONDS, **changed: Any) -> Held:
-    """The claim of a worker on a job that was just made."""
+def running(engine: Engine, *, lease_seconds: float = LEASE_SECONDS, **changed: Any) -> Lease:
+    """The lease of a worker on a job that was just made."""
     create_jobs(engine, [new_job(**changed)])
     return claimed(engine, lease_seconds=lease_seconds)[1]
 

@@ -9,7 +9,6 @@ from sqlalchemy import Engine
 
 from service.answers.workers import Requirements
 from service.store import (
-    Held,
     JobFile,
     NewJob,
     Outcome,
@@ -95,10 +94,10 @@ def test_a_worker_gets_only_what_it_can_do(queue: Engine) -> None:
 
     def gets(worker: Any) -> set[str]:
         found = set()
-        while (job := claim_job(queue, worker, LEASE_SECONDS)) is not None:
-            found.add(job.id)
-            assert finish_job(queue, Held(job.id, worker.worker, job.attempt), Outcome(ending="released"))
-            change(queue, job.id, available_at=later(60.0))
+        while (claim := claim_job(queue, worker, LEASE_SECONDS)) is not None:
+            found.add(claim.job.id)
+            assert finish_job(queue, claim.lease, Outcome(ending="released"))
+            change(queue, claim.job.id, available_at=later(60.0))
         for name in found:
             change(queue, name, available_at=later(-1.0))
         return found
@@ -116,7 +115,7 @@ def test_many_workers_at_once_get_different_jobs(queue: Engine) -> None:
     create_jobs(queue, [new_job(f"job_{n:02}") for n in range(30)])
     with ThreadPoolExecutor(8) as threads:
         got = list(threads.map(lambda n: claim_job(queue, seeker(f"w{n}"), LEASE_SECONDS), range(36)))
-    ids = [job.id for job in got if job is not None]
+    ids = [claim.job.id for claim in got if claim is not None]
     assert sorted(ids) == [f"job_{n:02}" for n in range(30)]
 
 

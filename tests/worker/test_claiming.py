@@ -18,6 +18,7 @@ from service.worker.service_client import MOST_FAILURES, Address, ServiceClient
 
 LEASE_SECONDS = 0.2
 KIND = "test"
+LEASE = "aQ3vX9mZ2kT7rW5yB8nC4dF6gH1jL0"
 FOR_EVER = 600.0
 
 Answer = Callable[[httpx.Request], httpx.Response]
@@ -77,7 +78,7 @@ class NoRunner:
 
 
 def job(job_id: str = "job_a", **changed: Any) -> dict[str, Any]:
-    given = {"id": job_id, "kind": KIND, "attempt": 3, "payload": {}, "timeout_seconds": FOR_EVER}
+    given = {"id": job_id, "kind": KIND, "attempt": 3, "lease": LEASE, "payload": {}, "timeout_seconds": FOR_EVER}
     return {**given, "lease_seconds": LEASE_SECONDS, **changed}
 
 
@@ -111,9 +112,7 @@ def go_on(
 def test_a_job_is_done_and_handed_in() -> None:
     service = FakeService(jobs=[job()])
     go_on(service, done)
-    assert service.taken == [
-        {"worker": "w1", "attempt": 3, "outcome": "succeeded", "result": {"value": 1.5}, "error": None}
-    ]
+    assert service.taken == [{"lease": LEASE, "outcome": "succeeded", "result": {"value": 1.5}, "error": None}]
 
 
 def test_it_is_heard_of_while_it_is_at_work_and_tells_news_soon() -> None:
@@ -125,7 +124,7 @@ def test_it_is_heard_of_while_it_is_at_work_and_tells_news_soon() -> None:
         return Ending(outcome="succeeded")
 
     go_on(service, slow)
-    assert service.heard == [{"worker": "w1", "attempt": 3, "progress": {"done_fraction": 0.5}}]
+    assert service.heard == [{"lease": LEASE, "progress": {"done_fraction": 0.5}}]
 
 
 def test_it_goes_on_while_the_service_is_away() -> None:
@@ -270,7 +269,20 @@ def test_files_are_handed_in_under_the_claim(tmp_path: Path) -> None:
 
     go_on(service, leaving_files)
     assert service.files == {"trace.json": b"[1]"}
-    assert answers == [None, "the job is no longer this worker's", "not like this"]
+    assert answers == [None, "the lease of the job holds no longer", "not like this"]
+
+
+def test_a_job_is_not_lost_for_progress_that_is_refused() -> None:
+    service = FakeService(jobs=[job(lease_seconds=60.0)], refusals=[None, 422])
+
+    async def telling(desk: Desk) -> Ending:
+        desk.tell({"done_fraction": 0.5})
+        await until(lambda: bool(service.heard))
+        return Ending(outcome="succeeded")
+
+    go_on(service, telling)
+    assert service.heard[0] == {"lease": LEASE, "progress": None}
+    assert [told["outcome"] for told in service.taken] == ["succeeded"]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 422])

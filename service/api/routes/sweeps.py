@@ -25,6 +25,8 @@ from service.api.sweep_schemas import (
     table_operation,
 )
 from service.api.turns import in_turn
+from service.api.worker_leases import lease_lost, token_in_header
+from service.store import holds_part
 from service.workflows.sweeps import kept, tables
 from service.workflows.wire import to_bytes
 
@@ -146,8 +148,10 @@ def csv(request: Request, database: Database, sweep_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=content_operation(),
 )
-def content(database: Database, sweep_id: str) -> Response:
-    """As it was kept, byte for byte: a sweep never changes."""
+def content(request: Request, database: Database, sweep_id: str) -> Response:
+    """As it was stored, byte for byte, for a worker that holds a piece of the sweep."""
+    if not holds_part(database, sweep_id, token_in_header(request), caller_of(request).id):
+        raise lease_lost()
     return Response(kept.content_of(database, sweep_id), media_type="application/octet-stream")
 
 

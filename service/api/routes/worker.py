@@ -1,4 +1,8 @@
-"""/v1/worker and GET /v1/workers: how workers get jobs, keep them, and hand in what they found."""
+"""/v1/worker and GET /v1/workers: workers claim jobs, keep them by heartbeats, and hand in files and outcomes.
+
+Whatever concerns a claimed job has to present its lease; the refusal of any other says nothing of whether there is such
+a job.
+"""
 
 import re
 
@@ -9,15 +13,28 @@ from starlette.concurrency import run_in_threadpool
 from service.answers.workers import ClaimedJob, HeartbeatAnswer, JobClaim, WorkerList, device_for
 from service.api.answers import json_answer
 from service.api.body import JsonObject, LongObject, read_body
+from service.api.callers import Asker, caller_of
 from service.api.database import Database, database_of
 from service.api.json_schema import json_response, ref
 from service.api.openings import Openings
 from service.api.problems import ApiError, WrongParameter
-from service.api.queries import one_of, takes_only
+from service.api.queries import takes_only
 from service.api.turns import in_turn
-from service.api.worker_schemas import CLAIM, FILE_NAME, FINISH, HEARTBEAT, KEEP_FILE, LEASE_LOST
+from service.api.worker_leases import lease_lost, lease_of, token_in_header
+from service.api.worker_schemas import CLAIM, FILE_NAME, FINISH, HEARTBEAT, KEEP_FILE
 from service.errors import Problem
-from service.store import Held, JobFile, Seeker, finish_job, heartbeat_job, keep_file, read_workers, see_worker
+from service.store import (
+    JobFile,
+    Lease,
+    Seeker,
+    WorkerBounds,
+    finish_job,
+    heartbeat_job,
+    holds_job,
+    keep_file,
+    read_workers,
+    see_worker,
+)
 from service.workflows.devices import named_in
 from service.workflows.finished_jobs import on_end
 from service.workflows.worker_bodies import (
@@ -26,13 +43,12 @@ from service.workflows.worker_bodies import (
     FinishRequest,
     HeartbeatRequest,
     read_whole,
+    refuse_deep_progress,
 )
 
 router = APIRouter(tags=["workers"])
 
 MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
-LONGEST_ATTEMPT = 9
-"""Digits of the number of an attempt."""
 
 
 @router.post(
@@ -47,16 +63,19 @@ async def claim(request: Request) -> Response:
     wanted = read_whole(ClaimRequest, await read_body(request))
     engine, state = database_of(request), request.app.state
     capabilities = named_in(state.catalogue, wanted.capabilities)
-    await run_in_threadpool(see_worker, engine, wanted.worker, capabilities)
-    seeker = Seeker(worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds)
+    key, bounds = caller_of(request).id, WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
+    await run_in_threadpool(see_worker, engine, wanted.worker, capabilities, key, bounds)
+    seeker = Seeker(worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds, key=key)
     openings: Openings = state.openings
-    job = await openings.claim(request, seeker, wanted.wait_seconds)
-    if job is None:
+    claimed = await openings.claim(request, seeker, wanted.wait_seconds)
+    if claimed is None:
         return Response(status_code=204)
+    job = claimed.job
     given = ClaimedJob(
         id=job.id,
         kind=job.kind,
         attempt=job.attempt,
+        lease=claimed.lease.token,
         payload=job.payload,
         timeout_seconds=job.timeout_seconds,
         lease_seconds=state.settings.lease_seconds,
@@ -76,10 +95,11 @@ async def claim(request: Request) -> Response:
 def heartbeat(request: Request, database: Database, job_id: str, body: JsonObject) -> Response:
     """The lease begins anew; progress that differs from the last is an event of the job."""
     told = read_whole(HeartbeatRequest, body)
-    held = Held(job_id, told.worker, told.attempt)
-    state = heartbeat_job(database, held, request.app.state.settings.lease_seconds, told.progress)
+    refuse_deep_progress(told.progress)
+    lease = lease_of(request, job_id, told.lease)
+    state = heartbeat_job(database, lease, request.app.state.settings.lease_seconds, told.progress)
     if state == "lost":
-        raise ApiError("lease_lost", LEASE_LOST)
+        raise lease_lost()
     return json_answer(HeartbeatAnswer(state=state))
 
 
@@ -88,25 +108,27 @@ def heartbeat(request: Request, database: Database, job_id: str, body: JsonObjec
     status_code=204,
     operation_id="keepJobFile",
     summary="A file that a job left",
-    dependencies=[takes_only("worker", "attempt")],
+    dependencies=[takes_only()],
     openapi_extra=KEEP_FILE,
 )
 async def keep_job_file(request: Request, job_id: str, file_name: str) -> Response:
-    """The bytes are kept as they come."""
-    held = _held_in_query(request, job_id)
+    """The bytes are stored as they come, and read only if the lease holds."""
+    lease = lease_of(request, job_id, token_in_header(request))
     if not FILE_NAME.fullmatch(file_name):
-        raise WrongParameter(_wrong("file_name", "is no name of letters, digits, dots, - and _"))
+        raise WrongParameter(_WRONG_NAME)
     said = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
     if not MEDIA_TYPE.fullmatch(said):
         raise ApiError("unsupported_media_type", "send the file's own media type as content-type")
+    if not await run_in_threadpool(holds_job, database_of(request), lease):
+        raise lease_lost()
     file = JobFile(name=file_name, media_type=said, content=await request.body())
-    return await _keep(request=request, held=held, file=file)
+    return await _keep(request=request, lease=lease, file=file)
 
 
 @in_turn
-def _keep(request: Request, held: Held, file: JobFile) -> Response:
-    if not keep_file(database_of(request), held, file):
-        raise ApiError("lease_lost", LEASE_LOST)
+def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
+    if not keep_file(database_of(request), lease, file, request.app.state.settings.worker_file_bytes):
+        raise lease_lost()
     return Response(status_code=204)
 
 
@@ -120,10 +142,10 @@ def _keep(request: Request, held: Held, file: JobFile) -> Response:
 )
 @in_turn
 def finish(request: Request, job_id: str, body: LongObject) -> Response:
-    """The job's state and what it found are written in one transaction; sent twice, it is taken once."""
+    """The job's state and its result are written in one transaction; sent twice, the outcome is taken once."""
     told = read_whole(FinishRequest, body)
-    if not finish_job(database_of(request), told.held(job_id), told.ended(), on_end):
-        raise ApiError("lease_lost", LEASE_LOST)
+    if not finish_job(database_of(request), lease_of(request, job_id, told.lease), told.ended(), on_end):
+        raise lease_lost()
     return Response(status_code=204)
 
 
@@ -134,21 +156,23 @@ def finish(request: Request, job_id: str, body: LongObject) -> Response:
     dependencies=[takes_only()],
     openapi_extra={"responses": json_response(ref("WorkerList"))},
 )
-def workers(request: Request, database: Database) -> Response:
-    """One that waits for a job is heard of at each of its requests, one that has a job at each of its heartbeats."""
-    alive_seconds = MOST_WAIT_SECONDS + request.app.state.settings.lease_seconds
-    return json_answer(WorkerList(items=tuple(read_workers(database, alive_seconds))))
+def workers(request: Request, database: Database, caller: Asker) -> Response:
+    """One that waits for a job is heard of at each of its requests, one that has a job at each of its heartbeats.
+
+    Of its jobs only those are named that the caller may see.
+    """
+    return json_answer(WorkerList(items=tuple(read_workers(database, _alive_seconds(request), caller.whose))))
 
 
-def _held_in_query(request: Request, job_id: str) -> Held:
-    """The claim that a worker speaks of whose body is a file."""
-    worker, attempt = (one_of(request, name) for name in ("worker", "attempt"))
-    if worker is None:
-        raise WrongParameter(_wrong("worker", "is missing"))
-    if attempt is None or not attempt.isdecimal() or len(attempt) > LONGEST_ATTEMPT:
-        raise WrongParameter(_wrong("attempt", "is no number of an attempt"))
-    return Held(job_id, worker, int(attempt))
+def _alive_seconds(request: Request) -> float:
+    """Time for which a worker that is not heard of is taken to be there."""
+    lease_seconds: float = request.app.state.settings.lease_seconds
+    return MOST_WAIT_SECONDS + lease_seconds
 
 
-def _wrong(name: str, what: str) -> Problem:
-    return Problem(field=name, code="wrong_claim", message=f"{name} {what}", fix="send what the claim was answered")
+_WRONG_NAME = Problem(
+    field="file_name",
+    code="wrong_name",
+    message="file_name is no name of letters, digits, dots, - and _",
+    fix="begin with a letter or a digit, and take at most 100 characters",
+)

@@ -162,7 +162,7 @@ def resume_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
 
 
 def content_of(engine: Engine, sweep_id: str) -> bytes:
-    """Everything that the rows of a sweep depend on, for whoever works them out: workers do that for everybody.
+    """Everything that the rows of a sweep depend on, for the workers that hold its pieces.
 
     Args:
         engine: the database
