@@ -63,14 +63,14 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FastAPI, 
 
 @pytest.fixture
 def app(locked: tuple[FastAPI, As]) -> FastAPI:
-    with writing(locked[0].state.engine) as connection:
-        connection.execute(delete(JOBS))
-        connection.execute(delete(WORKERS))
     return locked[0]
 
 
 @pytest.fixture
-def as_key(app: FastAPI, locked: tuple[FastAPI, As]) -> As:
+def as_key(locked: tuple[FastAPI, As]) -> As:
+    with writing(locked[0].state.engine) as connection:
+        connection.execute(delete(JOBS))
+        connection.execute(delete(WORKERS))
     return locked[1]
 
 
@@ -123,7 +123,7 @@ def test_ids_of_jobs_are_shown_to_their_owners_alone(app: FastAPI, as_key: As) -
     assert seen == {"read_a": ["job_a"], "read_b": ["job_b"], "admin": ["job_a", "job_b"]}
 
 
-def test_two_keys_may_have_a_worker_of_one_name(app: FastAPI, as_key: As) -> None:
+def test_two_keys_may_have_a_worker_of_one_name(as_key: As) -> None:
     for key, threads in (("a", 2), ("b", 3)):
         body = {"worker": "w1", "kinds": [KIND], "capabilities": {"cpu_threads": threads}}
         assert as_key(key)("POST", "/v1/worker/claim", json=body).status_code == 204
