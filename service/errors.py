@@ -22,6 +22,7 @@ They are plain exceptions, not ValueErrors, so that a validator never swallows t
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any, Self
 
 MOST_PROBLEMS = 20
 """Problems that one refusal names: nobody mends more at once, and each costs time to word."""
@@ -45,7 +46,23 @@ class Problem:
 
 
 class TraincostError(Exception):
-    """Root of every error that traincost raises on purpose."""
+    """Root of every error that traincost raises on purpose; each crosses to another process as it is."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What pickle keeps: constructors take other arguments than `args` holds."""
+        return _error_again, (type(self), self.args, vars(self))
+
+    @classmethod
+    def again(cls, arguments: tuple[Any, ...], state: dict[str, Any]) -> Self:
+        """The same error, from what was kept of it."""
+        error = cls.__new__(cls)
+        error.args = arguments
+        vars(error).update(state)
+        return error
+
+
+def _error_again(kind: type[TraincostError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TraincostError:
+    return kind.again(arguments, state)
 
 
 class Refused(TraincostError):

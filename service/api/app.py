@@ -1,6 +1,6 @@
 """The application: which routes stand behind which guards, and what they share."""
 
-from asyncio import Lock, Semaphore
+from asyncio import Semaphore
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache, partial
@@ -95,7 +95,7 @@ def create_app(
         dependencies=[Depends(enter)],
     )
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
-    app.state.turns, app.state.batch_turn = Semaphore(AT_ONCE), Lock()
+    app.state.turns = Semaphore(AT_ONCE)
     app.state.keys = KeyRing(engine) if keys is None else keys
     app.state.secret_looks, app.state.foreign_pages = SecretLooks(app.state.keys), ForeignPages(settings)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest), number)

@@ -10,9 +10,10 @@ Requests that ask the same share one computation, which ends with the last of th
 import asyncio
 import os
 import sys
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -38,8 +39,11 @@ from service.errors import Leaving, Problem, Refused
 
 MOST_PROCESSES = 8
 """Most processes where no setting says how many. Source: a choice; each takes some 60 MB."""
-MOST_OF_A_CALLER = 16
-"""Computations of one caller that run or wait. Source: a choice; half a minute of searches for one process."""
+MOST_OF_A_CALLER = 64
+"""Computations of one caller that run or wait. Source: a choice; a sheet asks for some tables at once."""
+MOST_OF_A_CALLER_SECONDS = 30.0
+"""How long the computations of one caller may take together, but for the first. Source: a choice; clients
+give up after 30 to 60 s."""
 MOST_WAITING = 256
 """Computations of all callers that wait. Source: a choice; the last of them would wait some minutes."""
 DEADLINE_SECONDS = 120.0
@@ -69,9 +73,9 @@ class TooBusy(NotAllowed):
     """A computation has to wait outside: 429 for its caller's own excess, 503 where the service is full."""
 
 
-def own_excess(seconds: int) -> TooBusy:
+def own_excess(count: int, seconds: int) -> TooBusy:
     """The refusal of a caller who has too many computations, for some seconds."""
-    detail = f"{MOST_OF_A_CALLER} of your computations already run or wait; ask again in {seconds} s"
+    detail = f"{count} of your computations already run or wait; ask again in {seconds} s"
     return TooBusy("too_many_computations", detail, {"Retry-After": str(seconds)})
 
 
@@ -87,10 +91,28 @@ def lost(seconds: int) -> NotAllowed:
     return NotAllowed("computation_lost", detail, {"Retry-After": str(seconds)})
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is to be computed."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    caller: str
+    """Whose it is."""
+    key: Hashable
+    """What else computes the same has the same; None for what is shared with nobody."""
+    deadline_seconds: float | None
+    """Longest time that a process works on it [second]; None for DEADLINE_SECONDS."""
+    is_admitted: bool
+    """Whether it is part of something that was let in already."""
+
+
 class _Computation:
     """One computation that one or more requests wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: _Job, expected_seconds: float) -> None:
+        self.job = job
+        self.expected_seconds = expected_seconds
         self.items: list[Any] = []
         self.requests = 0
         self.task: asyncio.Task[Any] | None = None
@@ -126,10 +148,10 @@ class Compute:
         self._idle: list[ComputeProcess] = []
         self._running = 0
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._held: Counter[str] = Counter()
+        self._held: dict[str, list[_Computation]] = {}
         self._shared: dict[Hashable, _Computation] = {}
         self._packed: OrderedDict[str, bytes] = OrderedDict()
-        self._mean_seconds = FIRST_GUESS_SECONDS
+        self._mean_seconds: dict[Callable[..., Any], float] = {}
         finalize(self, _close, self._idle)
         metrics.watch_compute(lambda: self._waiting, lambda: self._running)
 
@@ -147,16 +169,11 @@ class Compute:
         _close(self._idle)
 
     @asynccontextmanager
-    async def joined(
-        self, caller: str, job: tuple[Callable[..., Any], tuple[Any, ...]], key: Hashable, deadline_seconds: float
-    ) -> AsyncIterator[_Computation]:
+    async def joined(self, job: _Job) -> AsyncIterator[_Computation]:
         """A computation that a request waits for: one that goes on with the same key, or a new one.
 
         Args:
-            caller: whose it is
-            job: function and arguments
-            key: what else computes the same has the same; None for what is shared with nobody
-            deadline_seconds: longest time that a process works on it
+            job: what is to be computed
 
         Yields:
             the computation; it ends when the last request leaves
@@ -164,9 +181,9 @@ class Compute:
         Raises:
             TooBusy: its caller has too many, or the service has
         """
-        found = self._shared.get(key) if key is not None else None
+        found = self._shared.get(job.key) if job.key is not None else None
         if found is None:
-            found = self._begun(caller, job, key, deadline_seconds)
+            found = self._begun(job)
         else:
             self._metrics.computations_shared.inc()
         found.requests += 1
@@ -175,64 +192,59 @@ class Compute:
         finally:
             found.requests -= 1
             if found.requests == 0:
-                self._forget(key, found)
+                self._forget(found)
                 if found.task is not None:
                     found.task.cancel()
 
-    def _begun(
-        self, caller: str, job: tuple[Callable[..., Any], tuple[Any, ...]], key: Hashable, deadline_seconds: float
-    ) -> _Computation:
-        self._refuse_excess(caller)
-        found = _Computation()
-        self._held[caller] += 1
-        found.task = asyncio.get_running_loop().create_task(self._computed(found, caller, job, deadline_seconds))
-        found.task.add_done_callback(partial(self._ended, found, caller, key))
-        if key is not None:
-            self._shared[key] = found
+    def _begun(self, job: _Job) -> _Computation:
+        expected_seconds = self._mean_seconds.get(job.function, FIRST_GUESS_SECONDS)
+        if not job.is_admitted:
+            self._refuse_excess(job.caller, expected_seconds)
+        found = _Computation(job, expected_seconds)
+        self._held.setdefault(job.caller, []).append(found)
+        found.task = asyncio.get_running_loop().create_task(self._computed(found))
+        found.task.add_done_callback(partial(self._ended, found))
+        if job.key is not None:
+            self._shared[job.key] = found
         return found
 
-    def _ended(self, computation: _Computation, caller: str, key: Hashable, task: "asyncio.Task[Any]") -> None:
-        self._held[caller] -= 1
-        if self._held[caller] <= 0:
+    def _ended(self, computation: _Computation, task: "asyncio.Task[Any]") -> None:
+        caller = computation.job.caller
+        self._held[caller].remove(computation)
+        if not self._held[caller]:
             del self._held[caller]
-        self._forget(key, computation)
+        self._forget(computation)
         if not task.cancelled():
             task.exception()  # whoever still waits is told it; nobody else needs to be
         computation.wake()
 
-    def _forget(self, key: Hashable, computation: _Computation) -> None:
+    def _forget(self, computation: _Computation) -> None:
+        key = computation.job.key
         if key is not None and self._shared.get(key) is computation:
             del self._shared[key]
 
-    def _refuse_excess(self, caller: str) -> None:
-        if self._held[caller] >= MOST_OF_A_CALLER:
+    def _refuse_excess(self, caller: str, expected_seconds: float) -> None:
+        own = self._held.get(caller, [])
+        own_seconds = sum(one.expected_seconds for one in own)
+        share = self.processes / max(1, len(self._held))
+        if own and (len(own) >= MOST_OF_A_CALLER or own_seconds + expected_seconds > MOST_OF_A_CALLER_SECONDS * share):
             self._metrics.compute_refusals.labels("caller").inc()
-            raise own_excess(self._wait_seconds(MOST_OF_A_CALLER * max(1, len(self._held)) / 2))
-        if self._waiting >= MOST_WAITING:
+            raise own_excess(len(own), _whole_seconds(own_seconds / share / 2))
+        if self._running >= self.processes and self._waiting >= MOST_WAITING:
             self._metrics.compute_refusals.labels("full").inc()
-            raise full(self._wait_seconds(self._waiting))
+            all_seconds = sum(one.expected_seconds for held in self._held.values() for one in held)
+            raise full(_whole_seconds(all_seconds / self.processes / 2))
 
-    def _wait_seconds(self, ahead: float) -> int:
-        """How long it takes to work off some computations."""
-        return min(LONGEST_WAIT_SECONDS, max(1, ceil(ahead * self._mean_seconds / self.processes)))
-
-    async def _computed(
-        self,
-        computation: _Computation,
-        caller: str,
-        job: tuple[Callable[..., Any], tuple[Any, ...]],
-        deadline_seconds: float,
-    ) -> Any:
-        function, arguments = job
-        content = packed_job(function, arguments)
-        catalogues = {one.revision: one for one in arguments if isinstance(one, Catalogue)}
+    async def _computed(self, computation: _Computation) -> Any:
+        job = computation.job
+        content = packed_job(job.function, job.arguments)
         asked = monotonic()
-        await self._turn(caller)
+        await self._turn(job.caller)
         begun, outcome = monotonic(), "failed"
         self._metrics.compute_wait_seconds.observe(begun - asked)
         try:
-            async with asyncio.timeout(deadline_seconds):
-                found = await self._tried(computation, content, catalogues)
+            async with asyncio.timeout(job.deadline_seconds or DEADLINE_SECONDS):
+                found = await self._tried(computation, content)
         except TimeoutError:
             outcome = "late"
             raise Refused(LATE) from None
@@ -244,9 +256,11 @@ class Compute:
             return found
         finally:
             seconds = monotonic() - begun
-            self._mean_seconds += WEIGHT_OF_NEWEST * (seconds - self._mean_seconds)
             self._metrics.compute_seconds.observe(seconds)
             self._metrics.computations.labels(outcome).inc()
+            if outcome == "done":
+                mean = self._mean_seconds.get(job.function, seconds)
+                self._mean_seconds[job.function] = mean + WEIGHT_OF_NEWEST * (seconds - mean)
             self._next()
 
     async def _turn(self, caller: str) -> None:
@@ -284,16 +298,17 @@ class Compute:
                 return
         self._running -= 1
 
-    async def _tried(self, computation: _Computation, content: bytes, catalogues: dict[str, Catalogue]) -> Any:
+    async def _tried(self, computation: _Computation, content: bytes) -> Any:
         """What a job leads to; one whose process ended before it yielded anything is tried once more."""
         with suppress(ProcessLost):
-            return await self._run(computation, content, catalogues)
+            return await self._run(computation, content)
         if not computation.items:
             with suppress(ProcessLost):
-                return await self._run(computation, content, catalogues)
-        raise lost(self._wait_seconds(1))
+                return await self._run(computation, content)
+        raise lost(_whole_seconds(computation.expected_seconds))
 
-    async def _run(self, computation: _Computation, content: bytes, catalogues: dict[str, Catalogue]) -> Any:
+    async def _run(self, computation: _Computation, content: bytes) -> Any:
+        catalogues = {one.revision: one for one in computation.job.arguments if isinstance(one, Catalogue)}
         try:
             process = self._idle.pop() if self._idle else ComputeProcess(fork_server())
         except OSError as error:
@@ -339,7 +354,8 @@ async def compute(
     function: Callable[..., Any],
     *arguments: Any,
     key: Hashable = None,
-    deadline_seconds: float = DEADLINE_SECONDS,
+    deadline_seconds: float | None = None,
+    is_admitted: bool = False,
 ) -> Any:
     """What a function gives that runs in a process of its own.
 
@@ -349,7 +365,8 @@ async def compute(
             yielding a number, which its caller is charged for; other items are left out
         arguments: what it takes, picklable; a catalogue is sent once to each process
         key: what else computes the same has the same, and shares the work; None for what is shared with nobody
-        deadline_seconds: longest time that a process works on it
+        deadline_seconds: longest time that a process works on it; None for DEADLINE_SECONDS
+        is_admitted: whether it is part of something that was let in already, and is never refused as excess
 
     Returns:
         what the function returned
@@ -362,8 +379,8 @@ async def compute(
         Exception: what the function raised
     """
     found = None
-    items = computed_items(request, function, *arguments, key=key, deadline_seconds=deadline_seconds)
-    async for item in items:
+    job = _Job(function, arguments, _caller(request), key, deadline_seconds, is_admitted)
+    async for item in _items_of(request, job, None):
         found = item
     return found
 
@@ -373,7 +390,7 @@ async def computed_items(
     function: Callable[..., Any],
     *arguments: Any,
     key: Hashable = None,
-    deadline_seconds: float = DEADLINE_SECONDS,
+    deadline_seconds: float | None = None,
     until: Event | None = None,
 ) -> AsyncGenerator[Any, None]:
     """The same, with what the generator yields on its way, but for numbers of questions.
@@ -383,7 +400,7 @@ async def computed_items(
         function: an importable function that returns a generator
         arguments: what it takes, picklable; a catalogue is sent once to each process
         key: what else computes the same has the same, and shares the work; None for what is shared with nobody
-        deadline_seconds: longest time that a process works on it
+        deadline_seconds: longest time that a process works on it; None for DEADLINE_SECONDS
         until: ends the work once it is set; None for work that goes on
 
     Yields:
@@ -397,10 +414,17 @@ async def computed_items(
         NotAllowed: the process that computed it ended, twice
         Exception: what the function raised
     """
+    job = _Job(function, arguments, _caller(request), key, deadline_seconds, is_admitted=False)
+    async with aclosing(_items_of(request, job, until)) as items:
+        async for item in items:
+            yield item
+
+
+async def _items_of(request: Request, job: _Job, until: Event | None) -> AsyncGenerator[Any, None]:
     state: Compute = request.app.state.compute
     gone = asyncio.ensure_future(_hang_up(request))
     try:
-        async with state.joined(_caller(request), (function, arguments), key, deadline_seconds) as computation:
+        async with state.joined(job) as computation:
             told = 0
             while True:
                 changed = computation.changed
@@ -470,6 +494,11 @@ async def _hang_up(request: Request) -> None:
     """Wait until the caller of a request has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _whole_seconds(seconds: float) -> int:
+    """How long a refusal asks its caller to wait."""
+    return min(LONGEST_WAIT_SECONDS, max(1, ceil(seconds)))
 
 
 def _caller(request: Request) -> str:

@@ -32,6 +32,7 @@ from threading import Lock
 from typing import Any, NoReturn
 
 from service.catalogue import Catalogue, shipped_catalogue
+from service.errors import TraincostError
 
 PRELOADED = (
     "service.workflows.plans",
@@ -51,7 +52,7 @@ MOST_BYTES = 4 << 30
 RETIRE_BYTES = 512 << 20
 """Memory after which a process is replaced once its job is done. Source: a choice; five times what one begins with."""
 MOST_CATALOGUES = 4
-"""Catalogues that a process holds beside the shipped one."""
+"""Catalogues that a process holds."""
 LENGTH = struct.Struct(">I")
 COMMAND = struct.Struct(">cI")
 FORK, KILL = b"F", b"K"
@@ -65,6 +66,10 @@ PR_SET_PDEATHSIG = 1
 
 class ProcessLost(Exception):
     """A computing process ended before its job did."""
+
+
+class _LineClosed(Exception):
+    """The API has ended, or has given the process up."""
 
 
 class _Missing:
@@ -159,7 +164,7 @@ class ComputeProcess:
             raise ProcessLost from error
         found, self.is_worn = value
         if kind == "raised":
-            raise _unpacked_error(*found)
+            raise found
         return found
 
     def close(self) -> None:
@@ -342,7 +347,7 @@ def _compute(line: socket.socket) -> NoReturn:
             resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
         _Worker(line).work()
         code = 0
-    except OSError:  # the API has closed the line
+    except _LineClosed:
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -362,10 +367,10 @@ class _Worker:
             job = self._receive()
             try:
                 found = ("done", self._run(job))
-            except OSError:
+            except _LineClosed:
                 raise
             except Exception as error:
-                found = ("raised", _packed_error(error))
+                found = ("raised", _picklable(error))
             kind, value = found
             self._send(kind, (value, _largest_bytes() > RETIRE_BYTES))
 
@@ -385,9 +390,7 @@ class _Worker:
                 self._send("item", item)
 
     def _catalogue(self, revision: str) -> Catalogue:
-        """A catalogue that this process holds, or asks for."""
-        if revision == shipped_catalogue().revision:
-            return shipped_catalogue()
+        """A catalogue that this process holds, or asks for; the order of its rows counts in the words of refusals."""
         if revision not in self._catalogues:
             self._send("missing", revision)
             self._catalogues[revision] = pickle.loads(self._receive())  # noqa: S301 - from the API
@@ -398,7 +401,10 @@ class _Worker:
 
     def _send(self, kind: str, value: Any) -> None:
         content = pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
-        self._line.sendall(LENGTH.pack(len(content)) + content)
+        try:
+            self._line.sendall(LENGTH.pack(len(content)) + content)
+        except OSError as error:
+            raise _LineClosed from error
 
     def _receive(self) -> bytes:
         (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
@@ -407,32 +413,21 @@ class _Worker:
     def _exactly(self, length: int) -> bytes:
         found = bytearray()
         while len(found) < length:
-            more = self._line.recv(min(CHUNK_BYTES, length - len(found)))
+            try:
+                more = self._line.recv(min(CHUNK_BYTES, length - len(found)))
+            except OSError as error:
+                raise _LineClosed from error
             if not more:
-                raise ConnectionResetError("the API has ended")
+                raise _LineClosed
             found += more
         return bytes(found)
 
 
-PackedError = tuple[type[BaseException], tuple[Any, ...], dict[str, Any], str]
-
-
-def _packed_error(error: Exception) -> PackedError:
-    """What an exception is made of: the constructors of the error tree do not take what they keep."""
-    trace = "".join(traceback.format_exception(error))
-    packed = (type(error), error.args, vars(error), trace)
-    try:
-        pickle.dumps(packed)
-    except Exception:  # it holds something that stays in this process
-        return RuntimeError, (repr(error),), {}, trace
-    return packed
-
-
-def _unpacked_error(kind: type[Exception], arguments: tuple[Any, ...], state: dict[str, Any], trace: str) -> Exception:
-    error = kind.__new__(kind)
-    error.args = arguments
-    vars(error).update(state)
-    if not hasattr(error, "__notes__"):
+def _picklable(error: Exception) -> Exception:
+    """An exception that reaches the API, with its stack for the log where nobody raised it on purpose."""
+    if not isinstance(error, TraincostError):
+        trace = "".join(traceback.format_exception(error))
+        error = error if type(error) is MemoryError else RuntimeError(repr(error))
         error.add_note(f"in a computing process:\n{trace}")
     return error
 

@@ -83,7 +83,7 @@ DETAILS: Mapping[str, str] = {
     "unsupported_media_type": "send the body as content-type: application/json, in UTF-8",
     "key_reused": REUSED,
     "precondition_required": NEEDED,
-    "too_many_computations": own_excess(8).detail,
+    "too_many_computations": own_excess(16, 8).detail,
     "rate_limited": refusal_after(Standing(0, 20.0, 1.0)).detail,
     "head_too_large": "send a request line and headers of at most 65536 bytes",
     "internal_error": "this is a defect of the service; report it with the request_id",

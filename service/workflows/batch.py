@@ -1,19 +1,23 @@
-"""What are many questions answered that come in one request? Each what the route of its kind would answer it."""
+"""Many questions that come in one request: each gets the answer that the route of its kind would give it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from traceback import format_exception
 from typing import Any, ClassVar
 
 from service.answers.batch import MOST_QUESTIONS, BatchKind
+from service.answers.checks import Check
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError
 from service.estimator.noun import STRICT
+from service.store import CheckedQuestion
 from service.workflows.checks import Keep, check
 from service.workflows.estimates import answer_of
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import read_noun
+from service.workflows.wire import to_bytes
 
 QUESTIONS, KIND, BODY = "questions", "kind", "body"
 
@@ -87,3 +91,54 @@ def read_one(question: object) -> tuple[BatchKind, object]:
         raise Refused(Problem(field=BODY, code="required", message=message, fix=fix))
     label = {name: value for name, value in question.items() if name != BODY}
     return read_noun(Label, label, "", beside=(BODY,)).kind, question[BODY]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswer:
+    """The answer to one question, or why there is none."""
+
+    content: bytes
+    """JSON of the answer; empty where there is none."""
+    error: Exception | None
+    """Why there is none."""
+    verdict: str | None
+    """Verdict of a check."""
+    kept: tuple[CheckedQuestion, ...]
+    """Question of a check, so that its estimate can be read again."""
+
+
+def answer_all(questions: Sequence[tuple[BatchKind, Mapping[str, Any]]], catalogue: Catalogue) -> list[BatchAnswer]:
+    """Answers to some of the questions of a batch, each on its own.
+
+    Args:
+        questions: kind and body of each
+        catalogue: the facts
+
+    Returns:
+        one answer a question, in order
+    """
+    return [answer_one(kind, body, catalogue) for kind, body in questions]
+
+
+def answer_one(kind: BatchKind, body: Mapping[str, Any], catalogue: Catalogue) -> BatchAnswer:
+    """The answer to one question of a batch.
+
+    Args:
+        kind: which answer it wants
+        body: its body
+        catalogue: the facts
+
+    Returns:
+        the answer, or why there is none
+    """
+    kept: list[CheckedQuestion] = []
+    try:
+        found = ANSWERED[kind](body, catalogue, kept.append)
+        content = to_bytes(found)
+    except TraincostError as error:
+        return BatchAnswer(b"", error, None, tuple(kept))
+    except Exception as error:  # a defect; the other questions have their answers
+        unforeseen = RuntimeError(repr(error))
+        unforeseen.add_note("".join(format_exception(error)))
+        return BatchAnswer(b"", unforeseen, None, tuple(kept))
+    return BatchAnswer(content, None, found.verdict if isinstance(found, Check) else None, tuple(kept))

@@ -107,6 +107,21 @@ def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
     return _csv(["metric", "value", "low", "high", "unit", "reason"], rows)
 
 
+def rows_of(parameters: Pairs) -> int:
+    """How many answers a table needs.
+
+    Args:
+        parameters: the whole query
+
+    Returns:
+        1 where nothing is swept
+
+    Raises:
+        Refused: the table is refused whatever the answers are
+    """
+    return prod(map(len, _swept(_read(parameters).question).values()))
+
+
 def estimate_xml(parameters: Pairs, catalogue: Catalogue) -> str:
     """Numbers of an answer as XML without a namespace, an element each; of a prediction the ends are attributes.
 

@@ -1,20 +1,74 @@
-"""How is a comparison shown: as the JSON that it has, as CSV, as a workbook, or as lines that a person reads?"""
+"""A comparison as it is shown: as the JSON that it has, as CSV, as a workbook, or as lines that a person reads."""
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from service.answers.rows import ComparisonAnswer
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.planner.steps import Steps
 from service.units import readable
-from service.workflows.comparison import Compared
+from service.workflows.comparison import Compared, comparing
+from service.workflows.comparison_flat import Parameters, body_of_flat_comparison, told_flat
 from service.workflows.comparison_row import ANSWERED, cells_of, columns_of
 from service.workflows.listed import cell_text, typed_cell
-from service.workflows.wire import to_wire
+from service.workflows.wire import to_bytes, to_wire
 from service.workflows.workbook import workbook
 
 SHOWN = ("cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model", "verdict")
 """What a person reads of a row before its numbers; columns that hold nothing are left out."""
+
+
+TableForm = Literal["json", "csv", "xlsx"]
+"""How a table is sent."""
+
+
+def comparison_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """The same job on many clusters, at many prices, as it is sent.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+        form: how the table is sent
+
+    Yields:
+        how many rows there will be; then nothing
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the request is wrong, or asks for too many rows
+    """
+    compared = yield from comparing(body, catalogue)
+    if form == "json":
+        return to_bytes(whole_comparison(compared))
+    return comparison_csv(compared).encode() if form == "csv" else comparison_workbook(compared)
+
+
+def flat_comparison_sent(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """The same of a flat question.
+
+    Args:
+        parameters: names and texts as they were given, in order
+        catalogue: the facts
+        form: how the table is sent
+
+    Yields:
+        how many rows there will be; then nothing
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the request is wrong, or asks for too many rows
+    """
+    try:
+        return (yield from comparison_sent(body_of_flat_comparison(parameters), catalogue, form))
+    except Refused as refused:
+        raise Refused(*map(told_flat, refused.problems)) from None
 
 
 def whole_comparison(compared: Compared) -> ComparisonAnswer:

@@ -1,4 +1,4 @@
-"""How is a table of varied fields shown: as the JSON that it has, as CSV, as a workbook, or as lines to read?"""
+"""A table of varied fields as it is shown: as the JSON that it has, as CSV, as a workbook, or as lines to read."""
 
 import csv
 import io
@@ -7,14 +7,40 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from service.answers.rows import SensitivityAnswer, VariedRow
+from service.catalogue import Catalogue
+from service.planner.steps import Steps
 from service.units import readable
 from service.workflows.comparison_row import ANSWERED
+from service.workflows.comparison_table import TableForm
 from service.workflows.listed import cell_text, typed_cell
-from service.workflows.sensitivity import Varied
+from service.workflows.sensitivity import Varied, varying
 from service.workflows.wire import to_bytes
 from service.workflows.workbook import workbook
 
 ENDS = ("low", "value", "high")
+
+
+def sensitivity_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """A table of varied fields as it is sent.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+        form: how the table is sent
+
+    Yields:
+        how many rows there will be; then nothing
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the request is wrong, or asks for too many rows
+    """
+    varied = yield from varying(body, catalogue)
+    if form == "json":
+        return to_bytes(whole_table(varied))
+    return table_csv(varied).encode() if form == "csv" else table_workbook(varied)
 
 
 def whole_table(varied: Varied) -> SensitivityAnswer:

@@ -1,4 +1,4 @@
-"""One field of a question is open: which value of it will do, which is the next that will not, and why?"""
+"""One open field of a question: the value that will do, the next one that will not, and why."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,6 +13,7 @@ from service.workflows.solve_body import Wanted, in_question, read_asked, read_w
 from service.workflows.solve_border import solution_of
 from service.workflows.solve_cluster import choosing_cluster
 from service.workflows.solve_size import choosing_size
+from service.workflows.wire import to_bytes
 
 
 def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:
@@ -53,6 +54,25 @@ def solving_body(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solutio
         return (yield from (special or _solving_field)(wanted, catalogue))
     except Refused as refused:
         raise Refused(*map(in_question, refused.problems)) from None
+
+
+def solution_sent(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]:
+    """The value of the open field, as it is sent.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Yields:
+        nothing
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the request is wrong, or no value is legal
+    """
+    return to_bytes((yield from solving_body(body, catalogue)))
 
 
 def _solving_field(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:

@@ -1,4 +1,7 @@
-"""How does the memory of every stage rise and fall over a step, and which tensors hold its peak?"""
+"""The memory of every stage over a step, and the tensors that hold its peak."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from service.answers.estimates import TimelineAnswer
 from service.catalogue import Catalogue
@@ -7,8 +10,24 @@ from service.estimator.fullest import fullest_in
 from service.estimator.resolve import resolve
 from service.estimator.timeline import timeline
 from service.workflows.estimates import grounds_of
-from service.workflows.questions import Asked
-from service.workflows.wire import refuse_infinite
+from service.workflows.questions import Asked, read_question
+from service.workflows.wire import refuse_infinite, to_bytes
+
+
+def timeline_sent(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
+    """The timeline of one configuration, as it is sent.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the question is wrong, or the estimator's rules refuse it
+    """
+    return to_bytes(timeline_answer(read_question(body, catalogue), catalogue))
 
 
 def timeline_answer(asked: Asked, catalogue: Catalogue) -> TimelineAnswer:

@@ -3,17 +3,17 @@
 import asyncio
 import json
 from collections.abc import Callable
-from time import sleep
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.types import Message
 
 from service.answers.batch import MOST_QUESTIONS
 from service.api.batch_schemas import BATCHES
-from service.workflows.batch import ANSWERED
+from service.workflows.batch import ANSWERED, BatchAnswer
+from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking
 from tests.api.replicated import client_of
@@ -52,9 +52,9 @@ def together(*questions: Any) -> dict[str, Any]:
     return {"questions": list(questions)}
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, answered: Callable[[Any], Any]) -> None:
-    """Questions of flops are answered otherwise."""
-    monkeypatch.setitem(ANSWERED, "flops", lambda body, *_: answered(body))
+def answering(monkeypatch: pytest.MonkeyPatch, answered: Callable[..., list[BatchAnswer]]) -> None:
+    """Questions are answered otherwise, by a function that other processes can import."""
+    monkeypatch.setattr("service.api.routes.batch.answer_all", answered)
 
 
 def test_every_kind_has_its_route() -> None:
@@ -128,7 +128,7 @@ def test_a_wrong_request_is_refused_as_a_whole(ask: Ask, body: dict[str, Any], p
 
 
 def test_as_many_as_are_allowed_are_answered_in_order(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, lambda body: body)
+    answering(monkeypatch, computations.repeated)
     numbered = [{"kind": "flops", "body": {"number": number}} for number in range(MOST_QUESTIONS)]
     answers = ask("POST", "/v1/batch", json=together(*numbered)).json()["answers"]
     assert [answer["body"]["number"] for answer in answers] == list(range(MOST_QUESTIONS))
@@ -146,7 +146,7 @@ def test_an_earlier_catalogue_answers_too(ask: Ask) -> None:
 def test_a_defect_is_that_of_one_question(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answering(monkeypatch, lambda body: 1 / body["divisor"])
+    answering(monkeypatch, computations.divided)
     questions = [{"kind": "flops", "body": {"divisor": divisor}} for divisor in (1, 0, 2)]
     first, broken, last = ask("POST", "/v1/batch", json=together(*questions), headers=SAME).json()["answers"]
     assert (first["body"], broken["status"], last["body"]) == (1, 500, 0.5)
@@ -170,49 +170,14 @@ def test_others_are_answered_meanwhile(app: FastAPI) -> None:
     assert done == ["/v1/check", "/v1/batch"]
 
 
-def test_requests_take_turns(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-
-    def slowly(body: dict[str, Any]) -> None:
-        sleep(0.001)  # so that the second request comes while the first is answered
-        seen.append(body["of"])
-
-    answering(monkeypatch, slowly)
-    bodies = [together(*[{"kind": "flops", "body": {"of": name}}] * 300) for name in "ab"]
+def test_requests_take_turns(app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    answering(monkeypatch, computations.written)
+    bodies = [
+        together(*[{"kind": "flops", "body": {"folder": str(tmp_path), "of": name}}] * 300) for name in ("a", "b")
+    ]
     with asking(app) as send:
         send([{"method": "POST", "url": "/v1/batch", "json": body} for body in bodies])
-    later = max(seen.index("a"), seen.index("b"))
-    assert seen[later : later + 100] in (["a", "b"] * 50, ["b", "a"] * 50)
-
-
-def test_hanging_up_ends_it(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[object] = []
-    started = asyncio.Event()
-
-    def answered(body: object) -> None:
-        seen.append(body)
-        started.set()
-
-    answering(monkeypatch, answered)
-    content = json.dumps(together(*[{"kind": "flops", "body": {}}] * 500)).encode()
-    sent: list[Message] = [{"type": "http.request", "body": content}]
-
-    async def receive() -> Message:
-        if not sent:
-            await started.wait()
-        return sent.pop() if sent else {"type": "http.disconnect"}
-
-    async def send(_message: Message) -> None:
-        pass
-
-    scope = {
-        "type": "http", "method": "POST", "path": "/v1/batch", "query_string": b"",
-        "headers": [
-            (b"host", b"localhost"),
-            (b"content-type", b"application/json"),
-            (b"content-length", str(len(content)).encode()),
-        ],
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-    }  # fmt: skip
-    asyncio.run(app(scope, receive, send))
-    assert 1 <= len(seen) < 50
+    parts = (tmp_path / "begun").read_text().split()
+    assert len(parts) == 2 * 19
+    later = max(parts.index("a"), parts.index("b"))
+    assert {*parts[later : later + 8]} == {"a", "b"}

@@ -1,31 +1,36 @@
 """POST /v1/batch: up to a thousand questions, each answered, or refused, as the route of its kind would.
 
-The event loop works out one question at a time and lets others be answered between two of them. What is answered goes
-out while the rest is worked out, so that a caller who hangs up ends it.
+Some questions at a time are worked out in a process of their own, the next ones once the answers before are sent: a
+caller who reads slowly keeps no process from others, and one who hangs up ends the rest.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from service.answers.checks import Check
-from service.api.answers import JSON, json_answer
+from service.answers.batch import BatchKind
+from service.api.answers import JSON
 from service.api.batch_schemas import batch_operation
 from service.api.body import as_object, read_large_body
 from service.api.catalogues import catalogue_of
 from service.api.charges import charge_questions
+from service.api.compute import compute
 from service.api.envelope import refusal_of
 from service.api.json_text import refuse_faults
+from service.api.problems import CallerGone
 from service.api.queries import REV, takes_only
 from service.api.steps import others_first
 from service.catalogue import Catalogue
-from service.workflows.batch import ANSWERED, BODY, QUESTIONS, read_batch, read_one
+from service.workflows.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch, read_one
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 
-CHUNK_BYTES = 1 << 16
-"""Bytes that are sent at once. Source: a choice; a few answers, so that sending costs little beside them."""
+FEW_QUESTIONS = 2
+"""Questions that are worked out between those of others; more are in a process of their own."""
+AT_A_TIME = 16
+"""Questions that a process works out before the next caller's turn. Source: a choice; some 50 ms."""
 
 
 @router.post(
@@ -40,38 +45,62 @@ async def ask_many(request: Request) -> Response:
     refuse_faults({**body, QUESTIONS: None})
     questions = read_batch(body)
     await charge_questions(request, len(questions))
-    return StreamingResponse(_answers(request, catalogue, questions), media_type=JSON)
+    parts = [questions[first : first + AT_A_TIME] for first in range(0, len(questions), AT_A_TIME)] or [()]
+    first = await _answers(request, catalogue, parts[0], is_admitted=False)  # a refusal of all of it has its status
+    return StreamingResponse(_sent(request, catalogue, first, parts[1:]), media_type=JSON)
 
 
-async def _answers(request: Request, catalogue: Catalogue, questions: Sequence[object]) -> AsyncIterator[bytes]:
-    text = bytearray(b'{"answers":[')
-    for place, question in enumerate(questions):
-        text += b"," if place else b""
-        async with request.app.state.batch_turn:
-            text += _answered(request, catalogue, question)
+async def _sent(
+    request: Request, catalogue: Catalogue, first: bytes, parts: Sequence[Sequence[object]]
+) -> AsyncIterator[bytes]:
+    yield b'{"answers":[' + first
+    for part in parts:
+        try:
+            answers = await _answers(request, catalogue, part, is_admitted=True)
+        except CallerGone:
+            return
+        except Exception as error:  # of all questions of this part; the others have their answers
+            refusal = refusal_of(request, error)
+            answers = b",".join([_shown(refusal.status_code, bytes(refusal.body))] * len(part))
+        yield b"," + answers
+    yield b"]}"
+
+
+async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object], *, is_admitted: bool) -> bytes:
+    """The answers to some questions, each with its status, its body byte for byte that of the route of its kind."""
+    read = [_read(request, question) for question in part]
+    asked = [one for one in read if not isinstance(one, Response)]
+    if len(asked) <= FEW_QUESTIONS:
+        found = []
+        for kind, body in asked:
+            found.append(answer_one(kind, body, catalogue))
             await others_first()
-        if len(text) >= CHUNK_BYTES:
-            yield bytes(text)
-            text.clear()
-    yield bytes(text + b"]}")
+    else:
+        found = await compute(request, answer_all, asked, catalogue, is_admitted=is_admitted)
+    answers = iter(found)
+    responses = [one if isinstance(one, Response) else _response(request, next(answers)) for one in read]
+    return b",".join(_shown(one.status_code, bytes(one.body)) for one in responses)
 
 
-def _answered(request: Request, catalogue: Catalogue, question: object) -> bytes:
-    """The answer to one question with its status, its body byte for byte that of the route of its kind."""
+def _read(request: Request, question: object) -> tuple[BatchKind, Mapping[str, Any]] | Response:
     try:
-        answer = _answer(request, catalogue, question)
+        if isinstance(question, dict):
+            refuse_faults({**question, BODY: None})
+        kind, body = read_one(question)
+        refuse_faults(body)
+        return kind, as_object(body)
     except Exception as error:  # whatever it is, the other questions have their answers
-        answer = refusal_of(request, error)
-    return b'{"status":%d,"body":%b}' % (answer.status_code, bytes(answer.body))
+        return refusal_of(request, error)
 
 
-def _answer(request: Request, catalogue: Catalogue, question: object) -> Response:
-    if isinstance(question, dict):
-        refuse_faults({**question, BODY: None})
-    kind, body = read_one(question)
-    refuse_faults(body)
+def _response(request: Request, answer: BatchAnswer) -> Response:
     state = request.app.state
-    found = ANSWERED[kind](as_object(body), catalogue, state.checked_questions.keep)
-    if isinstance(found, Check):
-        state.metrics.verdicts.labels(found.verdict).inc()
-    return json_answer(found)
+    for question in answer.kept:
+        state.checked_questions.keep(question)
+    if answer.verdict is not None:
+        state.metrics.verdicts.labels(answer.verdict).inc()
+    return Response(answer.content) if answer.error is None else refusal_of(request, answer.error)
+
+
+def _shown(status: int, body: bytes) -> bytes:
+    return b'{"status":%d,"body":%b}' % (status, body)

@@ -19,6 +19,7 @@ from service.api.cell_answers import (
     sheet_parameters,
     sheet_text,
 )
+from service.api.compute import compute
 from service.api.conditional import is_head
 from service.api.json_schema import query_parameter
 from service.api.steps import finished
@@ -36,6 +37,10 @@ NAMED = query_parameter(
 )
 
 
+FEW_ROWS = 2
+"""Answers that are worked out between those to others; more are in a process of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """One way to tell many numbers."""
@@ -47,7 +52,10 @@ class Form:
 
 
 async def _table(request: Request, parameters: Pairs, catalogue: Catalogue) -> str:
-    return await finished(request, cell_tables.table_csv(parameters, catalogue))
+    if cell_tables.rows_of(parameters) <= FEW_ROWS:
+        return await finished(request, cell_tables.table_csv(parameters, catalogue))
+    found: str = await compute(request, cell_tables.table_csv, parameters, catalogue)
+    return found
 
 
 async def _xml(_: Request, parameters: Pairs, catalogue: Catalogue) -> str:

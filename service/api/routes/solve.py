@@ -3,13 +3,13 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.answers import json_answer
+from service.api.answers import JSON
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
+from service.api.compute import compute
 from service.api.queries import REV, takes_only
 from service.api.solve_schemas import solve_operation
-from service.api.steps import finished
-from service.workflows.solve import solving_body
+from service.workflows.solve import solution_sent
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 
@@ -22,5 +22,5 @@ router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 )
 async def solve(request: Request) -> Response:
     """The largest or smallest value of a field with which the job fits and keeps its limits, with its proof."""
-    body = await read_body(request)
-    return json_answer(await finished(request, solving_body(body, await catalogue_of(request))))
+    body, catalogue = await read_body(request), await catalogue_of(request)
+    return Response(await compute(request, solution_sent, body, catalogue), media_type=JSON)

@@ -5,14 +5,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.answers import json_answer
+from service.api.answers import JSON
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
+from service.api.compute import compute
 from service.api.json_schema import asked_in_body, json_response, parameter_ref, ref
 from service.api.operations import EXAMPLES
 from service.api.queries import REV, takes_only
-from service.workflows.questions import read_question
-from service.workflows.timelines import timeline_answer
+from service.workflows.timelines import timeline_sent
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 
@@ -32,5 +32,5 @@ OPERATION: dict[str, Any] = {
 )
 async def memory_over_a_step(request: Request) -> Response:
     """Live bytes by kind from the start of a step to its end, for the first step and for any later one."""
-    catalogue = await catalogue_of(request)
-    return json_answer(timeline_answer(read_question(await read_body(request), catalogue), catalogue))
+    catalogue, body = await catalogue_of(request), await read_body(request)
+    return Response(await compute(request, timeline_sent, body, catalogue), media_type=JSON)

@@ -1,4 +1,4 @@
-"""Why did a job run out of memory? Its message beside its estimate, and what to change."""
+"""Why a job ran out of memory: its message beside its estimate, and what to change."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +15,7 @@ from service.workflows.diagnosis.messages import EXAMPLE, read_message
 from service.workflows.diagnosis.suppositions import NEAR_FRACTION, Supposed, given_away, likeliest, supposed
 from service.workflows.estimates import grounds_of
 from service.workflows.questions import Asked, read_question
+from service.workflows.wire import to_bytes
 
 BESIDE = ("message", "memory_stats")
 """What a diagnosis reads beside the question."""
@@ -41,6 +42,22 @@ def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
     """
     asked = read_question({name: value for name, value in body.items() if name not in BESIDE}, catalogue, beside=BESIDE)
     return _diagnosed(asked, _read(body), catalogue)
+
+
+def diagnosis_sent(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
+    """Why memory ran out, as it is sent.
+
+    Args:
+        body: a question, and beside its nouns `message`, `memory_stats` or both
+        catalogue: the facts
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the question cannot be answered, or the message is none that is understood
+    """
+    return to_bytes(diagnose(body, catalogue))
 
 
 def _read(body: Mapping[str, Any]) -> Said:

@@ -1,0 +1,268 @@
+"""What is computed beside the event loop: the same answers, while someone waits, and a fair share for each caller."""
+
+import http.client
+import json
+import pickle
+import socket
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+import uvicorn
+
+from service import errors
+from service.api import compute
+from service.api.app import create_app
+from service.api.compute import Compute
+from service.api.plan_schemas import PLANS
+from service.api.routes import plans
+from service.api.server import configured
+from service.catalogue import shipped_catalogue
+from service.errors import Problem, Refused, TraincostError
+from service.settings import Settings
+from service.store import Scope
+from service.workflows.accuracy.totals import totals_accuracy_json
+from service.workflows.cell_tables import table_csv
+from service.workflows.comparison_table import comparison_sent, flat_comparison_sent
+from service.workflows.diagnosis.diagnose import diagnosis_sent
+from service.workflows.diagnosis.messages import EXAMPLE
+from service.workflows.keys import WantedKey, make_key
+from service.workflows.plans import plans_on_the_wire
+from service.workflows.sensitivity_table import sensitivity_sent
+from service.workflows.solve import solution_sent
+from service.workflows.timelines import timeline_sent
+from tests.api import computations
+from tests.api.asking import QUESTION, Ask
+from tests.databases import prepared
+from tests.waiting import wait_until
+
+Send = Callable[..., http.client.HTTPConnection]
+
+
+class Served:
+    """A service that asks for keys, with two callers and one computing process."""
+
+    def __init__(self, folder: Path, listener: socket.socket) -> None:
+        engine = prepared(f"sqlite:///{folder}/traincost.db", shipped_catalogue())
+        scopes: dict[str, Scope] = {"a": "write", "b": "write"}
+        made = {name: make_key(engine, WantedKey(name=name, scopes=[scope])) for name, scope in scopes.items()}
+        self.keys = {name: one.presented for name, one in made.items()}
+        self.app = create_app(Settings(), shipped_catalogue(), engine)
+        self.app.state.compute = Compute(1, self.app.state.metrics)
+        self.address: tuple[str, int] = listener.getsockname()
+        self.server = uvicorn.Server(configured(self.app, Settings()))
+        self.thread = Thread(target=self.server.run, kwargs={"sockets": [listener]})
+
+    def send(self, caller: str, path: str, body: Any = None) -> http.client.HTTPConnection:
+        """A connection on which something was asked."""
+        connection = http.client.HTTPConnection(*self.address, timeout=60)
+        headers = {"Authorization": f"Bearer {self.keys[caller]}", "Content-Type": "application/json"}
+        connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)
+        return connection
+
+    def asked(self, caller: str, path: str, body: Any = None) -> tuple[http.client.HTTPResponse, bytes]:
+        """An answer, and its content."""
+        with closing(self.send(caller, path, body)) as connection:
+            answer = connection.getresponse()
+            return answer, answer.read()
+
+    def figure(self, name: str) -> float:
+        """A figure as Prometheus reads it."""
+        lines = self.app.state.metrics.exposed("", None).decode().splitlines()
+        (found,) = [line for line in lines if line.startswith(f"{name} ")]
+        return float(found.split()[-1])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        found = Served(tmp_path_factory.mktemp("compute"), listener)
+        found.thread.start()
+        wait_until(lambda: found.server.started)
+        yield found
+        found.server.should_exit = True
+        found.thread.join(20)
+        found.app.state.engine.dispose()
+
+
+@contextmanager
+def searching(served: Served, caller: str = "a", *, running: float = 1.0) -> Iterator[http.client.HTTPConnection]:
+    """A search that goes on until its caller hangs up."""
+    with closing(served.send(caller, "/v1/plans", QUESTION)) as connection:
+        wait_until(lambda: served.figure("traincost_compute_running") == running)
+        yield connection
+
+
+def outcome(steps: Generator[Any, None, Any]) -> Any:
+    """What a search leads to in this process."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+
+
+SWEPT = [("model", "llama-3.1-8b"), ("sequence_length", "8192"), ("gpu", "h100"), ("gpus", "8;16;32;64")]
+COMPARED = {
+    "question": {name: part for name, part in QUESTION.items() if name != "cluster"},
+    "clusters": [{"gpu": "h100", "gpus": 8}, {"gpu": "a100-sxm4-80gb", "gpus": 16}],
+}
+VARIED = {"question": QUESTION, "vary": {"recipe.micro_batch": [1, 2, 3]}}
+SOLVED = {"question": QUESTION, "unknown": "recipe.micro_batch"}
+DIAGNOSED = {**QUESTION, "message": EXAMPLE}
+FLAT = [("model", "llama-3.1-8b"), ("sequence_length", "8192"), ("gpu", "h100"), ("gpus", "8"), ("gpus", "16")]
+SMALL = next(iter(PLANS.values()))["value"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "expected"),
+    [
+        ("POST", "/v1/plans", SMALL, lambda facts: outcome(plans_on_the_wire(SMALL, facts))),
+        ("POST", "/v1/solve", SOLVED, lambda facts: outcome(solution_sent(SOLVED, facts))),
+        ("POST", "/v1/compare", COMPARED, lambda facts: outcome(comparison_sent(COMPARED, facts, "json"))),
+        ("POST", "/v1/compare.csv", COMPARED, lambda facts: outcome(comparison_sent(COMPARED, facts, "csv"))),
+        ("POST", "/v1/compare.xlsx", COMPARED, lambda facts: outcome(comparison_sent(COMPARED, facts, "xlsx"))),
+        ("GET", "/v1/compare", FLAT, lambda facts: outcome(flat_comparison_sent(FLAT, facts, "json"))),
+        ("POST", "/v1/sensitivity", VARIED, lambda facts: outcome(sensitivity_sent(VARIED, facts, "json"))),
+        ("POST", "/v1/sensitivity.xlsx", VARIED, lambda facts: outcome(sensitivity_sent(VARIED, facts, "xlsx"))),
+        ("GET", "/v1/cell/table.csv", SWEPT, lambda facts: outcome(table_csv(SWEPT, facts)).encode()),
+        ("POST", "/v1/diagnose", DIAGNOSED, lambda facts: diagnosis_sent(DIAGNOSED, facts)),
+        ("POST", "/v1/memory/timeline", QUESTION, lambda facts: timeline_sent(QUESTION, facts)),
+    ],
+)
+def test_answers_are_those_of_this_process(ask: Ask, method: str, path: str, sent: Any, expected: Any) -> None:
+    given = {"params": sent} if method == "GET" else {"json": sent}
+    answer = ask(method, path, **given)
+    assert answer.status_code == 200
+    assert answer.content == expected(shipped_catalogue())
+
+
+def test_a_hang_up_ends_the_work(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    before = served.figure('traincost_computations_total{outcome="cancelled"}')
+    with searching(served):
+        waiting = served.send("b", "/v1/solve", SOLVED)
+        wait_until(lambda: served.figure("traincost_compute_waiting") == 1.0)
+    with closing(waiting):
+        assert waiting.getresponse().status == 200
+    assert served.figure('traincost_computations_total{outcome="cancelled"}') == before + 1
+    assert served.figure("traincost_compute_running") == 0.0
+
+
+def test_who_hangs_up_while_waiting_leaves_the_queue(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    with searching(served):
+        with closing(served.send("b", "/v1/solve", SOLVED)):
+            wait_until(lambda: served.figure("traincost_compute_waiting") == 1.0)
+        wait_until(lambda: served.figure("traincost_compute_waiting") == 0.0)
+
+
+def test_a_caller_with_too_many_is_refused_and_another_is_served(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(compute, "MOST_OF_A_CALLER", 1)
+    monkeypatch.setattr(served.app.state.compute, "processes", 2)
+    with searching(served):
+        answer, content = served.asked("a", "/v1/solve", SOLVED)
+        problem = json.loads(content)
+        assert (answer.status, problem["code"]) == (429, "too_many_computations")
+        assert 1 <= int(answer.headers["retry-after"]) <= compute.LONGEST_WAIT_SECONDS
+        assert served.asked("b", "/v1/solve", SOLVED)[0].status == 200
+
+
+def test_a_full_service_says_when_to_ask_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(compute, "MOST_WAITING", 0)
+    with searching(served):
+        answer, content = served.asked("b", "/v1/solve", SOLVED)
+    assert (answer.status, json.loads(content)["code"]) == (503, "computing_full")
+    assert int(answer.headers["retry-after"]) >= 1
+
+
+def test_callers_take_turns(served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.noted)
+    asked = []
+    for number, (caller, name) in enumerate((("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"))):
+        until = {"until": "go"} if name == "a1" else {}
+        asked.append(served.send(caller, "/v1/plans", {"folder": str(tmp_path), "name": name, **until}))
+        wait_until(lambda waiting=number: served.figure("traincost_compute_waiting") == waiting)  # type: ignore[misc]
+    wait_until((tmp_path / "begun").exists)
+    (tmp_path / "go").touch()
+    for connection in asked:
+        with closing(connection):
+            assert connection.getresponse().status == 200
+    assert (tmp_path / "begun").read_text().split() == ["a1", "a2", "b1", "a3"]
+
+
+def test_what_all_ask_is_computed_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute, "_computed_once", {})
+    before = served.figure("traincost_computations_shared_total"), _done(served)
+    together = [served.send(caller, "/v1/accuracy/totals") for caller in "ababab"]
+    contents = []
+    for connection in together:
+        with closing(connection):
+            contents.append(connection.getresponse().read())
+    assert contents == [totals_accuracy_json()] * len(contents)
+    assert _done(served) == before[1] + 1
+    assert served.figure("traincost_computations_shared_total") <= before[0] + len(contents) - 1
+    served.asked("a", "/v1/accuracy/totals")
+    assert _done(served) == before[1] + 1
+
+
+def _done(served: Served) -> float:
+    return served.figure('traincost_computations_total{outcome="done"}')
+
+
+def test_a_process_that_dies_is_replaced_and_its_work_done_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.dying_once)
+    before = served.figure('traincost_compute_restarts_total{reason="lost"}')
+    answer, content = served.asked("a", "/v1/plans", {"folder": str(tmp_path)})
+    assert (answer.status, content) == (200, b"{}")
+    assert served.figure('traincost_compute_restarts_total{reason="lost"}') == before + 1
+
+
+@pytest.mark.parametrize("function", [computations.dying, computations.greedy])
+def test_work_that_kills_its_process_is_answered_and_the_next_is_done(
+    served: Served, monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", function)
+    answer, content = served.asked("a", "/v1/plans", QUESTION)
+    assert (answer.status, json.loads(content)["code"]) == (503, "computation_lost")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert served.asked("a", "/v1/solve", SOLVED)[0].status == 200
+
+
+def test_work_that_takes_too_long_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(compute, "DEADLINE_SECONDS", 0.2)
+    answer, content = served.asked("a", "/v1/plans", QUESTION)
+    assert (answer.status, json.loads(content)["errors"][0]["code"]) == (422, "took_too_long")
+    assert served.figure("traincost_compute_running") == 0.0
+
+
+def test_a_batch_that_is_left_ends(served: Served) -> None:
+    questions = [{"kind": "check", "body": {**QUESTION, "recipe": {"sequence_length": 1024 + n}}} for n in range(999)]
+    with closing(served.send("a", "/v1/batch", {"questions": questions})) as connection:
+        assert connection.getresponse().read(1) == b"{"
+    wait_until(lambda: served.figure("traincost_http_requests_in_flight") == 0.0)
+    assert served.figure("traincost_compute_running") == 0.0
+
+
+def _kinds(kind: type[TraincostError]) -> Iterator[type[TraincostError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in _kinds(TraincostError) if kind.__module__ == errors.__name__])
+def test_every_error_crosses_to_another_process_as_it_is(kind: type[TraincostError]) -> None:
+    problem = Problem(field="layout.tensor", code="a_rule", message="what is wrong", fix="what to do")
+    error = kind(problem) if issubclass(kind, Refused) else kind("what is wrong")
+    found = pickle.loads(pickle.dumps(error))  # noqa: S301 - of this test
+    assert (type(found), str(found), vars(found)) == (kind, str(error), vars(error))
