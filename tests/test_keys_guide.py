@@ -50,7 +50,7 @@ def test_every_answer_is_the_one_that_the_page_shows(
     assert {name: first[name] for name in ("RateLimit-Policy", "RateLimit")} == dict(
         line.split(": ", 1) for line in shown.splitlines()
     )
-    assert len(told) == 5
+    assert len(told) == 7
     for text, answered in told:
         assert differences(json.loads(text), answered) == []
     assert (page.status_code, page.text) == (200, PAGE.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""Which links show a scenario to whoever has them, and until when?"""
+"""Share links: what shows a scenario to whoever has it, until when, and which of them there are."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from service.estimator.noun import SPOKEN
 
@@ -26,7 +26,44 @@ class Share:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
+    id: str
+    """Id of the links, by which they are listed and revoked."""
     expires_at: str
     """When the links end, in UTC."""
     links: ShareLinks
     """One for each form that the scenario has."""
+
+
+ShareStatus = Literal["active", "expired", "revoked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedShare:
+    """Links that were made of a scenario."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Their id."""
+    status: ShareStatus
+    """Whether they open the scenario; revoked also where the key that made them was."""
+    made_by: str | None
+    """Public part of the key, or subject of the token, that made them; null where the service asked for none."""
+    created_at: str
+    """When they were made, in UTC."""
+    expires_at: str
+    """When they end, in UTC."""
+    revoked_at: str | None
+    """When they, or the key that made them, were revoked, in UTC; null where neither was."""
+    last_used_at: str | None
+    """When one of them was last opened, in UTC, to a minute; null where none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareList:
+    """The links of a scenario."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    items: tuple[ListedShare, ...]
+    """Links that hold and, for some time, those that have ended; the oldest first."""

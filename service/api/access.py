@@ -27,6 +27,9 @@ OF_WORKERS = frozenset({"claimJob", "finishJob", "getSweepContent", "keepJob", "
 OF_ADMINS = frozenset({"listAuditRecords", "listAuditRecordsAsCsv", "listAuditRecordsAsXlsx"})
 """Operations that look after the service."""
 
+OF_WRITERS = frozenset({"listShares"})
+"""Operations that change nothing, and need what the changes need that they are about."""
+
 OF_METHODS: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
 
 OF_POSTS: Mapping[str, Scope] = {
@@ -121,6 +124,8 @@ def needed(operation_id: str | None, method: str) -> Scope | None:
         return "worker"
     if operation_id in OF_ADMINS:
         return "admin"
+    if operation_id in OF_WRITERS:
+        return "write"
     return OF_POSTS[operation_id] if method == "POST" else OF_METHODS[method]
 
 

@@ -20,6 +20,7 @@ from service.api.checked_questions import CheckedQuestions, kept_checks
 from service.api.compute import Compute
 from service.api.conditional import Conditional
 from service.api.contract import contract_bytes
+from service.api.credential_ends import CredentialEnds
 from service.api.credentials import Credentials
 from service.api.cross_origin import cross_origin_guards
 from service.api.database import NO_DATABASE
@@ -97,6 +98,7 @@ def create_app(
     app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
     app.state.turns = Semaphore(AT_ONCE)
     app.state.keys = KeyRing(engine) if keys is None else keys
+    app.state.credential_ends = CredentialEnds(app.state.keys)
     app.state.secret_looks, app.state.foreign_pages = SecretLooks(app.state.keys), ForeignPages(settings)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest), number)
     app.state.replicas = Replicas(engine)

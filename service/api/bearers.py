@@ -23,6 +23,8 @@ class Bearer:
     """Who it is."""
     scopes: Collection[Scope]
     """What the token allows."""
+    end_seconds: float
+    """When it expires [second since 1970]."""
 
 
 class TokenJudge(Protocol):

@@ -1,13 +1,30 @@
-"""Who sent this request? Decided before a route sees it; the routes hand it on to whatever reads or changes objects."""
+"""The caller of a request, decided before a route sees it, and what let it in."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from service.store import ApiKey, Scope
 from service.workflows.callers import ANYBODY, Caller
 
 CALLER = "caller"
 """Name of who asks in the state of the request."""
+
+ADMITTED = "admitted"
+"""Name of what let a request in, in its state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """What let a request in."""
+
+    key: ApiKey | None = None
+    """The key; None where a token did, or the service asked for neither."""
+    token_end_seconds: float | None = None
+    """When the token expires [second since 1970]; None where a key let it in, or nothing had to."""
+    scope: Scope
+    """What the request needs."""
 
 
 def caller_of(request: Request) -> Caller:

@@ -14,8 +14,10 @@ from service.catalogue import Catalogue
 from service.errors import Unreachable
 from service.store import History
 
+KEYS_SECONDS = 0.5
+"""Time between two looks at what other processes changed of the keys: their streams end within a second."""
 LOOK_SECONDS = 1.0
-"""Time between two looks at what other processes changed of the keys."""
+"""Time between two writes of what was noted meanwhile."""
 FOLLOW_SECONDS = 0.25
 """Time between two looks at the catalogue of others, who wait until it is taken over. Source: a choice."""
 LEAVE_SECONDS = 1.0
@@ -58,7 +60,7 @@ async def kept_current(app: FastAPI) -> AsyncIterator[None]:
     stop, keys = Event(), app.state.keys
     looks: tuple[tuple[str, Callable[[], None], float], ...] = (
         ("the catalogue in memory is not brought up to date", partial(_follow, app), FOLLOW_SECONDS),
-        ("keys that others make or revoke are not seen", keys.refresh, LOOK_SECONDS),
+        ("keys that others make or revoke are not seen", keys.refresh, KEYS_SECONDS),
         ("it is not written when keys were last used", keys.write_uses, LOOK_SECONDS),
         ("refused changes are missing in the audit log", app.state.refused_deeds.write, LOOK_SECONDS),
     )

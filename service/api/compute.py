@@ -31,8 +31,7 @@ from service.api.charges import charge_questions
 from service.api.compute_process import ComputeProcess, ProcessLost, fork_server, packed_catalogue, packed_job
 from service.api.keys import BY_LINK, NotAllowed
 from service.api.metrics import Metrics
-from service.api.openings import LEAVING
-from service.api.problems import CallerGone
+from service.api.problems import LEAVING, CallerGone
 from service.api.rate_limits import network_of
 from service.catalogue import Catalogue
 from service.errors import Leaving, Problem, Refused

@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service import __version__
 from service.api.access_log import masked
 from service.api.metrics import Metrics
-from service.api.openings import LEAVING
-from service.api.problems import HANDLERS, problem_response
+from service.api.problems import HANDLERS, LEAVING, problem_response
 from service.api.seen import SEEN, Seen
 from service.errors import Leaving
 from service.logs import FIELDS, REQUEST_ID

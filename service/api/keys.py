@@ -6,20 +6,20 @@ from typing import NamedTuple
 
 from fastapi import Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from service.api.access import SHARED, needed
 from service.api.bearers import TokenJudge, WrongToken, is_token
-from service.api.callers import CALLER, caller_of
+from service.api.callers import ADMITTED, CALLER, Admitted, caller_of
 from service.api.cell_answers import ERROR_FORMS, passing_text
 from service.api.credentials import Presented, presented_by
 from service.api.deeds import begin_deed
 from service.api.problems import ApiError, on_api_error
-from service.api.secret_looks import SecretLooks
 from service.store import ApiKey, KeyRing, Scope
 from service.workflows.callers import Caller
 from service.workflows.cells import on_error_of, split_options
 from service.workflows.keys import does_allow, standing_of
-from service.workflows.share_links import refusal_of
+from service.workflows.share_links import open_link, refusal_of_row
 
 CHALLENGE = 'Bearer realm="traincost"'
 
@@ -46,6 +46,7 @@ class _Known(NamedTuple):
     caller: Caller
     scopes: Collection[Scope]
     key: ApiKey | None
+    token_end_seconds: float | None
 
 
 async def refuse_strangers(request: Request) -> ApiKey | None:
@@ -64,19 +65,24 @@ async def refuse_strangers(request: Request) -> ApiKey | None:
     operation_id, presented = request.scope["route"].operation_id, presented_by(request.scope)
     scope, state = needed(operation_id, request.method), request.app.state
     if operation_id in SHARED and presented.share is not None:
-        await _refuse_unsigned(state.keys, state.secret_looks, request.path_params["scenario_id"], presented.share)
+        await _refuse_ended(request, presented.share)
         request.scope["state"][CALLER] = BY_LINK
     elif scope is not None and is_locked(state.keys, state.tokens):
         known = await _known(state.keys, state.tokens, presented)
         request.scope["state"][CALLER] = known.caller
-        if scope == "write":
+        request.scope["state"][ADMITTED] = Admitted(
+            key=known.key, token_end_seconds=known.token_end_seconds, scope=scope
+        )
+        if scope == "write" and request.method not in {"GET", "HEAD"}:
             begin_deed(request, known.caller)
         _refuse_unallowed(known, presented, scope)
         if known.key is not None:
             state.keys.note_use(known.key, datetime.now(UTC))
         return known.key
-    elif scope == "write":
-        begin_deed(request, caller_of(request))
+    elif scope is not None:
+        request.scope["state"][ADMITTED] = Admitted(scope=scope)
+        if scope == "write" and request.method not in {"GET", "HEAD"}:
+            begin_deed(request, caller_of(request))
     return None
 
 
@@ -116,20 +122,25 @@ def on_not_allowed(request: Request, error: NotAllowed) -> Response:
 async def _known(ring: KeyRing, tokens: TokenJudge | None, presented: Presented) -> _Known:
     sent = presented.key if presented.bearer is None else presented.bearer
     if sent is None:
-        raise _unauthorized(NO_KEY, "")
+        raise unauthorized(NO_KEY, "")
     if tokens is not None and is_token(sent):
         try:
             bearer = await tokens.bearer_of(sent)
         except WrongToken as wrong:
-            raise _unauthorized(str(wrong)) from None
-        return _Known(bearer.caller, bearer.scopes, None)
+            raise unauthorized(str(wrong)) from None
+        return _Known(bearer.caller, bearer.scopes, None, bearer.end_seconds)
     key = ring.find(sent)
     if key is None:
-        raise _unauthorized(UNKNOWN)
+        raise unauthorized(UNKNOWN)
     standing = standing_of(key, datetime.now(UTC))
     if standing != "active":
-        raise _unauthorized(f"the key {'was revoked' if standing == 'revoked' else 'has expired'}; ask for another")
-    return _Known(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key)
+        raise unauthorized(ended_key(standing))
+    return _Known(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key, None)
+
+
+def ended_key(standing: str) -> str:
+    """Why a key that is revoked or expired lets nobody in."""
+    return f"the key {'was revoked' if standing == 'revoked' else 'has expired'}; ask for another"
 
 
 def _refuse_unallowed(known: _Known, presented: Presented, scope: Scope) -> None:
@@ -140,15 +151,24 @@ def _refuse_unallowed(known: _Known, presented: Presented, scope: Scope) -> None
         raise _forbidden(f"this needs a {what} with the scope {scope}, which this one has not", scope)
 
 
-async def _refuse_unsigned(ring: KeyRing, looks: SecretLooks, scenario_id: str, share: str) -> None:
-    if ring.signing_secret is None:
-        await looks.look()  # another process may have made it a moment ago
-    reason = refusal_of(ring.signing_secret, scenario_id, share, datetime.now(UTC))
-    if reason is not None:
-        raise _unauthorized(reason)
+async def _refuse_ended(request: Request, share: str) -> None:
+    """Refuse a link that the service did not sign, or that has ended."""
+    state = request.app.state
+    if state.keys.signing_secret is None:
+        await state.secret_looks.look()  # another process may have made it a moment ago
+    now = datetime.now(UTC)
+    opened = open_link(state.keys, request.path_params["scenario_id"], share, now)
+    if isinstance(opened, str):
+        raise unauthorized(opened)
+    if opened.id is not None:
+        reason = await run_in_threadpool(refusal_of_row, state.engine, opened.id)
+        if reason is not None:
+            raise unauthorized(reason)
+        state.keys.note_opening(opened.id, now)
 
 
-def _unauthorized(detail: str, why: str = ', error="invalid_token"') -> NotAllowed:
+def unauthorized(detail: str, why: str = ', error="invalid_token"') -> NotAllowed:
+    """The refusal of a caller who is not known, or not any more."""
     return NotAllowed("unauthorized", detail, {"WWW-Authenticate": f"{CHALLENGE}{why}"})
 
 

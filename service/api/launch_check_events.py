@@ -5,7 +5,7 @@ Whoever was cut off asks again with Last-Event-ID and is told what came after it
 
 import re
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from threading import Event
 from fastapi import Request
 from fastapi.responses import StreamingResponse
 
+from service.api.credential_ends import while_admitted
 from service.api.envelope import refusal_of
 from service.api.json_schema import EVENTS
 from service.api.launch_check_schemas import EVENT_NUMBER, LAST_EVENT_ID
@@ -95,11 +96,11 @@ def stream_of(request: Request, check_id: str) -> StreamingResponse:
     Returns:
         the stream
     """
-    events = _events(request, check_id, last_event_of(request))
+    events = while_admitted(request, _events(request, check_id, last_event_of(request)))
     return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
-async def _events(request: Request, check_id: str, after: int) -> AsyncIterator[bytes]:
+async def _events(request: Request, check_id: str, after: int) -> AsyncGenerator[bytes, None]:
     looks: SharedLooks[Told] = request.app.state.check_looks
     yield b"retry: 2000\n\n"
     try:

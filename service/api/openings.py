@@ -9,12 +9,13 @@ from threading import Event
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
+from service.api.credential_ends import refuse_ended
+from service.api.problems import LEAVING
 from service.errors import Leaving
 from service.store import Claim, Engine, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
 
 AT_ONCE = 4
 """Workers that claim at the same moment; those behind them see what is left. Source: a choice."""
-LEAVING = "this process of the service is about to end; ask again, another one or the next will answer"
 LOOK_SECONDS = 0.25
 """Time between two looks at what there is to do, while somebody waits. Source: a choice."""
 
@@ -55,6 +56,7 @@ class Openings:
         ends = clock() + wait_seconds
         is_urgent = wait_seconds < LOOK_SECONDS  # nobody looks for it again, so what was seen a moment ago is too old
         while not await request.is_disconnected():
+            refuse_ended(request)
             if not is_urgent:
                 await self._look()
             if claim := await self._in_turn(request, seeker, is_urgent=is_urgent):

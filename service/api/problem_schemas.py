@@ -11,10 +11,9 @@ from service.api.held_bytes import TOO_MUCH
 from service.api.idempotency import REUSED
 from service.api.json_schema import Schema, described, ref
 from service.api.keys import NO_KEY
-from service.api.openings import LEAVING
 from service.api.preconditions import NEEDED
 from service.api.problem_kinds import KINDS
-from service.api.problems import MEDIA_TYPE, RETRY_AFTER, problem_response
+from service.api.problems import LEAVING, MEDIA_TYPE, RETRY_AFTER, problem_response
 from service.api.protocol import ONE_HOST
 from service.api.rate_limits import refusal_after
 from service.api.request_counts import Standing

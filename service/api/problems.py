@@ -61,6 +61,7 @@ RETRY_AFTER = {"Retry-After": "5"}
 
 CALLER_GONE = 499
 """Status of an answer that nobody waits for any more. Source: nginx, client closed request."""
+LEAVING = "this process of the service is about to end; ask again, another one or the next will answer"
 
 
 class ApiError(TraincostError):

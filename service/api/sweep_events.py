@@ -1,6 +1,6 @@
 """How is a caller told how far a sweep is? As a stream of its states, until it ends."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +47,7 @@ def sweep_looks(engine: Engine, longest: float, leaving: Event) -> SharedLooks[T
     return SharedLooks(partial(_look, engine), LOOK_SECONDS, longest, leaving)
 
 
-async def events_of(request: Request, sweep_id: str) -> AsyncIterator[bytes]:
+async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, None]:
     """The states of a sweep, each when it differs from the one before.
 
     Args:

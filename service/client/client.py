@@ -29,7 +29,7 @@ from service.answers.launch_checks import LaunchCheck
 from service.answers.plans import PlanAnswer, PlanCounts
 from service.answers.reconciliations import Reconciliation
 from service.answers.rows import ComparisonAnswer, SensitivityAnswer
-from service.answers.shares import Share
+from service.answers.shares import ListedShare, Share
 from service.answers.solutions import Solution
 from service.answers.workers import SeenWorker
 from service.client.batches import BatchAnswer, answers_of, requests_of
@@ -276,6 +276,16 @@ class Client:
         return self._asked(
             Share, f"/v1/scenarios/{segment(scenario_id)}/share", _given(days=days, expires_at=expires_at)
         )
+
+    def shares(self, scenario_id: str) -> tuple[ListedShare, ...]:
+        """Links of a scenario: those that hold and, for thirty days, those that have ended."""
+        found = self._read(f"/v1/scenarios/{segment(scenario_id)}/shares")
+        return tuple(from_json(ListedShare, item) for item in found["items"])
+
+    def revoke_share(self, scenario_id: str, share_id: str) -> None:
+        """Revoke links of a scenario by their id; they open nothing from then on."""
+        path = f"/v1/scenarios/{segment(scenario_id)}/shares/{segment(share_id)}"
+        self._sender.send(Sent(method="DELETE", path=path, repeats=True))
 
     def workers(self) -> tuple[SeenWorker, ...]:
         """Workers that were heard of in the last week."""

@@ -16,6 +16,7 @@ from service.commands import (
     measurements,
     reconcile,
     serve,
+    shares,
     sweeps,
     worker,
     writers,
@@ -24,8 +25,8 @@ from service.errors import Refused, TraincostError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 for commands in (
-    flat, bodies, sweeps, launch_checks, serve, worker, keys, backups, doctor, measurements, accuracy, reconcile,
-    writers,
+    flat, bodies, sweeps, launch_checks, serve, worker, keys, shares, backups, doctor, measurements, accuracy,
+    reconcile, writers,
 ):  # fmt: skip
     app.add_typer(commands.app)
 

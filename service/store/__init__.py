@@ -98,6 +98,14 @@ from service.store.scenarios import (
     read_scenarios,
     utc_text,
 )
+from service.store.share_links import (
+    ShareLink,
+    create_share_link,
+    read_share_link,
+    read_share_links,
+    revoke_share_link,
+    revoke_unlisted_links,
+)
 from service.store.sweeps import (
     KeptSweep,
     NewSweep,
@@ -159,6 +167,7 @@ __all__ = [
     "Scope",
     "Seeker",
     "ShardState",
+    "ShareLink",
     "WorkerBounds",
     "Written",
     "act_as",
@@ -175,6 +184,7 @@ __all__ = [
     "create_key",
     "create_launch_check",
     "create_scenario",
+    "create_share_link",
     "create_sweep",
     "database_time",
     "delete_scenario",
@@ -226,6 +236,8 @@ __all__ = [
     "read_scenario",
     "read_scenarios",
     "read_shards",
+    "read_share_link",
+    "read_share_links",
     "read_sweep",
     "read_sweep_content",
     "read_sweeps",
@@ -237,6 +249,8 @@ __all__ = [
     "retired_in",
     "retry_jobs",
     "revoke_key",
+    "revoke_share_link",
+    "revoke_unlisted_links",
     "see_worker",
     "takes_changes",
     "utc_text",

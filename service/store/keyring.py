@@ -13,10 +13,11 @@ from typing import Any
 from sqlalchemy import Engine
 
 from service.errors import Unreachable
-from service.store.engine import answering, reading
+from service.store.engine import answering, reading, writing
 from service.store.keys import ApiKey, keys_in, state_in, write_uses
 from service.store.refusals import NO_ANSWER
-from service.store.secrets import make_signing_secret, signing_secret_in
+from service.store.secrets import LINKS, UNLISTED_LINKS, make_signing_secret, signing_secrets_in
+from service.store.share_links import write_link_uses_in
 
 USES_APART = timedelta(minutes=1)
 """Shortest time between two notes that a key was used."""
@@ -46,7 +47,11 @@ class KeyRing:
         self._is_locked = False
         self._used: dict[str, datetime] = {}
         self._noted: dict[str, datetime] = {}
+        self._opened: dict[str, datetime] = {}
+        self._links_noted: dict[str, datetime] = {}
         self.signing_secret: bytes | None = None
+        self.unlisted_secret: bytes | None = None
+        """What links of earlier versions are signed with; None where none of them holds."""
         self.refresh()
 
     @property
@@ -67,6 +72,10 @@ class KeyRing:
         key = self._known.get(key_id, _NOBODY)
         is_right = compare_digest(sha256(secret.encode(errors="replace")).digest(), key.digest)
         return key if is_right and key is not _NOBODY else None
+
+    def known(self, key_id: str) -> ApiKey | None:
+        """The key of a public part as it is now, revoked or not; None where there is none."""
+        return self._known.get(key_id)
 
     def lend(self, key: ApiKey) -> None:
         """Let a key in for as long as this process runs; it is kept in memory alone, and locks nothing.
@@ -101,7 +110,8 @@ class KeyRing:
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
                 self._known = {**self._keys, **self._lent}
                 self._is_locked = self._is_locked or bool(self._keys)  # nothing that goes on opens what was locked
-            self.signing_secret = signing_secret_in(connection)
+            secrets = signing_secrets_in(connection)
+            self.signing_secret, self.unlisted_secret = secrets.get(LINKS), secrets.get(UNLISTED_LINKS)
 
     def make_signing_secret(self) -> bytes:
         """What links are signed with, made where there is nothing yet.
@@ -118,8 +128,12 @@ class KeyRing:
             self.signing_secret = make_signing_secret(self._engine)
         return self.signing_secret
 
+    def note_opening(self, link_id: str, moment: datetime) -> None:
+        """Remember that a share link was opened; it is written later."""
+        self._opened[link_id] = moment
+
     def write_uses(self, *, all_of_them: bool = False) -> None:
-        """Write when keys were last used: of each key at most once a minute.
+        """Write when keys and share links were last used: of each at most once a minute.
 
         Args:
             all_of_them: whether to write what is less than a minute after the last note too, before the process ends
@@ -127,12 +141,23 @@ class KeyRing:
         Raises:
             Unreachable: the database does not answer
         """
-        known = self._noted
-        due = {
-            key_id: moment
-            for key_id, moment in self._used.copy().items()
-            if key_id not in known or (moment > known[key_id] and (all_of_them or moment - known[key_id] >= USES_APART))
-        }
-        if due and self._engine is not None:
+        due = _due(self._used, self._noted, all_of_them=all_of_them)
+        opened = _due(self._opened, self._links_noted, all_of_them=all_of_them)
+        if self._engine is None:
+            return
+        if due:
             write_uses(self._engine, due)
-            self._noted = {**known, **due}
+            self._noted = {**self._noted, **due}
+        if opened:
+            with answering(), writing(self._engine) as connection:
+                write_link_uses_in(connection, opened)
+            self._links_noted = {**self._links_noted, **opened}
+
+
+def _due(used: dict[str, datetime], noted: Mapping[str, datetime], *, all_of_them: bool) -> dict[str, datetime]:
+    """Moments that are to be written."""
+    return {
+        name: moment
+        for name, moment in used.copy().items()
+        if name not in noted or (moment > noted[name] and (all_of_them or moment - noted[name] >= USES_APART))
+    }

@@ -31,11 +31,14 @@ from service.store.jobs import ENDED
 from service.store.launch_check_tables import LAUNCH_CHECKS
 from service.store.measurement_tables import CALIBRATIONS, MEASUREMENTS
 from service.store.remembered_tables import REMEMBERED_ANSWERS
-from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS
+from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SHARE_LINKS
 from service.store.sweep_tables import SWEEPS
 
 AT_ONCE = 50
 """Rows that one transaction removes. Source: a choice; some milliseconds on either database."""
+
+LINKS_DAYS = 30.0
+"""How long a share link is listed after it ended. Source: a choice."""
 
 Key = tuple[Any, ...]
 Pause = Callable[[], bool]
@@ -124,6 +127,10 @@ def _kinds(keeping: Keeping, moment: datetime) -> Iterator[_Old]:
     if keeping.audit_days:
         then = _before(moment, keeping.audit_days)
         yield _Old("audit entries", AUDIT_LOG, ("number",), (AUDIT_LOG.c.at < then,))
+    ended = or_(
+        SHARE_LINKS.c.expires_at < _before(moment, LINKS_DAYS), SHARE_LINKS.c.revoked_at < _before(moment, LINKS_DAYS)
+    )
+    yield _Old("share links", SHARE_LINKS, ("id",), (ended,))
     key = ("caller", "operation", "key")
     yield _Old("remembered answers", REMEMBERED_ANSWERS, key, (REMEMBERED_ANSWERS.c.expires_at < moment,))
 

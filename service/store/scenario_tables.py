@@ -72,3 +72,16 @@ SCENARIO_REVISIONS = Table(
     ForeignKeyConstraint(["id"], ["scenarios.id"], ondelete="CASCADE"),
 )
 """What each scenario said, revision by revision; they go with their scenario."""
+
+SHARE_LINKS = Table(
+    "share_links",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("scenario_id", String, ForeignKey("scenarios.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("made_by", String),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("revoked_at", DateTime(timezone=True)),
+    Column("last_used_at", DateTime(timezone=True)),
+)
+"""Links that show a scenario to whoever has them; they go with their scenario, and some time after they ended."""

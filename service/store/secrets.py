@@ -1,4 +1,4 @@
-"""What does the service sign links with? With a secret that its processes share, made when it is first needed."""
+"""The secret that share links are signed with: shared by all processes, made when it is first needed."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +11,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from service.store.engine import answering, writing
 from service.store.key_tables import SERVER_SECRETS
 
-LINKS = "share links"
+LINKS = "listed share links"
+UNLISTED_LINKS = "share links"
+"""What earlier versions signed links with, of which no row is kept; without it they do not hold."""
 SECRET_BYTES = 32
 _INSERT: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
@@ -37,14 +39,11 @@ def make_signing_secret(engine: Engine) -> bytes:
 
 
 def signing_secret_in(connection: Connection) -> bytes | None:
-    """The secret that links are signed with.
+    """The secret that links are signed with; None where no link was ever made."""
+    return signing_secrets_in(connection).get(LINKS)
 
-    Args:
-        connection: the database
 
-    Returns:
-        the secret; None where no link was ever made
-    """
-    query = select(SERVER_SECRETS.c.secret).where(SERVER_SECRETS.c.name == LINKS)
-    secret: bytes | None = connection.execute(query).scalar_one_or_none()
-    return secret
+def signing_secrets_in(connection: Connection) -> Mapping[str, bytes]:
+    """The secrets that links are, or were, signed with, by name."""
+    query = select(SERVER_SECRETS.c.name, SERVER_SECRETS.c.secret)
+    return {name: secret for name, secret in connection.execute(query) if name in {LINKS, UNLISTED_LINKS}}

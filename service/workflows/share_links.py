@@ -1,28 +1,45 @@
-"""How is one scenario shared with somebody who has no key? By a link that the service signed, until it expires.
+"""Links that show one scenario to a reader without a key, until they expire or are revoked.
 
-What is signed is the scheme, the scenario and the end: a changed part makes another signature necessary.
+What is signed is the scheme, the scenario, the id of the link and its end. The row of that id says whether it was
+revoked. Links of earlier versions have no id; they hold until they expire, or until all of them are revoked at once.
 """
 
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest, digest
+from secrets import token_urlsafe
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Interval, Len
 
-from service.answers.shares import Share, ShareLinks
-from service.errors import Problem, Refused
+from service.answers.shares import ListedShare, Share, ShareLinks, ShareList, ShareStatus
+from service.errors import NotFound, Problem, Refused
 from service.estimator.noun import STRICT
-from service.store import Engine, KeyRing, note, utc_text
+from service.store import (
+    Engine,
+    KeyRing,
+    ShareLink,
+    create_share_link,
+    read_share_link,
+    read_share_links,
+    revoke_share_link,
+    utc_text,
+)
 from service.workflows.callers import Caller
+from service.workflows.listed import Record
 from service.workflows.nouns import read_noun
 from service.workflows.scenarios import PATH, find_scenario
 
-SCHEME = "1"
+SCHEME = "2"
 """Version of what is signed, and how."""
+UNLISTED_SCHEME = "1"
+"""That of links without an id."""
+ID_BYTES = 9
+MOST_LINKS = 1000
+"""Links of one scenario. Source: a choice; far more than readers, and few enough to be listed at once."""
 PARAMETER = "share"
 DEFAULT_DAYS = 30
 MOST_DAYS = 366
@@ -43,7 +60,7 @@ class WantedShare:
 def share_scenario(
     engine: Engine, keys: KeyRing, caller: Caller, scenario_id: str, body: Mapping[str, Any], address: str
 ) -> Share:
-    """Links that show a scenario to whoever has them.
+    """Make links that show a scenario to whoever has them.
 
     Args:
         engine: the database
@@ -53,57 +70,124 @@ def share_scenario(
         body: days, or expires_at
         address: where the service is
 
-    Returns:
-        the links
-
     Raises:
         NotFound: the caller has no such scenario
-        Refused: the end is none
+        Refused: the end is none, or the scenario has too many links
     """
-    expires_at = _end(body, datetime.now(UTC))
+    now = datetime.now(UTC)
+    end = _end(body, now).replace(microsecond=0)
     find_scenario(engine, caller, scenario_id)
-    note(engine, scenario_id)
-    token = signed(keys.make_signing_secret(), scenario_id, int(expires_at.timestamp()))
+    link = ShareLink(
+        id=f"shr_{token_urlsafe(ID_BYTES)}",
+        scenario_id=scenario_id,
+        made_by=caller.id or None,
+        created_at=now,
+        expires_at=end,
+    )
+    if not create_share_link(engine, link, MOST_LINKS):
+        message = f"the scenario has {MOST_LINKS} links that hold, the most that one may have"
+        raise Refused(Problem(field="", code="too_many_shares", message=message, fix="revoke some of them"))
+    token = signed(keys.make_signing_secret(), link.id, scenario_id, int(end.timestamp()))
     forms = (f"{address}{PATH}/{scenario_id}{ending}?{PARAMETER}={token}" for ending in ("", ".xlsx", ".ods"))
-    return Share(utc_text(expires_at), ShareLinks(*forms))
+    return Share(link.id, utc_text(end), ShareLinks(*forms))
 
 
-def signed(secret: bytes, scenario_id: str, end: int) -> str:
-    """What a link holds that lets its reader in.
+def listed_shares(engine: Engine, caller: Caller, scenario_id: str) -> ShareList:
+    """The links of a scenario; NotFound where the caller has none of this id."""
+    find_scenario(engine, caller, scenario_id)
+    now = datetime.now(UTC)
+    return ShareList(tuple(_shown(link, now) for link in read_share_links(engine, scenario_id)))
+
+
+def revoke_share(engine: Engine, caller: Caller, scenario_id: str, share_id: str) -> None:
+    """End links; NotFound where the caller has no such scenario, or it has no such links."""
+    find_scenario(engine, caller, scenario_id)
+    if not revoke_share_link(engine, share_id, datetime.now(UTC), scenario_id):
+        raise NotFound(f"the scenario has no links of this id; GET {PATH}/{scenario_id}/shares lists the ids")
+
+
+def shown_shares(engine: Engine, scenario_id: str | None = None) -> list[Record]:
+    """Links of a scenario, or of all, with the scenario of each, as a command prints them."""
+    now = datetime.now(UTC)
+    links = read_share_links(engine, scenario_id)
+    return [{"scenario": link.scenario_id, **asdict(_shown(link, now))} for link in links]
+
+
+def _shown(link: ShareLink, moment: datetime) -> ListedShare:
+    return ListedShare(
+        id=link.id,
+        status=_status(link, moment),
+        made_by=link.made_by,
+        created_at=utc_text(link.created_at),
+        expires_at=utc_text(link.expires_at),
+        revoked_at=None if link.revoked_at is None else utc_text(link.revoked_at),
+        last_used_at=None if link.last_used_at is None else utc_text(link.last_used_at),
+    )
+
+
+def _status(link: ShareLink, moment: datetime) -> ShareStatus:
+    if link.revoked_at is not None:
+        return "revoked"
+    return "expired" if link.expires_at <= moment else "active"
+
+
+def signed(secret: bytes, link_id: str, scenario_id: str, end: int) -> str:
+    """What a link holds that lets its reader in: scheme, id, end [second since 1970] and signature."""
+    return f"{SCHEME}.{link_id}.{end}.{_signature(secret, f'{SCHEME} {scenario_id} {link_id} {end}')}"
+
+
+def signed_unlisted(secret: bytes, scenario_id: str, end: int) -> str:
+    """What links of earlier versions hold, which have no id: scheme, end [second since 1970] and signature."""
+    return f"{UNLISTED_SCHEME}.{end}.{_signature(secret, f'{UNLISTED_SCHEME} {scenario_id} {end}')}"
+
+
+def _signature(secret: bytes, text: str) -> str:
+    return urlsafe_b64encode(digest(secret, text.encode(), sha256)).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLink:
+    """What a link says of itself, once its signature was checked."""
+
+    id: str | None
+    """Its id; None for a link of an earlier version."""
+
+
+def open_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -> OpenedLink | str:
+    """Check the signature and the end of a link.
 
     Args:
-        secret: what signs
-        scenario_id: which scenario it shows
-        end: when it ends, in seconds since 1970
-
-    Returns:
-        scheme, end and signature
-    """
-    signature = digest(secret, f"{SCHEME} {scenario_id} {end}".encode(), sha256)
-    return f"{SCHEME}.{end}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
-
-
-def refusal_of(secret: bytes | None, scenario_id: str, token: str, moment: datetime) -> str | None:
-    """Why a link does not let its reader in.
-
-    Args:
-        secret: what signs; None where nothing was ever signed
+        keys: what signs
         scenario_id: the scenario that is asked for
         token: what the link holds
         moment: now
 
     Returns:
-        the reason; None where it does
+        the link, or the reason why it opens nothing
     """
-    _, _, rest = token.partition(".")
-    told, _, _ = rest.partition(".")
-    end = int(told) if told.isascii() and told.isdigit() and len(told) <= LONGEST_END else 0
-    genuine = signed(secret or b"", scenario_id, end)
-    if secret is None or not compare_digest(genuine.encode(), token.encode(errors="replace")):
+    scheme, _, rest = token.partition(".")
+    link_id: str | None = None
+    if scheme == SCHEME:
+        link_id, _, rest = rest.partition(".")
+    text, _, _ = rest.partition(".")
+    end = int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_END else 0
+    secret = keys.unlisted_secret if link_id is None else keys.signing_secret
+    genuine = signed_unlisted(secret or b"", scenario_id, end)
+    if link_id is not None:
+        genuine = signed(secret or b"", link_id, scenario_id, end)
+    if secret is None or not compare_digest(genuine.encode(errors="replace"), token.encode(errors="replace")):
         return "the link is none that this service signed for this scenario; look for a part of it that is missing"
     if end <= moment.timestamp():
         return f"the link ended at {utc_text(datetime.fromtimestamp(end, UTC))}; ask for another"
-    return None
+    return OpenedLink(link_id)
+
+
+def refusal_of_row(engine: Engine, link_id: str) -> str | None:
+    """Why the row of a link does not let its reader in; None where it does."""
+    link = read_share_link(engine, link_id)
+    if link is None:
+        return "the link is kept no longer; ask for another"
+    return None if link.revoked_at is None else "the link was revoked; ask for another"
 
 
 LONGEST_END = 11

@@ -38,7 +38,7 @@ OF_OWNERS: Mapping[str, Mapping[Scope, str]] = {
     "scenarios": {
         "sheet": "getScenarioAsXlsx getScenarioAsOds",
         "read": "getScenario",
-        "write": "replaceScenario updateScenario deleteScenario shareScenario",
+        "write": "replaceScenario updateScenario deleteScenario shareScenario listShares revokeShare",
     },
     "launch-checks": {
         "read": "getLaunchCheck getLaunchCheckEvents getLaunchCheckTrace",

@@ -28,6 +28,8 @@ QUERY = {"no_such_parameter": "1"}
 """Whoever is let in is refused for this, before anything costs time."""
 
 REFUSED = {401, 403, 404}
+NO_SHARE = "shr_none"
+"""Id of links that no scenario has."""
 
 HIDDEN = frozenset(LISTS)
 """Lists of which others see nothing."""
@@ -55,7 +57,7 @@ class Operation:
     def place(self, name: str) -> str:
         """Its address with an object's name in it."""
         head, _, rest = self.path.replace("{token}", ADMISSION_TOKEN).partition("{")
-        return f"{head}{name}{rest.partition('}')[2].replace('{', '').replace('}', '')}"
+        return f"{head}{name}{rest.partition('}')[2].replace('{share_id}', NO_SHARE)}"
 
 
 def operations_of(document: dict[str, Any]) -> list[Operation]:
@@ -65,7 +67,7 @@ def operations_of(document: dict[str, Any]) -> list[Operation]:
         for path, methods in document["paths"].items()
         for method, told in methods.items()
     ]
-    return sorted(found, key=lambda one: (one.method != "GET", one.method == "DELETE"))
+    return sorted(found, key=lambda one: (one.method != "GET", one.method == "DELETE", -one.path.count("{")))
 
 
 def body_of(operation: Operation) -> dict[str, Any]:
@@ -140,6 +142,9 @@ def asked(service: Service, operation: Operation, caller: str) -> httpx.Response
         return httpx.Response(200) if answer.status_code == 404 else answer  # of no object: somebody was let in
     turn = "of-an-admin" if caller == "admin" else "of-a"
     path = operation.place(service.object(operation.plural, turn))
+    if path.endswith(NO_SHARE):
+        shared = service.by("admin", "POST", path.replace(f"shares/{NO_SHARE}", "share"), json={})
+        path = path.replace(NO_SHARE, shared.json()["id"])
     return service.by(caller, operation.method, path, **named(operation, body_of(operation), turn))
 
 

@@ -1,4 +1,4 @@
-"""Does a link open one scenario, to whoever has it, until it ends, and nothing else?"""
+"""A link opens one scenario, to whoever has it, until it ends or is revoked, and nothing else."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import insert
 
 from service.api.secret_looks import APART_SECONDS
-from service.workflows.keys import WantedKey, make_key
-from service.workflows.share_links import signed
+from service.store import revoke_unlisted_links
+from service.store.engine import writing
+from service.store.key_tables import SERVER_SECRETS
+from service.workflows.keys import NewKey, WantedKey, make_key, revoke
+from service.workflows.share_links import signed, signed_unlisted
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking, one_by_one, running
 
@@ -84,25 +88,29 @@ def test_a_link_opens_one_scenario_and_nothing_else(locked: Locked) -> None:
 def test_a_link_ends_with_its_day_and_with_its_scenario(locked: Locked) -> None:
     place = saved(locked.ask, headers=locked.writer)
     links = shared(locked.ask, place, {"days": 1}, headers=locked.writer)
-    ended = signed(locked.app.state.keys.signing_secret, place.rpartition("/")[2], int(NOW.timestamp()) - 60)
+    share_id, end = token_of(links).split(".")[1], int(NOW.timestamp()) - 60
+    ended = signed(locked.app.state.keys.signing_secret, share_id, place.rpartition("/")[2], end)
     answer = locked.ask("GET", f"{place}?share={ended}")
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
     assert "ended at 20" in answer.json()["detail"]
     assert "www-authenticate" in answer.headers
     assert locked.ask("DELETE", place, headers={**locked.writer, "If-Match": "*"}).status_code == 204
-    assert locked.ask("GET", links["scenario"]).status_code == 404
+    answer = locked.ask("GET", links["scenario"])
+    assert (answer.status_code, "kept no longer" in answer.text) == (401, True)
 
 
 def test_no_part_of_a_link_can_be_changed(locked: Locked) -> None:
     place = saved(locked.ask, headers=locked.writer)
     token = token_of(shared(locked.ask, place, {"days": 1}, headers=locked.writer))
-    scheme, end, signature = token.split(".")
+    scheme, share_id, end, signature = token.split(".")
+    head = f"{scheme}.{share_id}"
     swapped = "B" if signature[0] == "A" else "A"
     wrong = [
-        "", ".", "..", scheme, f"{scheme}.{end}.", token[:-1], f"{token}=", f"{token}.", f"{token}&share={token}",
-        f"2.{end}.{signature}", f"{scheme}.{int(end) + 1}.{signature}", f"{scheme}.0{end}.{signature}",
-        f"{scheme}.{end}.{swapped}{signature[1:]}", f"{scheme}.{'9' * 5000}.{signature}", f"{scheme}.-1.{signature}",
-        f"{scheme}.%D9%A1.{signature}", "%ED%A0%80",
+        "", ".", "..", scheme, f"{head}.{end}.", token[:-1], f"{token}=", f"{token}.", f"{token}&share={token}",
+        f"1.{end}.{signature}", f"3.{share_id}.{end}.{signature}", f"{head}.{int(end) + 1}.{signature}",
+        f"{head}.0{end}.{signature}", f"{head}.{end}.{swapped}{signature[1:]}", f"{head}.{'9' * 5000}.{signature}",
+        f"{head}.-1.{signature}", f"{head}.%D9%A1.{signature}", "%ED%A0%80", f"{head}x.{end}.{signature}",
+        f"{scheme}.{share_id[:-1]}.{end}.{signature}", f"{scheme}.%ED%A0%80.{end}.{signature}",
     ]  # fmt: skip
     for share in wrong:
         answer = locked.ask("GET", f"{place}?share={share}")
@@ -180,3 +188,98 @@ def test_the_database_is_seldom_looked_into_for_links_that_nobody_made(
         app.state.keys.make_signing_secret()
         assert {answer.status_code for answer in together([guess] * 20)} == {401}
         assert len(begun) == looks, "there is nothing left to look for"
+
+
+def listed(locked: Locked, place: str, **request: Any) -> list[dict[str, Any]]:
+    answer = locked.ask("GET", f"{place}/shares", **{"headers": locked.writer, **request})
+    assert answer.status_code == 200, answer.text
+    items: list[dict[str, Any]] = answer.json()["items"]
+    return items
+
+
+def key_of(locked: Locked, *scopes: str, owner: str = "team") -> NewKey:
+    made = make_key(locked.app.state.engine, WantedKey(name="y", scopes=scopes, owner=owner))
+    locked.app.state.keys.refresh()
+    return made
+
+
+def bearer(key: NewKey) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key.presented}"}
+
+
+def test_links_are_listed_and_revoked_one_by_one(locked: Locked) -> None:
+    place = saved(locked.ask, headers=locked.writer)
+    told = [locked.ask("POST", f"{place}/share", json={"days": day}, headers=locked.writer).json() for day in (1, 2)]
+    first, second = (one["links"]["scenario"].removeprefix(HOST) for one in told)
+    items = listed(locked, place)
+    assert [(one["id"], one["status"], one["expires_at"], one["made_by"]) for one in items] == [
+        (one["id"], "active", one["expires_at"], locked.writer["Authorization"].split()[1].split(".")[0])
+        for one in told
+    ]
+    assert [one["last_used_at"] for one in items] == [None, None]
+    assert token_of({"scenario": first}).rpartition(".")[2] not in str(items)
+    assert locked.ask("GET", second).status_code == 200
+    locked.app.state.keys.write_uses()
+    assert [one["last_used_at"] is None for one in listed(locked, place)] == [True, False]
+    gone = f"{place}/shares/{told[0]['id']}"
+    for _ in range(2):
+        assert locked.ask("DELETE", gone, headers=locked.writer).status_code == 204
+    for ending in ENDINGS:
+        refused = locked.ask("GET", f"{place}{ending}?{first.partition('?')[2]}")
+        assert refused.status_code == 401
+        assert "revoked" in refused.text
+    assert locked.ask("GET", second).status_code == 200
+    assert [one["status"] for one in listed(locked, place)] == ["revoked", "active"]
+
+
+def test_links_are_listed_and_revoked_by_those_who_may_write_the_scenario(locked: Locked) -> None:
+    place, other = (saved(locked.ask, headers=locked.writer) for _ in range(2))
+    links = shared(locked.ask, place, {}, headers=locked.writer)
+    (one,) = listed(locked, place)
+    asked = (("GET", f"{place}/shares"), ("DELETE", f"{place}/shares/{one['id']}"))
+    for sent, status in (
+        ({}, 401),
+        (bearer(key_of(locked, "read")), 403),
+        (bearer(key_of(locked, "write", owner="others")), 404),
+    ):
+        for method, path in asked:
+            assert locked.ask(method, path, headers=sent).status_code == status, (method, sent)
+    elsewhere = locked.ask("DELETE", f"{other}/shares/{one['id']}", headers=locked.writer)
+    assert (elsewhere.status_code, elsewhere.json()["code"]) == (404, "not_found")
+    assert locked.ask("DELETE", f"{place}/shares/%00", headers=locked.writer).status_code == 404
+    assert locked.ask("GET", links["scenario"]).status_code == 200
+    admin = bearer(key_of(locked, "admin"))
+    assert [locked.ask(method, path, headers=admin).status_code for method, path in asked] == [200, 204]
+    assert locked.ask("GET", links["scenario"]).status_code == 401
+    log = locked.ask("GET", f"/v1/audit?object={place.rpartition('/')[2]}/{one['id']}", headers=admin).json()["items"]
+    assert {(entry["operation"], entry["outcome"]) for entry in log} == {
+        ("shareScenario", "done"), ("revokeShare", "forbidden"), ("revokeShare", "not_found"), ("revokeShare", "done"),
+    }  # fmt: skip
+
+
+def test_a_revoked_key_takes_its_links_with_it(locked: Locked) -> None:
+    key = key_of(locked, "write")
+    place = saved(locked.ask, headers=locked.writer)
+    of_key = shared(locked.ask, place, {}, headers=bearer(key))["scenario"]
+    of_another = shared(locked.ask, place, {}, headers=locked.writer)["scenario"]
+    assert [locked.ask("GET", link).status_code for link in (of_key, of_another)] == [200, 200]
+    revoke(locked.app.state.engine, key.key.id)
+    assert [locked.ask("GET", link).status_code for link in (of_key, of_another)] == [401, 200]
+    assert [one["status"] for one in listed(locked, place)] == ["revoked", "active"]
+
+
+def test_links_of_earlier_versions_hold_until_all_of_them_are_revoked(locked: Locked) -> None:
+    place, engine = saved(locked.ask, headers=locked.writer), locked.app.state.engine
+    with writing(engine) as connection:
+        secret = {"name": "share links", "secret": bytes(range(32)), "made_at": NOW}
+        connection.execute(insert(SERVER_SECRETS), secret)
+    locked.app.state.keys.refresh()
+    scenario_id, end = place.rpartition("/")[2], int(NOW.timestamp()) + 1000
+    old = f"{place}?share={signed_unlisted(bytes(range(32)), scenario_id, end)}"
+    new = shared(locked.ask, place, {}, headers=locked.writer)["scenario"]
+    assert [locked.ask("GET", link).status_code for link in (old, new)] == [200, 200]
+    assert len(listed(locked, place)) == 1
+    assert revoke_unlisted_links(engine)
+    assert not revoke_unlisted_links(engine)
+    locked.app.state.keys.refresh()
+    assert [locked.ask("GET", link).status_code for link in (old, new)] == [401, 200]

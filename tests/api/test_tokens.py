@@ -19,6 +19,7 @@ from service.api import signing_keys
 from service.api.app import create_app
 from service.api.signing_keys import keys_of
 from service.catalogue import shipped_catalogue
+from service.client.events import events_of
 from service.errors import StartupError
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
@@ -78,6 +79,15 @@ def test_a_service_that_takes_tokens_is_locked(ask: Ask) -> None:
 @pytest.mark.parametrize(("key", "algorithm"), [("first", "RS256"), ("curve", "ES256")])
 def test_a_token_that_holds_lets_in(issuer: Issuer, ask: Ask, key: str, algorithm: str) -> None:
     assert read(ask, issuer.token(key, algorithm)).status_code == 200
+
+
+def test_a_stream_ends_when_its_token_expires(issuer: Issuer, ask: Ask) -> None:
+    headers = {"Authorization": f"Bearer {issuer.token()}"}
+    check = ask("POST", "/v1/launch-checks", json={"question": QUESTION, "probes": ["gemm"]}, headers=headers).json()
+    ends = {"Authorization": f"Bearer {issuer.token(exp=time() + 1)}"}
+    events = [*events_of([ask("GET", f"/v1/launch-checks/{check['id']}/events", headers=ends).content])]
+    assert [event.name for event in events] == ["queued", "problem"]
+    assert "the token has expired" in events[-1].data
 
 
 def test_a_key_lets_in_beside_tokens(app: FastAPI, ask: Ask) -> None:

@@ -203,3 +203,8 @@ def test_a_scenario_is_shared_by_links_that_open_without_a_key(client: Client) -
     found = client.share(place.rpartition("/")[2], days=2)
     assert httpx.get(found.links.scenario).json()["name"] == "shared"
     assert httpx.get(f"{found.links.scenario}x").status_code == 401
+    scenario_id = place.rpartition("/")[2]
+    assert [(one.id, one.status) for one in client.shares(scenario_id)] == [(found.id, "active")]
+    client.revoke_share(scenario_id, found.id)
+    assert [one.status for one in client.shares(scenario_id)] == ["revoked"]
+    assert httpx.get(found.links.scenario).status_code == 401

@@ -27,6 +27,8 @@ CALLS: tuple[Callable[[Client], Any], ...] = (
     lambda client: list(client.batch([("memory", {})])),
     lambda client: client.stored_estimate("est_a"),
     lambda client: client.share("scn_a"),
+    lambda client: client.shares("scn_a"),
+    lambda client: client.revoke_share("scn_a", "shr_a"),
     lambda client: client.export("torchtitan", {}),
     lambda client: client.export_targets(),
     lambda client: client.import_file("deepspeed", "{}"),

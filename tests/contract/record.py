@@ -31,7 +31,7 @@ LONGEST = 10_000
 MADE = {ID["example"]: ("Scenario", "id"), CALIBRATION["example"]: ("Calibration", "id")}
 """What stands in the contract for an id, and the answer that tells the id of what was just made."""
 
-KNOWN = re.compile(r"{(measurement|calibration)_id}")
+KNOWN = re.compile(r"{(measurement|calibration)_id}|/shares$")
 """Paths of what the examples themselves make."""
 
 JOB = NewJob(

@@ -17,15 +17,15 @@ from service.store.launch_check_tables import LAUNCH_CHECKS
 from service.store.measurement_tables import CALIBRATIONS, MEASUREMENTS
 from service.store.remembered_tables import REMEMBERED_ANSWERS
 from service.store.retention import AT_ONCE
-from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
+from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS, SHARE_LINKS
 from service.store.sweep_tables import SWEEPS
 from tests.store.holding import row_of
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 FOR_EVER = Keeping(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=0, audit_days=0)
 TABLES = (
-    LAUNCH_CHECKS, JOB_FILES, JOB_EVENTS, JOBS, SWEEPS, MEASUREMENTS, CALIBRATIONS, SCENARIO_REVISIONS, SCENARIOS,
-    ESTIMATES, REMEMBERED_ANSWERS, AUDIT_LOG,
+    LAUNCH_CHECKS, JOB_FILES, JOB_EVENTS, JOBS, SWEEPS, MEASUREMENTS, CALIBRATIONS, SCENARIO_REVISIONS, SHARE_LINKS,
+    SCENARIOS, ESTIMATES, REMEMBERED_ANSWERS, AUDIT_LOG,
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def test_a_sweep_goes_whole_and_only_when_all_of_it_ended_long_ago(store: Engine
         for number, days in enumerate(pieces):
             _add_job(store, f"{sweep}-{number}", days, sweep)
     assert _forget(store, jobs_days=10, job_files_days=10) | {"job files": 0} == {
-        "sweeps": 1, "jobs": 2, "job files": 0, "remembered answers": 0,
+        "sweeps": 1, "jobs": 2, "job files": 0, "share links": 0, "remembered answers": 0,
     }  # fmt: skip
     assert _ids(store, SWEEPS) == {"mixed", "at work"}
     assert _ids(store, JOBS) == _ids(store, JOB_FILES, "job_id") == {"mixed-0", "mixed-1", "at work-0", "at work-1"}
@@ -132,17 +132,31 @@ def test_entries_of_the_audit_log_go_by_their_age(store: Engine) -> None:
     assert _ids(store, AUDIT_LOG, "number") == {2}
 
 
+def test_share_links_go_thirty_days_after_they_ended(store: Engine) -> None:
+    _add(store, SCENARIOS, id="scn", created_at=NOW)
+    for name, expires, revoked in (
+        ("holds", 9, None), ("ended", -29, None), ("over", -31, None), ("revoked", 9, -29),
+        ("revoked long ago", 9, -31),
+    ):  # fmt: skip
+        moment = None if revoked is None else NOW + timedelta(days=revoked)
+        _add(
+            store, SHARE_LINKS, id=name, scenario_id="scn", expires_at=NOW + timedelta(days=expires), revoked_at=moment
+        )
+    assert _forget(store)["share links"] == 2
+    assert _ids(store, SHARE_LINKS) == {"holds", "ended", "revoked"}
+
+
 def test_remembered_answers_go_when_their_day_is_over_whatever_is_set(store: Engine) -> None:
     for key, hours in (("over", -1), ("holds", 1)):
         _add(store, REMEMBERED_ANSWERS, key=key, expires_at=NOW + timedelta(hours=hours))
-    assert _forget(store) == {"remembered answers": 1}
+    assert _forget(store) == {"share links": 0, "remembered answers": 1}
     assert _ids(store, REMEMBERED_ANSWERS, "key") == {"holds"}
 
 
 def test_without_a_limit_all_of_it_stays(store: Engine) -> None:
     _add_check(store, "check", 40_000, "answer")
     _add(store, MEASUREMENTS, measured_at=NOW - timedelta(days=40_000))
-    assert forget_old(store, FOR_EVER, NOW, lambda: False) == {"remembered answers": 0}
+    assert forget_old(store, FOR_EVER, NOW, lambda: False) == {"share links": 0, "remembered answers": 0}
     assert _ids(store, JOBS) == {"check"}
 
 

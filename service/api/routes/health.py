@@ -7,8 +7,7 @@ from fastapi.responses import Response
 
 from service.api.json_schema import Schema, json_response, ref
 from service.api.metrics import CONTENT_TYPE
-from service.api.openings import LEAVING
-from service.api.problems import RETRY_AFTER, ApiError
+from service.api.problems import LEAVING, RETRY_AFTER, ApiError
 from service.api.queries import takes_only
 from service.api.readiness import Readiness
 from service.errors import Leaving

@@ -1,6 +1,6 @@
 """POST /v1/plans: the best layouts for a job, as one answer or with word of how far the search is."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -13,6 +13,7 @@ from service.api.answers import JSON
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute, computed_items
+from service.api.credential_ends import while_admitted
 from service.api.envelope import refusal_of
 from service.api.json_schema import EVENTS
 from service.api.plan_schemas import plan_operation
@@ -37,12 +38,13 @@ async def best_layouts(request: Request) -> Response:
         return Response(await compute(request, plans_on_the_wire, body, catalogue), media_type=JSON)
     items = computed_items(request, plans_on_the_wire, body, catalogue, until=request.app.state.leaving)
     first = await anext(items)  # what is wrong with the request is told as everywhere else
-    return StreamingResponse(_events(request, first, items), media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    events = while_admitted(request, _events(request, first, items))
+    return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
 async def _events(
     request: Request, first: PlanCounts | bytes, items: AsyncGenerator[Any, None]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Progress now and then, and last the answer, or why there is none; ends with its reader."""
     async with aclosing(items):
         try:

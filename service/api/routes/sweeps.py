@@ -10,6 +10,7 @@ from service.api.body import CSV_BODY, LongObject
 from service.api.callers import Asker, caller_of
 from service.api.charges import charging
 from service.api.conditional import is_head, is_held
+from service.api.credential_ends import while_admitted
 from service.api.database import Database, database_of
 from service.api.idempotency import idempotent
 from service.api.json_schema import EVENTS
@@ -87,7 +88,8 @@ def read(database: Database, caller: Asker, sweep_id: str) -> Response:
 def events(request: Request, database: Database, caller: Asker, sweep_id: str) -> Response:
     """A stream that ends with the sweep, its reader or the service."""
     kept.refuse_hidden(database, caller, sweep_id)
-    return StreamingResponse(events_of(request, sweep_id), media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    told = while_admitted(request, events_of(request, sweep_id))
+    return StreamingResponse(told, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
 @router.post(

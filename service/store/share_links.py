@@ -1,0 +1,130 @@
+"""Share links of scenarios: a row for each, so that they can be listed and revoked.
+
+A link holds while its row is there, is not revoked, and the key that made it is not revoked either.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, Select, bindparam, delete, func, insert, or_, select, update
+
+from service.store.audit import note_in
+from service.store.engine import answering, reading, writing
+from service.store.key_tables import API_KEYS, SERVER_SECRETS
+from service.store.scenario_tables import SHARE_LINKS
+from service.store.secrets import UNLISTED_LINKS
+
+Moment = TypeVar("Moment", datetime, datetime | None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareLink:
+    """A link that shows one scenario."""
+
+    id: str
+    """Its id, which stands in the link."""
+    scenario_id: str
+    """The scenario that it shows."""
+    made_by: str | None
+    """Public part of the key, or subject of the token, that made it; None where the service asked for none."""
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+    """When it was revoked, or the key that made it, whichever came first; None where neither was."""
+    last_used_at: datetime | None = None
+    """When it was last opened, to a minute; None where it never was."""
+
+
+def create_share_link(engine: Engine, link: ShareLink, most: int) -> bool:
+    """Keep a new link, unless its scenario has too many; those that have ended make room first."""
+    of_scenario = SHARE_LINKS.c.scenario_id == link.scenario_id
+    ended = or_(SHARE_LINKS.c.revoked_at.is_not(None), SHARE_LINKS.c.expires_at <= link.created_at)
+    counted = select(func.count()).select_from(SHARE_LINKS).where(of_scenario)
+    with answering(), writing(engine) as connection:
+        if connection.execute(counted).scalar_one() >= most:
+            connection.execute(delete(SHARE_LINKS).where(of_scenario, ended))
+            if connection.execute(counted).scalar_one() >= most:
+                return False
+        connection.execute(insert(SHARE_LINKS), asdict(link))
+        note_in(connection, f"{link.scenario_id}/{link.id}")
+    return True
+
+
+def read_share_links(engine: Engine, scenario_id: str | None = None) -> list[ShareLink]:
+    """The links of a scenario, or of all, the oldest first."""
+    query = _selected().order_by(SHARE_LINKS.c.created_at, SHARE_LINKS.c.id)
+    if scenario_id is not None:
+        query = query.where(SHARE_LINKS.c.scenario_id == scenario_id)
+    with answering(), reading(engine) as connection:
+        return [_link(row) for row in connection.execute(query).mappings()]
+
+
+def read_share_link(engine: Engine, link_id: str) -> ShareLink | None:
+    """One link; None where none of this id is kept."""
+    with answering(), reading(engine) as connection:
+        row = connection.execute(_selected().where(SHARE_LINKS.c.id == link_id)).mappings().one_or_none()
+    return None if row is None else _link(row)
+
+
+def revoke_share_link(engine: Engine, link_id: str, moment: datetime, scenario_id: str | None = None) -> bool:
+    """Revoke a link; one that is revoked already stays as it is.
+
+    Args:
+        engine: the database
+        link_id: its id
+        moment: when it is revoked
+        scenario_id: the scenario that it has to be one of; None for any
+
+    Returns:
+        whether there is such a link
+    """
+    is_meant = [SHARE_LINKS.c.id == link_id]
+    if scenario_id is not None:
+        is_meant.append(SHARE_LINKS.c.scenario_id == scenario_id)
+    with answering(), writing(engine) as connection:
+        found = connection.execute(select(SHARE_LINKS.c.scenario_id).where(*is_meant)).scalar_one_or_none()
+        if found is None:
+            return False
+        still = update(SHARE_LINKS).where(*is_meant, SHARE_LINKS.c.revoked_at.is_(None))
+        if connection.execute(still.values(revoked_at=moment)).rowcount:
+            note_in(connection, f"{found}/{link_id}")
+    return True
+
+
+def revoke_unlisted_links(engine: Engine) -> bool:
+    """End every link that an earlier version signed without a row; false where no such link holds any more."""
+    with answering(), writing(engine) as connection:
+        gone = connection.execute(delete(SERVER_SECRETS).where(SERVER_SECRETS.c.name == UNLISTED_LINKS)).rowcount
+        if gone:
+            note_in(connection, "unlisted")
+    return bool(gone)
+
+
+def write_link_uses_in(connection: Connection, used: Mapping[str, datetime]) -> None:
+    """Keep when links were last opened, unless another process knows of a later moment."""
+    last = SHARE_LINKS.c.last_used_at
+    marking = update(SHARE_LINKS).where(
+        SHARE_LINKS.c.id == bindparam("link"), or_(last.is_(None), last < bindparam("moment"))
+    )
+    given = [{"link": link_id, "moment": moment} for link_id, moment in sorted(used.items())]
+    connection.execute(marking.values(last_used_at=bindparam("moment")), given)
+
+
+def _selected() -> Select[Any]:
+    return select(SHARE_LINKS, API_KEYS.c.revoked_at.label("key_revoked_at")).join_from(
+        SHARE_LINKS, API_KEYS, SHARE_LINKS.c.made_by == API_KEYS.c.id, isouter=True
+    )
+
+
+def _link(row: Mapping[Any, Any]) -> ShareLink:
+    values = {name: row[name] for name in ShareLink.__dataclass_fields__}
+    moments = {name: _in_utc(values[name]) for name in ("created_at", "expires_at", "last_used_at")}
+    revoked = [moment for moment in (_in_utc(row["revoked_at"]), _in_utc(row["key_revoked_at"])) if moment]
+    return ShareLink(**{**values, **moments, "revoked_at": min(revoked, default=None)})
+
+
+def _in_utc(moment: Moment) -> Moment:
+    """A moment that says that it is in UTC, for SQLite does not."""
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
