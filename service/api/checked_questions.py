@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from threading import BoundedSemaphore, Event, Lock, Thread
 from time import monotonic, sleep
 
@@ -11,7 +11,14 @@ from fastapi import FastAPI
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
-from service.store import CheckedQuestion, Engine, Replicas, forget_checked_questions, keep_checked_questions
+from service.store import (
+    CheckedQuestion,
+    Engine,
+    Replicas,
+    SlowerClock,
+    forget_checked_questions,
+    keep_checked_questions,
+)
 
 WRITE_SECONDS = 0.5
 """Time between two writes. Source: a choice; whoever reads a job's comment is slower."""
@@ -45,6 +52,7 @@ class CheckedQuestions:
 
     def __init__(self, engine: Engine | None, replicas: Replicas | None = None) -> None:
         self._engine, self._replicas = engine, replicas
+        self._clock = None if engine is None else SlowerClock(engine)
         self._patient = BoundedSemaphore(MOST_PATIENT)
         self._waiting: dict[str, tuple[CheckedQuestion, int]] = {}
         self._bytes = 0
@@ -123,8 +131,8 @@ class CheckedQuestions:
         Raises:
             Unreachable: the database does not answer
         """
-        if self._engine is not None:
-            forget_checked_questions(self._engine, datetime.now(UTC) - timedelta(days=KEPT_DAYS))
+        if self._engine is not None and self._clock is not None:
+            forget_checked_questions(self._engine, self._clock.present() - timedelta(days=KEPT_DAYS))
 
     def _drop(self, estimate_id: str) -> None:
         """Take a question off those that wait, unless it was let go meanwhile."""

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.looks import look_again
 from service.api.retention import Retention
-from service.store import Engine, forget_workers, reap_jobs
+from service.store import Engine, LeaseExpiry, forget_workers
 from service.workflows.finished_jobs import on_end
 
 FORGET_SECONDS = 3600.0
@@ -26,7 +26,7 @@ async def reaped(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs, jobs whose lease ran out go back into the queue, and what is old is removed.
 
     The first look comes half a lease after the start: workers that could not reach the service while it was away are
-    heard of again by then.
+    heard of again by then. A clock that is set takes no job from a worker.
 
     Args:
         app: the application
@@ -40,7 +40,7 @@ async def reaped(app: FastAPI) -> AsyncIterator[None]:
         return
     stop, lease_seconds = Event(), app.state.settings.lease_seconds
     looks = (
-        ("jobs of lost workers wait", partial(reap_jobs, engine, on_end), lease_seconds / 2),
+        ("jobs of lost workers wait", LeaseExpiry(engine, lease_seconds, on_end).look, lease_seconds / 2),
         ("workers that are long gone stay listed", partial(forget_workers, engine, KEPT_SECONDS), FORGET_SECONDS),
         ("what is old stays kept", Retention(engine, app.state.settings, stop).look, FORGET_SECONDS),
     )

@@ -1,15 +1,13 @@
 """When is it time to remove what is old? On a thread of its own, a little at a time, by the slower of two clocks.
 
-A clock that is set forward by mistake would make everything old at once. So nothing is taken to be older than the
-database says, nor older than it was when the process started and the time that went by since.
+Nothing is taken to be older than the database says, nor older than it was when the process started and the time that
+went by since.
 """
 
-from datetime import UTC, datetime, timedelta
 from threading import Event
-from time import monotonic
 
 from service.settings import Settings
-from service.store import Engine, Keeping, database_time, forget_old
+from service.store import Engine, Keeping, SlowerClock, forget_old
 
 PAUSE_SECONDS = 0.05
 """Time for others to write between two removals. Source: a choice."""
@@ -33,7 +31,7 @@ class Retention:
             answers_days=settings.keep_answers_days,
             audit_days=settings.keep_audit_days,
         )
-        self._started, self._started_at = monotonic(), datetime.now(UTC)
+        self._clock = SlowerClock(engine)
 
     def look(self) -> dict[str, int]:
         """Remove what is old now.
@@ -44,18 +42,7 @@ class Retention:
         Raises:
             Unreachable: the database does not answer
         """
-        return forget_old(self._engine, self._keeping, self.present(), self._pause)
-
-    def present(self) -> datetime:
-        """The present by the slower clock.
-
-        Returns:
-            the moment, in UTC
-
-        Raises:
-            Unreachable: the database does not answer
-        """
-        return min(database_time(self._engine), self._started_at + timedelta(seconds=monotonic() - self._started))
+        return forget_old(self._engine, self._keeping, self._clock.present(), self._pause)
 
     def _pause(self) -> bool:
         return self._stop.wait(PAUSE_SECONDS)

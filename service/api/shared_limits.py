@@ -26,14 +26,16 @@ COUNT = """
 local told = redis.call('TIME')
 local now = tonumber(told[1]) + tonumber(told[2]) / 1e6
 local step, most = tonumber(ARGV[1]), tonumber(ARGV[2])
-local empty = tonumber(redis.call('GET', KEYS[1]) or '0')
+local empty = math.min(tonumber(redis.call('GET', KEYS[1]) or '0'), now + most)
 local after = math.max(empty, now) + step
 if after - now <= most then
   redis.call('SET', KEYS[1], string.format('%.17g', after), 'PX', math.ceil((after - now) * 1000))
 end
 return {string.format('%.17g', empty), string.format('%.17g', now)}
 """
-"""Reads when a bucket is empty, and moves that where the request is not too many; `taken` says what that means."""
+"""Reads when a bucket is empty, and moves that where the request is not too many; `taken` says what that means.
+
+A bucket never needs longer than a full one to be empty: where Redis's clock was set back, nobody waits for longer."""
 
 log = logging.getLogger(__name__)
 

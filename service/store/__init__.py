@@ -33,6 +33,7 @@ from service.store.checked_questions import (
     nobody_writes,
     read_checked_question,
 )
+from service.store.clock_jumps import LeaseExpiry, SlowerClock
 from service.store.condition import Condition, Contents, Room, file_of, look_at
 from service.store.engine import answering, place_of, writing
 from service.store.figures import Figures, read_figures
@@ -151,6 +152,7 @@ __all__ = [
     "KeptSweep",
     "KeyRing",
     "Lease",
+    "LeaseExpiry",
     "Measured",
     "NewJob",
     "NewSweep",
@@ -168,6 +170,7 @@ __all__ = [
     "Seeker",
     "ShardState",
     "ShareLink",
+    "SlowerClock",
     "WorkerBounds",
     "Written",
     "act_as",

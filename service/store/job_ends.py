@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, or_, select
+from sqlalchemy import ColumnElement, Connection, DateTime, Engine, and_, literal, or_, select
 
 from service.errors import AlreadyFinished, Problem, Unreachable
 from service.store.audit import note_in
@@ -164,12 +165,13 @@ def retry_jobs(engine: Engine, parent: str) -> int:
     return len(jobs)
 
 
-def reap_jobs(engine: Engine, also: Also | None = None) -> int:
+def reap_jobs(engine: Engine, also: Also | None = None, moment: datetime | None = None) -> int:
     """Take jobs from workers that are not heard of any more; any number of processes may do so at the same time.
 
     Args:
         engine: the database
         also: what else to write for each job that ends with it
+        moment: leases that ended before it are over; None for the present one by the database's clock
 
     Returns:
         how many were taken
@@ -179,11 +181,11 @@ def reap_jobs(engine: Engine, also: Also | None = None) -> int:
         Exception: what belongs to the end of a job failed; that job stays as it was, the others were taken
     """
     with answering(), reading(engine) as connection:
-        jobs = connection.execute(select(JOBS.c.id).where(*_is_abandoned()).order_by(JOBS.c.id)).scalars().all()
+        jobs = connection.execute(select(JOBS.c.id).where(*_is_abandoned(moment)).order_by(JOBS.c.id)).scalars().all()
     taken, errors = 0, []
     for job_id in jobs:
         try:
-            taken += _reap(engine, job_id, also)
+            taken += _reap(engine, job_id, also, moment)
         except Unreachable:
             raise
         except Exception as error:  # what belongs to the end of one job keeps no other one waiting
@@ -193,9 +195,10 @@ def reap_jobs(engine: Engine, also: Also | None = None) -> int:
     return taken
 
 
-def _reap(engine: Engine, job_id: str, also: Also | None) -> bool:
+def _reap(engine: Engine, job_id: str, also: Also | None, moment: datetime | None) -> bool:
     """Take one job, unless somebody else does, or its worker was heard of again."""
-    query = select(*JOBS.c, (JOBS.c.lease_until < now()).label("is_lost")).where(JOBS.c.id == job_id, *_is_abandoned())
+    is_lost = (JOBS.c.lease_until < (now() if moment is None else moment)).label("is_lost")
+    query = select(*JOBS.c, is_lost).where(JOBS.c.id == job_id, *_is_abandoned(moment))
     with answering(), writing(engine) as connection:
         row = connection.execute(query.with_for_update(skip_locked=True)).mappings().one_or_none()
         if row is None:
@@ -205,9 +208,22 @@ def _reap(engine: Engine, job_id: str, also: Also | None) -> bool:
     return True
 
 
-def _is_abandoned() -> tuple[ColumnElement[bool], ...]:
-    overtime = later(-OVERTIME_SECONDS) > later(JOBS.c.timeout_seconds, JOBS.c.started_at)
-    return JOBS.c.status == "running", or_(JOBS.c.lease_until < now(), overtime)
+def is_overtime(moment: datetime | None = None) -> ColumnElement[bool]:
+    """Whether a job has been held beyond its time.
+
+    Args:
+        moment: the moment to compare with; None for the present one by the database's clock
+
+    Returns:
+        the condition
+    """
+    present = None if moment is None else literal(moment, DateTime(timezone=True))
+    return later(-OVERTIME_SECONDS, present) > later(JOBS.c.timeout_seconds, JOBS.c.started_at)
+
+
+def _is_abandoned(moment: datetime | None) -> tuple[ColumnElement[bool], ...]:
+    has_ended = JOBS.c.lease_until < (now() if moment is None else moment)
+    return JOBS.c.status == "running", or_(has_ended, is_overtime(moment))
 
 
 def _end_in(connection: Connection, job: Job, values: Mapping[str, Any], also: Also | None) -> Job | None:

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from redis.asyncio import Redis
 
 from service.api.access import is_limited
 from service.api.app import create_app
@@ -224,3 +225,30 @@ def test_the_application_counts_in_redis(redis: RedisServer, database: str) -> N
     found = asyncio.run(asked())
     app.state.engine.dispose()
     assert found == [200] * 5 + [429]
+
+
+def test_a_clock_of_redis_that_is_set_back_locks_no_caller_out(redis: RedisServer, database: str) -> None:
+    app, keys = made(database, redis_url=redis.url, **FEW)
+
+    async def asked() -> httpx.Response:
+        headers = {"Authorization": keys["one"]}
+        async with (
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://localhost", headers=headers
+            ) as client,
+            Redis.from_url(redis.url) as direct,
+        ):
+            await client.get("/v1/choices")
+            async for name in direct.scan_iter("traincost:limit:*"):
+                empty_at = float(await direct.get(name) or 0)
+                await direct.set(name, empty_at + 5 * 3600)
+            answer = await client.get("/v1/choices")
+        await app.state.rate_limits.close()
+        return answer
+
+    answer = asyncio.run(asked())
+    app.state.engine.dispose()
+    window = re.search(r";w=(\d+)", answer.headers["ratelimit-policy"])
+    assert window is not None
+    assert answer.status_code == 429
+    assert 1 <= int(answer.headers["retry-after"]) <= int(window[1])

@@ -181,9 +181,7 @@ def test_a_clock_that_jumps_makes_nothing_old(store: Engine, monkeypatch: pytest
     _add(store, ESTIMATES, id="young", stored_at=datetime.now(UTC))
     retention = Retention(store, Settings(database_url="sqlite:////x.db"), Event())
     jumped = datetime.now(UTC) + timedelta(days=3650)
-    monkeypatch.setattr("service.api.retention.database_time", lambda _: jumped)
-    assert abs(retention.present() - datetime.now(UTC)) < timedelta(minutes=1)
+    monkeypatch.setattr("service.store.clock_jumps.database_time", lambda _: jumped)
     assert retention.look()["answers"] == 0
-    monkeypatch.setattr("service.api.retention.monotonic", lambda: 3650 * 86_400.0 * 2)
-    assert retention.present() == jumped
+    monkeypatch.setattr("service.store.clock_jumps.monotonic", lambda: 3650 * 86_400.0 * 2)
     assert retention.look()["answers"] == 1
