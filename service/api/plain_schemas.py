@@ -2,7 +2,8 @@
 
 from service.api.json_schema import Schema, described, object_schema, ref
 from service.estimator import choices
-from service.exports.back.entries import FIELD, LONGEST_FILE_BYTES
+from service.exports.back.entries import LONGEST_FILE_BYTES
+from service.text_bounds import FIELD
 from service.workflows.admission import FORBIDDEN, KIND, VERSION
 
 _TEXT: Schema = {"type": "string"}

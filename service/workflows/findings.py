@@ -103,7 +103,8 @@ def problems_of(root: Schema, error: ValidationError, path: str) -> list[Problem
         one problem for each finding, the first ones where there are many
     """
     details = error.errors(include_url=False, include_context=False, include_input=True)
-    wrong = [detail for detail in details[: 2 * MOST_PROBLEMS] if not _of_another_branch(detail, details)]
+    values = {detail["loc"][:-1]: detail["input"] for detail in reversed(details)}
+    wrong = [detail for detail in details[: 2 * MOST_PROBLEMS] if not _of_another_branch(detail, values)]
     return [_problem(root, detail, path) for detail in wrong[:MOST_PROBLEMS]]
 
 
@@ -127,20 +128,18 @@ def _problem(root: Schema, detail: ErrorDetails, path: str) -> Problem:
     )
 
 
-def _of_another_branch(detail: ErrorDetails, details: list[ErrorDetails]) -> bool:
-    """Whether a finding judges the value as the kind of union member that it plainly is not."""
+def _of_another_branch(detail: ErrorDetails, values: Mapping[tuple[int | str, ...], object]) -> bool:
+    """Whether a finding judges the value as the kind of union member that it plainly is not.
+
+    Args:
+        detail: the finding
+        values: the first value that was judged at each place, by the location of what holds it
+    """
     branch = next((i for i, step in enumerate(detail["loc"]) if _is_branch(step)), None)
     if branch is None:
         return False
-    is_object = isinstance(_value_before(detail, details, branch), Mapping)
+    is_object = isinstance(values.get(detail["loc"][:branch]), Mapping)
     return is_object == str(detail["loc"][branch]).startswith("literal[")
-
-
-def _value_before(detail: ErrorDetails, details: list[ErrorDetails], branch: int) -> object:
-    for other in details:
-        if other["loc"][:branch] == detail["loc"][:branch] and len(other["loc"]) == branch + 1:
-            return other["input"]
-    return None
 
 
 def _is_branch(step: int | str) -> bool:

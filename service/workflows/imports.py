@@ -9,8 +9,9 @@ from service.errors import NotFound, Problem, Refused
 from service.estimator.model import Model
 from service.estimator.question import Layout, Recipe
 from service.exports.back.draft import Draft
-from service.exports.back.entries import FIELD, LONGEST_FILE_BYTES
+from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.formats import FORMATS, Format
+from service.text_bounds import FIELD
 from service.workflows.nouns import read_noun
 
 MOST_UNKNOWN = 200

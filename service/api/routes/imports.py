@@ -14,8 +14,9 @@ from service.api.json_schema import json_response, path_parameter, ref
 from service.api.queries import takes_only
 from service.api.row_examples import one_example
 from service.errors import Problem, Refused
-from service.exports.back.entries import FIELD, LONGEST_FILE_BYTES
+from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.formats import FORMATS
+from service.text_bounds import FIELD
 from service.workflows.imports import format_named, import_file
 
 router = APIRouter(tags=["exports"])

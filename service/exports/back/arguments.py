@@ -1,11 +1,16 @@
-"""What does a command line say, option by option? Read as a shell would, but for what only a shell can know."""
+"""The options of a command line, read as a shell would, but for what only a shell can know."""
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 
-from service.exports.back.entries import MOST_WORDS, Entry, Place, once, place_of, refusal
+from service.exports.back.entries import Entry, once
+from service.text_bounds import MOST_DIGITS, MOST_WORDS, Lines, Place, refusal, too_many_digits, too_many_words
 
-_QUOTES = "'\""
+_BETWEEN = re.compile(r"(?:\s|\\\r?\n)*+")
+_PLAIN = re.compile(r"[^\s'\"$`\\]++")
+_COMMENT = re.compile(r"[^\n]*+")
+_LONG_NUMBER = re.compile(rf"[+-]?[\d.]{{{MOST_DIGITS + 1}}}")
 
 
 def read_arguments(text: str) -> tuple[Entry, ...]:
@@ -23,9 +28,9 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
     >>> [(entry.name, entry.value) for entry in read_arguments("x.py --a 1 2 --b=3 --c")]
     [('a', ('1', '2')), ('b', ('3',)), ('c', ())]
     """
-    words = list(islice(_words(text), MOST_WORDS + 1))
+    words = list(islice(_words(text, Lines(text)), MOST_WORDS + 1))
     if len(words) > MOST_WORDS:
-        raise refusal(words[-1][1], "too_long", "the line has too many words", "send less")
+        raise too_many_words(words[-1][1])
     program = max((n for n, (word, _) in enumerate(words) if word.endswith(".py")), default=-1)
     found: list[tuple[str, list[str], Place]] = []
     for word, place in words[program + 1 :]:
@@ -38,46 +43,54 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
             raise refusal(
                 place, "not_an_option", "the arguments begin with no option", "begin with one, such as --bf16"
             )
-    return once([Entry(name, tuple(values), place) for name, values, place in found])
+    return once(Entry(name, tuple(values), place) for name, values, place in found)
 
 
-def _words(text: str) -> Iterator[tuple[str, Place]]:
+def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:
     """Words and where they begin."""
-    offset, length = 0, len(text)
-    while offset < length:
-        if text[offset].isspace():
-            offset += 1
-        elif text.startswith(("\\\n", "\\\r\n"), offset):
-            offset = text.index("\n", offset) + 1
-        elif text[offset] == "#":
-            offset = (text.find("\n", offset) + length + 1) % (length + 1) or length
-        else:
-            word, after = _word(text, offset)
-            yield word, place_of(text, offset)
-            offset = after
+    offset = 0
+    while True:
+        offset = _end(_BETWEEN, text, offset)
+        if offset == len(text):
+            return
+        if text[offset] == "#":
+            offset = _end(_COMMENT, text, offset)
+            continue
+        word, after = _word(text, offset, lines)
+        if _LONG_NUMBER.match(word):
+            raise too_many_digits(lines.place(offset))
+        yield word, lines.place(offset)
+        offset = after
 
 
-def _word(text: str, start: int) -> tuple[str, int]:
+def _end(pattern: re.Pattern[str], text: str, offset: int) -> int:
+    """Where a pattern that always matches ends."""
+    match = pattern.match(text, offset)
+    return match.end() if match else offset
+
+
+def _word(text: str, start: int, lines: Lines) -> tuple[str, int]:
     """The word that begins somewhere, without its quotes, and where it ends."""
-    letters: list[str] = []
+    parts: list[str] = []
     offset = start
     while offset < len(text) and not text[offset].isspace():
         letter = text[offset]
-        if letter in _QUOTES:
+        if letter in "'\"":
             end = text.find(letter, offset + 1)
             if end < 0:
-                raise refusal(place_of(text, offset), "not_closed", "a quote is not closed", "close it")
-            letters.append(text[offset + 1 : end])
+                raise refusal(lines.place(offset), "not_closed", "a quote is not closed", "close it")
+            parts.append(text[offset + 1 : end])
             offset = end + 1
         elif letter in "$`":
-            fix = "write its value instead"
-            raise refusal(place_of(text, offset), "variable", "a variable or command has a value that is not told", fix)
+            message = "a variable or command has a value that is not given"
+            raise refusal(lines.place(offset), "variable", message, "write its value instead")
         elif letter == "\\":
             if text.startswith(("\\\n", "\\\r\n"), offset):
                 break
-            letters.append(text[offset + 1 : offset + 2])
+            parts.append(text[offset + 1 : offset + 2])
             offset += 2
         else:
-            letters.append(letter)
-            offset += 1
-    return "".join(letters), offset
+            end = _end(_PLAIN, text, offset)
+            parts.append(text[offset:end])
+            offset = end
+    return "".join(parts), offset

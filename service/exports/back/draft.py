@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.exports.back.entries import Entry, Place, refusal
+from service.exports.back.entries import Entry
+from service.text_bounds import Place, refusal
 
 LARGEST = 1 << 40
 """The largest whole number that a setting may have."""

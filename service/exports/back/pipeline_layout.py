@@ -1,4 +1,4 @@
-"""How does Megatron-LM say how layers are dealt out to the stages of a pipeline?
+"""The layers of each stage of a pipeline, as Megatron-LM writes them.
 
 Source: NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/pipeline_parallel_layer_layout.py.
 """
@@ -38,13 +38,27 @@ def layers_of_layout(written: str) -> tuple[int, ...]:
     """
     text = written.replace(",", "").replace(" ", "")
     for pattern in (_GROUP, _SYMBOL):
-        while found := pattern.search(text):
-            text = f"{text[: found.start()]}{found[1] * int(found[2] or 1)}{text[found.end() :]}"
-            if len(text) > LONGEST_LAYOUT:
-                raise NotExpressible("flag pipeline-model-parallel-layout: too long")
+        while len(text) <= LONGEST_LAYOUT and pattern.search(text):
+            text = _repeated(pattern, text)
+    if len(text) > LONGEST_LAYOUT:
+        raise NotExpressible("flag pipeline-model-parallel-layout: too long")
     if not _WRITTEN_OUT.fullmatch(text):
         raise NotExpressible("flag pipeline-model-parallel-layout: not understood")
     return tuple(stage.count("t") for stage in text.split("|"))
+
+
+def _repeated(pattern: re.Pattern[str], text: str) -> str:
+    """A layout with its innermost repetitions written out, cut soon after the longest that is read."""
+    parts: list[str] = []
+    length = end = 0
+    for found in pattern.finditer(text):
+        times = min(int(found[2] or 1), LONGEST_LAYOUT)
+        parts += (text[end : found.start()], found[1] * times)
+        length += len(parts[-2]) + len(parts[-1])
+        end = found.end()
+        if length > LONGEST_LAYOUT:
+            return "".join(parts)
+    return "".join((*parts, text[end:]))
 
 
 def layers_with_ends(layers: int, parts: int, first: int | None, last: int | None) -> tuple[int, ...]:

@@ -1,22 +1,26 @@
-"""Which training does a shell script start? The file that says how, or the arguments that do, found in its text.
+"""The training that a shell script starts: the file that says how, or the arguments that do, found in its text.
 
 A script is not run: files are those that it writes from here-documents, the command is the last one that names a
 program which is known.
 """
 
 import re
+from itertools import islice
 
 from service.errors import Problem, Refused
-from service.exports.back.entries import FIELD
+from service.text_bounds import FIELD, MOST_COMMANDS, Lines, refusal
 
 SCRIPT = "script"
 """Name of scripts among the kinds of files."""
 
-_NAMED = re.compile(
-    r"(?:cat\s{0,9}>\s{0,9}(?P<before>\S{1,255}) {0,9})?"
-    r"<<-?\s{0,9}(?P<quote>['\"]?)(?P<end>\w{1,80})(?P=quote)(?:\s{0,9}>\s{0,9}(?P<after>\S{1,255}))?"
-)
-"""A here-document that is written into a file, or into no file."""
+_HERE = re.compile(r"<<-?\s{0,9}(?P<quote>['\"]?)(?P<end>\w{1,80})(?P=quote)(?:\s{0,9}>\s{0,9}(?P<after>\S{1,255}))?")
+"""A here-document, and the file that it is written into where that follows."""
+
+_BEFORE = re.compile(r"cat\s{0,9}>\s{0,9}(\S{1,255}) {0,9}\Z")
+"""The file that a here-document is written into where that stands before it."""
+
+_BEFORE_CHARACTERS = 300
+"""Characters before a here-document in which such a file is looked for."""
 
 _PROGRAMS = (
     ("megatron-lm", re.compile(r"pretrain_\w{1,40}\.py(?=\s)"), False),
@@ -27,13 +31,24 @@ _PROGRAMS = (
 )
 """How a command that trains is known, and whether it names a file that says how; bounded, for scripts are hostile."""
 
+_STARTS = re.compile(r"<<|pretrain_|--job\.config_file|run_train\.py|--deepspeed|accelerate\s")
+"""What begins a here-document or one of those commands: each costs some hundred characters of looking."""
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+
+_CONTENT = f"launch.{FIELD}"
+
 _NO_TRAINING = Problem(
-    field=f"launch.{FIELD}",
+    field=_CONTENT,
     code="no_training",
     message="the script starts no training that is known: it neither runs Megatron-LM with its arguments, nor writes "
     "the file that torchtitan, nanotron, DeepSpeed or accelerate reads",
     fix="write the file inside the script, or send it alone, with its own format",
 )
+
+
+_SIGN = re.compile(r"['\";&|><\n]")
+"""Quotes, and signs at which a command may end."""
 
 
 def found_in(script: str) -> tuple[str, str]:
@@ -46,11 +61,16 @@ def found_in(script: str) -> tuple[str, str]:
         kind of file, and its text
 
     Raises:
-        Refused: no training that is known is started
+        Refused: no training that is known is started, or too many here-documents and commands could start one
 
     >>> found_in("srun python pretrain_gpt.py --bf16 --seq-length 8 && echo done")
     ('megatron-lm', '--bf16 --seq-length 8')
     """
+    extra = next(islice(_STARTS.finditer(script), MOST_COMMANDS, None), None)
+    if extra is not None:
+        message = f"a script holds at most {MOST_COMMANDS} here-documents and commands that may start training"
+        place = Lines(script).place(extra.start())
+        raise refusal(place, "too_many_commands", message, "send the part that starts training", _CONTENT)
     files, commands = _taken_apart(script)
     for name, pattern, reads_a_file in _PROGRAMS:
         for found in reversed(list(pattern.finditer(commands))):
@@ -66,10 +86,10 @@ def _taken_apart(script: str) -> tuple[dict[str, str], str]:
     """Files that the script writes, by name, and its other lines; commands inside a here-document are among them."""
     files: dict[str, str] = {}
     commands: list[str] = []
-    lines = iter(script.splitlines(keepends=True))
+    lines = (match[0] for match in _LINE.finditer(script))
     for line in lines:
-        found = _NAMED.search(line)
-        name = found and (found["before"] or found["after"])
+        found = _HERE.search(line)
+        name = found and _file_of(line, found)
         if not found or not name:
             if not line.lstrip().startswith("#"):
                 commands.append(line)
@@ -83,14 +103,21 @@ def _taken_apart(script: str) -> tuple[dict[str, str], str]:
     return files, "".join(commands)
 
 
+def _file_of(line: str, found: re.Match[str]) -> str | None:
+    """The file that a here-document is written into; None where it goes to a command."""
+    before = _BEFORE.search(line[max(found.start() - _BEFORE_CHARACTERS, 0) : found.start()])
+    return before[1] if before else found["after"]
+
+
 def _to_the_end(text: str) -> str:
     """A command up to what ends it: the end of a line that does not go on, or a sign that only the shell reads."""
     quote = ""
-    for place, letter in enumerate(text):
+    for match in _SIGN.finditer(text):
+        place, sign = match.start(), match[0]
         if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in ";&|><" or (letter == "\n" and text[place - 1 : place] != "\\"):
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign != "\n" or text[place - 1 : place] != "\\":
             return text[:place]
     return text

@@ -1,15 +1,16 @@
-"""What does a TOML file say, setting by setting?"""
+"""The settings of a TOML file."""
 
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from service.exports.back.entries import Entry, Place, once, place_of, refusal
+from service.exports.back.entries import Entry, joined, once
+from service.text_bounds import LONGEST_NAME, Lines, Place, bound_toml, refusal, too_deep
 
-_SAID_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
-_TABLE = re.compile(r"^[ \t]*\[([A-Za-z0-9_. \t\"'-]+)\][ \t]*(?:#.*)?$")
-_KEY = re.compile(r"^[ \t]*([A-Za-z0-9_.\"'-]+)[ \t]*=[ \t]*")
+_ERROR_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
+_TABLE = re.compile(r"^[ \t]*\[([A-Za-z0-9_. \t\"'-]++)\][ \t]*(?:#.*)?$")
+_KEY = re.compile(r"^[ \t]*([A-Za-z0-9_.\"'-]++)[ \t]*=[ \t]*")
 
 
 def read_toml(text: str) -> tuple[Entry, ...]:
@@ -27,22 +28,23 @@ def read_toml(text: str) -> tuple[Entry, ...]:
     >>> [(entry.name, entry.value, entry.place.line) for entry in read_toml("[a]\nb = 1\n")]
     [('a.b', 1, 2)]
     """
+    bound_toml(text)
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        said = _SAID_PLACE.search(str(error))
-        place = Place(int(said[1]), int(said[2])) if said else place_of(text, len(text))
+    except RecursionError:
+        raise too_deep(Place(1, 1)) from None
+    except ValueError as error:
+        stated = _ERROR_PLACE.search(str(error))
+        place = Place(int(stated[1]), int(stated[2])) if stated else Lines(text).place(len(text))
         fix = "mend it there, or before; a key is given once"
         raise refusal(place, "not_toml", "this is no TOML", fix) from None
-    except RecursionError:
-        raise refusal(Place(1, 1), "too_deep", "lists stand too deep inside each other", "flatten the file") from None
     places = dict(_places(text))
-    return once([Entry(name, value, _nearest(places, name)) for name, value in _flat(tables, "")])
+    return once(Entry(name, value, _nearest(places, name)) for name, value in _flat(tables, ""))
 
 
 def _flat(table: Mapping[str, Any], outer: str) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
-        name = f"{outer}.{key}" if outer else key
+        name = joined(outer, key)
         if isinstance(value, Mapping):
             yield from _flat(value, name)
         else:
@@ -50,16 +52,15 @@ def _flat(table: Mapping[str, Any], outer: str) -> Iterator[tuple[str, Any]]:
 
 
 def _places(text: str) -> Iterator[tuple[str, Place]]:
-    """Where values stand, as far as lines tell: a line that only looks like a setting gives a place nobody asks for."""
+    """Where values stand, as far as lines show: a line that only resembles a setting gives a place nobody asks for."""
     table = ""
     for number, line in enumerate(text.split("\n"), 1):
         line = line.removesuffix("\r")  # noqa: PLW2901 - the same line, without what ends it
         if head := _TABLE.match(line):
-            table = head[1].strip()
+            table = head[1].strip()[: LONGEST_NAME + 1]
             yield table, Place(number, 1)
         elif key := _KEY.match(line):
-            name = key[1].replace('"', "").replace("'", "")
-            yield (f"{table}.{name}" if table else name), Place(number, key.end() + 1)
+            yield joined(table, key[1].replace('"', "").replace("'", "")), Place(number, key.end() + 1)
 
 
 def _nearest(places: Mapping[str, Place], name: str) -> Place:

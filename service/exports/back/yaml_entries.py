@@ -1,4 +1,7 @@
-"""What does a YAML file say, setting by setting? Plain mappings and lists: no anchor, no alias, no tag."""
+"""The settings of a YAML file: plain mappings and lists, no anchor, no alias, no tag.
+
+The parser hands out one event after another and reads only some characters ahead, so what is refused ends its work.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,10 +9,8 @@ from typing import Any
 
 import yaml
 
-from service.exports.back.entries import Entry, Place, once, refusal
-
-DEEPEST = 16
-"""Mappings and lists inside each other."""
+from service.exports.back.entries import Entry, joined, once
+from service.text_bounds import DEEPEST, MOST_WORDS, Place, bound_yaml, refusal, too_deep, too_many_words
 
 _WHOLE = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})(?:[eE][-+]?[0-9]{1,3})?")
@@ -28,31 +29,34 @@ def read_yaml(text: str) -> tuple[Entry, ...]:
         each value that is no mapping, in order
 
     Raises:
-        Refused: it is no YAML, holds an anchor, an alias, a tag or a key twice, or is no mapping
+        Refused: it is no YAML, holds an anchor, an alias, a tag or a key twice, is no mapping, or is too long or deep
 
     >>> [(entry.name, entry.value) for entry in read_yaml("a:\n  b: 1\n  c: [x, 2.5]\n")]
     [('a.b', 1), ('a.c', ('x', 2.5))]
     """
+    bound_yaml(text)
     try:
         events = _checked(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         first = next(events)
         if not isinstance(first, yaml.MappingStartEvent):
             raise refusal(_place(first), "not_an_object", "the file is no mapping", "give settings with their values")
-        found = list(_mapping(events, "", 1))
+        found = once(_mapping(events, "", 1))
         for extra in events:
             raise refusal(_place(extra), "many_documents", "the file holds more than one document", "send one")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
         raise refusal(place, "not_yaml", "this is no YAML", "mend it there, or before") from None
-    except (yaml.YAMLError, StopIteration):
+    except (yaml.YAMLError, StopIteration, ValueError, RecursionError):
         raise refusal(Place(1, 1), "not_yaml", "this is no YAML", "send settings with their values") from None
-    return once(found)
+    return found
 
 
 def _checked(events: Events) -> Events:
     """Events that mean something, in documents without anchors, aliases and tags."""
-    for event in events:
+    for count, event in enumerate(events):
+        if count > MOST_WORDS:
+            raise too_many_words(_place(event))
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise refusal(_place(event), "anchor", "anchors and aliases are not taken", "write the value out")
         if getattr(event, "tag", None):
@@ -66,12 +70,14 @@ def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
     for key in events:
         if isinstance(key, yaml.MappingEndEvent):
             return
-        if not isinstance(key, yaml.ScalarEvent) or depth > DEEPEST:
-            raise refusal(_place(key), "too_deep", "a key is no text, or stands too deep", "flatten the file")
+        if depth > DEEPEST:
+            raise too_deep(_place(key))
+        if not isinstance(key, yaml.ScalarEvent):
+            raise refusal(_place(key), "too_deep", "a key is a list or a mapping", "name settings by text")
         if key.value in seen:
             raise refusal(_place(key), "duplicate_key", "the setting is given before already", "give it once")
         seen.add(key.value)
-        name = f"{outer}.{key.value}" if outer else key.value
+        name = joined(outer, key.value)
         value = next(events)
         if isinstance(value, yaml.MappingStartEvent):
             yield from _mapping(events, name, depth + 1)
@@ -83,7 +89,7 @@ def _value(events: Events, event: Any, depth: int) -> Any:
     if isinstance(event, yaml.ScalarEvent):
         return _scalar(event)
     if depth > DEEPEST:
-        raise refusal(_place(event), "too_deep", "lists stand too deep inside each other", "flatten the file")
+        raise too_deep(_place(event))
     if isinstance(event, yaml.MappingStartEvent):
         return tuple((entry.name, entry.value) for entry in _mapping(events, "", depth + 1))
     items = []

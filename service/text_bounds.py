@@ -1,0 +1,174 @@
+"""Bounds of the structure of texts that callers send, checked in linear time before a parser sees them.
+
+A parser may cost more than a text weighs: a key of a hundred thousand dotted parts, a number of a million digits, a
+list in a list in a list. Real files of launchers have some 300 settings, six levels and numbers of 20 digits.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+from service.errors import Problem, Refused
+
+DEEPEST = 16
+"""Lists, objects and tables inside each other, and parts of a dotted key."""
+
+LONGEST_NAME = 256
+"""Characters of a setting's whole name, outer names included."""
+
+MOST_DIGITS = 64
+"""Characters of one number; 24 spell any double."""
+
+MOST_SETTINGS = 4096
+"""Settings of one file."""
+
+MOST_WORDS = 4 * MOST_SETTINGS
+"""Words of one file, names and values together."""
+
+MOST_COLUMNS = 256
+"""Columns of a table; sacct knows some 110."""
+
+MOST_COMMANDS = 64
+"""Commands and here-documents of a shell script that start training or write a file."""
+
+MOST_DIRECTIVES = 8
+"""Lines of a YAML file that begin with a percent sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a text."""
+
+    line: int
+    """Its line, from 1."""
+    column: int
+    """Its column, from 1."""
+
+
+class Lines:
+    r"""Places in a text, found by an index that is built once, at the first question.
+
+    >>> Lines("ab\ncd").place(4)
+    Place(line=2, column=2)
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts: list[int] = []
+
+    def place(self, offset: int) -> Place:
+        """Line and column of the character with so many before it."""
+        if not self._starts:
+            self._starts = [0, *(match.end() for match in _LINE_END.finditer(self._text))]
+        line = bisect_right(self._starts, offset)
+        return Place(line, offset - self._starts[line - 1] + 1)
+
+
+_LINE_END = re.compile("\n")
+
+FIELD = "content"
+"""The field that a refusal of a file names."""
+
+
+def refusal(place: Place, code: str, message: str, fix: str, field: str = FIELD) -> Refused:
+    """The refusal of a text for what stands at a place; it repeats nothing of the text."""
+    located = f"line {place.line}, column {place.column}: {message}"
+    return Refused(Problem(field=field, code=code, message=located, fix=fix))
+
+
+def too_deep(place: Place) -> Refused:
+    """The refusal of lists, objects or dotted names that nest too deep."""
+    return refusal(place, "too_deep", f"lists, objects or dotted names nest deeper than {DEEPEST}", "flatten the file")
+
+
+def too_many_digits(place: Place) -> Refused:
+    """The refusal of a number that no field can hold."""
+    return refusal(place, "too_many_digits", f"the number has more than {MOST_DIGITS} digits", "round the number")
+
+
+def too_many_settings(place: Place) -> Refused:
+    """The refusal of a file with more settings than any has."""
+    return refusal(place, "too_long", f"a file has at most {MOST_SETTINGS} settings", "send less")
+
+
+def too_many_words(place: Place) -> Refused:
+    """The refusal of a file with more words than any has."""
+    return refusal(place, "too_long", f"a file has at most {MOST_WORDS} words and values", "send less")
+
+
+def too_long_a_name(place: Place) -> Refused:
+    """The refusal of a name that is longer than any setting's."""
+    message = f"the setting's name has more than {LONGEST_NAME} characters, outer names included"
+    return refusal(place, "too_long", message, "shorten it, or leave the setting out")
+
+
+_TOML_TEXTS = re.compile(
+    r"""\#[^\n]*+
+    |\"\"\"(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)|\'\'\'(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)
+    |"(?:[^"\\\n]++|\\.)*+"?|'[^'\n]*+'?""",
+    re.VERBOSE | re.DOTALL,
+)
+"""Comments and texts of TOML. Quantifiers are possessive and closing quotes optional, so nothing is read twice."""
+
+_JSON_TEXTS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+
+_LONG_NUMBER = re.compile(rf"(?<![\w.])[0-9.][\w.]{{{MOST_DIGITS}}}")
+_BRACKET = re.compile(r"[\[\]{}]")
+_DOTS = re.compile(rf"(?:\.[^\n=.,\[\]{{}}]*+){{{DEEPEST}}}")
+_SETTING = re.compile(r"=|^[ \t]*+\[", re.MULTILINE)
+_VALUE = re.compile(r"[,:\[{]")
+_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
+
+
+def bound_toml(text: str) -> None:
+    """Refuse a TOML text whose structure no real file has."""
+    plain = _without(text, _TOML_TEXTS)
+    lines = Lines(text)
+    _bound_count(lines, plain, _SETTING, MOST_SETTINGS, too_many_settings)
+    _bound_count(lines, plain, _VALUE, MOST_WORDS, too_many_words)
+    _bound_count(lines, plain, _DOTS, 0, too_deep)
+    _bound_count(lines, plain, _LONG_NUMBER, 0, too_many_digits)
+    _bound_depth(lines, plain)
+
+
+def bound_json(text: str) -> None:
+    """Refuse a JSON text whose structure no real file has."""
+    plain = _without(text, _JSON_TEXTS)
+    lines = Lines(text)
+    _bound_count(lines, plain, _VALUE, MOST_WORDS, too_many_words)
+    _bound_count(lines, plain, _LONG_NUMBER, 0, too_many_digits)
+    _bound_depth(lines, plain)
+
+
+def bound_yaml(text: str) -> None:
+    """Refuse a YAML text with more directives than any has; its reader bounds the rest event by event."""
+    _bound_count(Lines(text), text, _DIRECTIVE, MOST_DIRECTIVES, _too_many_directives)
+
+
+def _too_many_directives(place: Place) -> Refused:
+    message = f"more than {MOST_DIRECTIVES} lines begin with a percent sign"
+    return refusal(place, "too_long", message, "leave directives out")
+
+
+def _without(text: str, texts: re.Pattern[str]) -> str:
+    """A text of the same length with blanks for what is quoted or a comment."""
+    return texts.sub(lambda match: " " * len(match[0]), text)
+
+
+def _bound_count(
+    lines: Lines, plain: str, pattern: re.Pattern[str], most: int, refused: Callable[[Place], Refused]
+) -> None:
+    """Refuse a text in which a pattern stands more often than so many times, at the first one too many."""
+    extra = next(islice(pattern.finditer(plain), most, None), None)
+    if extra is not None:
+        raise refused(lines.place(extra.start()))
+
+
+def _bound_depth(lines: Lines, plain: str) -> None:
+    depth = 0
+    for match in _BRACKET.finditer(plain):
+        depth = depth + 1 if match[0] in "[{" else max(depth - 1, 0)
+        if depth > DEEPEST:
+            raise too_deep(lines.place(match.start()))
