@@ -1,10 +1,11 @@
-"""What does this JSON text mean? Stricter than the standard library: one meaning for every byte, and quickly refused.
+"""Strict JSON: one meaning for every byte, and quickly refused.
 
 Refused as 400 is what is not JSON at all; refused as 422, with its place, is JSON whose meaning differs between
 readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, Infinity, 1e400, 5,000 digits).
 """
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -128,8 +129,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         return {"": DUPLICATE_KEY}
-    for name in INFINITE_BY_DESIGN & value.keys():
-        value[name] = None
+    for name in INFINITE_BY_DESIGN:
+        if name in value:
+            value[name] = None
     return value
 
 
@@ -137,11 +139,13 @@ def _faults(root: object) -> Iterator[tuple[str, Refusable]]:
     """What the body holds that no field can, each with the nearest place that has a known name."""
     level: list[tuple[str, object]] = [("", root)]
     for depth in range(MAXIMUM_DEPTH + 1):
+        deeper: list[tuple[str, object]] = []
         for path, value in level:
             fault = _fault_of(value, depth)
             if fault is not None:
                 yield path, fault
-        level = [inner for path, value in level for inner in _inside(path, value)]
+            deeper += _inside(path, value)
+        level = deeper
 
 
 def _fault_of(value: object, depth: int) -> Refusable | None:
@@ -155,11 +159,21 @@ def _fault_of(value: object, depth: int) -> Refusable | None:
 
 
 def _inside(path: str, value: object) -> list[tuple[str, object]]:
+    """What a list or object holds that may be at fault: numbers, truths, null and most texts never are."""
     if not isinstance(value, (list, dict)) or len(value) > MAXIMUM_ITEMS:
         return []
     if isinstance(value, list):
-        return [(path, item) for item in value]
-    return [*((path, name) for name in value), *((_below(path, name), item) for name, item in value.items())]
+        return [(path, item) for item in value if _may_be_at_fault(item)]
+    names: list[tuple[str, object]] = [(path, name) for name in value if not is_text(name)]
+    return names + [(_below(path, name), item) for name, item in value.items() if _may_be_at_fault(item)]
+
+
+def _may_be_at_fault(item: object) -> bool:
+    kind = type(item)
+    return kind not in _SOUND and (kind is not str or not is_text(str(item)))
+
+
+_SOUND = frozenset({int, float, bool, type(None)})
 
 
 def _below(path: str, name: str) -> str:
@@ -176,4 +190,8 @@ def is_text(text: str) -> bool:
     Returns:
         false where it holds a NUL or half of a surrogate pair
     """
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+    return "\0" not in text and (text.isascii() or _HALF.search(text) is None)
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.estimator.noun import SPOKEN
+from service.text_bounds import MOST_COLUMNS
 from service.workflows.formula_text import unmarked
 
 DELIMITERS = (",", ";", "\t")
@@ -121,6 +122,8 @@ def _delimiter(header: str, columns: Sequence[str]) -> str:
     """The one character that makes the header a row of known columns; else the one that makes most of it so."""
 
     def known(delimiter: str) -> tuple[bool, int]:
+        if header.count(delimiter) >= MOST_COLUMNS:
+            return False, 0
         names = {name.strip().lower() for name in next(csv.reader([header], delimiter=delimiter), [])}
         return names <= {*columns}, len(names & {*columns})
 
@@ -137,6 +140,7 @@ def _rows(text: str, columns: Sequence[str]) -> list[list[str]]:
     rows: list[list[str]] = []
     try:
         delimiter = first[-1] if is_hint else _delimiter(first, columns)
+        refuse_columns(_split(text)[0].count(delimiter) + 1)
         for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True):
             rows.append(row)
             if len(rows) > MOST_LINES + 1:
@@ -145,6 +149,13 @@ def _rows(text: str, columns: Sequence[str]) -> list[list[str]]:
     except csv.Error as error:
         raise _unreadable(len(rows) + 1, error) from None
     return rows
+
+
+def refuse_columns(count: int) -> None:
+    """Refuse a table with more columns than any has, before its names are compared with those that are known."""
+    if count > MOST_COLUMNS:
+        message = f"the header has {count} columns, and a table has at most {MOST_COLUMNS}"
+        raise _refusal("too_many_columns", message, "leave out columns that the list does not have")
 
 
 def _unreadable(row: int, error: csv.Error) -> Refused:
@@ -157,7 +168,8 @@ def _unreadable(row: int, error: csv.Error) -> Refused:
 
 
 def _refuse_header(names: Sequence[str], columns: Sequence[str], required: Sequence[str]) -> None:
-    problems = [_unknown(name, columns) for name in names if name not in columns][:MOST_PROBLEMS]
+    unknown = [name for name in names if name not in columns]
+    problems = [_unknown(name, columns) for name in unknown[:MOST_PROBLEMS]]
     for name in dict.fromkeys(name for name in names if name in columns and names.count(name) > 1):
         message = f"the header names the column {name} twice, so it is unclear which counts"
         problems.append(Problem(field=name, code="repeated", message=message, fix="name it once"))

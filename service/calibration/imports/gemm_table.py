@@ -1,4 +1,4 @@
-"""Which matrix products does a table hold? CSV with one product a line; how long it took, or its rate.
+"""Matrix products of a table: CSV with one product a line, and how long it took, or its rate.
 
 Columns, in any order; those in brackets may be left out:
 device, dtype, rows, columns, inner, one of seconds | milliseconds | microseconds | flop_per_s | tflop_per_s,
@@ -9,13 +9,14 @@ The result has rows x columns numbers, each of which sums inner products. Instru
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from service.calibration.imports.refusals import refuse_empty, refused
 from service.calibration.predicted import format_named
 from service.calibration.processors import INSTRUCTION_FLOP
 from service.calibration.records import Environment, Measurement, ProbeRecord
+from service.text_bounds import MOST_COLUMNS, MOST_DIGITS
 
 SECONDS: Mapping[str, float] = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6}
 """Columns that tell a time, with their unit in seconds."""
@@ -24,8 +25,15 @@ RATES: Mapping[str, float] = {"flop_per_s": 1.0, "tflop_per_s": 1e12}
 REQUIRED = ("device", "dtype", "rows", "columns", "inner")
 OPTIONAL = ("operation", "copies", "repeats", "low_seconds", "high_seconds", "memory_bytes", "threads", "instructions")
 COLUMNS = (*REQUIRED, *SECONDS, *RATES, *OPTIONAL)
-MOST_LINES = 100_000
-"""Products of one table. Source: a choice."""
+MOST_LINES = 10_000
+"""Products of one table. Source: a choice; each is predicted and kept in a fraction of a millisecond."""
+MOST_DEVICES = 64
+"""Devices of one table. Source: a choice, as many as records of one request."""
+SECONDS_BOUNDS = 1e-9, 1e7
+"""Least and most time that one product takes [second]. Source: a choice; a launch alone takes some 1e-6."""
+
+LEAST_NUMBER, LARGEST_NUMBER = 1e-12, 1e24
+"""Least and largest number of a cell, in any unit. Source: a choice; a picosecond, and a million exascale machines."""
 
 PROCESSOR_MARKS = ("epyc", "xeon", "ryzen", "core(tm)", "graviton", "neoverse", "cpu")
 """Words in the names of processors; a table tells threads for any other."""
@@ -52,11 +60,11 @@ def read_gemm_table(text: str) -> tuple[ProbeRecord, ...]:
         Refused: a column is unknown, missing or there twice, its unit is, or a cell cannot be read; with its line
     """
     refuse_empty(text, "matrix products")
-    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))
-    names = [name.strip().lower() for name in next(lines)]
+    lines = _lines(text)
+    names = [name.strip().lower() for name in next(lines, (1, []))[1]]
     timed = _timed(names)
     products = []
-    for number, cells in enumerate(lines, start=2):
+    for number, cells in lines:
         if any(cell.strip() for cell in cells):
             if len(cells) != len(names):
                 message = f"the line has {len(cells)} cells, the header {len(names)}"
@@ -69,8 +77,22 @@ def read_gemm_table(text: str) -> tuple[ProbeRecord, ...]:
     return _records(products)
 
 
+def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a table with their numbers."""
+    number = 0
+    try:
+        for number, cells in enumerate(csv.reader(io.StringIO(text.lstrip("\ufeff"), newline="")), start=1):
+            yield number, cells
+    except csv.Error:
+        message = f"the line is no CSV, or a cell of it has more than {csv.field_size_limit()} characters"
+        raise refused("", "not_csv", message, "close every quote, and shorten the cell", number + 1) from None
+
+
 def _timed(names: list[str]) -> str:
     """The column that tells how long a product took."""
+    if len(names) > MOST_COLUMNS:
+        message = f"the header has {len(names)} columns, and a table has at most {MOST_COLUMNS}"
+        raise refused("", "too_many_columns", message, f"columns are {', '.join(COLUMNS)}", 1)
     unknown = [name for name in names if name not in COLUMNS]
     if unknown:
         message = "the header has a column that no product has; it would change nothing, so it is refused"
@@ -104,6 +126,9 @@ def _product(cells: Mapping[str, str], timed: str, line: int) -> _Product:
     told = _positive(timed, cells[timed], line)
     flop = 2.0 * sides["rows"] * sides["columns"] * sides["inner"] * copies
     seconds = told * SECONDS[timed] if timed in SECONDS else flop / (told * RATES[timed])
+    if not SECONDS_BOUNDS[0] <= seconds <= SECONDS_BOUNDS[1]:
+        message = f"{timed} makes the product take {seconds:.3g} s, which no device does"
+        raise refused(timed, "out_of_range", message, "check the unit that the column's name says", line)
     low, high = (
         _positive(name, cells[name], line) if cells.get(name) else seconds for name in ("low_seconds", "high_seconds")
     )
@@ -149,6 +174,9 @@ def _records(products: list[_Product]) -> tuple[ProbeRecord, ...]:
     own: dict[Environment, list[Measurement]] = {}
     for one in products:
         own.setdefault(one.environment, []).append(one.measurement)
+    if len(own) > MOST_DEVICES:
+        message = f"the table tells of {len(own)} devices, and one request takes {MOST_DEVICES}"
+        raise refused("device", "too_long", message, "send it in parts")
     return tuple(
         ProbeRecord(probe="gemm", status="succeeded", environment=environment, measurements=tuple(measurements))
         for environment, measurements in own.items()
@@ -157,15 +185,17 @@ def _records(products: list[_Product]) -> tuple[ProbeRecord, ...]:
 
 def _positive(column: str, text: str, line: int) -> float:
     try:
-        value = float(text)
+        value = float(text) if len(text) <= MOST_DIGITS else 0.0
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise refused(column, "not_a_number", f"{column} is no number above zero", "write it with a point", line)
+    if not LEAST_NUMBER <= value <= LARGEST_NUMBER:
+        message = f"{column} is no number between {LEAST_NUMBER:g} and {LARGEST_NUMBER:g}"
+        raise refused(column, "not_a_number", message, "write it with a point", line)
     return value
 
 
 def _whole(column: str, text: str, line: int) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1 << 40:
+    is_whole = text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+    if not is_whole or not 1 <= int(text) <= 1 << 40:
         raise refused(column, "not_a_whole_number", f"{column} is no whole number from 1 on", "write it out", line)
     return int(text)

@@ -1,4 +1,4 @@
-"""What did a process hold on a GPU? A memory snapshot of torch, in its JSON form.
+"""The bytes that a process held on a GPU, from a memory snapshot of torch in its JSON form.
 
 torch writes a pickle, which runs whatever it says when it is read, so it is refused by name and by its first bytes. Its
 JSON form is what `json.dump(torch.cuda.memory._snapshot(), file)` writes. The peak is found by going back through the
@@ -24,6 +24,12 @@ TO_JSON = (
 )
 
 SEND = "send what torch.cuda.memory._snapshot() gives"
+
+MOST_DEVICES = 128
+"""Devices of one snapshot. Source: a choice; a host has 8 or 16."""
+
+MOST_BYTES = 1 << 60
+"""Largest size of a block or a segment [byte]."""
 
 MOST_EVENTS = 2_000_000
 """Events of one trace. Source: a choice; twenty times what torch keeps unless told otherwise."""
@@ -65,8 +71,11 @@ def read_memory_snapshot(text: str, device: str, memory_bytes: float = 0.0) -> t
     snapshot = _parsed(text)
     segments, traces = _parts(snapshot)
     environment = Environment(kind="cuda", device=device, devices=max(1, len(traces)), memory_bytes=memory_bytes)
+    own = _by_device(segments)
     measurements = tuple(
-        one for place in range(max(1, len(traces))) for one in _peaks(place, segments, traces[place : place + 1])
+        one
+        for place in range(max(1, len(traces)))
+        for one in _peaks(place, own.get(place, []), traces[place : place + 1])
     )
     if not measurements:
         message = "the snapshot holds no segment and no event, so nothing was allocated when it was taken"
@@ -90,14 +99,26 @@ def _parts(snapshot: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         name = "segments" if not isinstance(segments, list) else "device_traces"
         message = f"{name} is not there, or no list, as in a snapshot of torch 2.1 and later"
         raise refused(name, "missing_column", message, SEND)
+    if len(traces) > MOST_DEVICES:
+        message = f"the snapshot has traces of {len(traces)} devices, and no host has more than {MOST_DEVICES}"
+        raise refused("device_traces", "too_long", message, SEND)
     if sum(len(trace) for trace in traces if isinstance(trace, list)) > MOST_EVENTS:
         fix = "record fewer with max_entries"
         raise refused("device_traces", "too_long", f"a trace holds at most {MOST_EVENTS} events", fix)
     return segments, traces
 
 
-def _peaks(place: int, segments: Sequence[Any], traces: Sequence[Any]) -> Iterator[Measurement]:
-    own = [one for one in segments if isinstance(one, Mapping) and one.get("device", 0) == place]
+def _by_device(segments: Sequence[Any]) -> dict[int, list[Mapping[str, Any]]]:
+    """Segments by the number of their device."""
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for one in segments:
+        device = one.get("device", 0) if isinstance(one, Mapping) else None
+        if isinstance(device, int):
+            found.setdefault(device, []).append(one)
+    return found
+
+
+def _peaks(place: int, own: Sequence[Mapping[str, Any]], traces: Sequence[Any]) -> Iterator[Measurement]:
     trace = traces[0] if traces and isinstance(traces[0], list) else []
     for operation, field in (("allocated_peak", "allocated_size"), ("reserved_peak", "total_size")):
         held = sum(_size(one, field) for one in own)
@@ -133,6 +154,6 @@ def _sign(action: str, operation: str) -> int:
 
 def _size(one: Mapping[str, Any], field: str) -> int:
     value = one.get(field, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise refused(field, "not_a_whole_number", f"{field} is no whole number of bytes", SEND)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_BYTES:
+        raise refused(field, "not_a_whole_number", f"{field} is no whole number of bytes up to 2^60", SEND)
     return value

@@ -1,4 +1,4 @@
-"""Which collectives did nccl-tests measure? The output of all_reduce_perf and its like, of NVIDIA and of AMD.
+"""Collectives that nccl-tests measured: the output of all_reduce_perf and its like, of NVIDIA and of AMD.
 
 Launchers put their mark before each line, and logs of NCCL stand between them: what is no row of the table and no line
 of its head is passed over. Columns are known by their names, so both tables are read, the older ones too.
@@ -7,16 +7,21 @@ of its head is passed over. Columns are known by their names, so both tables are
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from service.calibration.imports.refusals import refuse_empty, refused
 from service.calibration.predicted import bus_fraction
 from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord
 from service.estimator.collectives import CollectiveName
+from service.text_bounds import MOST_DIGITS
 
 MARK = re.compile(r"^\s*(?:\[[\d,]+\](?:<std(?:out|err)>:?)?\s?)+|^\s*\d+:\s(?=\s*[#\d])")
 """What mpirun --tag-output, and srun --label, put before a line."""
 
-DEVICE = re.compile(r"Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(.+?)\s*$")
+DEVICE = re.compile(
+    r"Rank\s+([0-9]{1,6})\s+(?:Group\s+[0-9]{1,6}\s+)?Pid\s+[0-9]{1,12}\s+on\s+(\S{1,255})\s+device\s+[0-9]{1,6}\s+"
+    r"\[[^\]]{0,64}\]\s+(.+)"
+)
 """Which rank ran where, on which device."""
 
 NCCL = re.compile(r"(?:NCCL|RCCL) version\s*:?\s*([\d.]+)")
@@ -33,11 +38,29 @@ PROGRAMS: dict[str, CollectiveName] = {
 }
 """Collectives that formulas speak of, by the names of the programs. Source: NVIDIA/nccl-tests@v2.13 src."""
 
+LEAST_WORDS = 4
+"""Words that a row begins with: size, count, type, operation or time."""
+
 TIMED = ("time", "algbw", "busbw")
 """Columns of one table, in their order; what follows them counts wrong numbers."""
 
 RATIO_TOLERANCE = 0.05
 """How far busbw / algbw may lie from its definition: both are printed with two decimals."""
+
+LONGEST_LINE = 4_096
+"""Characters of a line that is read; what is longer is no row and no head."""
+
+LONGEST_NAME = 200
+"""Characters of a device's name."""
+
+MOST_TABLES = 8
+"""Tables side by side; there are two."""
+
+MOST_ROWS = 10_000
+"""Rows of one output. Source: a choice; sizes by powers of two give some 40."""
+
+LARGEST = 1e24
+"""Largest number of a row, in any unit."""
 
 LEAST_PRINTED = 1.0
 """GB/s from which two decimals tell the ratio."""
@@ -82,9 +105,11 @@ def read_nccl_tests(text: str, operation: CollectiveName | None = None) -> tuple
         Refused: it is no such output, names no devices, or leaves open which collective was measured
     """
     refuse_empty(text, "rows of a collective")
-    lines = [MARK.sub("", line) for line in text.splitlines()]
+    lines = [MARK.sub("", line) if len(line) <= LONGEST_LINE else "" for line in text.split("\n")]
     devices = _devices(lines)
-    rows = list(_rows(lines))
+    rows = list(islice(_rows(lines), MOST_ROWS + 1))
+    if len(rows) > MOST_ROWS:
+        raise refused("", "too_long", f"an output has at most {MOST_ROWS} rows", "send it in parts", rows[-1].line)
     if not rows:
         message = "no row of a table of nccl-tests stands in the text: size, count, type, time, algbw, busbw"
         raise refused("", "no_rows", message, "send what all_reduce_perf or its like printed, with its head")
@@ -103,7 +128,7 @@ def _devices(lines: Sequence[str]) -> list[tuple[str, str]]:
     for line in lines:
         told = DEVICE.search(line)
         if told:
-            found[int(told[1])] = (told[2], told[3])
+            found[int(told[1])] = (told[2], told[3].rstrip()[:LONGEST_NAME])
     kinds = sorted({device for _, device in found.values()})
     if not found:
         message = "the text does not say which devices ran: no line `Rank 0 ... device 0 [...] NAME`"
@@ -139,7 +164,7 @@ def _head(names: Sequence[str], units: str, line: int) -> _Head:
         raise refused(
             missing[0], "missing_column", f"the head has no column {missing[0]}", "keep the whole table", line
         )
-    places = tuple(place for place, name in enumerate(names) if name == "time")
+    places = tuple(place for place, name in enumerate(names) if name == "time")[:MOST_TABLES]
     return _Head(SECONDS[unit[1]], places, "redop" in names)
 
 
@@ -147,7 +172,7 @@ def _tables(words: Sequence[str], head: _Head, line: int) -> Iterator[_Row]:
     """The rows of the tables that stand side by side: out of place, and in place."""
     for table, place in enumerate(head.places):
         cells = words[place : place + len(TIMED)]
-        if len(cells) < len(TIMED):
+        if len(cells) < len(TIMED) or len(words) < LEAST_WORDS:
             raise refused("time", "short_row", "the row ends before its times", "send the whole output", line)
         numbers = [_number(name, cell, line) for name, cell in zip(TIMED, cells, strict=True)]
         wrong = words[place + len(TIMED)] if place + len(TIMED) < len(words) else ""
@@ -159,16 +184,20 @@ def _tables(words: Sequence[str], head: _Head, line: int) -> Iterator[_Row]:
             seconds=numbers[0] * head.unit_seconds,
             algbw=numbers[1],
             busbw=numbers[2],
-            wrong=int(wrong) if wrong.isdigit() else None,
+            wrong=int(wrong) if wrong.isascii() and wrong.isdigit() and len(wrong) <= MOST_DIGITS else None,
             in_place=table == 1,
         )
 
 
 def _number(column: str, cell: str, line: int) -> float:
     try:
-        return float(cell)
+        value = float(cell) if len(cell) <= MOST_DIGITS else LARGEST * 10
     except ValueError:
-        raise refused(column, "not_a_number", f"{column} is no number", "send the output as it was", line) from None
+        value = LARGEST * 10
+    if not 0 <= value <= LARGEST:
+        message = f"{column} is no number from 0 to {LARGEST:g}"
+        raise refused(column, "not_a_number", message, "send the output as it was", line)
+    return value
 
 
 def _named(lines: Sequence[str]) -> CollectiveName | None:

@@ -95,10 +95,13 @@ def import_all(
         Unreachable: the database does not answer
     """
     kept: list[Measured] = []
+    by_environment: dict[Environment, list[ProbeRecord]] = {}
+    for record in records:
+        if record.environment is not None:
+            by_environment.setdefault(record.environment, []).append(record)
     with answering(), writing(engine) as connection:
-        for environment in dict.fromkeys(record.environment for record in records if record.environment is not None):
+        for environment, own in by_environment.items():
             gpu = known_gpu(environment, catalogue)
-            own = [record for record in records if record.environment == environment]
             known = (None, None) if gpu is None else (gpu.slug, calibration_id(gpu))
             kept += measurements_in(
                 connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu)

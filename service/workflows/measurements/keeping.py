@@ -21,6 +21,9 @@ Predict = Callable[[Observed], float | None]
 MOST_ERROR_FRACTION = 0.1
 """Error of a result beyond which its kernel computed something else. Source: a choice; fp8 products are off by 0.05."""
 
+MOST_LIKE = 256
+"""Measurements of the same thing that another one is compared with. Source: a choice; a median needs no more."""
+
 CHANGING = frozenset({"clock_hz", "throttle_reasons", "other_processes", "devices"})
 """Fields of an environment that differ from minute to minute, or with what else is in the machine."""
 
@@ -87,11 +90,10 @@ def quarantined(rows: Sequence[Measured], known: Sequence[Measured]) -> list[Mea
         the rows in their order
     """
     others: dict[object, dict[str, float]] = {}
-    for row in known:
-        others.setdefault(_thing(row), {})[row.id] = row.value
-    for row in rows:
-        if _doubt(row) is None:
-            others.setdefault(_thing(row), {})[row.id] = row.value
+    for row in (*known, *(row for row in rows if _doubt(row) is None)):
+        like = others.setdefault(_thing(row), {})
+        if len(like) < MOST_LIKE or row.id in like:
+            like[row.id] = row.value
     found = []
     for row in rows:
         values = [value for name, value in others.get(_thing(row), {}).items() if name != row.id]

@@ -77,7 +77,8 @@ class FinishedJob:
     @property
     def is_whole(self) -> bool:
         """Whether every attempt is among its records."""
-        return all(record.restarts < self.attempts for record in self.records)
+        attempts = self.attempts
+        return all(record.restarts < attempts for record in self.records)
 
     @property
     def elapsed_seconds(self) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from service.answers.reconciliations import Fault
 from service.errors import Problem, Refused, did_you_mean, nearest
+from service.text_bounds import MOST_COLUMNS
 from service.workflows.reconciliation.records import FaultFound, SlurmRecord, SlurmRecords, known_state
 from service.workflows.reconciliation.written import duration_seconds, gpus_of, moment_of, whole_seconds
 
@@ -34,6 +35,9 @@ NAMES = frozenset({*COLUMNS, *FREE_TEXT, *(name for names in NEEDED for name in 
 KNOWN = {name.lower(): name for name in NAMES}
 
 DELIMITERS = ("|", "\x1f", ";", "\t")
+
+MOST_ROWS = 100_000
+"""Rows of one table. Source: a choice; the longest body has some 30,000 rows of real jobs."""
 
 JOB_ID = re.compile(r"(\d{1,12}(?:[_+](?:\d{1,12}|\[[^\]|]{1,200}\]))?)(\.[\w+.-]{1,64})?")
 """A job, a task of an array, a component of a heterogeneous job, or a step of one of them."""
@@ -93,12 +97,15 @@ def read_parsable(text: str) -> SlurmRecords:
     Raises:
         Refused: it is no such table, or none of its rows can be read
     """
-    lines = text.removeprefix("\ufeff").splitlines()
+    lines = text.removeprefix("\ufeff").split("\n", MOST_ROWS + 1)
+    if len(lines) > MOST_ROWS + 1 and lines[-1].strip():
+        message = f"the table has more than {MOST_ROWS} rows, the most that one request takes"
+        raise Refused(_problem("too_many_rows", message, "send it in parts, each with the header"))
     header = _header(lines)
     records: list[SlurmRecord] = []
     faults: list[Fault] = []
     steps = 0
-    for number, line in enumerate(lines[1:], start=2):
+    for number, line in enumerate((line.removesuffix("\r") for line in lines[1:]), start=2):
         if not line.strip():
             continue
         try:
@@ -127,9 +134,12 @@ def refused(fault: Fault) -> Problem:
 
 
 def _header(lines: Sequence[str]) -> Header:
-    first = lines[0] if lines else ""
+    first = lines[0].removesuffix("\r")
     if not first.strip():
         raise Refused(_problem("empty", "there is nothing in it", f"give what this prints: {COMMAND}"))
+    if any(first.count(mark) > MOST_COLUMNS for mark in DELIMITERS):
+        message = f"the first row has more than {MOST_COLUMNS} columns, and sacct knows fewer"
+        raise Refused(_problem("too_many_columns", message, f"print those that are needed: {COMMAND}"))
     header = max(
         (_columns(first, mark) for mark in DELIMITERS), key=lambda one: sum(name in NAMES for name in one.names)
     )
