@@ -72,6 +72,21 @@ FIELD = "content"
 """The field that a refusal of a file names."""
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a surrogate pair."""
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be stored and sent as it is: false where it holds a NUL or half of a surrogate pair."""
+    return "\0" not in text and (text.isascii() or _HALF.search(text) is None)
+
+
+def not_text(place: Place) -> Refused:
+    """The refusal of a text that cannot be stored."""
+    message = "the text holds a NUL or half of a surrogate pair"
+    return refusal(place, "not_text", message, "remove that character")
+
+
 def refusal(place: Place, code: str, message: str, fix: str, field: str = FIELD) -> Refused:
     """The refusal of a text for what stands at a place; it repeats nothing of the text."""
     located = f"line {place.line}, column {place.column}: {message}"

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.json_text import NOT_TEXT, is_text, parse, parse_unjudged
+from service.api.json_text import NOT_TEXT, parse, parse_unjudged
 from service.api.problems import ApiError
 from service.errors import Problem, Refused
+from service.text_bounds import is_text
 
 JSON_BODY = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -5,7 +5,6 @@ readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, I
 """
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 
 from service.api.problems import ApiError
 from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.text_bounds import is_text
 from service.workflows.places import FIELD_NAMES
 
 MAXIMUM_DEPTH = 32
@@ -179,19 +179,3 @@ _SOUND = frozenset({int, float, bool, type(None)})
 def _below(path: str, name: str) -> str:
     """A caller's own words are never repeated: an unknown name does not lengthen the path."""
     return f"{path}.{name}".lstrip(".") if name in FIELD_NAMES else path
-
-
-def is_text(text: str) -> bool:
-    """Whether a text can be stored as it is.
-
-    Args:
-        text: the text
-
-    Returns:
-        false where it holds a NUL or half of a surrogate pair
-    """
-    return "\0" not in text and (text.isascii() or _HALF.search(text) is None)
-
-
-_HALF = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair."""

@@ -1,7 +1,7 @@
 """What was measured, by whom and on what? Rows are added and quarantined, never changed otherwise."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -207,7 +207,7 @@ def quarantine_measurements(engine: Engine, ids: Sequence[str], moment: datetime
 
 
 def _record(row: Measured) -> dict[str, Any]:
-    record = asdict(row)
+    record = {name: getattr(row, name) for name in _NAMES}
     return {**record, **{name: record[name] and datetime.fromisoformat(record[name]) for name in _DATES}}
 
 

@@ -25,7 +25,7 @@ RATES: Mapping[str, float] = {"flop_per_s": 1.0, "tflop_per_s": 1e12}
 REQUIRED = ("device", "dtype", "rows", "columns", "inner")
 OPTIONAL = ("operation", "copies", "repeats", "low_seconds", "high_seconds", "memory_bytes", "threads", "instructions")
 COLUMNS = (*REQUIRED, *SECONDS, *RATES, *OPTIONAL)
-MOST_LINES = 10_000
+MOST_LINES = 4_096
 """Products of one table. Source: a choice; each is predicted and kept in a fraction of a millisecond."""
 MOST_DEVICES = 64
 """Devices of one table. Source: a choice, as many as records of one request."""

@@ -19,8 +19,8 @@ MARK = re.compile(r"^\s*(?:\[[\d,]+\](?:<std(?:out|err)>:?)?\s?)+|^\s*\d+:\s(?=\
 """What mpirun --tag-output, and srun --label, put before a line."""
 
 DEVICE = re.compile(
-    r"Rank\s+([0-9]{1,6})\s+(?:Group\s+[0-9]{1,6}\s+)?Pid\s+[0-9]{1,12}\s+on\s+(\S{1,255})\s+device\s+[0-9]{1,6}\s+"
-    r"\[[^\]]{0,64}\]\s+(.+)"
+    r"Rank\s++([0-9]{1,6})\s++(?:Group\s++[0-9]{1,6}\s++)?Pid\s++[0-9]{1,12}\s++on\s++(\S{1,255})\s++device\s++"
+    r"[0-9]{1,6}\s++\[[^\]]{0,64}\]\s++(.+)"
 )
 """Which rank ran where, on which device."""
 

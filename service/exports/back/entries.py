@@ -4,7 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from service.text_bounds import LONGEST_NAME, MOST_SETTINGS, Place, refusal, too_long_a_name, too_many_settings
+from service.text_bounds import (
+    LONGEST_NAME,
+    MOST_SETTINGS,
+    Place,
+    is_text,
+    not_text,
+    refusal,
+    too_long_a_name,
+    too_many_settings,
+)
 
 LONGEST_FILE_BYTES = 256 * 1024
 """Longest file that is read."""
@@ -38,6 +47,8 @@ def once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     for entry in entries:
         if len(entry.name) > LONGEST_NAME:
             raise too_long_a_name(entry.place)
+        if not is_text(entry.name):
+            raise not_text(entry.place)
         if entry.name in found:
             raise refusal(entry.place, "duplicate_key", "the setting is given before already", "give it once")
         found[entry.name] = entry

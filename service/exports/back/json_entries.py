@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from service.exports.back.entries import Entry, joined, once
-from service.text_bounds import Lines, Place, bound_json, refusal, too_deep
+from service.text_bounds import Lines, Place, bound_json, is_text, not_text, refusal, too_deep
 
 _TOKEN = re.compile(r'[\s:,]*+("(?:[^"\\]++|\\.)*+"|[{}\[\]]|[^\s{}\[\]:,"]++)')
 
@@ -84,4 +84,6 @@ class _Reader:
         value = json.loads(word)
         if isinstance(value, float) and not isfinite(value):
             raise refusal(self._lines.place(offset), "not_finite", "the number is infinite", "give a finite number")
+        if isinstance(value, str) and not is_text(value):
+            raise not_text(self._lines.place(offset))
         return value

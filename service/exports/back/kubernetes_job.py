@@ -12,6 +12,7 @@ from typing import Any
 
 from service.errors import Problem, Refused
 from service.exports.back.scheduled import Scheduled
+from service.text_bounds import bound_json
 
 ANNOTATION = "traincost/question"
 """Annotation in which a job says parts of the question, as JSON."""
@@ -149,13 +150,25 @@ def _said(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
     if text is None:
         return {}
     try:
-        said = json.loads(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError):
+        said = _object_in(text) if isinstance(text, str) else None
+    except (Refused, ValueError, RecursionError):
         said = None
     if isinstance(said, dict):
         return said
     message, fix = f"the annotation {ANNOTATION} is no JSON object", 'give one, such as {"cluster": {"gpu": "h100"}}'
     raise Refused(Problem(field="object", code="not_an_object", message=message, fix=fix))
+
+
+def _object_in(text: str) -> Any:
+    """The value of a JSON text whose structure is bounded, and whose texts can be stored."""
+    bound_json(text)
+    value = json.loads(text, parse_constant=_not_finite)
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _not_finite(_: str) -> Any:
+    raise ValueError
 
 
 def _object(value: object, *names: str) -> Mapping[str, Any]:

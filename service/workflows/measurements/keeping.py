@@ -168,8 +168,9 @@ def told_apart(owner: str) -> tuple[str, ...]:
 def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> Iterator[Measured]:
     for record in records:
         environment = record.environment
+        told = asdict(environment) if environment is not None else {}
+        fingerprint = fingerprint_of(told)
         for place, one in enumerate(record.measurements if environment is not None else ()):
-            told = asdict(environment) if environment is not None else {}
             moment = origin.measured_at if origin.is_dated else None
             said = [*told_apart(origin.owner), origin.run, moment, record.probe, place, asdict(one)]
             row = Measured(
@@ -192,7 +193,7 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
                 device=told["device"],
                 gpu=origin.gpu,
                 environment=told,
-                fingerprint=fingerprint_of(told),
+                fingerprint=fingerprint,
                 formulas=FORMULAS_VERSION,
                 calibration=origin.calibration,
                 quarantined_at=None,
