@@ -7,6 +7,7 @@ TraincostError
 │   ├── NoWorker       no worker that is there has the hardware that is asked for
 │   ├── LeaseLost      no job is held under the lease that came with the request
 │   └── AlreadyFinished  another outcome of this attempt was taken before
+├── NotJson            a body is no JSON at all
 ├── NotFound           a resource of the path does not exist
 │   ├── UnknownMetric  a number that no answer holds
 │   └── UnknownRevision  a catalogue of another time that nobody kept
@@ -91,6 +92,10 @@ class LeaseLost(Refused):
 
 class AlreadyFinished(Refused):
     """Another outcome of this attempt was taken before."""
+
+
+class NotJson(TraincostError):
+    """A body is no JSON text, or no JSON object."""
 
 
 class NotFound(TraincostError):

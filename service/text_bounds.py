@@ -141,20 +141,20 @@ def bound_toml(text: str) -> None:
     """Refuse a TOML text whose structure no real file has."""
     plain = _without(text, _TOML_TEXTS)
     lines = Lines(text)
+    _bound_depth(lines, plain)
     _bound_count(lines, plain, _SETTING, MOST_SETTINGS, too_many_settings)
     _bound_count(lines, plain, _VALUE, MOST_WORDS, too_many_words)
     _bound_count(lines, plain, _DOTS, 0, too_deep)
     _bound_count(lines, plain, _LONG_NUMBER, 0, too_many_digits)
-    _bound_depth(lines, plain)
 
 
 def bound_json(text: str) -> None:
     """Refuse a JSON text whose structure no real file has."""
     plain = _without(text, _JSON_TEXTS)
     lines = Lines(text)
+    _bound_depth(lines, plain)
     _bound_count(lines, plain, _VALUE, MOST_WORDS, too_many_words)
     _bound_count(lines, plain, _LONG_NUMBER, 0, too_many_digits)
-    _bound_depth(lines, plain)
 
 
 def bound_yaml(text: str) -> None:

@@ -96,6 +96,7 @@ TOML: dict[str, Grown] = {
     "escapes": repeated("\\n", 'a = "', '"'),
     "unclosed quotes": repeated('\\"""', 'a = """'),
     "line ends": repeated("\r\n"),
+    "blanks behind": repeated(" ", "a = 1"),
 }
 YAML: dict[str, Grown] = {
     "keys": numbered("k#: 1\n"),
@@ -120,6 +121,7 @@ YAML: dict[str, Grown] = {
     "escapes": repeated("\\n", 'a: "', '"'),
     "an unclosed quote": repeated("b ", 'a: "'),
     "comments": repeated("#\n", "a: 1\n"),
+    "blanks behind": repeated(" ", "a: 1"),
 }
 JSON_TEXTS: dict[str, Grown] = {
     "keys": numbered('"k#":1', "{", "}", ","),
@@ -134,6 +136,7 @@ JSON_TEXTS: dict[str, Grown] = {
     "letters beyond ASCII": repeated("é", '{"a":"', '"}'),
     "quotes": repeated('"', '{"a":'),
     "blanks": repeated(" ", "{", "}"),
+    "blanks behind": repeated(" ", "{}"),
     "a long key": lambda size: '{"' + "a" * (size // 2) + '":' + numbered('"k#":1', "{", "}}", ",")(size // 2),
 }
 ARGUMENTS: dict[str, Grown] = {
@@ -146,6 +149,7 @@ ARGUMENTS: dict[str, Grown] = {
     "backslashes": repeated("\\a", f"{MEGATRON}--a "),
     "lines": repeated("\\\n", MEGATRON),
     "comments": repeated("\n#", MEGATRON),
+    "blanks behind": repeated(" ", MEGATRON),
     "variables": repeated("$A ", f"{MEGATRON}--a "),
     "a layout": repeated("t*1", f"{MEGATRON}--pipeline-model-parallel-layout "),
     "a list that no field takes": repeated("b ", f"{MEGATRON}--recompute-granularity selective --recompute-modules "),

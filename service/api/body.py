@@ -1,20 +1,17 @@
-"""What did the caller send? A body that calls itself what the route takes, read as what it calls itself."""
+"""Bodies of requests: each has to name a media type that its route takes, and is read as that."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
 
-from service.api.json_text import NOT_TEXT, parse, parse_unjudged
+from service.api.json_schema import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
+from service.api.long_bodies import is_long, read_apart
 from service.api.problems import ApiError
 from service.errors import Problem, Refused
 from service.text_bounds import is_text
+from service.workflows.strict_json import NOT_TEXT, parse_object, parse_unjudged_object
 
-JSON_BODY = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-CSV_BODY = "text/csv"
-TEXT_BODY = "text/plain"
 PARAMETERS = {
     JSON_BODY: {"", "charset=utf-8"},
     CSV_BODY: {"", "charset=utf-8", "header=present"},
@@ -26,7 +23,7 @@ NOT_UTF_8 = "the body is no text in UTF-8, or holds a NUL"
 
 
 async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,)) -> Mapping[str, Any]:
-    """The JSON object in a request's body.
+    """The JSON object in a request's body; a long one is read in another process.
 
     Args:
         request: the request; its body is already bounded
@@ -36,15 +33,17 @@ async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,))
         the object
 
     Raises:
-        ApiError: the media type is not JSON, or the body is not JSON
+        ApiError: the media type is not JSON
+        NotJson: the body is not JSON
         Refused: a value is none that a field could hold
     """
     refuse_media_type(request, media_types)
-    return as_object(parse(await request.body()))
+    content = await request.body()
+    return await read_apart(request, parse_object, content) if is_long(content) else parse_object(content)
 
 
 async def read_large_body(request: Request) -> Mapping[str, Any]:
-    """The JSON object in a request's long body, parsed on another thread; its values are not judged yet.
+    """The JSON object in a request's long body; its values are not judged yet.
 
     Args:
         request: the request; its body is already bounded
@@ -53,28 +52,16 @@ async def read_large_body(request: Request) -> Mapping[str, Any]:
         the object, with Refusable in the place of what no field could hold
 
     Raises:
-        ApiError: the media type is not JSON, or the body is not JSON
+        ApiError: the media type is not JSON
+        NotJson: the body is not JSON
         Refused: it is too long or too deep to be looked at
     """
     refuse_media_type(request, (JSON_BODY,))
-    return as_object(await run_in_threadpool(parse_unjudged, await request.body()))
-
-
-def as_object(value: object) -> Mapping[str, Any]:
-    """A parsed body, which has to be an object.
-
-    Args:
-        value: what was parsed
-
-    Returns:
-        the object
-
-    Raises:
-        ApiError: it is none
-    """
-    if not isinstance(value, dict):
-        raise ApiError("not_json", "send a JSON object")
-    return value
+    content = await request.body()
+    if is_long(content):
+        found: Mapping[str, Any] = await read_apart(request, parse_unjudged_object, content)
+        return found
+    return parse_unjudged_object(content)
 
 
 async def _object_of(request: Request) -> Mapping[str, Any]:
@@ -85,27 +72,8 @@ async def _patch_of(request: Request) -> Mapping[str, Any]:
     return await read_body(request, (JSON_BODY, MERGE_PATCH))
 
 
-async def read_long_body(request: Request) -> Mapping[str, Any]:
-    """The JSON object in a request's long body, parsed and judged on another thread.
-
-    Args:
-        request: the request; its body is already bounded
-
-    Returns:
-        the object
-
-    Raises:
-        ApiError: the media type is not JSON, or the body is not JSON
-        Refused: a value is none that a field could hold
-    """
-    refuse_media_type(request, (JSON_BODY,))
-    return as_object(await run_in_threadpool(parse, await request.body()))
-
-
 JsonObject = Annotated[Mapping[str, Any], Depends(_object_of)]
 """Argument of a route that runs on a thread: the JSON object in the body."""
-LongObject = Annotated[Mapping[str, Any], Depends(read_long_body)]
-"""Argument of a route: the JSON object in a body that may take long to read, which nobody else waits for."""
 MergePatch = Annotated[Mapping[str, Any], Depends(_patch_of)]
 """Argument of a route that runs on a thread: the merge patch in the body."""
 

@@ -9,9 +9,8 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic_core import to_json
 
 from service import __version__
-from service.api.body import CSV_BODY
 from service.api.conditional import is_head
-from service.api.json_schema import parameter_ref, query_parameter
+from service.api.json_schema import CSV_BODY, parameter_ref, query_parameter
 from service.api.problems import WrongParameter
 from service.api.queries import REV
 from service.catalogue import Catalogue

@@ -1,7 +1,7 @@
 """How do the questions of checks reach the database? On a thread of their own: no scheduler waits for it."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from threading import BoundedSemaphore, Event, Lock, Thread
@@ -74,6 +74,11 @@ class CheckedQuestions:
             self._bytes += size
             while self._bytes > MOST_WAITING_BYTES:
                 self._drop(next(iter(self._waiting)))
+
+    def keep_all(self, questions: Iterable[CheckedQuestion]) -> None:
+        """Have several kept."""
+        for question in questions:
+            self.keep(question)
 
     def find(self, estimate_id: str) -> CheckedQuestion | None:
         """A question that is not written yet.

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from service.api.body import CSV_BODY
 from service.api.json_schema import (
+    CSV_BODY,
     JSON,
     NULL,
     Schema,

@@ -40,6 +40,7 @@ PRELOADED = (
     "service.workflows.comparison_table",
     "service.workflows.sensitivity_table",
     "service.workflows.batch",
+    "service.workflows.whole_bodies",
     "service.workflows.accuracy.accuracy",
     "service.workflows.accuracy.totals",
 )

@@ -8,6 +8,10 @@ Schema = dict[str, Any]
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
+JSON_BODY = JSON
+MERGE_PATCH = "application/merge-patch+json"
+CSV_BODY = "text/csv"
+TEXT_BODY = "text/plain"
 NULL: Schema = {"type": "null"}
 ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type": "string"}}
 """Header of every answer to GET, for If-None-Match; of a row, for If-Match too."""

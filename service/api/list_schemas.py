@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from service.api.body import CSV_BODY
-from service.api.json_schema import Schema, json_response, parameter_ref, query_parameter, ref
+from service.api.json_schema import CSV_BODY, Schema, json_response, parameter_ref, query_parameter, ref
 from service.workflows.columns import Column
 from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
 

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from service.api.accept import preferred
 from service.api.answers import json_answer
-from service.api.body import CSV_BODY, JSON_BODY
+from service.api.json_schema import CSV_BODY, JSON_BODY
 from service.api.list_schemas import PARQUET, XLSX, list_operation, table_operation
 from service.workflows.columns import Column
 from service.workflows.listed import Listed, csv_of, page_of, parquet_of, workbook_of

@@ -2,8 +2,8 @@
 
 from pydantic import TypeAdapter
 
-from service.api.body import TEXT_BODY
 from service.api.json_schema import (
+    TEXT_BODY,
     Schema,
     asked_in_body,
     json_content,

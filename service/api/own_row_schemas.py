@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping
 
-from service.api.body import JSON_BODY, MERGE_PATCH
 from service.api.catalogue_schemas import SINGULAR, named_row
-from service.api.json_schema import ETAG, Schema, asked_in_body, json_content, nullable, query_parameter, ref
+from service.api.json_schema import (
+    ETAG,
+    JSON_BODY,
+    MERGE_PATCH,
+    Schema,
+    asked_in_body,
+    json_content,
+    nullable,
+    query_parameter,
+    ref,
+)
 from service.api.request_schemas import CONFIG
 from service.api.row_examples import CONFIG_JSON, PATCHES, ROWS, one_example
 from service.workflows.catalogue_lists import LISTINGS, Listing

@@ -23,6 +23,7 @@ from service.errors import (
     LeaseLost,
     Leaving,
     NotFound,
+    NotJson,
     NoWorker,
     Problem,
     Refused,
@@ -155,6 +156,19 @@ def on_refused(request: Request, error: Refused) -> Response:
     return problem_response(request.scope, code, detail, errors=[place(p) | _said(p) for p in problems])
 
 
+def on_not_json(request: Request, error: NotJson) -> Response:
+    """Problem document of a body that is no JSON.
+
+    Args:
+        request: the request
+        error: where it is none
+
+    Returns:
+        the response, status 400
+    """
+    return problem_response(request.scope, "not_json", str(error))
+
+
 def on_not_found(request: Request, error: NotFound) -> Response:
     """Problem document of a resource that does not exist.
 
@@ -278,6 +292,7 @@ HANDLERS: dict[Any, Any] = {
     ApiError: on_api_error,
     CallerGone: on_caller_gone,
     Refused: on_refused,
+    NotJson: on_not_json,
     NotFound: on_not_found,
     Stale: on_stale,
     Unreachable: on_unreachable,

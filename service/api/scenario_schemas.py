@@ -1,9 +1,10 @@
 """How scenarios stand in the contract: what is sent, what is shown, and the list of them."""
 
-from service.api.body import JSON_BODY, MERGE_PATCH
 from service.api.catalogue_schemas import VERSION
 from service.api.json_schema import (
     ETAG,
+    JSON_BODY,
+    MERGE_PATCH,
     Schema,
     asked_in_body,
     described,

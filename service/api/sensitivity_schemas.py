@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from service.api.body import CSV_BODY
 from service.api.comparison_schemas import NUMBER, QUESTIONED
 from service.api.json_schema import (
+    CSV_BODY,
     JSON,
     Schema,
     asked_in_body,

@@ -5,8 +5,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from service.answers.sweeps import SweepAnswer
-from service.api.body import CSV_BODY
 from service.api.json_schema import (
+    CSV_BODY,
     EVENTS,
     NULL,
     Schema,

@@ -14,7 +14,6 @@ import atheris
 
 with atheris.instrument_imports(include=["service"]):
     from service.api.contract import COMMITTED
-    from service.api.json_text import parse
     from service.calibration.imports.memory_snapshot import read_memory_snapshot
     from service.catalogue import shipped_catalogue
     from service.errors import TraincostError
@@ -33,6 +32,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.workflows.price_import import Manner, import_prices
     from service.workflows.reconciliation.jobs import finished_jobs
     from service.workflows.reconciliation.reading import read_sacct
+    from service.workflows.strict_json import parse
 
 from tests.api.asking import QUESTION
 

@@ -3,25 +3,31 @@
 A file is served with the address at which it was fetched, so that nothing in it has to be edited.
 """
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from hmac import compare_digest
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.addresses import with_address
 from service.api.answers import json_answer
-from service.api.body import read_body
+from service.api.body import refuse_media_type
 from service.api.catalogues import catalogue_of
-from service.api.json_schema import Schema, asked_in_body, json_response, path_parameter, ref
+from service.api.json_schema import JSON_BODY, Schema, asked_in_body, json_response, path_parameter, ref
+from service.api.long_bodies import is_long_launch, read_apart
 from service.api.queries import takes_only
+from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.exports.back.kubernetes_job import ANNOTATION
 from service.workflows.admission import KIND, VERSION, reviewed
 from service.workflows.checks import Keep
 from service.workflows.flat import body_of_flat
-from service.workflows.scheduled_checks import as_lines, judge_manifest, judge_slurm_job
+from service.workflows.scheduled_checks import JudgedJob, as_lines, judge_manifest, judge_slurm_job
+from service.workflows.strict_json import parse_object
+from service.workflows.whole_bodies import manifest_check_of, review_of, slurm_check_of
 from service.workflows.wire import to_bytes
 
 WEB = Path(__file__).parents[2] / "web" / "adapters"
@@ -139,8 +145,7 @@ async def adapter(request: Request, scheduler: str, name: str) -> Response:
 )
 async def slurm_check(request: Request) -> Response:
     """The question of both hooks."""
-    judged = judge_slurm_job(await read_body(request), await catalogue_of(request), _keep(request))
-    _count(request, judged.verdict)
+    judged = await _judged(request, judge_slurm_job, slurm_check_of)
     return Response(as_lines(judged), media_type="text/plain")
 
 
@@ -157,9 +162,7 @@ async def slurm_check(request: Request) -> Response:
 )
 async def kubernetes_check(request: Request) -> Response:
     """The question of a controller."""
-    judged = judge_manifest(await read_body(request), await catalogue_of(request), _keep(request))
-    _count(request, judged.verdict)
-    return json_answer(judged)
+    return json_answer(await _judged(request, judge_manifest, manifest_check_of))
 
 
 @router.post(
@@ -182,8 +185,35 @@ async def kubernetes_admission(request: Request, token: str) -> Response:
     wanted = request.app.state.settings.admission_token
     if wanted is None or not compare_digest(wanted.encode(), token.encode()):
         raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")
-    told = partial(_count, request)
-    return json_answer(reviewed(await read_body(request), await catalogue_of(request), _keep(request), told))
+    content, catalogue = await _content_of(request), await catalogue_of(request)
+    if not is_long_launch(content):
+        count = partial(_count, request)
+        return json_answer(reviewed(parse_object(content), catalogue, _keep(request), count))
+    answer, kept, verdicts = await read_apart(request, review_of, content, catalogue)
+    request.app.state.checked_questions.keep_all(kept)
+    for verdict in verdicts:
+        _count(request, verdict)
+    return Response(answer, media_type=JSON_BODY)
+
+
+async def _judged(
+    request: Request, judge: Callable[[Mapping[str, Any], Catalogue, Keep], JudgedJob], apart: Callable[..., Any]
+) -> JudgedJob:
+    """The verdict on a scheduler's job; a body that takes long to read is judged in another process."""
+    content, catalogue = await _content_of(request), await catalogue_of(request)
+    if is_long_launch(content):
+        judged, kept = await read_apart(request, apart, content, catalogue)
+        request.app.state.checked_questions.keep_all(kept)
+    else:
+        judged = judge(parse_object(content), catalogue, _keep(request))
+    _count(request, judged.verdict)
+    found: JudgedJob = judged
+    return found
+
+
+async def _content_of(request: Request) -> bytes:
+    refuse_media_type(request, (JSON_BODY,))
+    return await request.body()
 
 
 def _count(request: Request, verdict: str) -> None:

@@ -13,17 +13,18 @@ from fastapi.responses import Response, StreamingResponse
 from service.answers.batch import BatchKind
 from service.api.answers import JSON
 from service.api.batch_schemas import batch_operation
-from service.api.body import as_object, read_large_body
+from service.api.body import read_large_body
 from service.api.catalogues import catalogue_of
 from service.api.charges import charge_questions
 from service.api.compute import compute
 from service.api.envelope import refusal_of
-from service.api.json_text import refuse_faults
+from service.api.long_bodies import is_long_launch
 from service.api.problems import CallerGone
 from service.api.queries import REV, takes_only
 from service.api.steps import others_first
 from service.catalogue import Catalogue
 from service.workflows.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch, read_one
+from service.workflows.strict_json import as_object, refuse_faults
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 
@@ -70,7 +71,7 @@ async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object
     """The answers to some questions, each with its status, its body byte for byte that of the route of its kind."""
     read = [_read(request, question) for question in part]
     asked = [one for one in read if not isinstance(one, Response)]
-    if len(asked) <= FEW_QUESTIONS:
+    if len(asked) <= FEW_QUESTIONS and not any(_is_long(body) for _, body in asked):
         found = []
         for kind, body in asked:
             found.append(answer_one(kind, body, catalogue))
@@ -80,6 +81,13 @@ async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object
     answers = iter(found)
     responses = [one if isinstance(one, Response) else _response(request, next(answers)) for one in read]
     return b",".join(_shown(one.status_code, bytes(one.body)) for one in responses)
+
+
+def _is_long(body: Mapping[str, Any]) -> bool:
+    """Whether a check holds a launcher's words that take long to read."""
+    launch = body.get("launch")
+    content = launch.get("content") if isinstance(launch, Mapping) else None
+    return isinstance(content, str) and is_long_launch(content.encode())
 
 
 def _read(request: Request, question: object) -> tuple[BatchKind, Mapping[str, Any]] | Response:

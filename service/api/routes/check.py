@@ -6,12 +6,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import json_answer
-from service.api.body import read_body
+from service.api.body import refuse_media_type
 from service.api.catalogues import catalogue_of
-from service.api.json_schema import asked_in_body, json_response, parameter_ref, ref
+from service.api.json_schema import JSON_BODY, asked_in_body, json_response, parameter_ref, ref
+from service.api.long_bodies import is_long_launch, read_apart
 from service.api.operations import EXAMPLES
 from service.api.queries import REV, takes_only
 from service.workflows.checks import check
+from service.workflows.strict_json import parse_object
+from service.workflows.whole_bodies import check_of
 
 router = APIRouter(tags=["checks"], dependencies=[takes_only(REV)])
 
@@ -47,7 +50,13 @@ OPERATION: dict[str, Any] = {
 @router.post("/v1/check", operation_id="createCheck", summary="May this job start?", openapi_extra=OPERATION)
 async def may_start(request: Request) -> Response:
     """A job that does not fit is an answer too: deny, with the reason."""
-    state = request.app.state
-    found = check(await read_body(request), await catalogue_of(request), state.checked_questions.keep)
+    state, catalogue = request.app.state, await catalogue_of(request)
+    refuse_media_type(request, (JSON_BODY,))
+    content = await request.body()
+    if is_long_launch(content):
+        found, kept = await read_apart(request, check_of, content, catalogue)
+        state.checked_questions.keep_all(kept)
+    else:
+        found = check(parse_object(content), catalogue, state.checked_questions.keep)
     state.metrics.verdicts.labels(found.verdict).inc()
     return json_answer(found)

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import json_answer
-from service.api.body import JSON_BODY, read_body, read_plain_text
-from service.api.json_schema import json_response, path_parameter, ref
+from service.api.body import read_body, read_plain_text
+from service.api.json_schema import JSON_BODY, json_response, path_parameter, ref
+from service.api.long_bodies import is_long_launch, read_apart
 from service.api.queries import takes_only
 from service.api.row_examples import one_example
 from service.errors import Problem, Refused
@@ -18,6 +19,7 @@ from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.formats import FORMATS
 from service.text_bounds import FIELD
 from service.workflows.imports import format_named, import_file
+from service.workflows.whole_bodies import imported
 
 router = APIRouter(tags=["exports"])
 
@@ -67,9 +69,11 @@ OPERATION: dict[str, Any] = {
 async def read_file(request: Request, format: str) -> Response:
     """The way back from a file to a question."""
     kind = format_named(format)
-    if request.headers.get("content-type", "").startswith(JSON_BODY):
-        return json_answer(import_file(kind, _held_in(await read_body(request))))
-    return json_answer(import_file(kind, await read_plain_text(request)))
+    is_json = request.headers.get("content-type", "").startswith(JSON_BODY)
+    text = _held_in(await read_body(request)) if is_json else await read_plain_text(request)
+    if is_long_launch(text.encode()):
+        return Response(await read_apart(request, imported, kind.name, text), media_type=JSON_BODY)
+    return json_answer(import_file(kind, text))
 
 
 def _held_in(body: Any) -> str:

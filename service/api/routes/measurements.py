@@ -6,9 +6,10 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from service.api.answers import json_answer
-from service.api.body import CSV_BODY, JSON_BODY, TEXT_BODY, JsonObject, refuse_media_type
+from service.api.body import JsonObject, refuse_media_type
 from service.api.callers import Asker, caller_of
 from service.api.database import Database, database_of
+from service.api.json_schema import CSV_BODY, JSON_BODY, TEXT_BODY
 from service.api.lists import Routes, add_list
 from service.api.measurement_operations import (
     file_operation,

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from service.api.answers import json_answer
-from service.api.body import CSV_BODY, read_table_text
+from service.api.body import read_table_text
 from service.api.callers import caller_of
-from service.api.json_schema import Schema, json_response, query_parameter, ref
+from service.api.json_schema import CSV_BODY, Schema, json_response, query_parameter, ref
 from service.api.problems import problem_response
 from service.api.queries import choice_of, takes_only
 from service.api.row_examples import one_example

@@ -7,10 +7,11 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import json_answer
-from service.api.body import JSON_BODY, TEXT_BODY, read_long_body, read_plain_text
+from service.api.body import read_body, read_plain_text
 from service.api.callers import caller_of
 from service.api.database import Database
-from service.api.json_schema import Schema, json_response, ref
+from service.api.json_schema import JSON_BODY, TEXT_BODY, Schema, json_response, ref
+from service.api.long_bodies import is_long, read_apart
 from service.api.queries import takes_only
 from service.api.turns import in_turn
 from service.workflows.reconciliation.document import read_document
@@ -60,8 +61,12 @@ _BODY: Schema = {
 
 async def _records(request: Request) -> SlurmRecords:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == TEXT_BODY:
-        return await run_in_threadpool(read_parsable, await read_plain_text(request))
-    return await run_in_threadpool(read_document, await read_long_body(request))
+        text = await read_plain_text(request)
+        if not is_long(text.encode()):
+            return await run_in_threadpool(read_parsable, text)
+        table: SlurmRecords = await read_apart(request, read_parsable, text)
+        return table
+    return await run_in_threadpool(read_document, await read_body(request))
 
 
 @router.post(

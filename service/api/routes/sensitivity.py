@@ -7,9 +7,10 @@ from fastapi.responses import Response
 
 from service.api.accept import preferred
 from service.api.answers import FORM_OF, JSON, table_answer
-from service.api.body import CSV_BODY, read_body
+from service.api.body import read_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
+from service.api.json_schema import CSV_BODY
 from service.api.list_schemas import XLSX
 from service.api.queries import REV, takes_only
 from service.api.sensitivity_schemas import sensitivity_operation

@@ -6,14 +6,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from service.api.answers import JSON, json_answer
-from service.api.body import CSV_BODY, LongObject
+from service.api.body import JsonObject
 from service.api.callers import Asker, caller_of
 from service.api.charges import charging
 from service.api.conditional import is_head, is_held
 from service.api.credential_ends import while_admitted
 from service.api.database import Database, database_of
 from service.api.idempotency import idempotent
-from service.api.json_schema import EVENTS
+from service.api.json_schema import CSV_BODY, EVENTS
 from service.api.lists import Routes, add_list
 from service.api.queries import takes_only
 from service.api.sweep_events import events_of
@@ -59,7 +59,7 @@ add_list(
 )
 @in_turn
 @idempotent
-def create(request: Request, database: Database, body: LongObject) -> Response:
+def create(request: Request, database: Database, body: JsonObject) -> Response:
     """Every item is read and kept with the pieces to be worked out."""
     sweep = kept.create_sweep(database, request.app.state.catalogue, caller_of(request), body, charging(request))
     headers = {"Location": sweep.links["self"]}

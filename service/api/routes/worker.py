@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.answers.workers import ClaimedJob, HeartbeatAnswer, JobClaim, WorkerList, device_for
 from service.api.answers import json_answer
-from service.api.body import JsonObject, LongObject, read_body
+from service.api.body import JsonObject, read_body
 from service.api.callers import Asker, caller_of
 from service.api.database import Database, database_of
 from service.api.json_schema import json_response, ref
@@ -141,7 +141,7 @@ def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
     openapi_extra=FINISH,
 )
 @in_turn
-def finish(request: Request, job_id: str, body: LongObject) -> Response:
+def finish(request: Request, job_id: str, body: JsonObject) -> Response:
     """The job's state and its result are written in one transaction; sent twice, the outcome is taken once."""
     told = read_whole(FinishRequest, body)
     if not finish_job(database_of(request), lease_of(request, job_id, told.lease), told.ended(), on_end):

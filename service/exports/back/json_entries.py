@@ -9,7 +9,7 @@ from typing import Any
 from service.exports.back.entries import Entry, joined, once
 from service.text_bounds import Lines, Place, bound_json, is_text, not_text, refusal, too_deep
 
-_TOKEN = re.compile(r'[\s:,]*+("(?:[^"\\]++|\\.)*+"|[{}\[\]]|[^\s{}\[\]:,"]++)')
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]|[^\s{}\[\]:,"]++')
 
 
 def read_json(text: str) -> tuple[Entry, ...]:
@@ -34,7 +34,7 @@ def read_json(text: str) -> tuple[Entry, ...]:
         raise refusal(Place(error.lineno, error.colno), "not_json", "this is no JSON", "mend it there") from None
     except RecursionError:
         raise too_deep(Place(1, 1)) from None
-    tokens = [(match[1], match.start(1)) for match in _TOKEN.finditer(text)]
+    tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
     if tokens[0][0] != "{":
         raise refusal(Place(1, 1), "not_an_object", "the file is no object", "give settings with their values")
     return once(_Reader(Lines(text), tokens[::-1]).members(""))

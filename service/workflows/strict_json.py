@@ -5,14 +5,13 @@ readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, I
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
 from typing import Any
 
-from service.api.problems import ApiError
-from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.errors import MOST_PROBLEMS, NotJson, Problem, Refused
 from service.text_bounds import is_text
 from service.workflows.places import FIELD_NAMES
 
@@ -61,7 +60,7 @@ def parse(body: bytes) -> Any:
         dicts, lists, strings, finite numbers, booleans, None
 
     Raises:
-        ApiError: the text is not JSON
+        NotJson: the text is not JSON
         Refused: a value is none that a field could hold
     """
     value = parse_unjudged(body)
@@ -79,7 +78,7 @@ def parse_unjudged(body: bytes) -> Any:
         dicts, lists, strings, numbers, booleans, None, Refusable
 
     Raises:
-        ApiError: the text is not JSON
+        NotJson: the text is not JSON
         Refused: it is too long or too deep to be looked at
     """
     if body.count(b",") > MAXIMUM_VALUES:
@@ -96,9 +95,41 @@ def parse_unjudged(body: bytes) -> Any:
         raise Refused(Problem(field="", code="too_deep", message=TOO_DEEP.message, fix=TOO_DEEP.fix)) from None
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise ApiError("not_json", f"send a JSON text; this one is none at {place}" if body else EMPTY) from None
+        raise NotJson(f"send a JSON text; this one is none at {place}" if body else EMPTY) from None
     except ValueError:
-        raise ApiError("not_json", "send a JSON text in UTF-8, without byte order mark") from None
+        raise NotJson("send a JSON text in UTF-8, without byte order mark") from None
+
+
+def parse_object(body: bytes) -> Mapping[str, Any]:
+    """The JSON object that a text spells.
+
+    Args:
+        body: JSON text, UTF-8 without byte order mark
+
+    Returns:
+        the object
+
+    Raises:
+        NotJson: the text is not JSON, or another value
+        Refused: a value is none that a field could hold
+    """
+    return as_object(parse(body))
+
+
+def parse_unjudged_object(body: bytes) -> Mapping[str, Any]:
+    """The same, but with Refusable in the place of what no field could hold."""
+    return as_object(parse_unjudged(body))
+
+
+def as_object(value: object) -> Mapping[str, Any]:
+    """A parsed body, which has to be an object.
+
+    Raises:
+        NotJson: it is none
+    """
+    if not isinstance(value, dict):
+        raise NotJson("send a JSON object")
+    return value
 
 
 def refuse_faults(value: object) -> None:
