@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from fastapi.responses import Response
 
-from service.api.body import CSV_BODY
+from service.api.json_schema import CSV_BODY
 from service.api.list_schemas import XLSX
 from service.workflows.wire import to_bytes
 
