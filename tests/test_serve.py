@@ -93,17 +93,18 @@ def test_it_stops_without_a_traceback(environment: dict[str, str], tmp_path: Pat
         assert process.stdout.read() == ""
 
 
-def test_a_replica_takes_over_what_another_changed(environment: dict[str, str], tmp_path: Path) -> None:
-    card = {"slug": "ours", "rates": [{"gpu": "h100", "usd_per_gpu_hour": 2}]}
-    with _serving(environment, tmp_path) as (_, first), _serving(environment, tmp_path) as (_, second):
-        created = httpx.post(f"{first}/v1/rate-cards", json=card)
-        assert created.status_code == 201
-        assert httpx.get(f"{first}{created.headers['location']}").content == created.content
-        deadline = monotonic() + 30
-        while (read := httpx.get(f"{second}{created.headers['location']}")).status_code == 404:
-            assert monotonic() < deadline
-            sleep(0.1)
-        assert (read.content, read.headers["etag"]) == (created.content, created.headers["etag"])
+def test_a_second_server_on_one_sqlite_file_does_not_start(environment: dict[str, str], tmp_path: Path) -> None:
+    with _serving(environment, tmp_path) as (process, url):
+        said = _refused(environment, tmp_path, "--port", "0")
+        assert "another traincost serve" in said
+        assert "PostgreSQL" in said
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        listed = ran(["service", "keys", "list"], tmp_path, environment)
+        assert (listed.returncode, listed.stdout[:7]) == (0, "no keys")
+        process.kill()
+        process.wait(20)
+        with _serving(environment, tmp_path) as (_, again):
+            assert httpx.get(f"{again}/readyz").status_code == 200
 
 
 def test_a_connection_without_a_request_is_closed_in_time(environment: dict[str, str], tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def serve(
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
         from service.api.keys import is_locked
+        from service.store import hold_alone
 
+        lock = hold_alone(settings.database_url)
         application = _application(settings)
         refuse_unguarded(listener, settings, is_locked=is_locked(application.state.keys, application.state.tokens))
         beside = None if settings.no_worker else _worker_for(application.state.keys, listener, settings)
@@ -62,6 +64,8 @@ def serve(
             drain, leave = application.state.draining.set, application.state.leaving.set
             moments = Moments(announce=announce, drain=drain, end_beside=end_beside, leave=leave)
             run(application, listener, settings, moments)
+        if lock is not None:
+            lock.close()
 
 
 def _tell_of_unknown_settings() -> None:

@@ -99,6 +99,7 @@ from service.store.scenarios import (
     read_scenarios,
     utc_text,
 )
+from service.store.serving_lock import hold_alone
 from service.store.share_links import (
     ShareLink,
     create_share_link,
@@ -197,6 +198,7 @@ __all__ = [
     "forget_old",
     "forget_workers",
     "heartbeat_job",
+    "hold_alone",
     "holds_job",
     "holds_part",
     "keep_checked_questions",

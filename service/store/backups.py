@@ -113,7 +113,7 @@ def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
 
 @contextmanager
 def _opened(url: str) -> Iterator[Engine]:
-    engine = open_engine(url, make_folder=False)
+    engine = open_engine(url, makes_folder=False)
     if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).is_file():
         raise BackupRefused(f"there is no database at {engine.url.database}; name one in TRAINCOST_DATABASE_URL")
     with _said(engine):

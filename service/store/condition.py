@@ -102,7 +102,7 @@ def look_at(url: str, alive_seconds: float) -> Condition:
     Raises:
         StartupError: it cannot be reached or read
     """
-    engine = open_engine(url, make_folder=False)
+    engine = open_engine(url, makes_folder=False)
     try:
         with reading(engine) as connection:
             ahead_seconds = (moment_in(connection) - datetime.now(UTC)).total_seconds()

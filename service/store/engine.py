@@ -49,12 +49,12 @@ _LOCK = 0x7472_6169_6E63_6F73
 """Key of the advisory lock: "traincos" in ASCII, so that no other program's lock is meant."""
 
 
-def open_engine(url: str | URL, *, make_folder: bool = True, connections: int = DATABASE_CONNECTIONS) -> Engine:
+def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int = DATABASE_CONNECTIONS) -> Engine:
     """An engine for a database; nothing is connected yet.
 
     Args:
         url: sqlite:////folder/file.db or postgresql://user:password@host/name
-        make_folder: whether to make the folder of an SQLite file where there is none
+        makes_folder: whether to make the folder of an SQLite file where there is none
         connections: how many it holds at once; who finds none free waits BUSY_SECONDS
 
     Returns:
@@ -79,8 +79,8 @@ def open_engine(url: str | URL, *, make_folder: bool = True, connections: int = 
         engine = create_engine(parsed, connect_args={"connect_timeout": CONNECT_SECONDS}, **pool)
         bound_waits(engine)
         return engine
-    if make_folder:
-        _make_folder(parsed)
+    if makes_folder:
+        make_folder(parsed)
     engine = create_engine(parsed, **pool)
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -253,7 +253,8 @@ def _parse(url: str | URL) -> URL:
 _FORMS = "use sqlite:////folder/traincost.db or postgresql://user:password@host/name"
 
 
-def _make_folder(url: URL) -> None:
+def make_folder(url: URL) -> None:
+    """Make the folder of an SQLite file where there is none; StartupError where it cannot be made."""
     folder = Path(str(url.database)).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
