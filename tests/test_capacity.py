@@ -6,6 +6,7 @@ from math import exp, factorial
 
 import pytest
 
+from tests.amounts import WHOLE
 from tests.capacity.figures import FIGURE, PAGE, figures, filled
 from tests.capacity.measured import (
     BUSY,
@@ -24,6 +25,9 @@ from tests.house.source import ROOT
 SMALL = Size(
     seconds=0.2, workers=12, spell_seconds=1.2, lease_seconds=2.0, rows=300, shares=(0.2,), fewest=20, simulated=2_000
 )
+
+
+whole = pytest.mark.skipif(not WHOLE, reason="measured by `.ci/proof capacity`, tried by `.ci/proof sweeps`")
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,7 @@ def test_every_kind_of_request_is_answered_and_costs_something(postgresql_server
     assert found["question_bytes"] > 100
 
 
+@whole
 def test_workers_get_every_job_and_hand_it_in() -> None:
     found = measured_crowd("sqlite", SMALL)
     assert found["faults"] == {}
@@ -60,6 +65,7 @@ def test_workers_get_every_job_and_hand_it_in() -> None:
     assert found["heartbeat"]["p50_ms"] > 0
 
 
+@whole
 def test_own_rows_are_written_served_and_followed() -> None:
     found = measured_rows("sqlite", SMALL.rows)
     assert found["rows"] == SMALL.rows
@@ -67,6 +73,7 @@ def test_own_rows_are_written_served_and_followed() -> None:
     assert min(found[name] for name in ("page_ms", "deep_page_ms", "sorted_page_ms", "row_ms", "priced_ms")) > 0
 
 
+@whole
 def test_a_rate_is_foretold_measured_and_planned_for(postgresql_server: str) -> None:
     assert postgresql_server
     one, two = measured_queues(SMALL)

@@ -10,6 +10,7 @@ from service.api.problems import MOST_BYTES
 from service.errors import MOST_PROBLEMS
 from service.workflows.catalogue_lists import LISTINGS
 from service.workflows.row_bodies import body_columns
+from tests.amounts import WHOLE
 from tests.api.asking import QUESTION, Ask
 from tests.api.own_bodies import IDS, OWN, Own
 
@@ -20,6 +21,9 @@ HOSTILE = (
     *NUMBERS, "NaN", "true", "[]", f'{{"{CANARY}": 1}}', '"a\\u0000"', f'"{CANARY} <script>"', '""',
     f'"{"x" * 5000}"', f'[{{"{CANARY}": "{CANARY}"}}]',
 )  # fmt: skip
+FOR_A_DATABASE = (*NUMBERS, "true", '"a\\u0000"', f'"{CANARY} <script>"', '""')
+"""What some columns take, so that a database sees it, or what databases differ in; the rest is refused before."""
+
 COLUMNS = [
     pytest.param(own, column, id=f"{own.plural}.{column}")
     for own in OWN
@@ -38,15 +42,18 @@ def check(answer: Any, statuses: set[int]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "column"), COLUMNS)
-def test_a_column_takes_values_within_its_bounds_only(own: Ask, kind: Own, column: str) -> None:
+def test_a_column_takes_values_within_its_bounds_only(
+    own: Ask, kind: Own, column: str, request: pytest.FixtureRequest
+) -> None:
     body = kind.named(f"hostile-{uuid4().hex[:12]}")
-    for text in HOSTILE:
+    reaches_memory_alone = "sqlite" in request.node.nodeid or WHOLE
+    for text in HOSTILE if reaches_memory_alone else FOR_A_DATABASE:
         content = json.dumps({**body, column: "@here@"}).replace('"@here@"', text)
         answer = own("POST", f"/v1/{kind.plural}", content=content, headers=JSON)
         check(answer, {201, 409, 422})
         if answer.status_code == 201:
             path = answer.headers["location"]
-            if text in NUMBERS and kind.plural in {"models", "clusters", "gpus"}:
+            if reaches_memory_alone and text in NUMBERS and kind.plural in {"models", "clusters", "gpus"}:
                 _ask(own, kind.plural, path.rpartition("/")[2])
             assert own("DELETE", path, headers={"If-Match": answer.headers["etag"]}).status_code == 204
 

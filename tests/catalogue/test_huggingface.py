@@ -17,6 +17,7 @@ from service.estimator import Model, count_parameters
 from service.estimator.build import layer_type
 from service.estimator.consistency import problems_of
 from service.estimator.ledger import Split
+from tests.cases import each_case
 from tests.catalogue.letters import letter_of
 from tests.estimator.small_ledgers import ledger_of
 
@@ -45,7 +46,7 @@ def test_every_preset_has_its_config() -> None:
     assert set(PRESETS) == set(shipped_catalogue().models) - NOT_IN_TRANSFORMERS
 
 
-@pytest.mark.parametrize("slug", PRESETS)
+@each_case("slug", PRESETS)
 def test_preset_from_its_config_has_the_exact_counts(slug: str) -> None:
     exact = shipped_catalogue().models[slug].exact
     assert exact
@@ -53,7 +54,7 @@ def test_preset_from_its_config_has_the_exact_counts(slug: str) -> None:
     assert (counts.total, counts.active.total, counts.non_embedding) == (exact.total, exact.active, exact.non_embedding)
 
 
-@pytest.mark.parametrize("slug", PRESETS)
+@each_case("slug", PRESETS)
 def test_preset_from_its_config_is_the_preset(slug: str) -> None:
     preset, imported = shipped_catalogue().models[slug].model, import_config(PRESETS[slug])
     assert preset
@@ -63,7 +64,7 @@ def test_preset_from_its_config_is_the_preset(slug: str) -> None:
     assert imported.warnings == ()
 
 
-@pytest.mark.parametrize("case", _numbered([*COUNTED["every_type"], *COUNTED["hybrid"]]))
+@each_case("case", _numbered([*COUNTED["every_type"], *COUNTED["hybrid"]]))
 def test_model_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None:
     """Counts and attention of each layer: see the source in meta_device_counts.json."""
     model = import_config(case["config"]).model
@@ -71,18 +72,18 @@ def test_model_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None
     assert "".join(letter_of(layer_type(model, layer)) for layer in range(model.num_hidden_layers)) == case["attention"]
 
 
-@pytest.mark.parametrize("case", _numbered(COUNTED["hybrid"]))
+@each_case("case", _numbered(COUNTED["hybrid"]))
 def test_hybrid_is_a_sound_model(case: dict[str, Any]) -> None:
     assert problems_of(import_config(case["config"]).model) == ()
 
 
-@pytest.mark.parametrize("case", COUNTED["stablelm"], ids=lambda case: case["name"])
+@each_case("case", COUNTED["stablelm"], ids=lambda case: case["name"])
 def test_stablelm_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None:
     """Counts: see the source in meta_device_counts.json; 3B: 2,795,443,200 on its model card too."""
     assert count_parameters(import_config(case["config"]).model).total == case["total"]
 
 
-@pytest.mark.parametrize("case", COUNTED["published"], ids=lambda case: case["name"])
+@each_case("case", COUNTED["published"], ids=lambda case: case["name"])
 def test_type_without_a_class_has_the_published_count(case: dict[str, Any]) -> None:
     """Counts: see published_source in meta_device_counts.json."""
     assert count_parameters(import_config(case["config"]).model).total == case["total"]
@@ -98,7 +99,7 @@ def test_every_type_is_counted_at_least_three_times_and_each_time_differs() -> N
     assert {model_type for model_type, counted in totals.items() if len(counted) < 3} == set()
 
 
-@pytest.mark.parametrize("model_type", ARCHITECTURES)
+@each_case("model_type", ARCHITECTURES)
 def test_absent_keys_take_the_defaults_of_the_type(model_type: str) -> None:
     config = {"model_type": model_type} | WITHOUT_DEFAULT.get(model_type, {})
     imported = import_config(config)
@@ -113,7 +114,7 @@ def test_defaults_say_where_they_were_read() -> None:
     assert read_from("internlm2").startswith("configuration_internlm2.py")
 
 
-@pytest.mark.parametrize("model_type", ARCHITECTURES)
+@each_case("model_type", ARCHITECTURES)
 def test_row_of_a_type_names_fields_of_the_model_and_keys_that_count(model_type: str) -> None:
     row, fields = ARCHITECTURES[model_type], set(Model.__dataclass_fields__)
     assert set(row.reads) | set(row.keys) | set(row.fixed) <= fields
@@ -122,7 +123,7 @@ def test_row_of_a_type_names_fields_of_the_model_and_keys_that_count(model_type:
     assert kind_of(model_type) is None
 
 
-@pytest.mark.parametrize("case", _numbered([*COUNTED["every_type"], *COUNTED["hybrid"]]))
+@each_case("case", _numbered([*COUNTED["every_type"], *COUNTED["hybrid"]]))
 def test_every_matrix_product_costs_two_flop_for_each_number_and_use(case: dict[str, Any]) -> None:
     """So the FLOP of projections, convolutions and experts are as exact as the counts that are frozen here."""
     model, tokens = import_config(case["config"]).model, 60

@@ -13,6 +13,7 @@ from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
 from service.errors import UnknownName
 from service.estimator import count_parameters
 from service.estimator.matrix_rates import MATRIX_RATES
+from tests.cases import each_case
 
 FACTS = shipped_catalogue()
 MODELS = list(FACTS.models.values())
@@ -50,7 +51,7 @@ def test_nothing_is_missing() -> None:
     }
 
 
-@pytest.mark.parametrize("row", ESTIMATED, ids=_slug)
+@each_case("row", ESTIMATED, ids=_slug)
 def test_parameters_equal_the_exact_counts(row: ModelRow) -> None:
     assert row.model
     assert row.exact
@@ -69,7 +70,7 @@ def test_parameters_equal_the_exact_counts(row: ModelRow) -> None:
     assert counted == {name: getattr(row.exact, name) for name in counted}
 
 
-@pytest.mark.parametrize("row", [row for row in MODELS if row.published], ids=_slug)
+@each_case("row", [row for row in MODELS if row.published], ids=_slug)
 def test_published_count_is_the_exact_one_rounded(row: ModelRow) -> None:
     assert row.exact
     assert row.published
@@ -81,7 +82,7 @@ def test_every_shipped_model_can_be_estimated() -> None:
     assert [row.slug for row in MODELS if row.model is None] == []
 
 
-@pytest.mark.parametrize("row", MODELS, ids=_slug)
+@each_case("row", MODELS, ids=_slug)
 def test_every_name_of_a_model_finds_it(row: ModelRow) -> None:
     names = [row.slug, row.name, *row.aliases, row.slug.replace("-", "")]
     names += [row.hugging_face_id] if row.hugging_face_id else []
@@ -104,7 +105,7 @@ def _told_of(shared: str) -> str:
 TIMES_NAMED = Counter(form for row in GPUS for form in _names(row))
 
 
-@pytest.mark.parametrize("row", GPUS, ids=_slug)
+@each_case("row", GPUS, ids=_slug)
 def test_every_name_of_a_gpu_finds_it_or_the_gpus_that_share_it(row: GpuRow) -> None:
     names = _names(row)
     own = [name for form, name in names.items() if TIMES_NAMED[form] == 1]
@@ -120,14 +121,14 @@ def test_architectures_are_either_measured_or_known_not_to_be() -> None:
     assert {row.gpu.architecture for row in GPUS} >= UNMEASURED_ARCHITECTURES
 
 
-@pytest.mark.parametrize(("alias", "slug"), GPU_DEFAULTS.items(), ids=GPU_DEFAULTS)
+@each_case(("alias", "slug"), GPU_DEFAULTS.items(), ids=GPU_DEFAULTS)
 def test_shared_alias_of_gpus_has_a_default(alias: str, slug: str) -> None:
     found = FACTS.find_gpu(alias)
     assert found.row.slug == slug
     assert found.assumption
 
 
-@pytest.mark.parametrize("row", GPUS, ids=_slug)
+@each_case("row", GPUS, ids=_slug)
 def test_gpu_is_plausible(row: GpuRow) -> None:
     gpu = row.gpu
     assert 0.9 < gpu.usable_bytes / gpu.memory_bytes < 1.01
@@ -141,7 +142,7 @@ def test_gpu_is_plausible(row: GpuRow) -> None:
     assert row.usable_basis
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("slug", "usable_gib", "rates"),
     [
         ("a100-sxm4-80gb", 79.15, (312e12, 2039e9, 300e9, 25e9, 400)),
@@ -158,7 +159,7 @@ def test_gpu_of_the_data_sheet(slug: str, usable_gib: float, rates: tuple[float,
     assert (*told, gpu.board_watts) == rates
 
 
-@pytest.mark.parametrize("slug", FACTS.clusters)
+@each_case("slug", FACTS.clusters)
 def test_cluster_is_whole_nodes_of_one_domain(slug: str) -> None:
     cluster = FACTS.clusters[slug].cluster
     assert cluster.gpus % cluster.gpus_per_node == 0

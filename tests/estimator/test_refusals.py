@@ -19,6 +19,7 @@ from service.estimator.question import Checkpointing, DocumentLength, Method, Ow
 from service.estimator.rules import Demand, Rule
 from service.estimator.run_stage import RunStage
 from tests.ask import question
+from tests.cases import each_case
 from tests.estimator.small_models import FAMILIES
 
 REFUSALS: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encoding="utf-8"))[
@@ -72,13 +73,13 @@ def problem_of(row: dict[str, Any]) -> Problem:
     return problem
 
 
-@pytest.mark.parametrize("row", EVERY_REFUSAL)
+@each_case("row", EVERY_REFUSAL)
 def test_question_breaks_this_rule_alone(row: dict[str, Any]) -> None:
     problem = problem_of(row)
     assert (problem.code, problem.field) == (row["code"], row["field"])
 
 
-@pytest.mark.parametrize("row", EVERY_REFUSAL)
+@each_case("row", EVERY_REFUSAL)
 def test_message_says_the_numbers_and_fix_what_to_do(row: dict[str, Any]) -> None:
     problem = problem_of(row)
     unsaid = [words for words in row["says"] if not re.search(rf"(?<![\w.]){re.escape(words)}", problem.message)]
@@ -86,7 +87,7 @@ def test_message_says_the_numbers_and_fix_what_to_do(row: dict[str, Any]) -> Non
     assert row["fix"] in problem.fix
 
 
-@pytest.mark.parametrize("row", EVERY_REFUSAL)
+@each_case("row", EVERY_REFUSAL)
 def test_following_the_fix_mends_the_question(row: dict[str, Any]) -> None:
     assert estimate(asked(row, row["asked"], row["mended"])).resolved
 

@@ -10,6 +10,7 @@ import pytest
 
 from service.estimator.docstring import Docstring, parse_docstring, unit_of
 from service.units import DIMENSIONS
+from tests.cases import each_case
 from tests.house.source import (
     SERVICE,
     arguments_of,
@@ -89,7 +90,7 @@ def test_module_opens_with_the_question_it_answers(path: Path) -> None:
     assert ast.get_docstring(tree_of(path)), "opens without saying which question it answers"
 
 
-@pytest.mark.parametrize(("path", "function"), FORMULAS)
+@each_case(("path", "function"), FORMULAS)
 def test_formula_is_documented_in_full(path: Path, function: ast.FunctionDef) -> None:
     said = _docstring(function)
     needed = {"Formula", "Returns", "Source"} | ({"Args"} if arguments_of(function) else set())
@@ -98,7 +99,7 @@ def test_formula_is_documented_in_full(path: Path, function: ast.FunctionDef) ->
     assert said.has_example, f"{shown(path)}: {function.name} lacks an example to check by hand"
 
 
-@pytest.mark.parametrize(("path", "function"), FORMULAS)
+@each_case(("path", "function"), FORMULAS)
 def test_formula_names_the_unit_of_every_number(path: Path, function: ast.FunctionDef) -> None:
     said = _docstring(function)
     units = {"what it returns": said.unit} | {
@@ -110,7 +111,7 @@ def test_formula_names_the_unit_of_every_number(path: Path, function: ast.Functi
     assert not wrong, f"{shown(path)}: {function.name} has no known unit for {wrong}; known are {sorted(SYMBOLS)}"
 
 
-@pytest.mark.parametrize(("path", "function"), FORMULAS)
+@each_case(("path", "function"), FORMULAS)
 def test_units_in_names_are_the_units_in_docstrings(path: Path, function: ast.FunctionDef) -> None:
     said = _docstring(function)
     written = {function.name: said.unit} | {name: unit_of(text) for name, text in said.arguments.items()}

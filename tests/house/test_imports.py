@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.source import ROOT, SERVICE, python_files, shown, tree_of
+from tests.house.source import ROOT, SERVICE, each_of, python_files, shown, tree_of
 
 CORE_MAY_IMPORT = sys.stdlib_module_names | {"annotated_types", "service"}
 
@@ -65,9 +65,7 @@ def test_every_room_stands_in_the_layers() -> None:
     assert placed == rooms - {"__init__"} - given_out
 
 
-@pytest.mark.parametrize(
-    "path", [*python_files("service/estimator"), SERVICE / "errors.py", SERVICE / "units.py"], ids=shown
-)
+@each_of([*python_files("service/estimator"), SERVICE / "errors.py", SERVICE / "units.py"])
 def test_core_imports_the_standard_library_only(path: Path) -> None:
     tree = tree_of(path)
     foreign = _imported(tree) - CORE_MAY_IMPORT

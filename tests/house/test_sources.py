@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from service.estimator import choices
+from tests.cases import each_case
 from tests.house.source import ROOT, each_of, python_files, tree_of
 
 FILES = [path for path in python_files("service/estimator") if path.name != "samples.py"]
@@ -44,7 +45,7 @@ def test_tables_are_found() -> None:
     assert len(ROWS) > 30
 
 
-@pytest.mark.parametrize("row", ROWS)
+@each_case("row", ROWS)
 def test_row_of_a_table_has_a_source(row: Any) -> None:
     assert row.source.strip(), f"{type(row).__name__} without a source: {row}"
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.cases import each_case
 from tests.published.cases import Case, documents, files, tables
 
 INTRODUCTIONS = {key: entry for key, entry in documents().items() if entry["kind"] == "introduction"}
@@ -22,7 +23,7 @@ def test_there_are_five_introductory_documents() -> None:
     assert len(INTRODUCTIONS) == 5
 
 
-@pytest.mark.parametrize(("key", "figure"), FIGURES)
+@each_case(("key", "figure"), FIGURES)
 def test_every_figure_is_tested_or_says_why_not(key: str, figure: dict[str, list[str]]) -> None:
     assert ("tests" in figure) != ("beside" in figure)
     for name in figure.get("tests", []):
@@ -30,7 +31,7 @@ def test_every_figure_is_tested_or_says_why_not(key: str, figure: dict[str, list
         assert any(key in case.source for case in tables(file)[table]), f"no case of {name} cites {key}"
 
 
-@pytest.mark.parametrize("key", INTRODUCTIONS)
+@each_case("key", INTRODUCTIONS)
 def test_every_table_that_cites_a_document_is_among_its_figures(key: str) -> None:
     named = {name for figure in INTRODUCTIONS[key]["figure"] for name in figure.get("tests", [])}
     citing = {
@@ -42,7 +43,7 @@ def test_every_table_that_cites_a_document_is_among_its_figures(key: str) -> Non
     assert citing <= named
 
 
-@pytest.mark.parametrize("case", EVERY_CASE)
+@each_case("case", EVERY_CASE)
 def test_every_case_names_known_documents_and_its_reason(case: Case) -> None:
     assert case.source
     assert set(case.source) <= documents().keys()

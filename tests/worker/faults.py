@@ -49,9 +49,9 @@ class Figures:
     gone_seconds: list[float] = field(default_factory=list)
     """From a kill until nothing was left running of what the worker had started."""
 
-    def wrong(self) -> list[str]:
-        """What must not be."""
-        late = [seconds for seconds in self.released_seconds if seconds > MOST_SECONDS]
+    def wrong(self, *, timed: bool = True) -> list[str]:
+        """What must not be; how late jobs are released counts where it is measured."""
+        late = [seconds for seconds in self.released_seconds if timed and seconds > MOST_SECONDS]
         found = {"lost": self.lost, "doubled": self.doubled, "unfinished": self.unfinished, "released late": len(late)}
         return [f"{count} {name}" for name, count in found.items() if count]
 
@@ -164,7 +164,7 @@ def suspend_workers(scene: Scene, rounds: int) -> Figures:
         scene.signal(zombie, signal.SIGCONT)
         ended, _ = scene.until(job_id, lambda job: job.status == "succeeded")
         log = scene.folder / f"{zombie}.log"
-        ends = time.monotonic() + 10
+        ends = time.monotonic() + 60
         while "is another's now" not in log.read_text(encoding="utf-8"):
             assert time.monotonic() < ends, "nobody told the worker that its job is another's"
             time.sleep(0.02)

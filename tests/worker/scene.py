@@ -123,7 +123,7 @@ class Scene:
         assert found is not None, f"{job_id} is lost"
         return found
 
-    def until(self, job_id: str, is_so: Any, most_seconds: float = 30.0) -> tuple[Job, float]:
+    def until(self, job_id: str, is_so: Any, most_seconds: float = 120.0) -> tuple[Job, float]:
         """The job once something is so, and how long that took."""
         started = time.monotonic()
         while not is_so(job := self.job(job_id)):
