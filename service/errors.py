@@ -6,7 +6,8 @@ TraincostError
 │   ├── Conflict       a change contradicts what the catalogue holds
 │   ├── NoWorker       no worker that is there has the hardware that is asked for
 │   ├── LeaseLost      no job is held under the lease that came with the request
-│   └── AlreadyFinished  another outcome of this attempt was taken before
+│   ├── AlreadyFinished  another outcome of this attempt was taken before
+│   └── ForAdmins      only an admin may do this
 ├── NotJson            a body is no JSON at all
 ├── NotFound           a resource of the path does not exist
 │   ├── UnknownMetric  a number that no answer holds
@@ -92,6 +93,10 @@ class LeaseLost(Refused):
 
 class AlreadyFinished(Refused):
     """Another outcome of this attempt was taken before."""
+
+
+class ForAdmins(Refused):
+    """Only an admin may do this, for it changes what every caller is answered."""
 
 
 class NotJson(TraincostError):

@@ -24,8 +24,8 @@ def lost_updates(url: str, kind: str) -> int:
     reports = race(partial(count_up_in_a_row, rounds=UPDATES // PROCESSES), url, PROCESSES)
     seconds = time.perf_counter() - started
     history.refresh()
-    counted = int(history.current.rate_cards["counter"].note)
-    numbers = [change.number for change in history.changes()]
+    counted = int(history.view("team").rate_cards["counter"].note)
+    numbers = [change.number for change in history.changes("team")]
     engine.dispose()
     failed = [report for report in reports if not report.endswith(" stale")]
     gaps = numbers != list(range(UPDATES + 2, 0, -1))

@@ -42,7 +42,7 @@ from service.api.secret_looks import SecretLooks
 from service.api.sweep_events import sweep_looks
 from service.api.telemetry import tracing_of
 from service.api.turns import AT_ONCE
-from service.catalogue import Catalogue
+from service.catalogue import Catalogue, Holdings
 from service.errors import Unreachable
 from service.settings import Settings
 from service.store import Engine, Figures, History, KeyRing, Replicas, read_figures, watch_errors
@@ -61,7 +61,11 @@ ROUTERS = tuple(
 
 
 def create_app(
-    settings: Settings, catalogue: Catalogue, engine: Any = None, keys: KeyRing | None = None, number: int = 0
+    settings: Settings,
+    catalogue: Catalogue | Holdings,
+    engine: Any = None,
+    keys: KeyRing | None = None,
+    number: int = 0,
 ) -> FastAPI:
     """The service as an ASGI application.
 
@@ -95,12 +99,13 @@ def create_app(
         lifespan=_alongside,
         dependencies=[Depends(enter)],
     )
-    app.state.settings, app.state.catalogue, app.state.engine = settings, catalogue, engine
+    app.state.settings, app.state.engine = settings, engine
     app.state.turns = Semaphore(AT_ONCE)
     app.state.keys = KeyRing(engine) if keys is None else keys
     app.state.credential_ends = CredentialEnds(app.state.keys)
     app.state.secret_looks, app.state.foreign_pages = SecretLooks(app.state.keys), ForeignPages(settings)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest), number)
+    app.state.catalogue = app.state.history.holdings.everyone
     app.state.replicas = Replicas(engine)
     app.state.tokens, app.state.refused_deeds = _token_judge(settings), RefusedDeeds(engine)
     app.state.checked_questions = CheckedQuestions(engine, app.state.replicas)

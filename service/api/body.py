@@ -68,12 +68,18 @@ async def _object_of(request: Request) -> Mapping[str, Any]:
     return await read_body(request)
 
 
+async def _optional_object_of(request: Request) -> Mapping[str, Any]:
+    return await read_body(request) if await request.body() else {}
+
+
 async def _patch_of(request: Request) -> Mapping[str, Any]:
     return await read_body(request, (JSON_BODY, MERGE_PATCH))
 
 
 JsonObject = Annotated[Mapping[str, Any], Depends(_object_of)]
 """Argument of a route that runs on a thread: the JSON object in the body."""
+OptionalObject = Annotated[Mapping[str, Any], Depends(_optional_object_of)]
+"""Argument of a route that runs on a thread: the JSON object in the body; empty where there is no body."""
 MergePatch = Annotated[Mapping[str, Any], Depends(_patch_of)]
 """Argument of a route that runs on a thread: the merge patch in the body."""
 

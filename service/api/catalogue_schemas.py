@@ -19,6 +19,13 @@ SINGULAR: Mapping[str, str] = {
 """What one row of a list is called in the names of schemas and operations."""
 
 
+OWNER = "owner"
+"""Parameter by which an admin says whose row is meant."""
+OWNED = query_parameter(
+    OWNER,
+    "Whose row is meant, where an admin asks and several owners have one of this name; your own where absent.",
+    {"type": "string"},
+)
 VERSION = query_parameter(
     "revision",
     "An older version of the row, by its revision; the one that holds where absent.",
@@ -61,7 +68,7 @@ def row_operation(plural: str) -> Schema:
     """
     meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
     return {
-        "parameters": [named_row(plural, meaning), VERSION],
+        "parameters": [named_row(plural, meaning), VERSION, OWNED],
         "responses": json_response(ref(f"{SINGULAR[plural]}Row")),
     }
 

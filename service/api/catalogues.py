@@ -1,4 +1,4 @@
-"""Which catalogue does a question rest on? The one that holds now, or the one that `rev` names."""
+"""The catalogue that a question rests on: what its caller sees now, or saw under the revision in `rev`."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -8,6 +8,7 @@ from threading import Event, Thread
 from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
+from service.api.callers import caller_of
 from service.api.looks import look_again
 from service.api.queries import REV, one_of
 from service.catalogue import Catalogue
@@ -25,26 +26,38 @@ LEAVE_SECONDS = 1.0
 
 
 async def catalogue_of(request: Request) -> Catalogue:
-    """The catalogue that a request asks under.
+    """The catalogue that a request asks under: the rows for everyone and the caller's own.
 
     Args:
         request: the request
 
     Returns:
-        the catalogue that holds now, or that of the revision in `rev`
+        what the caller sees now, or the catalogue of the revision in `rev`
 
     Raises:
         WrongParameter: rev is given twice
-        UnknownRevision: no catalogue of that revision is kept
+        UnknownRevision: no catalogue of that revision was ever the caller's view; admins may ask for any owner's
         Unreachable: it is not in memory, and the database does not answer
     """
-    revision = one_of(request, REV)
-    if revision is None:
-        now: Catalogue = request.app.state.catalogue
-        return now
+    revision, caller = one_of(request, REV), caller_of(request)
     history: History = request.app.state.history
-    held = history.held(revision)
-    return held if held is not None else await run_in_threadpool(history.at, revision)
+    if revision is None:
+        made = history.holdings.view_if_made(caller.owner)
+        return made if made is not None else await run_in_threadpool(history.view, caller.owner)
+    held = history.held(revision, caller.owner)
+    return held if held is not None else await run_in_threadpool(catalogue_at(request), revision)
+
+
+def view_of(request: Request) -> Catalogue:
+    """What the caller of a request sees of the catalogue now, for routes on threads."""
+    history: History = request.app.state.history
+    return history.view(caller_of(request).owner)
+
+
+def catalogue_at(request: Request) -> Callable[[str], Catalogue]:
+    """The catalogue of a revision, as far as the caller of a request may see it."""
+    history, caller = request.app.state.history, caller_of(request)
+    return partial(history.at, owner=caller.owner, of_all=caller.sees_all)
 
 
 @asynccontextmanager

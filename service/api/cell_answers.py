@@ -9,11 +9,11 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic_core import to_json
 
 from service import __version__
+from service.api.catalogues import view_of
 from service.api.conditional import is_head
 from service.api.json_schema import CSV_BODY, parameter_ref, query_parameter
 from service.api.problems import WrongParameter
 from service.api.queries import REV
-from service.catalogue import Catalogue
 from service.errors import UnknownRevision, Unreachable
 from service.estimator import FORMULAS_VERSION
 from service.workflows import cell_tables, cells
@@ -134,5 +134,4 @@ def head_answer(request: Request, media_type: str = TEXT) -> Response:
     Returns:
         the response
     """
-    catalogue: Catalogue = request.app.state.catalogue
-    return sheet_text(request, "", request.query_params.get(REV, catalogue.revision), media_type=media_type)
+    return sheet_text(request, "", request.query_params.get(REV) or view_of(request).revision, media_type=media_type)

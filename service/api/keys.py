@@ -36,6 +36,10 @@ BY_LINK = Caller(id="share link", owner="", sees_all=True)
 """Whoever has a link that the service signed; it was signed for the one scenario that they read."""
 
 
+UNKNOWN_CALLER = Caller(owner="")
+"""Whoever asks what needs no key of a service that otherwise asks for one: they see what everyone does."""
+
+
 class NotAllowed(ApiError):
     """The caller may not do this: 401 where nobody is known to ask, 403 where somebody is who may not."""
 
@@ -83,6 +87,8 @@ async def refuse_strangers(request: Request) -> ApiKey | None:
         request.scope["state"][ADMITTED] = Admitted(scope=scope)
         if scope == "write" and request.method not in {"GET", "HEAD"}:
             begin_deed(request, caller_of(request))
+    elif is_locked(state.keys, state.tokens):
+        request.scope["state"][CALLER] = UNKNOWN_CALLER
     return None
 
 

@@ -72,5 +72,6 @@ DOUBTED: Schema = {"ids": [MEASUREMENT_ID], "reason": "the fan of this node was 
 RELEASED: Schema = {"ids": [MEASUREMENT_ID]}
 """What POST /v1/measurements/release takes."""
 
+PROMOTION: Schema = {"scope": "everyone"}
 CHOSEN: Schema = {"gpu": "h100-sxm5-80gb", "runs": ["node-7"], "probes": ["gemm"], "note": "node 7, November"}
 """What POST /v1/calibrations takes."""

@@ -12,7 +12,15 @@ from service.api.json_schema import (
     query_parameter,
     ref,
 )
-from service.api.measurement_examples import CHOSEN, DOUBTED, MEASUREMENT_ID, NCCL_TESTS, RECORDS, RELEASED
+from service.api.measurement_examples import (
+    CHOSEN,
+    DOUBTED,
+    MEASUREMENT_ID,
+    NCCL_TESTS,
+    PROMOTION,
+    RECORDS,
+    RELEASED,
+)
 from service.api.row_examples import one_example
 from service.workflows.measurements.formats import FORMATS, Beside
 
@@ -127,6 +135,17 @@ def calibration_operation(description: str) -> Schema:
         "parameters": [CALIBRATION],
         "responses": json_response(ref("Calibration"), "The calibration."),
     }
+
+
+def promote_operation() -> Schema:
+    """What the contract adds to the promotion of a calibration."""
+    asked = asked_in_body(ref("PromotionRequest"), one_example("For everyone, by an admin", PROMOTION))
+    described = calibration_operation(
+        "From then on its owner's answers about its GPU rest on it and name it; with scope everyone, which only an "
+        "admin may give, every caller's do. Refused unless predictions of what it never saw are nearer than before, "
+        "probe by probe and in the mean, and near enough by themselves."
+    )
+    return {**described, "requestBody": {**asked, "required": False}}
 
 
 def drift_operation() -> Schema:

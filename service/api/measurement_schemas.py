@@ -12,7 +12,7 @@ from service.calibration.judging import PartError
 from service.calibration.records import Environment
 from service.estimator.device_calibration import DeviceCalibration
 from service.workflows.calibrations import listed as calibrations
-from service.workflows.calibrations.body import Chosen
+from service.workflows.calibrations.body import Chosen, Promotion
 from service.workflows.calibrations.drift import Drift
 from service.workflows.measurements import listed as measurements
 from service.workflows.measurements.body import RecordsBody
@@ -26,6 +26,7 @@ RENAMED = {
         "Environment": "ProbeEnvironment",
         "Measurement": "ProbeMeasurement",
         "Named": "ReleaseRequest",
+        "Promotion": "PromotionRequest",
         "RecordsBody": "MeasurementsRequest",
     },
     "serialization": {
@@ -60,7 +61,7 @@ def measurement_schemas() -> dict[str, Schema]:
     Returns:
         JSON schemas by component name
     """
-    asked = _generated("validation", RecordsBody, Chosen, Doubt, Named)
+    asked = _generated("validation", RecordsBody, Chosen, Doubt, Named, Promotion)
     told = _generated("serialization", KeptMeasurements, Drift, PartError, Environment, DeviceCalibration)
     asked["ProbeMeasurement"]["properties"]["shape"] = _SHAPE
     constants = told["CalibrationConstants"]

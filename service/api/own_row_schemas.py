@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from service.api.catalogue_schemas import SINGULAR, named_row
+from service.api.catalogue_schemas import OWNED, SINGULAR, named_row
 from service.api.json_schema import (
     ETAG,
     JSON_BODY,
@@ -107,7 +107,7 @@ def delete_operation(plural: str) -> Schema:
     Returns:
         parts of an OpenAPI operation
     """
-    return {"parameters": [_key(plural), IF_MATCH], "responses": {"204": {"description": "The row is gone."}}}
+    return {"parameters": [_key(plural), OWNED, IF_MATCH], "responses": {"204": {"description": "The row is gone."}}}
 
 
 def import_operation() -> Schema:
@@ -141,7 +141,7 @@ def _whole_row(plural: str) -> Schema:
 def _change(plural: str, body: Schema) -> Schema:
     """What every change of a row has in common."""
     answered = {"200": _answered(plural, {"ETag": ETAG})}
-    return {"parameters": [_key(plural), IF_MATCH], "requestBody": body, "responses": answered}
+    return {"parameters": [_key(plural), OWNED, IF_MATCH], "requestBody": body, "responses": answered}
 
 
 def _answered(plural: str, headers: Schema) -> Schema:

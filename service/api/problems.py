@@ -20,6 +20,7 @@ from service.errors import (
     AlreadyFinished,
     Busy,
     Conflict,
+    ForAdmins,
     LeaseLost,
     Leaving,
     NotFound,
@@ -50,7 +51,8 @@ AWAY: Mapping[type[Unreachable], str] = {Busy: "busy", Leaving: "draining"}
 """Code of what is away, where the database itself is not."""
 
 CONTRADICTING: Mapping[type[Refused], str] = {
-    AlreadyFinished: "already_finished", Conflict: "conflict", LeaseLost: "lease_lost", NoWorker: "no_matching_worker",
+    AlreadyFinished: "already_finished", Conflict: "conflict", ForAdmins: "forbidden", LeaseLost: "lease_lost",
+    NoWorker: "no_matching_worker",
 }  # fmt: skip
 """Code of a refusal for what there is, not for the question itself."""
 
@@ -145,7 +147,8 @@ def on_refused(request: Request, error: Refused) -> Response:
         error: the things to mend
 
     Returns:
-        the response, status 422; 409 for what contradicts the catalogue, or the workers that are there
+        the response, status 422; 409 for what contradicts the catalogue, or the workers that are there; 403 for what
+        only admins may do
     """
     place, problems = _pointer, list(error.problems)
     if request.method == "GET" or isinstance(error, WrongParameter):

@@ -1,6 +1,7 @@
 """What facts does an estimate rest on? Models, GPUs, clusters, prices, regions, each with its source and date."""
 
 from service.catalogue.catalogue import Catalogue
+from service.catalogue.holdings import EVERYONE, Holdings
 from service.catalogue.names import Found
 from service.catalogue.prices import PriceQuery
 from service.catalogue.provenance import SHIPPED, UnsoundFact
@@ -21,6 +22,7 @@ from service.catalogue.rows import (
 from service.catalogue.shipped import shipped_catalogue
 
 __all__ = [
+    "EVERYONE",
     "SHIPPED",
     "CalibrationRow",
     "Catalogue",
@@ -28,6 +30,7 @@ __all__ = [
     "ExactCounts",
     "Found",
     "GpuRow",
+    "Holdings",
     "ModelRow",
     "PriceQuery",
     "PriceRow",

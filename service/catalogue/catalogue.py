@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from service.catalogue.indexes import (
     Key,
@@ -93,12 +94,13 @@ class Catalogue:
         for gpu in spoken_of - self.gpus.keys():
             raise UnsoundFact(f"a row speaks of gpu {gpu}, which the catalogue does not hold")
 
-    def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = ()) -> "Catalogue":
+    def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), revision: str | None = None) -> "Catalogue":
         """The catalogue after a change; what was made of rows that stay is not made again.
 
         Args:
             put: rows that are new or take the place of the one of their kind and key
             drop: rows that go
+            revision: what it is called then; None for the digest of its rows
 
         Returns:
             another catalogue
@@ -119,7 +121,7 @@ class Catalogue:
             dict(sorted(rows_after(self.regions, RegionRow, change).items())),
             dict(sorted(rows_after(self.calibrations, CalibrationRow, change).items())),
             digests,
-            revision_of(digests),
+            revision_of(digests) if revision is None else revision,
         )
 
     @classmethod
@@ -193,6 +195,16 @@ class Catalogue:
             the row, or None
         """
         return self._kinds[kind].get(key)
+
+    @property
+    def indexes(self) -> Mapping[type, NameIndex[Any]]:
+        """The indexes by name of the kinds that are found by one."""
+        return {
+            ModelRow: self.model_index,
+            GpuRow: self.gpu_index,
+            ClusterRow: self.cluster_index,
+            RateCardRow: self.rate_card_index,
+        }
 
     @property
     def _kinds(self) -> Mapping[type, Mapping[str, Row]]:

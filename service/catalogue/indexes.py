@@ -4,9 +4,19 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import TypeVar
 
-from service.catalogue.names import Entry, NameIndex
-from service.catalogue.provenance import UnsoundFact
-from service.catalogue.rows import CalibrationRow, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, Row, key_of
+from service.catalogue.names import Entry, NameIndex, forms_of
+from service.catalogue.provenance import SHIPPED, UnsoundFact
+from service.catalogue.rows import (
+    CalibrationRow,
+    ClusterRow,
+    GpuRow,
+    ModelRow,
+    PriceRow,
+    RateCardRow,
+    RegionRow,
+    Row,
+    key_of,
+)
 
 Named = ModelRow | GpuRow | ClusterRow | RateCardRow
 """A row that is found by name."""
@@ -135,7 +145,7 @@ def digests_of(rows: Iterable[Row]) -> dict[Key, bytes]:
 
 
 def digest_of(row: Row) -> bytes:
-    """What rows that say the same have in common, and others not.
+    """Digest of what a row says; of a custom row also whose it is and who sees it, for answers name that.
 
     Args:
         row: the row
@@ -143,7 +153,16 @@ def digest_of(row: Row) -> bytes:
     Returns:
         32 bytes
     """
-    return sha256(repr(row).encode()).digest()
+    whose = "" if row.owner == SHIPPED else f" {row.owner!r} {row.scope}"
+    return sha256(f"{row!r}{whose}".encode()).digest()
+
+
+def forms_of_row(row: Row) -> tuple[str, ...]:
+    """Every name of a row in the form in which names are compared; none where its key alone finds it."""
+    if isinstance(row, PriceRow | RegionRow | CalibrationRow):
+        return ()
+    named = (name for names in names_of(row).values() for name in names)
+    return forms_of(row.slug, *named, *getattr(row, "default_for", ()))
 
 
 def revision_of(digests: Mapping[Key, bytes]) -> str:

@@ -101,7 +101,7 @@ class NameIndex(Generic[Row]):
         """
         form = normal(name)
         slugs = self.slugs.get(form, ())
-        if not slugs and not SEPARATORS.search(normalize("NFC", name).casefold()):
+        if not slugs and not SEPARATORS.search(normalize("NFKC", name).casefold()):
             slugs = self.run_together.get(form, ())
         if len(slugs) == 1:
             return Found(self.rows[slugs[0]], None)
@@ -110,6 +110,15 @@ class NameIndex(Generic[Row]):
             others = " or ".join(other for other in slugs if other != slug)
             return Found(self.rows[slug], f"{self.kind} {spelled} is taken as {slug}; it could also mean {others}")
         raise UnknownName(self._unknown(name, field, slugs))
+
+    def answers_to(self, name: str) -> tuple[str, ...]:
+        """The rows that a name means or could mean, with or without its separators: another row cannot be called so."""
+        form = normal(name)
+        if not form:
+            return ()
+        default = (self.defaults[form][1],) if form in self.defaults else ()
+        together = (*self.slugs.get(form, ()), *self.run_together.get(form.replace("-", ""), ()))
+        return tuple(dict.fromkeys((*default, *together)))
 
     def _unknown(self, name: str, field: str, candidates: tuple[str, ...]) -> Problem:
         if candidates:
@@ -158,7 +167,7 @@ def normal(name: str) -> str:
     >>> normal("meta-llama/Llama-2-7b-hf"), normal("AWS p5.48xlarge")
     ('metallamallama2-7bhf', 'p5.48xlarge')
     """
-    words = SEPARATORS.sub("-", normalize("NFC", name).casefold()).strip("-")
+    words = SEPARATORS.sub("-", normalize("NFKC", name).casefold()).strip("-")
     for provider in PROVIDERS:
         words = words.removeprefix(f"{provider}-")
     return re.sub(r"(?<!\d)-|-(?!\d)", "", words)

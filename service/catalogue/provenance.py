@@ -17,6 +17,7 @@ Text = Annotated[str, Len(1, 2000)]
 Note = Annotated[str, Len(0, 4000)]
 
 Verified = Literal["yes", "partly", "no"]
+Scope = Literal["owner", "everyone"]
 
 
 DATE = re.compile(r"[0-9]{4}(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?")
@@ -43,6 +44,19 @@ class Provenance:
     """Whose row it is: catalogue for those that come with the service, else a team's own."""
     revision: Annotated[int, Interval(ge=1, le=1 << 31)] = field(default=1, repr=False, compare=False)
     """How many versions of the row there have been, this one counted."""
+    scope: Scope = field(default="owner", repr=False, compare=False)
+    """Whose answers may rest on the row: its owner's alone, or everyone's, which only an admin can decide. Shipped rows
+    are for everyone."""
+
+    @property
+    def is_for_everyone(self) -> bool:
+        """Whether every caller sees the row: it is shipped, or an admin promoted it."""
+        return self.owner == SHIPPED or self.scope == "everyone"
+
+    @property
+    def holds_for(self) -> Scope:
+        """The scope as lists show it."""
+        return "everyone" if self.is_for_everyone else "owner"
 
     def __post_init__(self) -> None:
         """Refuse a fact that nobody can check."""

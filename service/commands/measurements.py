@@ -25,12 +25,13 @@ def import_measurements(kind: Format, file: File, *, tell: Told = None, as_json:
 
     from service.store import load_catalogue
     from service.workflows.audit import by_command
+    from service.workflows.callers import TEAM
     from service.workflows.measurements.files import import_file
     from service.workflows.wire import to_bytes
 
     content = sys.stdin.buffer.read() if str(file) == "-" else _content(file)
     with database() as engine, by_command("importMeasurements"):
-        kept = import_file(engine, load_catalogue(engine), kind, content, file.name, tell or [])
+        kept = import_file(engine, load_catalogue(engine).view(TEAM), kind, content, file.name, tell or [])
     if as_json:
         typer.echo(to_bytes(kept))
     else:

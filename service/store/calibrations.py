@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, insert, or_, select, update
+from sqlalchemy import Connection, Engine, and_, insert, or_, select, update
 
+from service.catalogue.provenance import Scope
 from service.store.audit import note_in
 from service.store.engine import answering, reading, writing
 from service.store.measurement_tables import CALIBRATIONS
@@ -54,6 +55,8 @@ class Calibration:
     """When it was taken back or given up; null where it was not."""
     owner: str
     """Whose it is."""
+    scope: Scope = "owner"
+    """Whose answers rest on it while it is promoted: its owner's, or everyone's."""
 
 
 def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
@@ -84,7 +87,7 @@ def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
 
 
 def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibration]:
-    """Calibrations: an owner's, and all that ever held, for answers name those.
+    """Calibrations: an owner's, and all that held for everyone, for answers name those.
 
     Args:
         engine: the database
@@ -96,7 +99,9 @@ def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibrat
     Raises:
         Unreachable: the database does not answer
     """
-    seen = or_(CALIBRATIONS.c.owner == owner, CALIBRATIONS.c.promoted_at.is_not(None))
+    seen = or_(
+        CALIBRATIONS.c.owner == owner, and_(CALIBRATIONS.c.scope == "everyone", CALIBRATIONS.c.promoted_at.is_not(None))
+    )
     query = select(CALIBRATIONS) if owner is None else select(CALIBRATIONS).where(seen)
     with answering(), reading(engine) as connection:
         return [_calibration(row) for row in connection.execute(query).mappings()]
@@ -134,18 +139,21 @@ def calibration_in(connection: Connection, calibration_id: str) -> Calibration |
     return None if row is None else _calibration(row)
 
 
-def promoted_in(connection: Connection, calibration: Calibration, moment: datetime, replaces: str | None) -> None:
-    """Say that a calibration holds, in the transaction that lets it.
+def promoted_in(
+    connection: Connection, calibration: Calibration, moment: datetime, scope: Scope, *, retires: str | None
+) -> None:
+    """Note that a calibration holds, in the transaction that lets it.
 
     Args:
         connection: the database, inside a writing transaction
         calibration: the calibration
         moment: since when
-        replaces: the one that held before it; None where none did
+        scope: for whom
+        retires: the one that held in its place; None where none did
     """
-    if replaces is not None:
-        retired_in(connection, replaces, moment)
-    values = {"status": "promoted", "promoted_at": moment, "retired_at": None, "replaces": replaces}
+    if retires is not None:
+        retired_in(connection, retires, moment)
+    values = {"status": "promoted", "promoted_at": moment, "retired_at": None, "scope": scope}
     connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration.id).values(values))
     note_in(connection, calibration.id)
 

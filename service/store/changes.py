@@ -1,18 +1,18 @@
 """How does the catalogue change, and what was it after each change? A log without gaps over versions of rows."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 
 from sqlalchemy import Connection, and_, desc, func, insert, select
 
-from service.catalogue import Catalogue, Row, key_of
-from service.catalogue.indexes import Key
+from service.catalogue import EVERYONE, Catalogue, Holdings, Row, key_of
+from service.catalogue.holdings import view_revision
 from service.store.audit import note_in
-from service.store.kept import KEPT, holding_at
-from service.store.tables import CHANGES
+from service.store.kept import KEPT, holding_at, in_part
+from service.store.tables import CHANGED_PARTS, CHANGES
 
 KINDS = {
     "models": "model",
@@ -58,10 +58,15 @@ class Written:
 
     change: Change
     """The change."""
-    catalogue: Catalogue
-    """The catalogue after it."""
+    holdings: Holdings
+    """All rows after it."""
     rows: tuple[Row, ...]
     """The rows that were put, with their revisions."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What the owner who made the change sees after it."""
+        return self.holdings.view(self.change.owner)
 
 
 def newest_change(connection: Connection) -> Change | None:
@@ -77,7 +82,7 @@ def newest_change(connection: Connection) -> Change | None:
 
 
 def read_changes(connection: Connection, most: int | None = None) -> list[Change]:
-    """Changes of the catalogue, the newest first.
+    """Changes of the catalogue, the newest first, each under the digest of all rows after it.
 
     Args:
         connection: the database
@@ -99,86 +104,155 @@ def read_changes(connection: Connection, most: int | None = None) -> list[Change
     ]
 
 
-def number_of(connection: Connection, revision: str) -> int | None:
-    """The last change after which the catalogue had a digest.
+def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Change]:
+    """The changes of what an owner sees, the newest first, each under the digest of a view after it.
+
+    The view is the owner's; of a change of private rows of others alone it is theirs.
 
     Args:
         connection: the database
-        revision: the digest
+        owner: who sees them
+        of_all: whether changes of other owners' private rows are listed too
 
     Returns:
-        number of the change; None where the catalogue never had it
+        the changes
     """
-    query = select(func.max(CHANGES.c.number)).where(CHANGES.c.catalogue_revision == revision)
+    found = connection.execute(select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
+    touched = {
+        number: {row.part: row.digest for row in rows} for number, rows in groupby(found, lambda row: row.number)
+    }
+    digests: dict[str, str] = {EVERYONE: ""}
+    seen: list[Change] = []
+    for change in reversed(read_changes(connection)):
+        parts = touched.get(change.number)
+        digests |= parts or {}
+        if parts is None:  # of the time when all rows were shared
+            seen.append(change)
+        elif of_all or parts.keys() & {EVERYONE, owner}:
+            whose = owner if parts.keys() & {EVERYONE, owner} else min(parts)
+            seen.append(replace(change, catalogue=view_revision(digests[EVERYONE], digests.get(whose, ""))))
+    return seen[::-1]
+
+
+def last_number_of(connection: Connection, part: str, digest: str) -> int | None:
+    """The last change after which a part of all rows had a digest; None where it never had."""
+    parts = CHANGED_PARTS.c
+    query = select(func.max(parts.number)).where(parts.part == part, parts.digest == digest)
     number: int | None = connection.execute(query).scalar_one()
     return number
 
 
-def revision_after(connection: Connection, number: int) -> str | None:
-    """The digest that the catalogue had right after a change.
+def last_number_with(connection: Connection, revision: str, owner: str) -> int | None:
+    """The last change after which an owner with private rows saw a catalogue of a revision.
 
     Args:
         connection: the database
-        number: the change
+        revision: the digest of a view
+        owner: whose view
 
     Returns:
-        the digest; None where there was no such change
+        number of the change; None where the owner never saw such a catalogue
     """
+    parts = CHANGED_PARTS.c
+    query = select(parts.number, parts.part, parts.digest).where(parts.part.in_((EVERYONE, owner)))
+    digests = {EVERYONE: "", owner: ""}
+    found: int | None = None
+    for number, changes in groupby(connection.execute(query.order_by(parts.number)), key=lambda row: row.number):
+        digests |= {row.part: row.digest for row in changes}
+        if view_revision(digests[EVERYONE], digests[owner]) == revision:
+            found = number
+    return found
+
+
+def owners_with_parts(connection: Connection) -> list[str]:
+    """Every owner who ever had private rows."""
+    query = select(CHANGED_PARTS.c.part).where(CHANGED_PARTS.c.part != EVERYONE).distinct()
+    return sorted(connection.execute(query).scalars())
+
+
+def shared_number_of(connection: Connection, revision: str) -> int | None:
+    """The last change after which everyone saw all rows of all owners, under a digest; None where none did."""
+    changes = CHANGES.c
+    has_parts = select(CHANGED_PARTS.c.number).where(CHANGED_PARTS.c.number == changes.number).exists()
+    query = select(func.max(changes.number)).where(changes.catalogue_revision == revision, ~has_parts)
+    number: int | None = connection.execute(query).scalar_one()
+    return number
+
+
+def has_parts(connection: Connection) -> bool:
+    """Whether it is on record which parts the database holds: since then each owner sees only its own of them."""
+    return connection.execute(select(CHANGED_PARTS.c.number).limit(1)).first() is not None
+
+
+def revision_after(connection: Connection, number: int) -> str | None:
+    """The digest of all rows right after a change; None where there was no such change."""
     query = select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
     revision: str | None = connection.execute(query).scalar_one_or_none()
     return revision
 
 
-def catalogue_at(connection: Connection, number: int) -> Catalogue:
-    """The catalogue as it was right after a change.
+def holdings_at(connection: Connection, number: int) -> Holdings:
+    """All rows as they were right after a change.
+
+    Raises:
+        UnsoundFact: rows for everyone contradict each other
+    """
+    return Holdings.of(rows_at(connection, number))
+
+
+def rows_at(connection: Connection, number: int, part: str | None = None) -> Iterator[Row]:
+    """The rows that held right after a change.
 
     Args:
         connection: the database
         number: the change
-
-    Returns:
-        the catalogue
-
-    Raises:
-        UnsoundFact: rows contradict each other
+        part: the part of them to read; None for all
     """
-    return Catalogue.from_rows(
-        row for kept in KEPT.values() for row in kept.read(connection, holding_at(kept.table, number))
-    )
+    for kept in KEPT.values():
+        yield from kept.read(connection, and_(holding_at(kept.table, number), *in_part(kept.table, part)))
 
 
-def catalogue_since(connection: Connection, before: Catalogue, since: int, number: int) -> Catalogue:
-    """A catalogue with what later changes made of it; nothing else is read or made again.
+def view_at(connection: Connection, number: int, owner: str) -> Catalogue:
+    """What an owner saw right after a change."""
+    parts = dict.fromkeys((EVERYONE, owner))
+    return Holdings.of(row for part in parts for row in rows_at(connection, number, part)).view(owner)
+
+
+def shared_at(connection: Connection, change_number: int, revision: str) -> Catalogue:
+    """What everyone saw right after a change of the time when all rows were shared, under the digest of then."""
+    return replace(Catalogue.from_rows(rows_at(connection, change_number)), revision=revision)
+
+
+def holdings_since(connection: Connection, before: Holdings, since: int, number: int) -> Holdings:
+    """All rows with what later changes made of them; nothing else is read or made again.
 
     Args:
         connection: the database
-        before: the catalogue right after a change
+        before: the rows right after a change
         since: that change
         number: the later change that is asked for
 
     Returns:
-        the catalogue after the later change
+        the rows after the later change
 
     Raises:
         UnsoundFact: rows contradict each other
     """
-    put: dict[Key, Row] = {}
-    ended: dict[Key, Row] = {}
-    for kind, kept in KEPT.items():
+    put: list[Row] = []
+    ended: list[Row] = []
+    for kept in KEPT.values():
         begin, end = kept.table.c.since_change, kept.table.c.until_change
-        made = kept.read(connection, and_(begin > since, holding_at(kept.table, number)))
-        gone = kept.read(connection, and_(begin <= since, end > since, end <= number))
-        put |= {(kind, key_of(row)): row for row in made}
-        ended |= {(kind, key_of(row)): row for row in gone}
-    return before.changed(put.values(), (row for key, row in ended.items() if key not in put))
+        put += kept.read(connection, and_(begin > since, holding_at(kept.table, number)))
+        ended += kept.read(connection, and_(begin <= since, end > since, end <= number))
+    return before.changed(put, ended)
 
 
-def write_change(connection: Connection, before: Catalogue, rows: Rows, owner: str) -> Written:
+def write_change(connection: Connection, before: Holdings, rows: Rows, owner: str) -> Written:
     """Change the catalogue, all of it or nothing.
 
     Args:
         connection: the database, inside a writing transaction, alone
-        before: the catalogue that the database holds
+        before: the rows that the database holds
         rows: what is written
         owner: who changes it
 
@@ -191,11 +265,11 @@ def write_change(connection: Connection, before: Catalogue, rows: Rows, owner: s
     """
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
-    ended = (before.held(type(row), key_of(row)) for row in (*rows.put, *rows.drop))
-    for kind, held in _by_kind(row for row in ended if row is not None):
+    for kind, held in _by_kind(before.ended_by(rows.put, rows.drop)):
         KEPT[kind].close(connection, held, number)
     put = tuple(row for kind, held in _by_kind(rows.put) for row in KEPT[kind].add(connection, held, number))
-    after = before.changed(put, rows.drop)
+    after = before.changed(put, rows.drop, is_strict=True)
+    touched = _touched(connection, before, after)
     change = Change(
         number=number,
         made_at=datetime.now(UTC),
@@ -205,11 +279,23 @@ def write_change(connection: Connection, before: Catalogue, rows: Rows, owner: s
     )
     values = {"catalogue_revision" if name == "catalogue" else name: value for name, value in asdict(change).items()}
     connection.execute(insert(CHANGES), values)
+    parts = [{"part": part, "number": number, "digest": digest} for part, digest in touched.items()]
+    if parts:
+        connection.execute(insert(CHANGED_PARTS), parts)
     note_in(connection, _object_of(rows, number))
-    return Written(change=change, catalogue=after, rows=put)
+    return Written(change=change, holdings=after, rows=put)
 
 
-def summary_of(before: Catalogue, rows: Rows) -> str:
+def _touched(connection: Connection, before: Holdings, after: Holdings) -> dict[str, str]:
+    """Digests of the parts that a change touched, empty for a part without rows; of all where none are on record."""
+    if not has_parts(connection):
+        return dict(after.parts)
+    now, then = after.parts, before.parts
+    changed = {part: now.get(part, "") for part in now.keys() | then.keys() if now.get(part) != then.get(part)}
+    return changed or {EVERYONE: after.everyone.revision}
+
+
+def summary_of(before: Holdings, rows: Rows) -> str:
     """What a change writes, in words.
 
     Args:
@@ -219,7 +305,7 @@ def summary_of(before: Catalogue, rows: Rows) -> str:
     Returns:
         one row by its name, several by their number
     """
-    done = [(type(row), "changed" if before.held(type(row), key_of(row)) else "created", row) for row in rows.put]
+    done = [(type(row), "changed" if before.ended_by((row,), ()) else "created", row) for row in rows.put]
     done += [(type(row), "deleted", row) for row in rows.drop]
     if len(done) == 1:
         ((kind, action, row),) = done

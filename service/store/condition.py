@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.answers.workers import SeenWorker
 from service.errors import StartupError
-from service.store.changes import catalogue_at, newest_change
+from service.store.changes import holdings_at, newest_change
 from service.store.database_clock import moment_in
 from service.store.engine import open_engine, place_of, reading, writing
 from service.store.keys import ApiKey, keys_in
@@ -141,7 +141,7 @@ def _catalogue(connection: Connection) -> tuple[str | None, bool]:
     newest = newest_change(connection)
     if newest is None:
         return None, False
-    return newest.catalogue, catalogue_at(connection, newest.number).revision == newest.catalogue
+    return newest.catalogue, holdings_at(connection, newest.number).revision == newest.catalogue
 
 
 class _Undone(Exception):

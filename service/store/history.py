@@ -1,30 +1,34 @@
-"""Which catalogue holds now, which held before, and how is it changed? Held in memory, kept in the database.
+"""The catalogue over time: what each owner sees of it now, what it saw before, and how it changes.
 
-Answers come from memory: the catalogue that holds now, and a few of those that somebody asked for again. Changes of
+Answers come from memory: the rows that hold now, and a few earlier catalogues that callers asked for again. Changes of
 this process are seen at once, those of other processes at the next look at the newest change.
 """
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 from sqlalchemy import Connection, Engine, and_
 
-from service.catalogue import Catalogue, Row, UnsoundFact
+from service.catalogue import EVERYONE, Catalogue, Holdings, Row, UnsoundFact, key_of
 from service.errors import Conflict, Problem, UnknownRevision, Unreachable
 from service.store.changes import (
     Change,
     Rows,
     Written,
-    catalogue_at,
-    catalogue_since,
+    changes_seen,
+    holdings_at,
+    holdings_since,
+    last_number_of,
+    last_number_with,
     newest_change,
-    number_of,
-    read_changes,
+    owners_with_parts,
     revision_after,
+    shared_at,
+    shared_number_of,
+    view_at,
     write_change,
 )
 from service.store.engine import alone, answering, reading, writing
@@ -41,8 +45,8 @@ MOST_HELD_ROWS = 1_000_000
 REVISION = re.compile(r"[0-9a-f]{12}")
 """What the digest of a catalogue looks like."""
 
-Also = Callable[[Connection, Catalogue], None]
-"""What a change of the catalogue writes elsewhere, given the catalogue before it."""
+Also = Callable[[Connection, Holdings], None]
+"""What a change of the catalogue writes elsewhere, given the rows before it."""
 
 NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are"
 
@@ -52,29 +56,33 @@ class History:
 
     Args:
         engine: the database; None where there is none, so that nothing can be changed
-        current: the catalogue that holds now
-        publish: what to do with the catalogue whenever another holds
-        number: the change after which it held; 0 where nobody knows
+        holdings: the rows that hold now
+        publish: what to do with the rows for everyone whenever others hold
+        number: the change after which they held; 0 where nobody knows
     """
 
     def __init__(
         self,
         engine: Engine | None,
-        current: Catalogue,
+        holdings: Holdings | Catalogue,
         publish: Callable[[Catalogue], None] = lambda _: None,
         number: int = 0,
     ) -> None:
         self._engine = engine
         self._publish = publish
         self._number = number
-        self._held: OrderedDict[str, Catalogue] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], Catalogue] = OrderedDict()
         self._lock = Lock()
-        self.current = current
+        self.holdings = holdings if isinstance(holdings, Holdings) else Holdings(holdings)
 
     @property
     def number(self) -> int:
         """Number of the newest change that is in memory; 0 where nobody knows before the first look."""
         return self._number
+
+    def view(self, owner: str) -> Catalogue:
+        """What an owner sees now: the rows for everyone and its own."""
+        return self.holdings.view(owner)
 
     def refresh(self) -> None:
         """Take over what other processes changed, and what was restored from a backup.
@@ -83,7 +91,7 @@ class History:
             Unreachable: the database does not answer
         """
         with self._lock:
-            number, current = self._number, self.current
+            number, current = self._number, self.holdings
         with self._reading() as connection:  # it sees at least what was in memory, so a lower number is a restored one
             newest = newest_change(connection)
             if newest is None or (newest.number, newest.catalogue) == (number, current.revision):
@@ -91,51 +99,63 @@ class History:
             found = _brought_up(connection, current, number, newest)
         self._take(newest.number, found, instead_of=number)
 
-    def held(self, revision: str) -> Catalogue | None:
-        """The catalogue of a revision, if it is in memory.
+    def held(self, revision: str, owner: str) -> Catalogue | None:
+        """The catalogue of a revision, as far as an owner may see it, if it is in memory.
 
         Args:
             revision: digest of the catalogue
+            owner: whose view
 
         Returns:
             the catalogue, or None
         """
+        now = self.holdings
+        for made in (now.everyone, now.view_if_made(owner)):
+            if made is not None and made.revision == revision:
+                return made
         with self._lock:
-            if revision == self.current.revision:
-                return self.current
-            if revision in self._held:
-                self._held.move_to_end(revision)
-            return self._held.get(revision)
+            for key in ((revision, EVERYONE), (revision, owner)):
+                if key in self._held:
+                    self._held.move_to_end(key)
+                    return self._held[key]
+        return None
 
-    def at(self, revision: str) -> Catalogue:
-        """The catalogue of a revision, from memory or from the database.
+    def at(self, revision: str, owner: str, *, of_all: bool = False) -> Catalogue:
+        """The catalogue of a revision, as far as an owner may see it, from memory or from the database.
 
         Args:
             revision: digest of the catalogue
+            owner: whose view
+            of_all: whether views of other owners may be asked for too, as admins may
 
         Returns:
             the catalogue
 
         Raises:
-            UnknownRevision: there never was one
+            UnknownRevision: there never was one that the owner saw
             Unreachable: it is not in memory, and the database does not answer
         """
-        found = self.held(revision)
+        found = self.held(revision, owner)
         if found is not None:
             return found
         if self._engine is None or not REVISION.fullmatch(revision):
             raise UnknownRevision(NO_SUCH_REVISION)
         with self._reading() as connection:
-            number = number_of(connection, revision)
-            if number is None:
-                raise UnknownRevision(NO_SUCH_REVISION)
-            found = replace(catalogue_at(connection, number), revision=revision)
+            owners = [owner, *(owners_with_parts(connection) if of_all else ())]
+            read = _read_view(connection, revision, owners)
+        if read is None:
+            raise UnknownRevision(NO_SUCH_REVISION)
+        whose, found = read
         with self._lock:
-            self._hold(found)
+            self._hold(found, whose)
         return found
 
-    def changes(self) -> list[Change]:
-        """Every change of the catalogue, the newest first.
+    def changes(self, owner: str, *, of_all: bool = False) -> list[Change]:
+        """The changes of what an owner sees, the newest first, each under the digest of the owner's view after it.
+
+        Args:
+            owner: whose view
+            of_all: whether the changes of other owners' private rows are listed too, as admins see them
 
         Returns:
             the changes
@@ -144,15 +164,16 @@ class History:
             Unreachable: the database does not answer
         """
         with self._reading() as connection:
-            return read_changes(connection)
+            return changes_seen(connection, owner, of_all=of_all)
 
-    def version(self, kind: type, key: str, revision: int) -> Row | None:
+    def version(self, kind: type, key: str, revision: int, may_see: Callable[[Row], bool]) -> Row | None:
         """One version of a row, whether it still holds or not.
 
         Args:
             kind: class of the row
             key: its slug, or the id of a price
             revision: which version
+            may_see: whether the caller may see a version
 
         Returns:
             the row; where several owners had the key, the one that has it now or had it last; None where there is none
@@ -160,20 +181,24 @@ class History:
         Raises:
             Unreachable: the database does not answer
         """
-        kept, held = KEPT[kind], self.current.held(kind, key)
+        kept = KEPT[kind]
+        now = [row for row in (self.holdings.everyone.held(kind, key),) if row is not None]
+        now += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
+        held = now[-1] if now else None
         with self._reading() as connection:
             named = kept.named(connection, key, held)
             versions = [] if named is None else kept.read(connection, and_(named, kept.table.c.revision == revision))
-        mine = [row for row in versions if held is not None and row.owner == held.owner]
-        return next(reversed(mine or versions), None)
+        seen = [row for row in versions if may_see(row)]
+        mine = [row for row in seen if held is not None and row.owner == held.owner]
+        return next(reversed(mine or seen), None)
 
-    def change(self, owner: str, decide: Callable[[Catalogue], Rows], also: Also | None = None) -> Written:
+    def change(self, owner: str, decide: Callable[[Holdings], Rows], also: Also | None = None) -> Written:
         """Change the catalogue, all of it or nothing, with nobody else changing it meanwhile.
 
         Args:
             owner: who changes it
-            decide: what is written, given the catalogue that the database holds; any error it raises undoes everything
-            also: what is written elsewhere in the same transaction, given the catalogue before; None for nothing
+            decide: what is written, given the rows that the database holds; any error it raises undoes everything
+            also: what is written elsewhere in the same transaction, given the rows before; None for nothing
 
         Returns:
             what the change made; it is in memory when this returns, or when what it is written together with is kept
@@ -186,7 +211,7 @@ class History:
         with answering(), writing(self._connected()) as connection:
             alone(connection)
             newest = newest_change(connection)
-            before = self.current if newest is None else self._before(connection, newest)
+            before = self.holdings if newest is None else self._before(connection, newest)
             rows = decide(before)
             try:
                 written = write_change(connection, before, rows, owner)
@@ -194,12 +219,12 @@ class History:
                 raise Conflict(CONTRADICTION) from None
             if also is not None:
                 also(connection, before)
-        afterwards(lambda: self._take(written.change.number, written.catalogue))
+        afterwards(lambda: self._take(written.change.number, written.holdings))
         return written
 
-    def _before(self, connection: Connection, newest: Change) -> Catalogue:
+    def _before(self, connection: Connection, newest: Change) -> Holdings:
         with self._lock:
-            number, current = self._number, self.current
+            number, current = self._number, self.holdings
         if (newest.number, newest.catalogue) == (number, current.revision):
             return current
         found = _brought_up(connection, current, number, newest)
@@ -207,19 +232,28 @@ class History:
             self._take(newest.number, found, instead_of=number)
         return found
 
-    def _take(self, number: int, catalogue: Catalogue, *, instead_of: int = 0) -> None:
-        """Let a catalogue hold, unless one of a later change does that came into memory after another number was."""
+    def _take(self, number: int, holdings: Holdings, *, instead_of: int = 0) -> None:
+        """Let rows hold, unless those of a later change do that came into memory after another number was."""
         with self._lock:
             if number < self._number != instead_of:
                 return
-            if catalogue is not self.current:
-                self._hold(self.current)
-            self._number, self.current = number, catalogue
-            self._publish(catalogue)
+            if holdings is not self.holdings:
+                self._hold_former(self.holdings, holdings)
+            self._number, self.holdings = number, holdings
+            self._publish(holdings.everyone)
 
-    def _hold(self, catalogue: Catalogue) -> None:
-        self._held[catalogue.revision] = catalogue
-        self._held.move_to_end(catalogue.revision)
+    def _hold_former(self, former: Holdings, now: Holdings) -> None:
+        """Keep what was seen until now: the rows for everyone, and the views that change."""
+        if former.everyone is not now.everyone:
+            self._hold(former.everyone, EVERYONE)
+        for owner in former.private:
+            view = former.view_if_made(owner)
+            if view is not None and view is not now.view_if_made(owner):
+                self._hold(view, owner)
+
+    def _hold(self, catalogue: Catalogue, owner: str) -> None:
+        self._held[catalogue.revision, owner] = catalogue
+        self._held.move_to_end((catalogue.revision, owner))
         while len(self._held) > 1 and (len(self._held) > MOST_HELD or self._held_rows() > MOST_HELD_ROWS):
             self._held.popitem(last=False)
 
@@ -237,14 +271,8 @@ class History:
             yield connection
 
 
-def load_catalogue(engine: Engine) -> Catalogue:
-    """Everything the database knows, the shipped rows and a team's own.
-
-    Args:
-        engine: the database
-
-    Returns:
-        the catalogue
+def load_catalogue(engine: Engine) -> Holdings:
+    """All rows that the database holds.
 
     Raises:
         UnsoundFact: rows contradict each other
@@ -252,42 +280,53 @@ def load_catalogue(engine: Engine) -> Catalogue:
     return load_numbered(engine)[1]
 
 
-def load_numbered(engine: Engine) -> tuple[int, Catalogue]:
+def load_numbered(engine: Engine) -> tuple[int, Holdings]:
     """Everything the database knows, and since when.
 
     Args:
         engine: the database
 
     Returns:
-        number of the newest change, 0 where there is none, and the catalogue after it
+        number of the newest change, 0 where there is none, and the rows after it
 
     Raises:
         UnsoundFact: rows contradict each other
     """
     with reading(engine) as connection:
         newest = newest_change(connection)
-        return (0, Catalogue.from_rows(())) if newest is None else (newest.number, _catalogue_after(connection, newest))
+        return (0, Holdings.of(())) if newest is None else (newest.number, holdings_at(connection, newest.number))
 
 
-def _brought_up(connection: Connection, current: Catalogue, number: int, newest: Change) -> Catalogue:
-    """The catalogue after the newest change, made of one in memory where the database tells of that one too.
+def _read_view(connection: Connection, revision: str, owners: Iterable[str]) -> tuple[str, Catalogue] | None:
+    """A catalogue that everyone or one of some owners saw under a digest, and who did; None where none of them did."""
+    number = last_number_of(connection, EVERYONE, revision)
+    if number is not None:
+        return EVERYONE, view_at(connection, number, EVERYONE)
+    number = shared_number_of(connection, revision)
+    if number is not None:
+        return EVERYONE, shared_at(connection, number, revision)
+    for owner in dict.fromkeys(owners):
+        number = last_number_with(connection, revision, owner)
+        if number is not None:
+            return owner, view_at(connection, number, owner)
+    return None
+
+
+def _brought_up(connection: Connection, current: Holdings, number: int, newest: Change) -> Holdings:
+    """The rows after the newest change, made of those in memory where the database tells of their change too.
 
     Args:
         connection: the database
-        current: a catalogue in memory
-        number: the change after which it held; 0 where nobody knows
+        current: rows in memory
+        number: the change after which they held; 0 where nobody knows
         newest: the newest change of the database
     """
     if 0 < number < newest.number and revision_after(connection, number) == current.revision:
-        found = catalogue_since(connection, current, number, newest.number)
-        if found.revision == newest.catalogue:
-            return found
-    return _catalogue_after(connection, newest)
-
-
-def _catalogue_after(connection: Connection, change: Change) -> Catalogue:
-    """The catalogue after a change, under the digest that it was given then."""
-    return replace(catalogue_at(connection, change.number), revision=change.catalogue)
+        with suppress(UnsoundFact):
+            found = holdings_since(connection, current, number, newest.number)
+            if found.revision == newest.catalogue:
+                return found
+    return holdings_at(connection, newest.number)
 
 
 CONTRADICTION = Problem(

@@ -6,9 +6,33 @@ from operator import attrgetter
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Connection, Table, and_, bindparam, func, insert, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
-from service.catalogue import CalibrationRow, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
+from service.catalogue import (
+    EVERYONE,
+    SHIPPED,
+    CalibrationRow,
+    ClusterRow,
+    GpuRow,
+    ModelRow,
+    PriceRow,
+    RateCardRow,
+    RegionRow,
+    Row,
+)
 from service.catalogue.rows import TELLS_PRICES_APART, price_id
 from service.errors import TraincostError
 from service.estimator import Cluster, Gpu
@@ -165,6 +189,19 @@ def holding_at(table: Table, number: int) -> ColumnElement[bool]:
     """
     ended_later = or_(table.c.until_change.is_(None), table.c.until_change > number)
     return and_(table.c.since_change <= number, ended_later)
+
+
+def in_part(table: Table, part: str | None) -> list[ColumnElement[bool]]:
+    """What the versions meet that stand in a part of all rows.
+
+    Args:
+        table: their table
+        part: everyone, or the owner who alone sees them; None for all
+    """
+    if part is None:
+        return []
+    is_for_everyone = or_(table.c.owner == SHIPPED, table.c.scope == "everyone")
+    return [is_for_everyone] if part == EVERYONE else [table.c.owner == part, not_(is_for_everyone)]
 
 
 def _names(noun: type[Any]) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ MEASUREMENTS = Table(
 CALIBRATIONS = Table(
     "calibrations",
     METADATA,
+    Column("scope", String, nullable=False, server_default="owner"),
     Column("id", String, primary_key=True),
     Column("owner", String, nullable=False),
     Column("status", String, nullable=False),

@@ -43,6 +43,7 @@ def _held_by() -> list[SchemaItem]:
         Column("revision", Integer, nullable=False, autoincrement=False, server_default="1"),
         Column("since_change", Integer, nullable=False),
         Column("until_change", Integer),
+        Column("scope", String, nullable=False, server_default="owner"),
     ]
 
 
@@ -192,7 +193,7 @@ PROMOTED_CALIBRATIONS = Table(
     Column("gpu", String, nullable=False),
     Column("calibration", JSON_VALUE, nullable=False),
     *_provenance(),
-    *_versions_of("promoted_calibrations", "gpu"),
+    *_versions_of("promoted_calibrations", "scope", "gpu"),
 )
 """Which calibration holds for which GPU, and between which changes of the catalogue it did."""
 
@@ -206,6 +207,18 @@ CHANGES = Table(
     Column("summary", String, nullable=False),
 )
 """Every change of the catalogue, numbered without a gap, with the digest of the catalogue after it."""
+
+CHANGED_PARTS = Table(
+    "changed_parts",
+    METADATA,
+    Column("part", String, nullable=False),
+    Column("number", Integer, nullable=False, autoincrement=False),
+    Column("digest", String, nullable=False),
+    PrimaryKeyConstraint("part", "number"),
+    Index("ix_changed_parts_number", "number"),
+)
+"""Which parts of all rows a change touched, with their digests after it: `catalogue` for the rows that everyone sees,
+an owner for its private ones. Changes without any were made when everyone saw all rows."""
 
 SEEDINGS = Table(
     "seedings",

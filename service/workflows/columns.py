@@ -4,8 +4,9 @@ A column has one name as key of a JSON item, as head of a CSV column and as filt
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from operator import attrgetter
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
@@ -18,6 +19,8 @@ KEEP_THEIR_NAMES = ("model", "gpu", "cluster")
 FIRST = ("name", "vendor", "family")
 """Columns that tell a person which row it is, and so come first; those that tell where it comes from come last."""
 ORIGIN = "Provenance"
+SCOPE = "scope"
+"""Column that is everyone for shipped rows, whose own field says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,10 @@ def columns_of(row: type) -> tuple[Column, ...]:
     origin = tuple(_spread(_definitions(Provenance), ORIGIN)) if issubclass(row, Provenance) else ()
     origin_names = {column.name for column in origin}
     own = [column for column in _spread(_definitions(row), row.__name__) if column.name not in origin_names]
-    return (*sorted(own, key=_rank), *origin)
+    columns = (*sorted(own, key=_rank), *origin)
+    if not issubclass(row, Provenance):
+        return columns
+    return tuple(replace(one, value=attrgetter("holds_for")) if one.name == SCOPE else one for one in columns)
 
 
 def _rank(column: Column) -> int:

@@ -1,4 +1,4 @@
-"""How do a team's prices come in from a spreadsheet? Row by row as its own rows, all of them in one change or none.
+"""Import of an owner's prices from a spreadsheet: row by row as its own rows, all of them in one change or none.
 
 What `GET /v1/prices.csv?owner=team` gives can be imported back: a row that says what the catalogue holds is unchanged,
 another one of its id takes its place, and one that gives a revision is refused where that is no longer the newest.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from service.catalogue import SHIPPED, Catalogue, PriceRow
+from service.catalogue import SHIPPED, Catalogue, Holdings, PriceRow
 from service.errors import Problem, Refused, Stale
 from service.estimator.noun import SPOKEN
 from service.store import History, Rows
@@ -123,14 +123,14 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
     """
     prices, wrong = _read(content, manner)
     history.refresh()
-    before = history.current
+    before = history.holdings
     found = [_wanted(prices, wrong, before, manner)]
     if manner.is_trial or not found[0].put:
-        return _report(found[0], before, is_written=False)
+        return _report(found[0], before.view(manner.caller.owner), is_written=False)
 
-    def decide(catalogue: Catalogue) -> Rows:
-        if catalogue is not before:
-            found.append(_wanted(prices, wrong, catalogue, manner))
+    def decide(holdings: Holdings) -> Rows:
+        if holdings is not before:
+            found.append(_wanted(prices, wrong, holdings, manner))
         if not found[-1].put:
             raise Stale("somebody else has just written the same prices")
         return Rows(put=found[-1].put)
@@ -142,8 +142,9 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
     return _report(found[-1], after, is_written=True)
 
 
-def _wanted(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, manner: Manner) -> _Judged:
-    """What the rows are to a catalogue, unless some are wrong and are not to be skipped."""
+def _wanted(prices: Sequence[_Price], wrong: Sequence[Finding], holdings: Holdings, manner: Manner) -> _Judged:
+    """What the rows are to what their owner sees, unless some are wrong and are not to be skipped."""
+    catalogue = holdings.view(manner.caller.owner)
     judged = _judge(prices, wrong, catalogue, manner.caller)
     if judged.findings and not (manner.skips or manner.is_trial):
         raise ImportRefused(_report(judged, catalogue, is_written=False))
@@ -158,7 +159,7 @@ def _read(content: bytes, manner: Manner) -> tuple[list[_Price], list[Finding]]:
     for line in table.lines:
         try:
             body = _body(line, manner.mark)
-            price = own_row(PRICES, body, manner.caller.owner)
+            price = own_row(PRICES, body, manner.caller)
         except Refused as refused:
             findings += [finding_of(line.row, problem) for problem in refused.problems]
         else:
@@ -199,8 +200,7 @@ def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalo
     seen: set[str] = set()
     for one in prices:
         try:
-            price = sound(_derived_anew(one, catalogue, held), catalogue)
-            _refuse_of_others(held.get(price.id), caller)
+            price = sound(_derived_anew(one, catalogue, caller), catalogue)
             kind = _kind(one, price, held.get(price.id), seen)
         except Refused as refused:
             findings += [finding_of(one.row, problem) for problem in refused.problems]
@@ -215,19 +215,19 @@ def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalo
     )
 
 
-def _derived_anew(one: _Price, catalogue: Catalogue, held: Mapping[str, PriceRow]) -> PriceRow:
+def _derived_anew(one: _Price, catalogue: Catalogue, caller: Caller) -> PriceRow:
     """The price of a row; what was derived from an earlier version and left as it was follows the new one.
 
     In an export of another version than the one that holds, nobody can tell what was left as it was.
     """
     named = replace(one.price, gpu=catalogue.find_gpu(one.price.gpu, "gpu").row.slug)
-    before = held.get(named.id)
+    before = catalogue.price_index.rows.get(named.id)
     if before is None:
         return named
     body = underived(PriceRow, record_of(PRICES, before), one.body)
     if one.body.get(REVISION, before.revision) != before.revision:
         body = {name: value for name, value in body.items() if name not in DERIVED[PriceRow]}
-    again = own_row(PRICES, body, before.owner)
+    again = own_row(PRICES, body, caller)
     return again if isinstance(again, PriceRow) else named
 
 
@@ -235,8 +235,12 @@ def _kind(one: _Price, price: PriceRow, held: PriceRow | None, seen: set[str]) -
     """What a price is to the own row of its id, where no earlier row of the table has that."""
     if price.id in seen:
         raise Refused(TWICE)
+    if price.is_for_everyone and held is None:
+        raise Refused(FOR_EVERYONE)
     if held is not None and held.owner == SHIPPED:
         raise Refused(SHIPPED_HAS_IT)
+    if held is not None and held.is_for_everyone:
+        raise Refused(EVERYONE_HAS_IT)
     stated = {name: value for name, value in one.body.items() if name != REVISION}
     refuse_untrue(stated, {"id": price.id, "owner": price.owner})
     if held is not None and replace(price, revision=held.revision) == held:
@@ -244,11 +248,6 @@ def _kind(one: _Price, price: PriceRow, held: PriceRow | None, seen: set[str]) -
     if one.body.get(REVISION, held and held.revision) != (held and held.revision):
         raise Refused(STALE)
     return "updated" if held else "created"
-
-
-def _refuse_of_others(held: PriceRow | None, caller: Caller) -> None:
-    if held is not None and held.owner != SHIPPED and not caller.reaches(held.owner):
-        raise Refused(ANOTHER_HAS_IT)
 
 
 def _report(judged: _Judged, after: Catalogue, *, is_written: bool) -> ImportReport:
@@ -271,11 +270,17 @@ SHIPPED_HAS_IT = Problem(
     message="a price of the shipped catalogue has the same provider, machine, GPU, region, terms, stat and date",
     fix="give the price another date, or leave the row out",
 )
-ANOTHER_HAS_IT = Problem(
+EVERYONE_HAS_IT = Problem(
     field="",
     code="name_taken",
-    message="a price of another owner has the same provider, machine, GPU, region, terms, stat and date",
+    message="a price for everyone has the same provider, machine, GPU, region, terms, stat and date",
     fix="give the price another date, or leave the row out",
+)
+FOR_EVERYONE = Problem(
+    field="scope",
+    code="not_settable",
+    message="imported prices hold for their owner; one at a time is promoted to everyone",
+    fix="leave scope out, and let an admin PATCH the price with scope everyone",
 )
 TWICE = Problem(
     field="",

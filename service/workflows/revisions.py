@@ -1,8 +1,9 @@
-"""Under which catalogue was an answer given, and what changed since? The log of changes, the newest first."""
+"""The log of changes of the catalogue, the newest first, each with the revision that answers name from then on."""
 
 from dataclasses import dataclass
 
 from service.store import Change, History, utc_text
+from service.workflows.callers import Caller
 from service.workflows.columns import columns_of
 from service.workflows.listed import Listed
 
@@ -18,7 +19,8 @@ class Revision:
     made_at: str
     """When it was made, RFC 3339 in UTC."""
     catalogue: str
-    """Digest of the whole catalogue after it: what answers name as versions.catalogue, and `rev` asks for."""
+    """Digest of what the caller sees of the catalogue after it: what answers name as versions.catalogue, and `rev` asks
+    for."""
     owner: str
     """Who made it: catalogue for what a version of the service ships, else a team."""
     summary: str
@@ -28,11 +30,12 @@ class Revision:
 COLUMNS = columns_of(Revision)
 
 
-def listed_revisions(history: History) -> Listed:
-    """The changes of the catalogue.
+def listed_revisions(history: History, caller: Caller) -> Listed:
+    """The changes of what a caller sees of the catalogue.
 
     Args:
         history: the catalogue over time
+        caller: who asks; to an admin the changes of every owner's private rows are listed too
 
     Returns:
         its rows and how they are asked for
@@ -40,7 +43,7 @@ def listed_revisions(history: History) -> Listed:
     Raises:
         Unreachable: the database does not answer
     """
-    return Listed(COLUMNS, map(_revision, history.changes()), sort=NEWEST_FIRST)
+    return Listed(COLUMNS, map(_revision, history.changes(caller.owner, of_all=caller.sees_all)), sort=NEWEST_FIRST)
 
 
 def _revision(change: Change) -> Revision:

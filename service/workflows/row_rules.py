@@ -1,7 +1,7 @@
-"""May this row stand in the catalogue, beside all the others? What a row of a team's own has to keep to."""
+"""Rules for custom rows: right in themselves, and under no name that already means another row."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
@@ -18,7 +18,7 @@ from service.catalogue import (
     key_of,
 )
 from service.catalogue.indexes import Named, names_of
-from service.catalogue.names import NameIndex, forms_of
+from service.catalogue.names import NameIndex
 from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
 from service.catalogue.regions import names_of_region
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
@@ -114,10 +114,7 @@ def _refuse_taken_place(row: RegionRow, catalogue: Catalogue) -> None:
 
 def _holder(names: tuple[str, ...], index: NameIndex[Any], own: str) -> str | None:
     """The other row that one of the names means already."""
-    forms = forms_of(*names)
-    defaults = (index.defaults[form][1] for form in forms if form in index.defaults)
-    holders = (*defaults, *(slug for form in forms for slug in index.slugs.get(form, ())))
-    return next((slug for slug in holders if slug != own), None)
+    return next((slug for name in names for slug in index.answers_to(name) if slug != own), None)
 
 
 def _index_of(row: Named, catalogue: Catalogue) -> NameIndex[Any]:
@@ -225,36 +222,30 @@ def _price_problems(row: PriceRow) -> Iterator[Problem]:
         yield Problem(field="usd_per_instance_hour", code="contradiction", message=message, fix=fix)
 
 
-def users_of(gpu: GpuRow, catalogue: Catalogue) -> dict[str, int]:
-    """How many rows speak of a GPU.
+def users_of(gpu: GpuRow, catalogues: Iterable[Catalogue]) -> dict[str, int]:
+    """How many rows speak of a GPU, each counted once, by kind; kinds without any are left out."""
+    users: dict[str, set[int]] = {"cluster": set(), "price": set(), "calibration": set(), "rate card": set()}
+    for held in catalogues:
+        users["cluster"] |= {id(row) for row in held.clusters.values() if row.cluster.gpu == gpu.slug}
+        users["price"] |= {id(row) for row in held.price_index.of_gpu(gpu.slug)}
+        users["calibration"] |= {id(row) for row in held.calibrations.values() if row.gpu == gpu.slug}
+        users["rate card"] |= {
+            id(row) for row in held.rate_cards.values() if any(rate.gpu == gpu.slug for rate in row.rates)
+        }
+    return {kind: len(rows) for kind, rows in users.items() if rows}
+
+
+def refuse_used(row: GpuRow, catalogues: Iterable[Catalogue]) -> None:
+    """Refuse to take a GPU away that other rows speak of.
 
     Args:
-        gpu: the GPU
-        catalogue: the rows
-
-    Returns:
-        their number by kind, kinds without any left out
-    """
-    counts = {
-        "cluster": sum(row.cluster.gpu == gpu.slug for row in catalogue.clusters.values()),
-        "price": sum(1 for _ in catalogue.price_index.of_gpu(gpu.slug)),
-        "calibration": int(gpu.slug in catalogue.calibrations),
-        "rate card": sum(any(rate.gpu == gpu.slug for rate in row.rates) for row in catalogue.rate_cards.values()),
-    }
-    return {kind: count for kind, count in counts.items() if count}
-
-
-def refuse_used(row: Row, catalogue: Catalogue) -> None:
-    """Refuse to delete a GPU that other rows speak of.
-
-    Args:
-        row: the row to delete
-        catalogue: what there is
+        row: the GPU
+        catalogues: where rows may speak of it
 
     Raises:
         Conflict: how many speak of it
     """
-    used = users_of(row, catalogue) if isinstance(row, GpuRow) else {}
+    used = users_of(row, catalogues)
     if used:
         told = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in used.items())
         message = f"{key_of(row)} is used by {told}, which would speak of a GPU that is not there"

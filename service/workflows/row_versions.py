@@ -1,8 +1,9 @@
-"""What did a row say before it was changed? One of its older versions, by its revision."""
+"""Older versions of a row, by their revision."""
 
 from service.catalogue import key_of
 from service.errors import NotFound, Problem, Refused, UnknownName
 from service.store import History
+from service.workflows.callers import Caller
 from service.workflows.catalogue_lists import Listing, record_of
 from service.workflows.flat_values import read_value
 from service.workflows.listed import Record
@@ -13,12 +14,13 @@ LARGEST_REVISION = (1 << 31) - 1
 """What the database can number."""
 
 
-def read_version(listing: Listing, history: History, name: str, revision: str) -> Record:
+def read_version(listing: Listing, history: History, caller: Caller, name: str, revision: str) -> Record:
     """One version of a row, whether it still holds or not.
 
     Args:
         listing: which list
         history: the catalogue over time
+        caller: who asks
         name: slug or any other name of the row that holds; of a deleted row its slug; for a price its id
         revision: which version, as it was given
 
@@ -26,16 +28,16 @@ def read_version(listing: Listing, history: History, name: str, revision: str) -
         the row, column by column
 
     Raises:
-        NotFound: the row has no such version
+        NotFound: the row has no such version that the caller may see
         Refused: the revision is no whole number
         Unreachable: the database does not answer
     """
     wanted = read_revision(revision)
     try:
-        key = key_of(listing.find(history.current, name))
+        key = key_of(listing.find(history.view(caller.owner), name))
     except (UnknownName, NotFound):
         key = name
-    found = history.version(listing.row, key, wanted)
+    found = history.version(listing.row, key, wanted, lambda row: row.is_for_everyone or caller.reaches(row.owner))
     if found is None:
         raise NotFound("no row of this name has or had a version of this revision")
     return record_of(listing, found)

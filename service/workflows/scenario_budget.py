@@ -1,6 +1,7 @@
 """How does a scenario become a spreadsheet? As its question's budget, beside what was answered when it was saved."""
 
 import json
+from functools import partial
 
 from service.errors import UnknownRevision
 from service.store import Engine, History
@@ -33,11 +34,12 @@ def scenario_budget(
         Refused: its question has no flat form, in which cells ask
     """
     scenario, question = find_scenario(engine, caller, scenario_id, revision)
-    found = json.loads(stored_answer(engine, scenario.estimate_id, history.at))
+    catalogue_at = partial(history.at, owner=scenario.owner)
+    found = json.loads(stored_answer(engine, scenario.estimate_id, catalogue_at))
     pinned: str | None = scenario.catalogue
     try:
-        catalogue = history.at(scenario.catalogue)
+        catalogue = catalogue_at(scenario.catalogue)
     except UnknownRevision:
-        catalogue, pinned = history.current, None
+        catalogue, pinned = history.view(scenario.owner), None
     fields = flat_question(question, catalogue)
     return Budget(scenario.name, address, fields, pinned, {**found, FITS: fits(found["verdict"])})

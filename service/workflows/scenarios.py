@@ -149,12 +149,14 @@ def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: 
     return saved
 
 
-def replace_scenario(engine: Engine, catalogue: Catalogue, change: ScenarioChange, body: Mapping[str, Any]) -> Saved:
+def replace_scenario(
+    engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, body: Mapping[str, Any]
+) -> Saved:
     """A new revision of a scenario, all of it said anew and its question answered anew.
 
     Args:
         engine: the database
-        catalogue: the facts to answer it from
+        view: what an owner sees of the facts; the scenario's owner's answers it
         change: which scenario
         body: name, question, and a note
 
@@ -166,15 +168,21 @@ def replace_scenario(engine: Engine, catalogue: Catalogue, change: ScenarioChang
         Refused: the question cannot be answered, or the name is none
         Stale: it was changed since the caller read it
     """
-    return _done(engine, change, lambda saved: _rewritten(engine, saved, read_wanted(body, catalogue)))
+
+    def rewrite(saved: Saved) -> Saved:
+        return _rewritten(engine, saved, read_wanted(body, view(saved.scenario.owner)))
+
+    return _done(engine, change, rewrite)
 
 
-def patch_scenario(engine: Engine, catalogue: Catalogue, change: ScenarioChange, patch: Mapping[str, Any]) -> Saved:
+def patch_scenario(
+    engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, patch: Mapping[str, Any]
+) -> Saved:
     """A new revision of a scenario, of which only some is said anew; an unchanged question keeps its answer.
 
     Args:
         engine: the database
-        catalogue: the facts to answer a changed question from
+        view: what an owner sees of the facts; the scenario's owner's answers a changed question
         change: which scenario
         patch: what changes, as a merge patch of RFC 7396
 
@@ -193,7 +201,7 @@ def patch_scenario(engine: Engine, catalogue: Catalogue, change: ScenarioChange,
             raise Refused(*unknown[:MOST_PROBLEMS])
         scenario, question = saved
         body = merged({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
-        return _rewritten(engine, saved, read_wanted(body, catalogue, answered=question))
+        return _rewritten(engine, saved, read_wanted(body, view(scenario.owner), answered=question))
 
     return _done(engine, change, rewrite)
 

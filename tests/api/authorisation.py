@@ -19,10 +19,9 @@ EVERYBODYS: Mapping[Scope | None, str] = {
         listLaunchChecks listLaunchChecksAsCsv listLaunchChecksAsXlsx
         listMeasurements listMeasurementsAsCsv listMeasurementsAsXlsx listMeasurementsAsParquet
         listCalibrations listCalibrationsAsCsv listCalibrationsAsXlsx
-        listModels listModelsAsCsv listModelsAsXlsx getModel listGpus listGpusAsCsv listGpusAsXlsx getGpu
-        listClusters listClustersAsCsv listClustersAsXlsx getCluster listPrices listPricesAsCsv listPricesAsXlsx
-        getPrice listRateCards listRateCardsAsCsv listRateCardsAsXlsx getRateCard
-        listRegions listRegionsAsCsv listRegionsAsXlsx getRegion
+        listModels listModelsAsCsv listModelsAsXlsx listGpus listGpusAsCsv listGpusAsXlsx
+        listClusters listClustersAsCsv listClustersAsXlsx listPrices listPricesAsCsv listPricesAsXlsx
+        listRateCards listRateCardsAsCsv listRateCardsAsXlsx listRegions listRegionsAsCsv listRegionsAsXlsx
     """,
     "write": """
         createScenario createSweep createLaunchCheck createCalibration createReconciliation
@@ -53,18 +52,18 @@ OF_OWNERS: Mapping[str, Mapping[Scope, str]] = {
         "read": "getCalibration getCalibrationDrift",
         "write": "promoteCalibration rollBackCalibration retireCalibration",
     },
-    "models": {"write": "replaceModel patchModel deleteModel"},
-    "gpus": {"write": "replaceGpu patchGpu deleteGpu"},
-    "clusters": {"write": "replaceCluster patchCluster deleteCluster"},
-    "prices": {"write": "replacePrice patchPrice deletePrice"},
-    "rate-cards": {"write": "replaceRateCard patchRateCard deleteRateCard"},
-    "regions": {"write": "replaceRegion patchRegion deleteRegion"},
+    "models": {"read": "getModel", "write": "replaceModel patchModel deleteModel"},
+    "gpus": {"read": "getGpu", "write": "replaceGpu patchGpu deleteGpu"},
+    "clusters": {"read": "getCluster", "write": "replaceCluster patchCluster deleteCluster"},
+    "prices": {"read": "getPrice", "write": "replacePrice patchPrice deletePrice"},
+    "rate-cards": {"read": "getRateCard", "write": "replaceRateCard patchRateCard deleteRateCard"},
+    "regions": {"read": "getRegion", "write": "replaceRegion patchRegion deleteRegion"},
 }
 """By the list that it stands in and the scope that they need, operations at the address of one object: its owner and
 admins find it there, and nobody else."""
 
 FACTS = frozenset(own.plural for own in OWN)
-"""Lists that everybody reads whole, for answers rest on them; only changes ask whose a row is."""
+"""Lists of the catalogue: beside shipped rows each caller finds its own there."""
 
 LISTS = ("scenarios", "launch-checks", "sweeps", "measurements", "calibrations")
 """Lists in which callers find their own."""

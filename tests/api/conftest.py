@@ -119,7 +119,7 @@ def own_app(new_url: NewUrl) -> Iterator[FastAPI]:
 
 @pytest.fixture(scope="session")
 def catalogue(app: FastAPI) -> Catalogue:
-    return load_catalogue(app.state.engine)
+    return load_catalogue(app.state.engine).everyone
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class _State:
     @property
     def catalogue(self) -> Catalogue:
         """The facts that every replica has to answer from."""
-        return load_catalogue(vars(self)["engine"])
+        return load_catalogue(vars(self)["engine"]).everyone
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         pytest.skip(f"changes the process that answers: state.{name}")

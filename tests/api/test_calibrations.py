@@ -216,16 +216,16 @@ def test_another_replica_takes_over_what_was_promoted(service: Service) -> None:
     engine = service.app.state.engine
     replica = History(engine, load_catalogue(engine))
     replica.refresh()
-    before = replica.current.revision
+    before = replica.view("team").revision
     first = service.fitted()["id"]
     service.post(f"{PATH}/{first}/promote")
     replica.refresh()
-    assert replica.current.calibrations["h100-sxm5-80gb"].calibration.id == first
-    assert replica.current.revision == service.versions()["catalogue"]
+    assert replica.view("team").calibrations["h100-sxm5-80gb"].calibration.id == first
+    assert replica.view("team").revision == service.versions()["catalogue"]
     service.post(f"{PATH}/{first}/rollback")
     replica.refresh()
-    assert replica.current.calibrations == {}
-    assert replica.current.revision == before
+    assert replica.view("team").calibrations == {}
+    assert replica.view("team").revision == before
 
 
 @pytest.mark.parametrize(

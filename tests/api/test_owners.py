@@ -1,4 +1,6 @@
-"""Do callers see and change their own, and facts stay everybody's?"""
+"""Callers see and change their own, and nothing that one owner does changes what another is answered."""
+
+from typing import Any
 
 import pytest
 
@@ -6,7 +8,7 @@ from service.api.measurement_examples import CHOSEN
 from tests.api.asking import QUESTION
 from tests.api.authorisation import FACTS, LISTS
 from tests.api.callers import Service, run
-from tests.api.own_bodies import OWN
+from tests.api.own_bodies import OWN, Own
 
 
 @pytest.mark.parametrize("plural", LISTS)
@@ -21,11 +23,23 @@ def test_a_list_shows_ones_own_and_an_admin_all(service: Service, plural: str) -
         assert (made in text) is sees, caller
 
 
-def test_facts_are_read_by_everybody_and_say_whose_they_are(service: Service) -> None:
+def test_a_custom_row_is_seen_by_its_owner_alone(service: Service) -> None:
     for plural in FACTS:
-        key = service.object(plural, "fact")
-        answer = service.by("b", "GET", f"/v1/{plural}/{key}")
-        assert (answer.status_code, answer.json()["owner"]) == (200, "a")
+        key = service.object(plural, "private")
+        for caller, status in (("a", 200), ("reader", 200), ("b", 404), ("admin", 200)):
+            assert service.by(caller, "GET", f"/v1/{plural}/{key}").status_code == status, (plural, caller)
+            assert service.by(caller, "GET", f"/v1/{plural}/{key}?revision=1").status_code == (
+                404 if caller == "b" else 200
+            )
+            text = service.by(caller, "GET", f"/v1/{plural}.csv").text
+            assert (("matrix private" if plural == "prices" else "matrix-private") in text) is (
+                caller in {"a", "reader"}
+            ), (plural, caller)
+        shown = service.by("admin", "GET", f"/v1/{plural}/{key}?owner=a").json()
+        assert (shown["owner"], shown["scope"]) == ("a", "owner")
+        assert service.by("b", "GET", f"/v1/{plural}/{key}?owner=a").status_code == 404
+        assert key in service.by("admin", "GET", f"/v1/{plural}.csv?owner=a").text
+        assert key not in service.by("b", "GET", f"/v1/{plural}.csv?owner=a").text
 
 
 def test_a_sheet_key_reads_budgets_of_its_owner_alone(service: Service) -> None:
@@ -50,15 +64,19 @@ def test_what_others_measured_is_named_by_nobody_else(service: Service) -> None:
     assert of_a not in mine, "the same of two owners is kept twice"
 
 
-def test_a_name_that_others_gave_a_row_is_taken(service: Service) -> None:
+def test_two_owners_may_give_their_rows_one_name(service: Service) -> None:
     for own in OWN:
-        service.object(own.plural, "taken")
-        body = own.named("matrix taken" if own.plural == "prices" else "matrix-taken")
-        answer = service.by("b", "POST", f"/v1/{own.plural}", json=body)
-        assert (answer.status_code, answer.json()["errors"][0]["code"]) == (409, "name_taken")
-    text = "provider,gpu,usd_per_gpu_hour,as_of\r\nmatrix taken,h100,1,2026\r\n"
-    answer = service.by("b", "POST", "/v1/prices/import", content=text, headers={"Content-Type": "text/csv"})
-    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "name_taken")
+        key = service.object(own.plural, "same")
+        body = own.named("matrix same" if own.plural == "prices" else "matrix-same") | own.change
+        made = service.by("b", "POST", f"/v1/{own.plural}", json=body)
+        assert (made.status_code, made.json()["owner"]) == (201, "b"), made.text
+        assert service.by("a", "GET", f"/v1/{own.plural}/{key}").json()["owner"] == "a"
+        several = service.by("admin", "DELETE", f"/v1/{own.plural}/{key}", headers={"If-Match": "*"})
+        assert (several.status_code, several.json()["errors"][0]["code"]) == (409, "several_owners")
+        gone = service.by("admin", "DELETE", f"/v1/{own.plural}/{key}?owner=b", headers={"If-Match": "*"})
+        assert gone.status_code == 204, gone.text
+        assert service.by("b", "GET", f"/v1/{own.plural}/{key}").status_code == 404
+        assert service.by("a", "GET", f"/v1/{own.plural}/{key}").status_code == 200
 
 
 def test_an_admin_changes_a_row_and_its_owner_keeps_it(service: Service) -> None:
@@ -67,19 +85,129 @@ def test_an_admin_changes_a_row_and_its_owner_keeps_it(service: Service) -> None
     for caller, status in (("admin", 200), ("b", 404), ("a", 200)):
         answer = service.by(caller, "PATCH", path, json={"note": caller}, headers={"If-Match": "*"})
         assert answer.status_code == status
-    assert service.by("b", "GET", path).json()["owner"] == "a"
+    assert service.by("a", "GET", path).json()["owner"] == "a"
     answer = service.by("admin", "PATCH", path, json={"owner": "b"}, headers={"If-Match": "*"})
     assert answer.json()["errors"][0]["code"] == "not_settable"
 
 
-def test_what_holds_of_another_owner_is_replaced_by_an_admin_alone(service: Service) -> None:
+@pytest.mark.parametrize("own", OWN, ids=[own.plural for own in OWN])
+def test_an_admin_promotes_a_row_to_everyone_and_only_admins_change_it_then(service: Service, own: Own) -> None:
+    slug = f"matrix{' ' if own.plural == 'prices' else '-'}promoted"
+    key, path = service.object(own.plural, "promoted"), f"/v1/{own.plural}/{service.object(own.plural, 'promoted')}"
+    match = {"If-Match": "*"}
+    refused = service.by("a", "PATCH", path, json={"scope": "everyone"}, headers=match)
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (403, "admins_only")
+    refused = service.by("a", "POST", f"/v1/{own.plural}", json=own.named(f"{slug}-2") | {"scope": "everyone"})
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (403, "admins_only")
+    promoted = service.by("admin", "PATCH", path, json={"scope": "everyone"}, headers=match)
+    assert (promoted.status_code, promoted.json()["owner"]) == (200, "a"), promoted.text
+    assert service.by("b", "GET", path).json() == promoted.json() == service.by("a", "GET", path).json()
+    for caller in ("a", "b"):
+        for method, body in (("PATCH", {"note": "poisoned"}), ("PUT", own.named(slug)), ("DELETE", None)):
+            request = {"headers": match} if body is None else {"headers": match, "json": body}
+            refused = service.by(caller, method, path, **request)
+            assert (refused.status_code, refused.json()["errors"][0]["code"]) == (403, "admins_only"), caller
+        taken = service.by(caller, "POST", f"/v1/{own.plural}", json=own.named(slug))
+        assert (taken.status_code, taken.json()["errors"][0]["code"]) == (409, "name_taken")
+    back = service.by("admin", "PATCH", path, json={"scope": "owner"}, headers=match)
+    assert (back.status_code, back.json()["scope"]) == (200, "owner"), back.text
+    assert service.by("b", "GET", path).status_code == 404
+    assert service.by("a", "GET", path).status_code == 200, key
+
+
+def test_a_mark_as_verified_is_not_the_writers(service: Service) -> None:
+    for own in OWN:
+        slug = f"matrix{' ' if own.plural == 'prices' else '-'}verified"
+        for verified in ("yes", "partly"):
+            refused = service.by("a", "POST", f"/v1/{own.plural}", json=own.named(slug) | {"verified": verified})
+            assert (refused.status_code, refused.json()["errors"][0]["code"]) == (403, "admins_only"), own.plural
+        path = f"/v1/{own.plural}/{service.object(own.plural, 'verified')}"
+        marked = service.by("admin", "PATCH", path, json={"verified": "yes"}, headers={"If-Match": "*"})
+        assert marked.json()["verified"] == "yes"
+        changed = service.by("a", "PATCH", path, json=own.change, headers={"If-Match": "*"})
+        assert (changed.status_code, changed.json()["verified"]) == (200, "no"), "it was said of other numbers"
+    text = "provider,gpu,usd_per_gpu_hour,as_of,verified\r\nimported,h100,1,2026,yes\r\n"
+    answer = service.by("a", "POST", "/v1/prices/import", content=text, headers={"Content-Type": "text/csv"})
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "admins_only")
+
+
+@pytest.mark.parametrize(
+    ("plural", "slug"),
+    [
+        ("gpus", "h-100"),
+        ("gpus", "h100-sxm5-80-gb"),
+        ("models", "llama-27b"),
+        ("models", "llama3.1-8-b"),
+        ("clusters", "dgx-h-100"),
+        ("regions", "usa"),
+    ],
+)
+def test_no_custom_row_takes_a_name_that_a_shipped_row_answers_to(service: Service, plural: str, slug: str) -> None:
+    own = next(own for own in OWN if own.plural == plural)
+    spellings: dict[str, dict[str, Any]] = {
+        "alias": {"slug": "matrix-alias", "aliases": [slug]},
+        "slug": {"slug": slug},
+    }
+    spellings |= (
+        {"fullwidth": {"slug": "matrix-alias", "aliases": [slug.translate(FULLWIDTH)]}} if plural != "regions" else {}
+    )
+    for how, names in spellings.items():
+        answer = service.by("b", "POST", f"/v1/{plural}", json={**own.body, **names})
+        assert (answer.status_code, answer.json()["errors"][0]["code"]) == (409, "name_taken"), (how, answer.text)
+
+
+FULLWIDTH = {ordinal: ordinal + 0xFEE0 for ordinal in range(0x21, 0x7F)}
+
+
+def test_a_calibration_holds_for_its_owner_until_an_admin_promotes_it(service: Service) -> None:
     of_a = service.object("calibrations", "first one")
-    assert service.by("a", "POST", f"/v1/calibrations/{of_a}/promote").status_code == 200
-    assert service.by("b", "GET", f"/v1/calibrations/{of_a}").status_code == 200, "answers name it"
+    promoted = service.by("a", "POST", f"/v1/calibrations/{of_a}/promote")
+    assert (promoted.status_code, promoted.json()["scope"]) == (200, "owner")
+    assert calibration_of(service, "a") == of_a
+    assert calibration_of(service, "b") is None
+    assert service.by("b", "GET", f"/v1/calibrations/{of_a}").status_code == 404
     assert service.by("b", "POST", f"/v1/calibrations/{of_a}/retire").status_code == 404
     service.made("/v1/measurements", run("another of b's"), 200, caller="b")
     of_b = service.made("/v1/calibrations", {**CHOSEN, "runs": ["another of b's"]}, caller="b").json()["id"]
-    refused = service.by("b", "POST", f"/v1/calibrations/{of_b}/promote")
-    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (409, "held_by_another")
-    assert service.by("admin", "POST", f"/v1/calibrations/{of_b}/promote").status_code == 200
-    assert service.by("b", "POST", f"/v1/calibrations/{of_b}/retire").status_code == 200
+    refused = service.by("b", "POST", f"/v1/calibrations/{of_b}/promote", json={"scope": "everyone"})
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (403, "admins_only")
+    assert service.by("b", "POST", f"/v1/calibrations/{of_b}/promote").status_code == 200
+    assert (calibration_of(service, "a"), calibration_of(service, "b")) == (of_a, of_b)
+    everyone = service.by("admin", "POST", f"/v1/calibrations/{of_b}/promote", json={"scope": "everyone"})
+    assert (everyone.status_code, everyone.json()["scope"]) == (200, "everyone"), everyone.text
+    assert [calibration_of(service, caller) for caller in ("a", "b", "admin")] == [of_a, of_b, of_b]
+    assert service.by("a", "GET", f"/v1/calibrations/{of_b}").status_code == 200, "answers name it"
+    refused = service.by("b", "POST", f"/v1/calibrations/{of_b}/retire")
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (403, "admins_only")
+    assert service.by("a", "POST", f"/v1/calibrations/{of_a}/retire").status_code == 200
+    assert calibration_of(service, "a") == of_b, "what everyone has comes in the place of an own one"
+    assert service.by("admin", "POST", f"/v1/calibrations/{of_b}/rollback").status_code == 200
+    assert [calibration_of(service, caller) for caller in ("a", "b", "admin")] == [None, None, None]
+
+
+def calibration_of(service: Service, caller: str) -> str | None:
+    """The calibration that a caller's answers rest on."""
+    answer = service.by(caller, "POST", "/v1/estimates", json=QUESTION)
+    assert answer.status_code == 200, answer.text
+    found: str | None = answer.json()["versions"]["calibration"]
+    return found
+
+
+def test_a_revision_of_anothers_view_is_unknown_to_others(service: Service) -> None:
+    service.object("regions", "view")
+    seen = service.by("a", "POST", "/v1/estimates", json=QUESTION)
+    revision = seen.json()["versions"]["catalogue"]
+    path = f"/v1/estimates?rev={revision}"
+    assert service.by("a", "POST", path, json=QUESTION).content == seen.content
+    assert service.by("admin", "POST", path, json=QUESTION).content == seen.content
+    hidden, unknown = (
+        service.by("b", "POST", f"/v1/estimates?rev={rev}", json=QUESTION) for rev in (revision, "0" * 12)
+    )
+    assert hidden.status_code == unknown.status_code == 404
+    assert hidden.json()["detail"] == unknown.json()["detail"]
+    summaries = {
+        caller: service.by(caller, "GET", "/v1/catalogue/revisions.csv").text for caller in ("a", "b", "admin")
+    }
+    assert ["matrix-view" in text for text in summaries.values()] == [True, False, True]
+    for one in service.listed("/v1/catalogue/revisions", "a")[:3]:
+        assert service.by("a", "POST", f"/v1/estimates?rev={one['catalogue']}", json=QUESTION).status_code == 200

@@ -72,7 +72,7 @@ def test_what_older_formulas_or_facts_said_is_asked_again(kept: Ask, monkeypatch
 def test_facts_that_are_not_kept_are_those_of_today(
     kept_app: FastAPI, kept: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unknown(_: str) -> None:
+    def unknown(_: str, **__: Any) -> None:
         raise UnknownRevision("gone")
 
     check = kept("POST", "/v1/check", json=question(4)).json()

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from service.answers.cells import Cell
 from service.api import catalogues
-from service.catalogue import Catalogue
+from service.catalogue import Catalogue, Holdings
 from service.errors import Unreachable
 from service.store import History, Rows, load_catalogue
 from service.store.engine import open_engine
@@ -46,16 +46,16 @@ def test_an_answer_is_given_again_under_its_catalogue(own: Ask, own_app: FastAPI
     first = [own(method, path, **request) for method, path, request in requests]
     assert {answer.status_code for answer in first} == {200}
     revision = first[0].json()["versions"]["catalogue"]
-    assert revision == own_app.state.catalogue.revision
+    assert revision == own_app.state.history.view("team").revision
 
     own("PATCH", f"/v1/gpus/{slug}", json={"usable_bytes": 50e9, "bf16_flop_per_s": 1e14}, headers={"If-Match": "*"})
     changed = [own(method, path, **request) for method, path, request in requests]
-    assert changed[0].json()["versions"]["catalogue"] == own_app.state.catalogue.revision != revision
+    assert changed[0].json()["versions"]["catalogue"] == own_app.state.history.view("team").revision != revision
     assert changed[0].json()["memory"]["usable_bytes"] == 50e9
     own("DELETE", f"/v1/gpus/{slug}", headers={"If-Match": "*"})
     assert own("POST", "/v1/estimates", json=question).status_code == 422
 
-    forgetful = History(own_app.state.engine, own_app.state.catalogue)
+    forgetful = History(own_app.state.engine, own_app.state.history.view("team"))
     for history in (own_app.state.history, forgetful):
         own_app.state.history, kept = history, own_app.state.history
         for (method, path, request), answer in zip(requests, first, strict=True):
@@ -92,7 +92,7 @@ def test_every_change_is_logged_once_in_order(own: Ask, own_app: FastAPI, slug: 
     told = [(item["owner"], item["summary"]) for item in items[:3]]
     assert told == [("team", f"rate card {slug} {done}") for done in ("deleted", "changed", "created")]
     assert items[-1]["owner"] == "catalogue"
-    assert items[0]["catalogue"] == own_app.state.catalogue.revision == items[3]["catalogue"]
+    assert items[0]["catalogue"] == own_app.state.history.view("team").revision == items[3]["catalogue"]
     assert all(item["made_at"].endswith("Z") for item in items)
 
 
@@ -108,20 +108,20 @@ def test_changes_of_another_process_are_taken_over(
     elsewhere = History(own_app.state.engine, load_catalogue(own_app.state.engine))
 
     def written_elsewhere() -> bool:
-        model = own_app.state.catalogue.models["gpt2-124m"]
+        model = own_app.state.history.view("team").models["gpt2-124m"]
         row = replace(model, slug=slug, name=slug, aliases=(), hugging_face_id=None, owner="team")
         elsewhere.change("team", lambda _: Rows(put=(row,)))
         deadline = time.monotonic() + 20
-        while slug not in own_app.state.catalogue.models and time.monotonic() < deadline:
+        while slug not in own_app.state.history.view("team").models and time.monotonic() < deadline:
             time.sleep(0.02)
-        return slug in own_app.state.catalogue.models
+        return slug in own_app.state.history.view("team").models
 
     async def run() -> None:
         async with own_app.router.lifespan_context(own_app):
             assert await asyncio.to_thread(written_elsewhere)
 
     asyncio.run(run())
-    assert own_app.state.catalogue.revision == elsewhere.current.revision
+    assert own_app.state.history.view("team").revision == elsewhere.view("team").revision
     assert "catalogue" not in {thread.name for thread in threading.enumerate()}
     assert own("GET", f"/v1/models/{slug}").json()["owner"] == "team"
     own("DELETE", f"/v1/models/{slug}", headers={"If-Match": "*"})
@@ -130,7 +130,7 @@ def test_changes_of_another_process_are_taken_over(
 def test_a_database_that_is_down_hurts_no_estimate(own: Ask, own_app: FastAPI) -> None:
     gone = open_engine("postgresql://somebody@127.0.0.1:1/costs")
     kept = own_app.state.history
-    own_app.state.history = History(gone, own_app.state.catalogue)
+    own_app.state.history = History(gone, own_app.state.history.view("team"))
     with pytest.raises(Unreachable):
         own_app.state.history.refresh()
     assert own("POST", "/v1/estimates", json=QUESTION).status_code == 200
@@ -158,17 +158,18 @@ def test_a_cell_is_marked_with_the_catalogue_that_answered(
     own: Ask, own_app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = {"params": {**FLAT, "gpu": "h100"}}
-    before, kept, answer = own("GET", "/v1/cell/step_seconds", **asked), own_app.state.catalogue, cells.cell
+    before, kept, answer = own("GET", "/v1/cell/step_seconds", **asked), own_app.state.history.view("team"), cells.cell
+    before_it = own_app.state.history.holdings
 
     def while_it_changes(*inputs: Any) -> Cell:
-        own_app.state.catalogue = replace(kept, revision="0123456789ab")
+        own_app.state.history.holdings = Holdings(replace(kept, revision="0123456789ab"))
         return answer(*inputs)
 
     with monkeypatch.context() as patch:
         patch.setattr(cells, "cell", while_it_changes)
         again = own("GET", "/v1/cell/step_seconds", **asked)
     after = own("HEAD", "/v1/cell/step_seconds", **asked)
-    own_app.state.catalogue = kept
+    own_app.state.history.holdings = before_it
     assert again.headers["etag"] == before.headers["etag"] != after.headers["etag"]
 
 

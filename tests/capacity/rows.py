@@ -85,7 +85,7 @@ def price(number: int, gpus: Sequence[str]) -> PriceRow:
 def written(engine: Engine, count: int) -> tuple[History, float]:
     """Write own prices as changes of the catalogue, which the store makes of them; the time it took [second]."""
     history, began = History(engine, load_catalogue(engine)), time.monotonic()
-    gpus = sorted(history.current.gpus)
+    gpus = sorted(history.view("team").gpus)
     for first in range(0, count, AT_ONCE):
         rows = tuple(price(number, gpus) for number in range(first, min(first + AT_ONCE, count)))
         _changed(history, rows)
@@ -113,7 +113,7 @@ def served(url: str, count: int) -> Served:
     history, written_seconds = written(engine, count)
     with _started(url) as (replica, start_seconds):
         bytes_per_row = (resident_bytes(replica.process.pid) - bare_bytes) / count
-        found = _asked(replica.address, price(count // 2, sorted(history.current.gpus)))
+        found = _asked(replica.address, price(count // 2, sorted(history.view("team").gpus)))
         changed = asyncio.run(_changed_meanwhile(replica, history, url))
         peak_gb = peak_bytes(replica.process.pid) / 1e9
     engine.dispose()
@@ -186,7 +186,7 @@ async def _changed_meanwhile(replica: Replica, history: History, url: str) -> Ma
 
 def _followed(replica: Replica, history: History, url: str) -> dict[str, float]:
     """What it takes a replica to answer with a row that another process changed."""
-    row = replace(price(0, sorted(history.current.gpus)), note="changed")
+    row = replace(price(0, sorted(history.view("team").gpus)), note="changed")
     history.refresh()
     before = (processor_seconds(replica.process.pid), database_seconds(url))
     revision = _changed(history, (row,)).revision

@@ -77,7 +77,7 @@ def count_up_in_a_row(url: str, rounds: int = 10) -> str:
     done = stale = 0
     while done < rounds:
         history.refresh()
-        card = history.current.rate_cards["counter"]
+        card = history.view("team").rate_cards["counter"]
         try:
             change_note(history, card.revision, str(int(card.note) + 1))
         except Stale:
@@ -96,7 +96,7 @@ def change_note(history: History, revision: int, note: str) -> None:
 
 def make_counter(history: History) -> None:
     """The rate card whose note is a number."""
-    rates = [{"gpu": next(iter(history.current.gpus)), "usd_per_gpu_hour": 1}]
+    rates = [{"gpu": next(iter(history.view("team").gpus)), "usd_per_gpu_hour": 1}]
     create_row(history, LISTINGS["rate-cards"], ANYBODY, {"slug": "counter", "rates": rates, "note": "0"})
 
 

@@ -50,7 +50,7 @@ def test_columns_are_the_fields_of_the_row(table: Table, names: set[str]) -> Non
 
 
 def test_every_row_comes_back_equal(prepare: Prepare) -> None:
-    loaded = load_catalogue(prepare())
+    loaded = load_catalogue(prepare()).view("team")
     assert loaded.models == {"linear": NOT_ESTIMATED, "tiny": MODEL}
     assert loaded.gpus == {GPU.slug: GPU}
     assert loaded.clusters == {"box": CLUSTER}
@@ -62,7 +62,7 @@ def test_every_row_comes_back_equal(prepare: Prepare) -> None:
 
 def test_the_shipped_catalogue_comes_back_equal(prepare: Prepare) -> None:
     shipped = shipped_catalogue()
-    loaded = load_catalogue(prepare(shipped))
+    loaded = load_catalogue(prepare(shipped)).view("team")
     assert loaded.models == shipped.models
     assert loaded.gpus == shipped.gpus
     assert loaded.clusters == shipped.clusters
@@ -90,7 +90,7 @@ def test_another_shipped_catalogue_replaces_the_shipped_rows_only(prepare: Prepa
     cheaper = replace(PRICE, usd_per_gpu_hour=0.05)
     newer = Catalogue.of(models=[MODEL], gpus=[GPU], clusters=[CLUSTER], prices=[cheaper])
 
-    loaded = load_catalogue(prepare(newer))
+    loaded = load_catalogue(prepare(newer)).view("team-a")
 
     assert loaded.models == {"tiny": MODEL}
     assert loaded.prices == (cheaper,)
@@ -112,4 +112,4 @@ def test_a_failed_seeding_leaves_nothing_behind(
     with reading(engine) as connection:
         assert inspect(connection).get_table_names() == []
     monkeypatch.undo()
-    assert load_catalogue(prepare()).revision == SMALL.revision
+    assert load_catalogue(prepare()).view("team").revision == SMALL.revision

@@ -15,7 +15,7 @@ from service.store import history as room
 from service.store.changes import newest_change
 from service.store.engine import reading, writing
 from service.store.kept import KEPT, MOST_NAMED, Kept, OtherVersions
-from service.store.tables import CHANGES, GPUS
+from service.store.tables import CHANGED_PARTS, CHANGES, GPUS
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, REGION, SMALL
 
@@ -44,32 +44,32 @@ def test_every_catalogue_that_there_was_is_read_again(prepare: Prepare, monkeypa
     monkeypatch.setattr(room, "MOST_HELD", 2)
     engine = prepare()
     history = opened(engine)
-    held = [history.current, put(history, OWN_GPU), put(history, OWN_CARD, OWN_CLUSTER)]
+    held = [history.view("team"), put(history, OWN_GPU), put(history, OWN_CARD, OWN_CLUSTER)]
     held.append(put(history, replace(OWN_GPU, note="changed")))
     held.append(history.change("team", lambda _: Rows(drop=(OWN_CARD,))).catalogue)
     assert len({catalogue.revision for catalogue in held}) == len(held)
     for reader in (history, opened(engine)):
         for catalogue in held * 2:
-            assert reader.at(catalogue.revision) == catalogue
+            assert reader.at(catalogue.revision, "team") == catalogue
     with pytest.raises(UnknownRevision):
-        history.at("0" * 12)
+        history.at("0" * 12, "team")
 
 
 def test_a_later_release_is_a_change_like_any_other(prepare: Prepare) -> None:
-    first = load_catalogue(prepare())
+    first = load_catalogue(prepare()).view("team")
     cheaper = replace(PRICE, usd_per_gpu_hour=0.05)
     newer = Catalogue.from_rows([MODEL, GPU, CLUSTER, cheaper, REGION])
     engine = prepare(newer)
     history = opened(engine)
-    assert history.current.revision == newer.revision
-    assert history.current.prices[0].revision == 2
-    assert history.at(first.revision) == first
+    assert history.view("team").revision == newer.revision
+    assert history.view("team").prices[0].revision == 2
+    assert history.at(first.revision, "team") == first
     again = opened(prepare(SMALL))
-    assert again.current.revision == first.revision
-    assert again.current.prices[0].revision == 3
-    assert [change.owner for change in again.changes()] == ["catalogue"] * 3
-    assert again.changes()[1].summary == "1 prices changed, 1 models deleted, 1 promoted calibrations deleted"
-    assert again.changes()[2].summary == (
+    assert again.view("team").revision == first.revision
+    assert again.view("team").prices[0].revision == 3
+    assert [change.owner for change in again.changes("team")] == ["catalogue"] * 3
+    assert again.changes("team")[1].summary == "1 prices changed, 1 models deleted, 1 promoted calibrations deleted"
+    assert again.changes("team")[2].summary == (
         "2 models created, 1 gpus created, 1 clusters created, 1 prices created, 1 regions created, "
         "1 promoted calibrations created"
     )
@@ -97,8 +97,8 @@ def test_a_change_that_contradicts_the_catalogue_writes_nothing(prepare: Prepare
     history = opened(engine)
     with pytest.raises(Conflict):
         history.change("team", lambda _: rows)
-    assert history.current == load_catalogue(engine)
-    assert len(history.changes()) == 1
+    assert history.view("team") == load_catalogue(engine).view("team")
+    assert len(history.changes("team")) == 1
 
 
 def test_an_error_while_deciding_writes_nothing(prepare: Prepare) -> None:
@@ -110,7 +110,7 @@ def test_an_error_while_deciding_writes_nothing(prepare: Prepare) -> None:
 
     with pytest.raises(ZeroDivisionError):
         history.change("team", fail)
-    assert len(history.changes()) == 1
+    assert len(history.changes("team")) == 1
 
 
 def test_an_older_catalogue_never_takes_the_place_of_a_newer(prepare: Prepare) -> None:
@@ -119,13 +119,13 @@ def test_an_older_catalogue_never_takes_the_place_of_a_newer(prepare: Prepare) -
     history = History(engine, load_catalogue(engine), lambda catalogue: seen.append(catalogue.revision))
     elsewhere = opened(engine)
     first, second = put(elsewhere, OWN_GPU), put(history, OWN_CARD)
-    assert history.current.revision == second.revision
+    assert history.view("team").revision == second.revision
     elsewhere.refresh()
     history.refresh()
-    assert elsewhere.current.revision == history.current.revision == second.revision
+    assert elsewhere.view("team").revision == history.view("team").revision == second.revision
     assert OWN_GPU.slug in second.gpus
-    assert seen == [second.revision]
-    assert history.at(first.revision).gpus.keys() == first.gpus.keys()
+    assert seen == [load_catalogue(engine).everyone.revision]
+    assert history.at(first.revision, "team").gpus.keys() == first.gpus.keys()
 
 
 def test_a_row_that_was_made_again_is_another_version_elsewhere_too(prepare: Prepare) -> None:
@@ -136,7 +136,7 @@ def test_a_row_that_was_made_again_is_another_version_elsewhere_too(prepare: Pre
     history.change("team", lambda _: Rows(drop=(OWN_CARD,)))
     assert put(history, OWN_CARD).revision == made.revision
     elsewhere.refresh()
-    assert [held.current.rate_cards["card"].revision for held in (history, elsewhere)] == [2, 2]
+    assert [held.view("team").rate_cards["card"].revision for held in (history, elsewhere)] == [2, 2]
 
 
 @pytest.mark.parametrize("looks", [True, False], ids=["seen by a look", "seen by a change"])
@@ -148,16 +148,17 @@ def test_a_restored_backup_is_taken_over(prepare: Prepare, looks: bool) -> None:
         put(history, replace(OWN_GPU, note=note))
     with writing(engine) as connection:  # what a backup of the time after the first change holds
         connection.execute(delete(CHANGES).where(CHANGES.c.number > 2))
+        connection.execute(delete(CHANGED_PARTS).where(CHANGED_PARTS.c.number > 2))
         connection.execute(delete(GPUS).where(GPUS.c.since_change > 2))
         connection.execute(update(GPUS).where(GPUS.c.until_change > 2).values(until_change=None))
     if looks:
         history.refresh()
-        assert history.current == first
+        assert history.view("team") == first
     after = put(history, OWN_CARD)
-    assert after == first.changed((OWN_CARD,))
+    assert after == first.changed((OWN_CARD,), revision=after.revision)
     elsewhere.refresh()
-    assert history.current == elsewhere.current == after
-    assert [change.number for change in history.changes()] == [3, 2, 1]
+    assert history.view("team") == elsewhere.view("team") == after
+    assert [change.number for change in history.changes("team")] == [3, 2, 1]
 
 
 def test_a_look_that_is_late_undoes_no_change_of_its_own_process(
@@ -174,7 +175,7 @@ def test_a_look_that_is_late_undoes_no_change_of_its_own_process(
 
     monkeypatch.setattr(room, "newest_change", late)
     history.refresh()
-    assert "card" in history.current.rate_cards
+    assert "card" in history.view("team").rate_cards
 
 
 def test_a_version_that_does_not_hold_cannot_end(prepare: Prepare) -> None:
@@ -185,8 +186,8 @@ def test_a_version_that_does_not_hold_cannot_end(prepare: Prepare) -> None:
         connection.execute(update(GPUS).where(GPUS.c.slug == "ours").values(until_change=2))
     with pytest.raises(OtherVersions, match="2 versions of gpus were to end, 1 held"):
         put(history, OWN_GPU, replace(GPU, note="changed"))
-    assert len(history.changes()) == 2
-    assert history.current.gpus[GPU.slug].revision == 1
+    assert len(history.changes("team")) == 2
+    assert history.view("team").gpus[GPU.slug].revision == 1
 
 
 @pytest.mark.parametrize("table", KEPT.values(), ids=lambda kept: kept.table.name)
@@ -207,10 +208,10 @@ def test_versions_of_a_price_are_read_while_it_holds_and_after(prepare: Prepare)
     put(history, own)
     put(history, replace(own, note="second"))
     for _ in range(2):
-        versions = [history.version(PriceRow, own.id, revision) for revision in (1, 2, 3)]
+        versions = [history.version(PriceRow, own.id, revision, lambda _: True) for revision in (1, 2, 3)]
         assert [row.note if row else None for row in versions] == ["", "second", None]
-        history.change("team", lambda _: Rows(drop=(own,) if own.id in history.current.price_index.rows else ()))
-    assert history.version(PriceRow, "no-such-id", 1) is None
+        history.change("team", lambda _: Rows(drop=(own,) if own.id in history.view("team").price_index.rows else ()))
+    assert history.version(PriceRow, "no-such-id", 1, lambda _: True) is None
 
 
 @pytest.mark.parametrize("count", [1, MOST_NAMED, MOST_NAMED + 1])
@@ -219,7 +220,7 @@ def test_few_and_many_rows_are_numbered(prepare: Prepare, count: int) -> None:
     many = [replace(PRICE, provider=f"us {number}", owner="team") for number in range(count)]
     for revision in (1, 2):
         put(history, *(replace(row, note=str(revision)) for row in many))
-        assert {row.revision for row in history.current.prices if row.owner == "team"} == {revision}
+        assert {row.revision for row in history.view("team").prices if row.owner == "team"} == {revision}
 
 
 def test_of_a_change_elsewhere_only_its_rows_are_read(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,12 +241,12 @@ def test_of_a_change_elsewhere_only_its_rows_are_read(prepare: Prepare, monkeypa
 
     monkeypatch.setattr(Kept, "read", counted)
     follower.refresh()
-    assert (follower.number, follower.current) == (elsewhere.number, last)
+    assert (follower.number, follower.view("team")) == (elsewhere.number, last)
     assert len(read) == len((OWN_GPU, OWN_CARD, OWN_CLUSTER, PRICE))
-    assert follower.current.gpus[GPU.slug] is current.gpus[GPU.slug]
-    assert follower.current.rate_cards["card"].revision == 2
+    assert follower.view("team").gpus[GPU.slug] is current.everyone.gpus[GPU.slug]
+    assert follower.view("team").rate_cards["card"].revision == 2
     monkeypatch.undo()
-    assert load_catalogue(engine) == last
+    assert load_catalogue(engine).view("team") == last
 
 
 def test_of_many_rows_only_the_last_catalogue_stays_in_memory(
@@ -253,5 +254,5 @@ def test_of_many_rows_only_the_last_catalogue_stays_in_memory(
 ) -> None:
     monkeypatch.setattr(room, "MOST_HELD_ROWS", 2 * len(SMALL.digests))
     history = opened(prepare())
-    revisions = [history.current.revision, *(put(history, replace(OWN_GPU, note=note)).revision for note in "abc")]
-    assert [history.held(revision) is not None for revision in revisions] == [False, False, True, True]
+    revisions = [history.view("team").revision, *(put(history, replace(OWN_GPU, note=note)).revision for note in "abc")]
+    assert [history.held(revision, "team") is not None for revision in revisions] == [True, False, True, True]

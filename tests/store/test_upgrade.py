@@ -88,12 +88,12 @@ def test_rows_survive_up_and_down(engine: Engine) -> None:
 def test_a_start_takes_an_older_database_over(engine: Engine, prepare: Prepare) -> None:
     with writing(engine) as connection:
         _fill(connection)
-    loaded = load_catalogue(prepare(SMALL))
+    loaded = load_catalogue(prepare(SMALL)).view("team-a")
     assert loaded.models.keys() == {"mine", "linear", "tiny"}
     assert (loaded.models["mine"].owner, loaded.models["mine"].revision) == ("team-a", 7)
     assert loaded.clusters["our-box"].cluster.gpu == "gpu"
     assert "gpu" in loaded.gpus
-    old = History(engine, loaded).at("0123456789ab")
+    old = History(engine, loaded).at("0123456789ab", "team")
     assert old.gpus.keys() == {"gpu"}
     assert old.clusters.keys() == {"box", "our-box"}
 
@@ -106,5 +106,5 @@ def test_only_the_versions_that_hold_go_back(prepare: Prepare) -> None:
         tables = _reflected(connection).tables
         assert [row.slug for row in connection.execute(select(tables["models"]))] == ["tiny"]
         assert "rate_cards" not in tables
-    assert load_catalogue(prepare()).revision == SMALL.revision
+    assert load_catalogue(prepare()).view("team").revision == SMALL.revision
     engine.dispose()

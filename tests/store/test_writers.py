@@ -31,9 +31,9 @@ def test_one_of_many_threads_wins_each_round(prepare: Prepare) -> None:
         with ThreadPoolExecutor(WRITERS) as threads:
             won = list(threads.map(write, range(WRITERS)))
         assert won.count(True) == 1
-        assert history.current.rate_cards["counter"].note == f"writer {won.index(True)}"
-        assert history.current.rate_cards["counter"].revision == round_ + 1
-    assert load_catalogue(engine).rate_cards == history.current.rate_cards
+        assert history.view("team").rate_cards["counter"].note == f"writer {won.index(True)}"
+        assert history.view("team").rate_cards["counter"].revision == round_ + 1
+    assert load_catalogue(engine).view("team").rate_cards == history.view("team").rate_cards
 
 
 def test_processes_lose_no_update_of_a_row(prepare: Prepare, database_url: str) -> None:
@@ -43,6 +43,6 @@ def test_processes_lose_no_update_of_a_row(prepare: Prepare, database_url: str) 
     reports = race(count_up_in_a_row, database_url, PROCESSES)
     assert all(report.endswith(" stale") for report in reports), reports
     history.refresh()
-    assert history.current.rate_cards["counter"].note == str(PROCESSES * 10)
-    changes = history.changes()
+    assert history.view("team").rate_cards["counter"].note == str(PROCESSES * 10)
+    changes = history.changes("team")
     assert [change.number for change in reversed(changes)] == list(range(1, PROCESSES * 10 + 3))

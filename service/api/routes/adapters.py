@@ -103,7 +103,7 @@ async def slurm_hook(request: Request, name: str) -> Response:
     text = _file(request, f"slurm/{name}")
     said = body_of_flat(request.query_params.multi_items())
     if "gpu" in (cluster := said.get("cluster", {})):
-        request.app.state.catalogue.find_gpu(str(cluster["gpu"]))  # refused here, not by each job
+        (await catalogue_of(request)).find_gpu(str(cluster["gpu"]))  # refused here, not by each job
     site = to_bytes({part: value for part, value in said.items() if value}).decode()
     level = "=" * (site.count("=") + 1)
     return Response(text.replace('SITE = "{}"', f"SITE = [{level}[{site}]{level}]"), media_type="text/plain")

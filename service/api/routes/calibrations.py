@@ -4,15 +4,22 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON, json_answer
-from service.api.body import JsonObject
+from service.api.body import JsonObject, OptionalObject
 from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
 from service.api.database import Database, database_of
 from service.api.idempotency import idempotent
 from service.api.lists import Routes, add_list
-from service.api.measurement_operations import calibration_operation, drift_operation, fit_operation
+from service.api.measurement_operations import (
+    calibration_operation,
+    drift_operation,
+    fit_operation,
+    promote_operation,
+)
 from service.api.queries import takes_only
 from service.api.turns import in_turn
 from service.workflows.calibrations import listed
+from service.workflows.calibrations.body import read_promotion
 from service.workflows.calibrations.drift import drift_of
 from service.workflows.calibrations.fitting import create_calibration
 from service.workflows.calibrations.promoting import promote, retire, roll_back
@@ -47,7 +54,7 @@ add_list(
 @idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """It changes no answer until somebody promotes it."""
-    found = create_calibration(database, request.app.state.catalogue, caller_of(request), body)
+    found = create_calibration(database, view_of(request), caller_of(request), body)
     location = {"Location": f"{listed.PATH}/{found.id}"}
     return Response(to_bytes(listed.shown(found)), status_code=201, headers=location, media_type=JSON)
 
@@ -73,7 +80,7 @@ def read(database: Database, caller: Asker, calibration_id: str) -> Response:
 )
 def drift(request: Request, database: Database, calibration_id: str) -> Response:
     """By what was measured since it was fitted."""
-    return json_answer(drift_of(database, request.app.state.catalogue, caller_of(request), calibration_id))
+    return json_answer(drift_of(database, view_of(request), caller_of(request), calibration_id))
 
 
 @router.post(
@@ -81,16 +88,13 @@ def drift(request: Request, database: Database, calibration_id: str) -> Response
     operation_id="promoteCalibration",
     summary="Let a calibration hold for its GPU",
     dependencies=NONE_OTHER,
-    openapi_extra=calibration_operation(
-        "From then on answers about its GPU rest on it and name it. Refused unless predictions of what it never saw "
-        "are nearer than before, probe by probe and in the mean."
-    ),
+    openapi_extra=promote_operation(),
 )
 @in_turn
-def promote_one(request: Request, database: Database, calibration_id: str) -> Response:
+def promote_one(request: Request, database: Database, calibration_id: str, body: OptionalObject) -> Response:
     """A change of the catalogue: `rev` asks for what held before."""
     history, caller = request.app.state.history, caller_of(request)
-    return json_answer(listed.shown(promote(database, history, caller, calibration_id)))
+    return json_answer(listed.shown(promote(database, history, caller, calibration_id, read_promotion(body).scope)))
 
 
 @router.post(

@@ -6,6 +6,7 @@ from fastapi.responses import Response
 from service.api.answers import JSON, json_answer
 from service.api.body import JsonObject
 from service.api.callers import Asker, caller_of
+from service.api.catalogues import catalogue_at, view_of
 from service.api.database import Database, database_of
 from service.api.idempotency import idempotent
 from service.api.launch_check_events import last_event_of, stream_of
@@ -56,7 +57,7 @@ def create(request: Request, database: Database, body: JsonObject) -> Response:
     state = request.app.state
     state.checked_questions.write()  # it may name a check that was answered just now
     found = launch_checks.create_launch_check(
-        database, state.catalogue, state.history.at, body, caller_of(request), state.checked_questions.of_others()
+        database, view_of(request), catalogue_at(request), body, caller_of(request), state.checked_questions.of_others()
     )
     location = {"Location": f"{launch_checks.PATH}/{found['id']}"}
     return Response(to_bytes(found), status_code=202, headers=location, media_type=JSON)

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from service.api.answers import json_answer
 from service.api.body import JsonObject, refuse_media_type
 from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
 from service.api.database import Database, database_of
 from service.api.json_schema import CSV_BODY, JSON_BODY, TEXT_BODY
 from service.api.lists import Routes, add_list
@@ -70,7 +71,7 @@ Content = Annotated[bytes, Depends(_content_of)]
 @in_turn
 def import_all(request: Request, database: Database, body: JsonObject) -> Response:
     """They are predicted by what holds now, and stay beside what was predicted."""
-    return json_answer(import_records(database, request.app.state.catalogue, caller_of(request), body))
+    return json_answer(import_records(database, view_of(request), caller_of(request), body))
 
 
 @router.post(
@@ -83,7 +84,7 @@ def import_all(request: Request, database: Database, body: JsonObject) -> Respon
 @in_turn
 def import_file(request: Request, database: Database, format: str, content: Content) -> Response:
     """What the file does not tell stands in the query."""
-    catalogue, caller = request.app.state.catalogue, caller_of(request)
+    catalogue, caller = view_of(request), caller_of(request)
     return json_answer(import_measurements(database, catalogue, caller, format, content, _beside(request)))
 
 

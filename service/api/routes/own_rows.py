@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from service.api.answers import JSON, json_answer
 from service.api.body import JsonObject, MergePatch
 from service.api.callers import caller_of
-from service.api.catalogue_schemas import SINGULAR
+from service.api.catalogue_schemas import OWNER, SINGULAR
 from service.api.idempotency import idempotent
 from service.api.own_row_schemas import (
     create_operation,
@@ -58,15 +58,16 @@ def _add_routes(plural: str, listing: Listing) -> None:
         return _created(plural, key, record, record)
 
     def replace(request: Request, name: str, is_current: IfMatch, body: JsonObject) -> Response:
-        change = RowChange(listing, name, is_current, caller_of(request))
+        change = RowChange(listing, name, is_current, caller_of(request), one_of(request, OWNER))
         return _changed(replace_row(request.app.state.history, change, body))
 
     def patch(request: Request, name: str, is_current: IfMatch, body: MergePatch) -> Response:
-        change = RowChange(listing, name, is_current, caller_of(request))
+        change = RowChange(listing, name, is_current, caller_of(request), one_of(request, OWNER))
         return _changed(patch_row(request.app.state.history, change, body))
 
     def delete(request: Request, name: str, is_current: IfMatch) -> Response:
-        delete_row(request.app.state.history, RowChange(listing, name, is_current, caller_of(request)))
+        change = RowChange(listing, name, is_current, caller_of(request), one_of(request, OWNER))
+        delete_row(request.app.state.history, change)
         return Response(status_code=204)
 
     for route, method, place, summary, operation in (
@@ -80,7 +81,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
             in_turn(route),
             methods=[method],
             status_code={"POST": 201, "DELETE": 204}.get(method, 200),
-            dependencies=[takes_only()],
+            dependencies=[takes_only() if method == "POST" else takes_only(OWNER)],
             operation_id=f"{route.__name__}{singular}",
             summary=summary,
             openapi_extra=operation,

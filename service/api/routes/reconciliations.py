@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.answers import json_answer
 from service.api.body import read_body, read_plain_text
 from service.api.callers import caller_of
+from service.api.catalogues import catalogue_at, view_of
 from service.api.database import Database
 from service.api.json_schema import JSON_BODY, TEXT_BODY, Schema, json_response, ref
 from service.api.long_bodies import is_long, read_apart
@@ -89,4 +90,4 @@ def reconcile_jobs(
     state, caller = request.app.state, caller_of(request)
     state.checked_questions.write()  # a job may end before the question of its check is written
     others = state.checked_questions.of_others()
-    return json_answer(reconcile(database, caller, records, state.catalogue, state.history.at, others))
+    return json_answer(reconcile(database, caller, records, view_of(request), catalogue_at(request), others))

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from service.api.callers import caller_of
 from service.api.lists import Routes, add_list
 from service.workflows.revisions import COLUMNS, listed_revisions
 
@@ -14,6 +15,6 @@ add_list(
         singular="Revision",
         meaning="Every change of the catalogue, the newest first",
         columns=COLUMNS,
-        held=lambda request: listed_revisions(request.app.state.history),
+        held=lambda request: listed_revisions(request.app.state.history, caller_of(request)),
     ),
 )

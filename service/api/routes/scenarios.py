@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from service.api.answers import JSON
 from service.api.body import JsonObject, MergePatch
 from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
 from service.api.conditional import etag_of
 from service.api.database import Database, database_of
 from service.api.idempotency import idempotent
@@ -75,7 +76,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
 @idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered, and the answer kept with it."""
-    saved = scenarios.create_scenario(database, request.app.state.catalogue, caller_of(request), body)
+    saved = scenarios.create_scenario(database, view_of(request), caller_of(request), body)
     return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
 
 
@@ -103,7 +104,7 @@ def read(request: Request, database: Database, scenario_id: str) -> Response:
 @in_turn
 def replace(request: Request, database: Database, change: Change, body: JsonObject) -> Response:
     """The question is answered anew, under the versions of today."""
-    return _scenario(scenarios.replace_scenario(database, request.app.state.catalogue, change, body))
+    return _scenario(scenarios.replace_scenario(database, request.app.state.history.view, change, body))
 
 
 @router.patch(
@@ -116,7 +117,7 @@ def replace(request: Request, database: Database, change: Change, body: JsonObje
 @in_turn
 def update(request: Request, database: Database, change: Change, patch: MergePatch) -> Response:
     """Only a changed question is answered anew."""
-    return _scenario(scenarios.patch_scenario(database, request.app.state.catalogue, change, patch))
+    return _scenario(scenarios.patch_scenario(database, request.app.state.history.view, change, patch))
 
 
 @router.delete(

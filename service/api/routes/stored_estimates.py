@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
+from service.api.catalogues import catalogue_at
 from service.api.database import Database
 from service.api.json_schema import json_response, path_parameter, ref
 from service.api.queries import takes_only
@@ -24,5 +25,5 @@ def stored_estimate(request: Request, database: Database, estimate_id: str) -> R
     """Asking alone stores nothing; scenarios and checks do."""
     state = request.app.state
     checked = state.checked_questions
-    found = stored_answer(database, estimate_id, state.history.at, checked.find, checked.of_others())
+    found = stored_answer(database, estimate_id, catalogue_at(request), checked.find, checked.of_others())
     return Response(found, media_type=JSON)

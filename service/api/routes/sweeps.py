@@ -8,6 +8,7 @@ from fastapi.responses import Response, StreamingResponse
 from service.api.answers import JSON, json_answer
 from service.api.body import JsonObject
 from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
 from service.api.charges import charging
 from service.api.conditional import is_head, is_held
 from service.api.credential_ends import while_admitted
@@ -61,7 +62,7 @@ add_list(
 @idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """Every item is read and kept with the pieces to be worked out."""
-    sweep = kept.create_sweep(database, request.app.state.catalogue, caller_of(request), body, charging(request))
+    sweep = kept.create_sweep(database, view_of(request), caller_of(request), body, charging(request))
     headers = {"Location": sweep.links["self"]}
     return Response(to_bytes(sweep), status_code=202, headers=headers, media_type=JSON)
 

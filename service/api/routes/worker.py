@@ -14,6 +14,7 @@ from service.answers.workers import ClaimedJob, HeartbeatAnswer, JobClaim, Worke
 from service.api.answers import json_answer
 from service.api.body import JsonObject, read_body
 from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
 from service.api.database import Database, database_of
 from service.api.json_schema import json_response, ref
 from service.api.openings import Openings
@@ -62,7 +63,7 @@ async def claim(request: Request) -> Response:
     """A worker waits in the event loop; each look at the database has a thread for as long as it takes."""
     wanted = read_whole(ClaimRequest, await read_body(request))
     engine, state = database_of(request), request.app.state
-    capabilities = named_in(state.catalogue, wanted.capabilities)
+    capabilities = named_in(view_of(request), wanted.capabilities)
     key, bounds = caller_of(request).id, WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
     await run_in_threadpool(see_worker, engine, wanted.worker, capabilities, key, bounds)
     seeker = Seeker(worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds, key=key)

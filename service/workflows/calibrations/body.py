@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Len
 
 from service.calibration.records import ProbeName
+from service.catalogue.provenance import Scope
 from service.errors import Problem, Refused
 from service.estimator.noun import STRICT, Name
 from service.store import Measured
@@ -38,6 +39,21 @@ class Chosen:
     """Only what was measured from this moment on, RFC 3339."""
     note: Annotated[str, Len(0, 1000)] = ""
     """What to know about the calibration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promotion:
+    """For whom a calibration is to hold."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    scope: Scope = "owner"
+    """Whose answers rest on it: its owner's, or everyone's, which only an admin may decide."""
+
+
+def read_promotion(body: Mapping[str, Any]) -> Promotion:
+    """For whom a calibration is to hold, by a request body; for its owner where the body is empty."""
+    return read_noun(Promotion, body, "")
 
 
 def read_chosen(body: Mapping[str, Any]) -> Chosen:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from service import store
+from service.catalogue.provenance import Scope
 from service.errors import NotFound
 from service.estimator.noun import SPOKEN
 from service.store import Calibration, Engine
@@ -53,6 +54,8 @@ class CalibrationSummary:
     """When it was taken back or given up; null where it was not."""
     owner: str
     """Whose it is."""
+    scope: Scope
+    """Whose answers rest on it while it is promoted: its owner's, or everyone's, which only an admin can decide."""
 
 
 _KEYED = {column.name: column for column in columns_of(CalibrationSummary)}
@@ -61,7 +64,7 @@ COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 
 
 def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
-    """The list of calibrations: the caller's, and all that ever held.
+    """The list of calibrations: the caller's, and all that held for everyone.
 
     Args:
         engine: the database
@@ -77,7 +80,7 @@ def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
 
 
 def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
-    """One calibration: the caller's, or one that ever held, for answers name it.
+    """One calibration: the caller's, or one that held for everyone, for answers name it.
 
     Args:
         engine: the database
@@ -92,9 +95,14 @@ def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Cal
         Unreachable: the database does not answer
     """
     found = store.read_calibration(engine, calibration_id)
-    if found is None or not (found.promoted_at or caller.reaches(found.owner)):
+    if found is None or not (is_for_everyone(found) or caller.reaches(found.owner)):
         raise NotFound(f"there is no calibration of this id; GET {PATH} lists the ids")
     return found
+
+
+def is_for_everyone(calibration: Calibration) -> bool:
+    """Whether a calibration holds or held for everyone, so that every caller may read what answers rested on."""
+    return calibration.scope == "everyone" and calibration.promoted_at is not None
 
 
 def find_own(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:

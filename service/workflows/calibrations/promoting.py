@@ -1,16 +1,18 @@
-"""When does a calibration hold? Once it is promoted, which takes errors below those of before on what it never saw.
+"""Promotion of calibrations: one holds once its errors on what it never saw are below those of before.
 
-Which one holds for a GPU is a row of the catalogue: promoting, rolling back and retiring are changes of the catalogue
-like any other, so every replica takes them over, `rev` asks for what held before, and the same rows have the same
-digest again.
+It holds for its owner alone, or for everyone where an admin says so. Which one holds for a GPU is a row of the
+catalogue: promoting, rolling back and retiring are changes of the catalogue like any other, so every replica takes them
+over, `rev` asks for what held before, and the same rows have the same digest again.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from service import store
-from service.catalogue import CalibrationRow, Catalogue
-from service.errors import Conflict, NotFound, Problem
+from service.catalogue import EVERYONE, CalibrationRow, Holdings, Row
+from service.catalogue.provenance import Scope
+from service.errors import Conflict, ForAdmins, NotFound, Problem
 from service.estimator import FORMULAS_VERSION
 from service.store import Calibration, Connection, Engine, History, Rows
 from service.workflows.calibrations.fitting import constants_of
@@ -21,43 +23,49 @@ Write = Callable[[Connection], None]
 """What is written beside a change of the catalogue."""
 
 
-def promote(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
-    """Let a calibration hold for its GPU.
+def promote(
+    engine: Engine, history: History, caller: Caller, calibration_id: str, scope: Scope = "owner"
+) -> Calibration:
+    """Let a calibration hold for its GPU, for its owner or for everyone.
 
     Args:
         engine: the database
         history: the catalogue over time
         caller: who does
         calibration_id: its id
+        scope: whose answers rest on it from then on
 
     Returns:
         the calibration as it is then
 
     Raises:
         NotFound: the caller has no such calibration
-        Conflict: it is no better than what holds, was compared with something else, is of no GPU of the catalogue, or
-            what holds is another owner's
+        ForAdmins: it is to hold for everyone, and the caller is no admin
+        Conflict: it is no better than what holds, too far off, was compared with something else, or is of no GPU of the
+            catalogue
         Unreachable: the database does not answer
     """
     wanted = find_own(engine, caller, calibration_id)
+    if scope == "everyone" and not caller.sees_all:
+        raise ForAdmins(FOR_EVERYONE)
     refusals = reasons_against(wanted)
     if refusals:
         raise Conflict(*refusals)
+    row = replace(row_of(wanted), scope=scope)
 
-    def decide(catalogue: Catalogue) -> Rows:
-        held = _held(wanted, catalogue)
-        if held is not None and held.calibration.id == wanted.id:
+    def decide(holdings: Holdings) -> Rows:
+        held = _held(wanted, scope, holdings)
+        if held is not None and held.calibration.id == wanted.id and scope == held.holds_for:
             raise Conflict(_problem("is_promoted", f"{wanted.id} holds already", "nothing is to be done"))
-        if held is not None and not caller.reaches(held.owner):
-            raise Conflict(HELD_BY_ANOTHER)
         outdated = _outdated(wanted, None if held is None else held.calibration.id)
         if outdated is not None:
             raise Conflict(outdated)
-        return Rows(put=(row_of(wanted),))
+        return Rows(put=(row,), drop=_elsewhere(wanted, scope, holdings))
 
-    def also(connection: Connection, before: Catalogue) -> None:
-        held = _held(wanted, before)
-        store.promoted_in(connection, wanted, datetime.now(UTC), None if held is None else held.calibration.id)
+    def also(connection: Connection, before: Holdings) -> None:
+        held = holdings_row(wanted, scope, before)
+        replaced = None if held is None else held.calibration.id
+        store.promoted_in(connection, wanted, datetime.now(UTC), scope, retires=replaced)
 
     history.change(caller.owner, decide, also)
     return find_calibration(engine, caller, calibration_id)
@@ -77,17 +85,18 @@ def roll_back(engine: Engine, history: History, caller: Caller, calibration_id: 
 
     Raises:
         NotFound: the caller has no such calibration
+        ForAdmins: it holds for everyone, and the caller is no admin
         Conflict: it does not hold
         Unreachable: the database does not answer
     """
     wanted = find_own(engine, caller, calibration_id)
     before = None if wanted.replaces is None else store.read_calibration(engine, wanted.replaces)
-    _let_go(history, caller, wanted, before)
+    _let_go(history, caller, wanted, before if before is not None and _may_hold_again(before, wanted) else None)
     return find_calibration(engine, caller, calibration_id)
 
 
 def retire(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
-    """Give a calibration up: a draft, or the one that holds, in whose place published rates come.
+    """Give a calibration up: a draft, or the one that holds, in whose place what everyone sees comes.
 
     Args:
         engine: the database
@@ -100,6 +109,7 @@ def retire(engine: Engine, history: History, caller: Caller, calibration_id: str
 
     Raises:
         NotFound: the caller has no such calibration
+        ForAdmins: it holds for everyone, and the caller is no admin
         Unreachable: the database does not answer
     """
     wanted = find_own(engine, caller, calibration_id)
@@ -137,11 +147,11 @@ def reasons_against(calibration: Calibration) -> tuple[Problem, ...]:
     return tuple(found)
 
 
-HELD_BY_ANOTHER = Problem(
-    field="",
-    code="held_by_another",
-    message="a calibration of another owner holds for this GPU, and everybody's answers rest on it",
-    fix="ask its owner to retire it, or an admin to promote this one",
+FOR_EVERYONE = Problem(
+    field="scope",
+    code="admins_only",
+    message="a calibration for everyone changes every caller's answers, so only an admin may promote or take back one",
+    fix="promote it for its owner alone, or ask an admin",
 )
 
 REFIT = "leave these probes out, measure more shapes or another run, and fit again"
@@ -184,21 +194,53 @@ def row_of(calibration: Calibration) -> CalibrationRow:
 
 def _let_go(history: History, caller: Caller, wanted: Calibration, before: Calibration | None) -> None:
     """Take a calibration out of the catalogue, and put another one there, or none."""
+    if wanted.scope == "everyone" and wanted.status == "promoted" and not caller.sees_all:
+        raise ForAdmins(FOR_EVERYONE)
 
-    def decide(catalogue: Catalogue) -> Rows:
-        held = _held(wanted, catalogue)
+    def decide(holdings: Holdings) -> Rows:
+        held = holdings_row(wanted, wanted.scope, holdings)
         if held is None or held.calibration.id != wanted.id:
             message = f"{wanted.id} does not hold, so there is nothing to take back"
             raise Conflict(_problem("not_promoted", message, "GET /v1/calibrations?status=promoted lists what holds"))
-        return Rows(drop=(held,)) if before is None else Rows(put=(row_of(before),))
+        if before is None:
+            return Rows(drop=(held,))
+        again = replace(row_of(before), scope=wanted.scope)
+        return Rows(put=(again,), drop=_elsewhere(before, wanted.scope, holdings))
 
-    def also(connection: Connection, _: Catalogue) -> None:
+    def also(connection: Connection, _: Holdings) -> None:
         moment = datetime.now(UTC)
         store.retired_in(connection, wanted.id, moment)
         if before is not None:
-            store.promoted_in(connection, before, moment, before.replaces)
+            store.promoted_in(connection, before, moment, wanted.scope, retires=None)
 
     history.change(caller.owner, decide, also)
+
+
+def _may_hold_again(before: Calibration, wanted: Calibration) -> bool:
+    """Whether a calibration that another one replaced comes back with it gone: not where everyone's holds meanwhile."""
+    if wanted.scope == "everyone":
+        return True
+    is_everyones = before.status == "promoted" and before.scope == "everyone"
+    return before.owner == wanted.owner and not is_everyones
+
+
+def holdings_row(calibration: Calibration, scope: Scope, holdings: Holdings) -> CalibrationRow | None:
+    """The calibration that holds for the GPU of another, for everyone or for the other's owner alone."""
+    part = EVERYONE if scope == "everyone" else calibration.owner
+    found = None if calibration.gpu is None else holdings.at((part, (CalibrationRow, calibration.gpu)))
+    return found if isinstance(found, CalibrationRow) else None
+
+
+def _held(wanted: Calibration, scope: Scope, holdings: Holdings) -> CalibrationRow | None:
+    """The calibration that answers rest on until a calibration is promoted for everyone or for its owner."""
+    view = holdings.everyone if scope == "everyone" else holdings.view(wanted.owner)
+    return None if wanted.gpu is None else view.calibrations.get(wanted.gpu)
+
+
+def _elsewhere(wanted: Calibration, scope: Scope, holdings: Holdings) -> tuple[Row, ...]:
+    """The row of a calibration that holds in the other scope until it is promoted: it holds in one at a time."""
+    held = holdings_row(wanted, "owner" if scope == "everyone" else "everyone", holdings)
+    return () if held is None or held.calibration.id != wanted.id else (held,)
 
 
 def _outdated(wanted: Calibration, held: str | None) -> Problem | None:
@@ -210,10 +252,6 @@ def _outdated(wanted: Calibration, held: str | None) -> Problem | None:
         message = f"it was compared with {wanted.replaces or PUBLISHED}, and {held or PUBLISHED} holds now"
         return _problem("other_before", message, FIT_AGAIN)
     return None
-
-
-def _held(calibration: Calibration, catalogue: Catalogue) -> CalibrationRow | None:
-    return None if calibration.gpu is None else catalogue.calibrations.get(calibration.gpu)
 
 
 def _problem(code: str, message: str, fix: str) -> Problem:
