@@ -12,7 +12,7 @@ from service.answers.workers import RunnerName
 from service.api.json_schema import Schema
 from service.api.problem_kinds import KINDS
 from service.calibration.records import DeviceKind, ProbeName, ProbeStatus
-from service.catalogue.provenance import Verified
+from service.catalogue.provenance import Scope, Verified
 from service.catalogue.rows import PriceStat, RegionKind
 from service.estimator import names
 from service.estimator.first_step import Moment, StepName
@@ -108,6 +108,7 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "TrainingMethodName": ("Which parameters are trained.", names.MethodName),
     "UnknownField": ("A field that can be solved for.", UnknownName),
     "Verdict": ("Does it fit?", Verdict),
+    "RowScope": ("Whose answers may rest on a row or a calibration: its owner's, or everyone's.", Scope),
     "Verified": ("Whether a row was checked against its source.", Verified),
     "ZeroStage": ("What is sharded over replicas.", names.ZeroStage),
 }

