@@ -25,8 +25,9 @@ DATABASE_CONNECTIONS = 10
 WORKER_FILE_BYTES = 20 << 30
 """Bytes of files that the workers of one key may have stored where nothing else is set. Source: a choice: thousands of
 traces, or tables of a billion rows."""
-WORKERS_PER_KEY = 5_000
-"""Workers of one key where nothing else is set. Source: a choice; five times the fleet of /guide/capacity."""
+WORKERS_PER_KEY = 2_500
+"""Workers of one key where nothing else is set. Source: a choice; the fleet of /guide/capacity, restarted under new
+names while the old ones still count."""
 LEAST_DATABASE_CONNECTIONS = 4
 """Fewest: one that tells other replicas of this one, one for what goes on beside requests, two for requests."""
 SLIP_OF_THE_PEN = 0.9

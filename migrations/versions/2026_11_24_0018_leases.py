@@ -12,7 +12,7 @@ down_revision = "0017"
 branch_labels = None
 depends_on = None
 
-QUEUED, EMPTY = sa.text("status = 'queued'"), sa.text("''")
+EMPTY = sa.text("''")
 
 
 def upgrade() -> None:
@@ -29,10 +29,9 @@ def upgrade() -> None:
     op.create_index(
         "ix_jobs_queue",
         "jobs",
-        ["owner", "kind", "requires", "priority", "created_at", "id", "available_at"],
-        sqlite_where=QUEUED,
-        postgresql_where=QUEUED,
+        ["status", "owner", "kind", "requires", "available_at", "priority", "created_at", "id"],
     )
+    op.drop_index("ix_jobs_status_kind", "jobs")
     op.add_column("workers", sa.Column("key", sa.String, nullable=False, server_default=EMPTY))
     op.add_column("workers", sa.Column("name", sa.String))
     op.create_index("ix_workers_key", "workers", ["key", "last_seen_at"])
@@ -45,6 +44,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.create_index("ix_jobs_status_kind", "jobs", ["status", "kind"])
     op.drop_table("job_turns")
     op.drop_index("ix_workers_key", "workers")
     for index in ("ix_jobs_queue", "ix_jobs_lease_key"):

@@ -12,7 +12,7 @@ from hmac import compare_digest
 from secrets import token_urlsafe
 from typing import Any, Literal, NamedTuple, TypeGuard
 
-from sqlalchemy import Connection, Engine, Select, delete, func, literal_column, select, tuple_, update
+from sqlalchemy import Connection, Engine, Select, delete, func, select, tuple_, update
 
 from service.answers.workers import Capabilities, Requirements, does_match
 from service.errors import Problem, Refused
@@ -24,11 +24,11 @@ from service.store.workers import saw_worker_in
 
 LEASE_BYTES = 32
 """Random bytes of a lease: 256 bits, twice what nobody guesses."""
-MOST_EVENTS = 10_000
-"""Events of one job after which it takes no more progress. Source: a choice; an hour with news every second has
-3,600."""
-MOST_PROGRESS_BYTES = 16 << 20
-"""Bytes of all progress of one job. Source: a choice; 3,600 reports of 4 KB have 15 MB."""
+MOST_EVENTS = 2_000
+"""Events of one job after which it takes no more progress. Source: a choice; this project's worker sends at most
+600 reports in the time of one attempt."""
+MOST_PROGRESS_BYTES = 8 << 20
+"""Bytes of all progress of one job. Source: a choice; 2,000 reports of 4 KB."""
 
 HeartbeatState = Literal["run", "cancel", "lost"]
 """What a worker has to do: go on, stop because the job is to be cancelled, stop because its lease holds no longer."""
@@ -232,8 +232,8 @@ def _refuse_too_much_progress(job: Job, size: int) -> None:
 
 
 def _is_available() -> tuple[Any, ...]:
-    """The status is spelled out, so that the index of queued jobs is used."""
-    return literal_column("'queued'") == JOBS.c.status, JOBS.c.available_at <= now()
+    """The present moment is asked for once, not for each job."""
+    return JOBS.c.status == "queued", JOBS.c.available_at <= select(now()).scalar_subquery()
 
 
 def _wanted_in(connection: Connection, seeker: Seeker) -> dict[str, list[Opening]]:

@@ -53,14 +53,13 @@ JOBS = Table(
     Column("outcome_digest", LargeBinary),
     Column("file_bytes", BigInteger, nullable=False, server_default="0"),
     Column("progress_bytes", BigInteger, nullable=False, server_default="0"),
-    Index("ix_jobs_status_kind", "status", "kind"),
     Index("ix_jobs_kind_created_at", "kind", "created_at"),
     Index("ix_jobs_lease_key", "lease_key", "file_bytes"),
     Index(
-        "ix_jobs_queue", "owner", "kind", "requires", "priority", "created_at", "id", "available_at",
-        sqlite_where=text("status = 'queued'"), postgresql_where=text("status = 'queued'"),
+        "ix_jobs_queue",
+        *("status", "owner", "kind", "requires", "available_at", "priority", "created_at", "id"),
     ),
-)  # fmt: skip
+)
 """Every job. Of its last claim: the digest of the lease, the key that claimed it (empty without keys) and the digest of
 the outcome, once there is one. Attempts only ever count up, those given back are counted beside. What it requires is
 canonical JSON text, so that equal demands are equal texts."""

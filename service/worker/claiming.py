@@ -27,6 +27,10 @@ HEARTBEATS = 4
 NEWS_SECONDS = 1.0
 """Shortest time between two heartbeats because of news. Source: a choice; people watch them."""
 
+MOST_NEWS = 600
+"""Heartbeats because of news in the time that a job may take: the service stores so many events of a job. Source: a
+choice; a job of ten minutes tells news every second, one of an hour every six."""
+
 RELEASE_SECONDS = 5.0
 """How long a worker that has to go tries to give its job back. Source: a choice; schedulers allow half a minute."""
 
@@ -172,7 +176,7 @@ class Claiming:
             wait_seconds = 0.0
             if state != "run":
                 return state
-            await asyncio.sleep(min(NEWS_SECONDS, pause_seconds))
+            await asyncio.sleep(min(max(NEWS_SECONDS, desk.job.timeout_seconds / MOST_NEWS), pause_seconds))
 
     async def _heartbeat(self, desk: Desk) -> Literal["run", "cancel", "lost"]:
         """Renew the lease; where the progress is refused, without it, so that the job is not lost for it."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, update
 
+from service.errors import AlreadyFinished
 from service.store import (
     Job,
     JobFile,
@@ -85,6 +86,21 @@ def test_a_result_that_is_sent_again_is_taken_once(queue: Engine) -> None:
     assert [finish_job(queue, held, DONE, also) for _ in range(3)] == [True, True, True]
     assert written == ["succeeded"]
     assert names(queue).count("succeeded") == 1
+
+
+def test_another_outcome_is_refused_and_changes_nothing(queue: Engine) -> None:
+    held = running(queue)
+    assert finish_job(queue, held, BROKEN)
+    before = job_of(queue)
+    for other in (
+        DONE,
+        Outcome(ending="failed", error={"code": "other", "message": "broke"}),
+        Outcome(ending="released"),
+    ):
+        with pytest.raises(AlreadyFinished):
+            finish_job(queue, held, other)
+    assert job_of(queue) == before
+    assert finish_job(queue, held, BROKEN)
 
 
 def test_what_else_is_written_when_a_job_ends_is_undone_with_it(queue: Engine) -> None:

@@ -119,6 +119,52 @@ def test_many_workers_at_once_get_different_jobs(queue: Engine) -> None:
     assert sorted(ids) == [f"job_{n:02}" for n in range(30)]
 
 
+def test_owners_take_turns_and_the_newest_is_next(queue: Engine) -> None:
+    create_jobs(queue, [new_job(f"many_{n:03}", owner="many", priority=5) for n in range(200)])
+    owners = [claimed(queue, f"w{n}")[0].owner for n in range(3)]
+    for owner in ("few", "late"):
+        create_jobs(queue, [new_job(f"{owner}_{n}", owner=owner) for n in range(2)])
+        owners += [claimed(queue, f"{owner}{n}")[0].owner for n in range(3)]
+    assert owners == ["many", "many", "many", "few", "many", "few", "late", "many", "late"]
+
+
+def test_claims_at_the_same_moment_serve_every_owner(queue: Engine) -> None:
+    create_jobs(queue, [new_job(f"many_{n:03}", owner="many") for n in range(60)])
+    create_jobs(queue, [new_job(f"few_{n}", owner=f"few_{n}") for n in range(6)])
+    with ThreadPoolExecutor(6) as threads:
+        got = list(threads.map(lambda n: claim_job(queue, seeker(f"w{n}"), LEASE_SECONDS), range(30)))
+    jobs = [claim.job for claim in got if claim is not None]
+    assert len({job.id for job in jobs}) == 30
+    assert len({job.owner for job in jobs}) == 7
+    started = sorted(jobs, key=lambda job: str(job.started_at))
+    first = [job.owner for job in started].index
+    assert max(first(f"few_{n}") for n in range(6)) < 7 + 6, "each claim that is under way may pass over one owner"
+
+
+def test_a_lease_is_random_stored_as_a_digest_and_bound_to_its_key(queue: Engine) -> None:
+    create_jobs(queue, [new_job("job_a")])
+    claim = claim_job(queue, seeker("w1", key="tck_a"), LEASE_SECONDS)
+    assert claim is not None
+    assert len(claim.lease.token) >= 22
+    assert claim.lease.token.encode() not in (claim.job.lease_digest or b"")
+    for wrong in (claim.lease._replace(key="tck_b"), claim.lease._replace(key=""), claim.lease._replace(token="")):
+        assert heartbeat_job(queue, wrong, LEASE_SECONDS) == "lost"
+        assert not finish_job(queue, wrong, DONE)
+    assert heartbeat_job(queue, claim.lease, LEASE_SECONDS) == "run"
+
+
+def test_a_claim_of_an_earlier_release_is_refused_and_costs_no_attempt(queue: Engine) -> None:
+    lease = running(queue, max_attempts=1)
+    change(queue, lease_digest=None)
+    assert heartbeat_job(queue, lease, LEASE_SECONDS) == "lost"
+    assert not finish_job(queue, lease, DONE)
+    lapse(queue)
+    assert reap_jobs(queue) == 1
+    job = job_of(queue)
+    assert (job.status, job.attempts_used) == ("queued", 0)
+    assert finish_job(queue, claimed(queue)[1], DONE)
+
+
 def test_files_belong_to_the_last_attempt(queue: Engine) -> None:
     held = running(queue)
     trace = JobFile(name="trace.json", media_type="application/json", content=b"\x00[1]" * 1000)
