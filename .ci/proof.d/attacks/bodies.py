@@ -16,6 +16,7 @@ MOST_SECONDS = 2.0
 MOST_GROWTH_BYTES = 200 << 20
 MOST_BESIDE_SECONDS = 1.0
 """Longest wait of a check beside an attack; the strict bar of 20 ms has a proof of its own."""
+REPEATS = 2
 PATIENCE_SECONDS = 20.0
 """Longest wait for an answer; then the service is started anew, and the next attack finds it fresh."""
 
@@ -524,27 +525,37 @@ def send(caller: Caller, body: Body) -> tuple[int, float]:
 
 
 def judge(service: Service, attempt: Attempt, body: Body, callers: tuple[Caller, Caller], beside: Beside) -> None:
-    """Send one body and measure what it costs."""
+    """Send one body and measure what it costs, once more where a check waited: the machine may do other work."""
+    for repeat in range(1 + REPEATS):
+        problems, waited = cost_of(service, attempt, body, callers, beside)
+        if waited <= MOST_BESIDE_SECONDS or problems or repeat == REPEATS:
+            break
+    problems += [f"a check beside it took {waited:.1f} s"] if waited > MOST_BESIDE_SECONDS else []
+    if problems and attempt.worst_status >= 503:
+        problems += ["the service does not answer any more"] if service.revive(always=True) else []
+    expect(not problems, "; ".join(problems))
+
+
+def cost_of(
+    service: Service, attempt: Attempt, body: Body, callers: tuple[Caller, Caller], beside: Beside
+) -> tuple[list[str], float]:
+    """What is wrong with one request, and the longest wait of a check beside it."""
     caller = callers[1] if body.keyless else callers[0]
     first, faults = beside.mark(), len(beside.faults)
     problems: list[str] = []
     with service.cost() as cost:
         try:
-            attempt.worst_status, waited = send(caller, body)
+            attempt.worst_status, _ = send(caller, body)
         except HttpError as error:
-            attempt.worst_status, waited = 599, PATIENCE_SECONDS
+            attempt.worst_status = 599
             problems.append(f"no answer: {error!r}")
     attempt.seconds, attempt.memory_bytes = cost.seconds, cost.growth_bytes
-    worst = max([*beside.seconds[first:], 0.0])
     most_seconds = MOST_SECONDS * max(1.0, len(body.content) / 1e6)
     problems += [f"status {attempt.worst_status}"] if 500 <= attempt.worst_status < 599 else []
     problems += [f"{cost.seconds:.1f} s of processor time"] if cost.seconds > most_seconds else []
     problems += [f"{cost.growth_bytes / 1e6:.0f} MB more"] if cost.growth_bytes > MOST_GROWTH_BYTES else []
-    problems += [f"a check beside it took {worst:.1f} s"] if worst > MOST_BESIDE_SECONDS else []
     problems += beside.faults[faults : faults + 1]
-    if problems and (attempt.worst_status >= 503 or waited > PATIENCE_SECONDS / 2):
-        problems += ["the service does not answer any more"] if service.revive(always=True) else []
-    expect(not problems, "; ".join(problems))
+    return problems, max([*beside.seconds[first:], 0.0])
 
 
 def run(target: Target, report: Report, seed: int) -> None:

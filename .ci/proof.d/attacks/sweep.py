@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -83,7 +84,7 @@ class Victim:
             "token": ["none"], "file_name": ["trace.json.gz"], "format": ["torchtitan"],
         }  # fmt: skip
         rows = {"models": "model", "gpus": "gpu", "clusters": "cluster", "rate-cards": "card", "regions": "region"}
-        listed = path.split("/")[2]
+        listed = path.removeprefix("/v1/").partition("/")[0]
         names["name"] = [self.price] if listed == "prices" else [f"{SLUG}-{rows.get(listed, 'x')}"]
         parameters = re.findall(r"{(\w+)}", path)
         first = {name: names.get(name, ["none"])[0] for name in parameters}
@@ -392,7 +393,7 @@ def noise(report: Report, callers: Mapping[str, Caller], rng: Random) -> None:
                 body = json.loads(json.dumps(whole(path)))
                 for _ in range(rng.randint(1, 3)):
                     place = rng.choice(list(places(body)))
-                    put(body, place, rng.choice(odd))
+                    put(body, place, deepcopy(rng.choice(odd)))
                 answer = callers["reader"].post(path, body)
                 attempt.worst_status = max(attempt.worst_status, answer.status_code)
                 expect(answer.status_code < 500, f"{answer.status_code} for {json.dumps(body)[:500]}")
