@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
+from attacks.poisoning import at_peak, product
 from attacks.record import Attempt, Report, expect
 from attacks.service import (
     QUESTION,
@@ -22,14 +23,15 @@ from attacks.service import (
     processor_seconds,
     serving,
 )
+from attacks.worker import ENVIRONMENT
 
 FAMILY, LINE = "latency", 4
 MOST_SECONDS = 0.020
 """The bar of p99; on a machine that is busy with other things, MOST_RATIO times the idle p99 counts instead."""
 MOST_RATIO = 3.0
-AT_ONCE = 24
+AT_ONCE = 16
 IDLE_SECONDS = 3.0
-MOST_KIND_SECONDS = 90.0
+MOST_KIND_SECONDS = 120.0
 HANG_UP_SECONDS = 6.0
 MOST_CORES_AFTER = 0.3
 
@@ -101,12 +103,86 @@ def solving() -> Asked:
     return "POST", "/v1/solve", {"unknown": "cluster.gpus", "question": question, "limits": {"days": 14}}
 
 
+def diagnosis() -> Asked:
+    """Why a job ran out of memory."""
+    message = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+        "79.10 GiB of which 1.25 GiB is free. Of the allocated memory 75.02 GiB is allocated by PyTorch."
+    )
+    return (
+        "POST",
+        "/v1/diagnose",
+        {**QUESTION, "price": {"usd_per_gpu_hour": 2 + next(_numbers) / 1e4}, "message": message},
+    )
+
+
+def table_of_cells() -> Asked:
+    """A thousand rows of a sheet."""
+    lengths = ";".join(str(512 * n) for n in range(1, 41))
+    batches = ";".join(str(128 * n) for n in range(1, 26))
+    query = f"model=llama-3.1-8b&gpu=h100&gpus=8&sequence_length={lengths}&global_batch={batches}&training_tokens=1e12"
+    price = 2 + next(_numbers) / 1e4
+    return "GET", f"/v1/cell/table.csv?metrics=gpu_hours;cost_usd&{query}&usd_per_gpu_hour={price}", None
+
+
+def timeline() -> Asked:
+    """The bytes of every stage over two steps."""
+    body = changed(
+        QUESTION, model="llama-3.1-405b", layout={"tensor": 8, "pipeline": 16}, cluster={"gpu": "h100", "gpus": 1024},
+        recipe={"sequence_length": 8192, "global_batch": 2048}, price={"usd_per_gpu_hour": 2 + next(_numbers) / 1e4},
+    )  # fmt: skip
+    return "POST", "/v1/memory/timeline", body
+
+
+def workbook() -> Asked:
+    """Every price as a workbook."""
+    return "GET", f"/v1/prices.xlsx?limit={1000 + next(_numbers) % 9}", None
+
+
+def trial_import() -> Asked:
+    """Twenty thousand prices, tried only."""
+    rows = "".join(f"p{next(_numbers)}-{n},h100,all,on-demand,{1 + n / 1e4}\n" for n in range(20_000))
+    return "POST", "/v1/prices/import?dry_run=true", f"provider,gpu,region,price_model,usd_per_gpu_hour\n{rows}"
+
+
+def fit() -> Asked:
+    """A calibration on all of the owner's measurements."""
+    body = {"gpu": "h100-sxm5-80gb", "runs": RUNS[: 1 + next(_numbers) % len(RUNS)], "note": f"{next(_numbers)}"}
+    return "POST", "/v1/calibrations", body
+
+
+RUNS = [f"run-{number}" for number in range(40)]
+"""Runs of 64 measurements each that the load's owner has, for fits and accuracies."""
+
 KINDS: Mapping[str, tuple[Callable[[], Asked], int]] = {
     "plans": (plan, AT_ONCE), "accuracies": (accuracy, AT_ONCE), "compares of 900 rows": (comparison, AT_ONCE),
     "batches of 1,000": (batch, 2), "checks that wait a minute": (patient_check, AT_ONCE),
-    "sensitivities": (sensitivity, AT_ONCE),
-    "solves": (solving, AT_ONCE),
+    "sensitivities": (sensitivity, AT_ONCE), "solves": (solving, AT_ONCE), "diagnoses": (diagnosis, AT_ONCE),
+    "tables of 1,000 cells": (table_of_cells, AT_ONCE), "timelines": (timeline, AT_ONCE),
+    "workbooks": (workbook, AT_ONCE),
+    "imports of 20,000 prices": (trial_import, 6), "fits of 2,500 measurements": (fit, AT_ONCE),
 }  # fmt: skip
+
+
+def with_measurements(caller: Caller) -> None:
+    """Give an owner some thousand measurements, 64 a run."""
+    for number, run in enumerate(RUNS):
+        measurements = [
+            product(
+                (1024 + 64 * row, 4096, 4096 + 64 * number), 1.3 * at_peak((1024 + 64 * row, 4096, 4096 + 64 * number))
+            )
+            for row in range(64)
+        ]
+        record = {
+            "probe": "gemm", "status": "succeeded", "seconds": 1.0, "environment": ENVIRONMENT,
+            "measurements": measurements,
+        }  # fmt: skip
+        caller.made("/v1/measurements", {"source": "a probe", "run": run, "records": [record]})
+
+
+def sent_as(body: Any) -> dict[str, Any]:
+    """A body as httpx sends it: a text is a table."""
+    return {"content": body, "headers": {"content-type": "text/csv"}} if isinstance(body, str) else {"json": body}
 
 
 def insistent(caller: Caller, asked: Asked, until: float, statuses: Counter[int]) -> bool:
@@ -114,7 +190,7 @@ def insistent(caller: Caller, asked: Asked, until: float, statuses: Counter[int]
     method, path, body = asked
     while time.monotonic() < until:
         try:
-            answer = caller.http.request(method, path, json=body, timeout=max(1.0, until - time.monotonic()))
+            answer = caller.http.request(method, path, **sent_as(body), timeout=max(1.0, until - time.monotonic()))
         except HttpError:
             statuses[0] += 1
             return False
@@ -162,7 +238,9 @@ def cores_used(service: Service, seconds: float) -> float:
 def run(target: Target, report: Report, seed: int) -> None:  # noqa: ARG001 - nothing here is random
     """Load the service by one key and time the checks of another."""
     with serving(target) as service:
-        keys = service.caller("alpha", "read").key, service.caller("beta", "read").key
+        loader = service.caller("alpha", "write")
+        with_measurements(loader)
+        keys = loader.key, service.caller("beta", "read").key
         mixed = [make() for make, times in KINDS.values() for _ in range(max(1, times // 4))]
         rounds = {name: [make() for _ in range(times)] for name, (make, times) in KINDS.items()}
         for name, asked in {**rounds, "all kinds together": mixed}.items():
