@@ -1,6 +1,7 @@
 """Attacks from outside, over HTTP with valid keys: bodies, poisoning, workers, load, links, the rest."""
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--only", choices=FAMILIES, action="append", help="one family; repeat it for more")
     parser.add_argument("--seed", type=int, default=21, help="seed of the random parts")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # services are stopped on the way out
     target = Target(source=given.source.resolve(), python=given.python.absolute())
     report = Report()
     print(f"attacking {target.source} with {target.python}; seed {given.seed}", flush=True)
