@@ -556,20 +556,20 @@ def cross_checks(watch: Unchanged, worker: Caller) -> None:
     watch.before |= {name: now[name] for name in kept}
 
 
-def promoting(report: Report, owner: Owner, beta: Caller, admin: Caller) -> None:
+def promoting(report: Report, owner: Owner, gamma: Caller, admin: Caller) -> None:
     """An administrator's promotion for everyone changes the answer, which says so."""
     with report.attempt(FAMILY, LINE, "an administrator promotes for everyone: the answer changes and names it"):
         question = changed(QUESTION, cluster={"gpu": "a100-sxm4-80gb", "gpus": 8})
         before = owner.caller.made("/v1/estimates", question)
         body = records(
-            "beta-good",
+            "gamma-good",
             lambda shape: 5.2 * at_peak(shape),
             device="NVIDIA A100-SXM4-80GB",
             memory_bytes=85_899_345_920,
         )
-        beta.made("/v1/measurements", body)
-        fitted = beta.made(
-            "/v1/calibrations", {"gpu": "a100-sxm4-80gb", "runs": ["beta-good"], "probes": ["gemm"], "note": "good"}
+        gamma.made("/v1/measurements", body)
+        fitted = gamma.made(
+            "/v1/calibrations", {"gpu": "a100-sxm4-80gb", "runs": ["gamma-good"], "probes": ["gemm"], "note": "good"}
         )
         answer = admin.post(f"/v1/calibrations/{fitted['id']}/promote", {"scope": "everyone"})
         if answer.status_code in (400, 415, 422):  # versions without scopes promote for everyone
@@ -580,8 +580,8 @@ def promoting(report: Report, owner: Owner, beta: Caller, admin: Caller) -> None
         expect(before["step"] != after["step"], "the answer did not change")
         text = json.dumps(after)
         expect(after["versions"]["calibration"] == fitted["id"], f"versions name {after['versions']['calibration']}")
-        expect("beta" in text, "the answer does not name the owner of the calibration")
-        expect(any("beta" in json.dumps(one) for one in after["warnings"]), "no warning names another owner")
+        expect("gamma" in text, "the answer does not name the owner of the calibration")
+        expect(any("gamma" in json.dumps(one) for one in after["warnings"]), "no warning names another owner")
 
 
 def run(target: Target, report: Report, seed: int) -> None:
@@ -589,7 +589,7 @@ def run(target: Target, report: Report, seed: int) -> None:
     with serving(target) as service:
         keys = {
             "alpha": ("alpha", "write"), "beta": ("beta", "write"), "worker": ("beta", "worker"),
-            "admin": ("ops", "admin"),
+            "admin": ("ops", "admin"), "gamma": ("gamma", "write"),
         }  # fmt: skip
         callers = {name: service.caller(*words) for name, words in keys.items()}
         attack_all(service, report, callers, Random(seed))  # noqa: S311 - repeatable
@@ -613,6 +613,6 @@ def attack_all(service: Service, report: Report, callers: Mapping[str, Caller], 
     for name, attacks in kinds.items():
         attacks()
         watch.after_all(name, whole=name == "calibrations")
-    promoting(report, owner, beta, callers["admin"])
+    promoting(report, owner, callers["gamma"], callers["admin"])
     with report.attempt(FAMILY, LINE, "the service kept running"):
         expect(service.answers(), "the service does not answer")
