@@ -115,14 +115,16 @@ class Service:
             raise RuntimeError(f"{' '.join(words)}: {made.stderr[-500:]}")
         return made.stdout.strip()
 
-    def key(self, owner: str, *scopes: str) -> str:
+    def key(self, owner: str, *scopes: str, options: Sequence[str] = ()) -> str:
         """A new key."""
         words = [word for scope in scopes for word in ("--scope", scope)]
-        return self.command("keys", "create", "--name", f"{owner} {'+'.join(scopes)}", "--owner", owner, *words)
+        return self.command(
+            "keys", "create", "--name", f"{owner} {'+'.join(scopes)}", "--owner", owner, *words, *options
+        )
 
-    def caller(self, owner: str, *scopes: str) -> Caller:
+    def caller(self, owner: str, *scopes: str, options: Sequence[str] = ()) -> Caller:
         """The holder of a new key; a running service hears of it within a second or two."""
-        key = self.key(owner, *scopes)
+        key = self.key(owner, *scopes, options=options)
         made = Caller(self.address, key)
         end = time.monotonic() + 10
         while self.address and made.get("/v1/models/none").status_code == 401 and time.monotonic() < end:

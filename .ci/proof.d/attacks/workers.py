@@ -2,7 +2,6 @@
 
 import base64
 import json
-import time
 from collections import Counter
 from collections.abc import Mapping
 from random import Random
@@ -18,6 +17,8 @@ CHECK = {
     "question": changed(QUESTION, model="smollm2-135m", recipe={"sequence_length": 2048}, layout={}),
     "probes": ["gemm"], "on": "any",
 }  # fmt: skip
+NAMES = 500
+"""Workers that one key may have, as the service under attack is set up."""
 RIVALS = 300
 """Jobs of one owner against one of another."""
 LONGEST_QUEUE_PLACE = 4
@@ -79,7 +80,7 @@ def forged(stage: Stage, job: Mapping[str, Any], rng: Random) -> dict[str, dict[
         "the id as a lease": {"lease": job["id"]},
         "all but the last letter": {"lease": flipped or "x"},
         "the lease in capitals": {"lease": real.upper() or "x"},
-        "the lease with a space": {"lease": f"{real} " if real else "x"},
+        "the lease with a full stop": {"lease": f"{real}."},
         "a long lease": {"lease": "A" * 10_000},
         "a list of leases": {"lease": [real, "x"]},
         "a number": {"lease": 0},
@@ -180,8 +181,8 @@ def flooding(report: Report, stage: Stage) -> None:
         path = f"/v1/worker/jobs/{job['id']}/heartbeat"
         text = json.dumps(stage.holder.proof(job))[:-1] + ', "progress": {"a": ' + "[" * 5_000 + "]" * 5_000 + "}}"
         withheld(stage.holder.caller.ask("POST", path, content=text, headers={"content-type": "application/json"}))
-    with report.attempt(FAMILY, LINE, "3,000 events of one job"):
-        statuses = Counter(stage.holder.heartbeat(job, {"n": n, "x": "x" * 2_000}).status_code for n in range(3_000))
+    with report.attempt(FAMILY, LINE, "3,000 events of 12 KB of one job"):
+        statuses = Counter(stage.holder.heartbeat(job, {"n": n, "x": "x" * 12_000}).status_code for n in range(3_000))
         expect(set(statuses) - {200}, f"all were taken: {dict(statuses)}")
         expect(max(statuses) < 500, f"answered {dict(statuses)}")
     stage.let_go(job)
@@ -198,15 +199,15 @@ def flooding(report: Report, stage: Stage) -> None:
         expect(set(statuses) - {204}, f"all were taken: {dict(statuses)}")
         expect(max(statuses) < 500, f"answered {dict(statuses)}")
     stage.let_go(job)
-    with report.attempt(FAMILY, LINE, "2,000 names of workers"):
+    with report.attempt(FAMILY, LINE, "1,500 names of workers"):
         statuses = Counter()
-        for number in range(2_000):
+        for number in range(3 * NAMES):
             body = {"worker": f"flood-{number}", "kinds": ["none"]}
             statuses[stage.stranger.caller.post("/v1/worker/claim", body).status_code] += 1
         expect(max(statuses) < 500, f"answered {dict(statuses)}")
         listed = [one["id"] for one in stage.alpha.get("/v1/workers").json()["items"]]
         flood = sum(name.startswith("flood-") for name in listed)
-        expect(flood <= 1_000, f"{flood} invented workers are listed to another owner")
+        expect(flood <= NAMES, f"{flood} invented workers are listed to another owner")
     with report.attempt(FAMILY, LINE, "names of files that leave their folder"):
         job = stage.held()
         for name in ("..", "%2e%2e%2fx", "a%2fb", "%00", "x" * 5_000, "a\\b", "é"):
@@ -260,18 +261,19 @@ def sharing_out(report: Report, stage: Stage) -> None:
         expect(
             place <= LONGEST_QUEUE_PLACE, f"more than {LONGEST_QUEUE_PLACE} of {statuses[202]} were handed out first"
         )
-    with report.attempt(FAMILY, LINE, "worker routes are limited per key"):
-        started, statuses = time.monotonic(), Counter()
-        while time.monotonic() - started < 20 and 429 not in statuses and sum(statuses.values()) < 8_000:
-            body = {"worker": "busy", "kinds": ["none"]}
-            statuses[stage.stranger.caller.post("/v1/worker/claim", body).status_code] += 1
-        expect(429 in statuses, f"{dict(statuses)} in {time.monotonic() - started:.0f} s")
+    with report.attempt(FAMILY, LINE, "a key's own limit holds for the routes of workers"):
+        limited = stage.service.caller(
+            "beta", "worker", options=("--requests-per-minute", "60", "--request-burst", "20")
+        )
+        body = {"worker": "busy", "kinds": ["none"]}
+        statuses = Counter(limited.post("/v1/worker/claim", body).status_code for _ in range(100))
+        expect(429 in statuses, f"{dict(statuses)}")
 
 
 def run(target: Target, report: Report, seed: int) -> None:
     """Attack the protocol of workers."""
     rng = Random(seed)  # noqa: S311 - repeatable
-    with serving(target) as service:
+    with serving(target, TRAINCOST_WORKERS_PER_KEY=str(NAMES)) as service:
         stage = Stage(service)
         stealing(report, stage, rng)
         ending(report, stage)
