@@ -80,7 +80,7 @@ def links(report: Report, service: Service) -> None:
             share[:-1],
             f"{share}A",
             share.swapcase(),
-            f"2{share[1:]}",
+            f"9{share[1:]}",
             share[::-1],
             "",
             ".",
