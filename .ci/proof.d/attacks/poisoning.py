@@ -441,6 +441,17 @@ def marking(watch: Unchanged, beta: Caller) -> None:
 
         watch.after(f"{plural}: a verified mark", attack)
 
+        def widen(plural: str = plural, body: Any = body) -> None:
+            refused(beta.post(f"/v1/{plural}", {**body, "slug": f"beta-wide-{plural}", "scope": "everyone"}))
+            path = f"/v1/{plural}/beta-plain-{plural}"
+            refused(beta.ask("PATCH", path, json={"scope": "everyone"}, headers={"If-Match": "*"}))
+            row = beta.get(path)
+            whole = {**row.json(), "scope": "everyone"} if row.status_code == 200 else {}
+            refused(beta.ask("PUT", path, json=whole, headers={"If-Match": "*"}))
+            expect(watch.owner.caller.get(path).status_code == 404, "the row is there for another owner")
+
+        watch.after(f"{plural}: a row for everyone", widen)
+
 
 def editing(watch: Unchanged, beta: Caller, worker: Caller) -> None:
     """Changes of the owner's things by their ids."""
@@ -584,6 +595,21 @@ def promoting(report: Report, owner: Owner, gamma: Caller, admin: Caller) -> Non
         expect(any("gamma" in json.dumps(one) for one in after["warnings"]), "no warning names another owner")
 
 
+def widening(report: Report, owner: Owner, gamma: Caller, admin: Caller) -> None:
+    """An administrator's row for everyone is there for everyone, with its owner's name."""
+    with report.attempt(FAMILY, LINE, "an administrator lets a row hold for everyone: another owner finds it by name"):
+        gamma.made("/v1/gpus", {**GPU_BODY, "slug": "gamma-gpu"})
+        path = "/v1/gpus/gamma-gpu"
+        expect(owner.caller.get(path).status_code == 404, "the row is there before")
+        patch = admin.ask("PATCH", path, json={"scope": "everyone"}, headers={"If-Match": "*"})
+        expect(patch.status_code == 200, f"the change was answered {patch.status_code}: {patch.text[:200]}")
+        time.sleep(SETTLE_SECONDS)
+        row = owner.caller.get(path)
+        expect(row.status_code == 200 and row.json()["owner"] == "gamma", f"{row.status_code} {row.text[:200]}")
+        answer = owner.caller.made("/v1/estimates", changed(QUESTION, cluster={"gpu": "gamma-gpu", "gpus": 8}))
+        expect("gamma" in json.dumps(answer).replace("gamma-gpu", ""), "the answer does not name the row's owner")
+
+
 def run(target: Target, report: Report, seed: int) -> None:
     """Attack one owner's answers with every key of another."""
     with serving(target) as service:
@@ -614,5 +640,6 @@ def attack_all(service: Service, report: Report, callers: Mapping[str, Caller], 
         attacks()
         watch.after_all(name, whole=name == "calibrations")
     promoting(report, owner, callers["gamma"], callers["admin"])
+    widening(report, owner, callers["gamma"], callers["admin"])
     with report.attempt(FAMILY, LINE, "the service kept running"):
         expect(service.answers(), "the service does not answer")

@@ -238,6 +238,11 @@ def views(report: Report, victim: Victim, beta: Caller) -> None:
                 answer = beta.post(f"{path}?rev={victim.view}", body)
                 expect(not leaks(answer, json.dumps(body)), answer.text[:200])
                 expect(answer.status_code in (400, 404, 410, 422), f"{path}: answered {answer.status_code}")
+    with report.attempt(FAMILY, LINE, "`owner` picks a row for administrators alone"):
+        for path in (f"/v1/models/{SLUG}-model", f"/v1/gpus/{SLUG}-gpu", f"/v1/prices/{victim.price}"):
+            answer = beta.get(path, owner="alpha")
+            expect(answer.status_code in (400, 403, 404, 422), f"{path}: {answer.status_code}")
+            expect(not leaks(answer, path), f"{path}: {excerpt(answer)}")
     with report.attempt(FAMILY, LINE, "revisions of the catalogue show no rows of others"):
         for path in ("/v1/catalogue/revisions", "/v1/catalogue/revisions.csv"):
             answer = beta.get(path, limit=1000) if path.endswith("s") else beta.get(path)
