@@ -22,6 +22,11 @@ class Caller:
         """Owner of all that they see and may change; None for whoever it belongs to."""
         return None if self.sees_all else self.owner
 
+    @property
+    def own(self) -> str | None:
+        """Owner of what counts as theirs where they name nothing; None where callers are not told apart."""
+        return None if self == ANYBODY else self.owner
+
     def reaches(self, owner: str) -> bool:
         """Whether something is theirs to see and to change.
 

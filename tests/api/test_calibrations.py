@@ -277,3 +277,37 @@ def test_a_gpu_that_answers_rest_on_cannot_be_deleted(service: Service) -> None:
     assert "1 calibration" in refused.json()["detail"]
     service.post(f"{PATH}/{draft['id']}/retire")
     assert service.ask("DELETE", "/v1/gpus/ours", headers={"if-match": "*"}).status_code == 204
+
+
+@pytest.mark.parametrize("seconds", [5e-324, 1e-300, 1e-12, 1e-7, 3.2e7, 1e308], ids=str)
+def test_a_value_that_no_device_has_counts_nowhere(service: Service, seconds: float) -> None:
+    body = another_run(1.0, f"impossible {seconds}")
+    for one in body["records"][0]["measurements"]:
+        one.update(dict.fromkeys(("low", "value", "high"), seconds))
+    kept = service.post("/v1/measurements", body)
+    assert kept["quarantined"] == kept["measurements"] == len(SHAPES)
+    service.post("/v1/measurements/release", {"ids": kept["ids"]})
+    refused = service.post(PATH, {"runs": [body["run"]], "gpu": CHOSEN["gpu"]}, 422)
+    assert refused["errors"][0]["code"] == "nothing_chosen"
+    service.post("/v1/measurements/quarantine", {"ids": kept["ids"], "reason": "no device has it"})
+
+
+def test_rates_above_the_peak_are_quarantined_and_those_below_are_not(service: Service) -> None:
+    for factor, most in ((0.02, len(SHAPES)), (0.9, 0)):
+        kept = service.post("/v1/measurements", another_run(factor, f"at {factor}"))
+        assert kept["quarantined"] == most
+        service.post("/v1/measurements/quarantine", {"ids": kept["ids"], "reason": "only for this test"})
+
+
+def test_a_calibration_that_is_far_off_is_refused_however_far_off_the_one_before_was(service: Service) -> None:
+    runs = []
+    for number, factor in enumerate((3.0, 60.0)):
+        body = another_run(factor, f"scattered {number}", f"2026-11-23T1{number}:00:00Z")
+        runs.append((body["run"], service.post("/v1/measurements", body)["ids"]))
+        service.post("/v1/measurements/release", {"ids": runs[-1][1]})
+    draft = service.fitted(runs=[run for run, _ in runs])
+    assert draft["held_out_fraction"] > 0.5
+    refused = service.post(f"{PATH}/{draft['id']}/promote", None, 409)
+    assert "too_far_off" in {problem["code"] for problem in refused["errors"]}
+    for _, ids in runs:
+        service.post("/v1/measurements/quarantine", {"ids": ids, "reason": "only for this test"})

@@ -271,3 +271,22 @@ def test_what_is_wrong_is_named(ask: Ask, body: dict[str, Any], pointers: set[st
     assert answer.status_code == 422, answer.text
     assert pointers <= {error.get("pointer") for error in answer.json()["errors"]}
     assert ask("GET", PATH).json()["items"] == []
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 5e-324, 1e-300, 1e-12, 1e-7, 3.2e7])
+def test_a_value_that_no_device_has_is_never_go_and_moves_nothing(ask: Ask, seconds: float) -> None:
+    worker = FakeWorker(ask, f"broken {seconds}", gpu=True)
+    worker.claim()
+    check_id = create(ask, probes=["gemm"]).json()["id"]
+    job = claimed(worker)
+    records = [worker.record(task) for task in job["payload"]["tasks"]]
+    for one in records[0]["measurements"]:
+        one.update(dict.fromkeys(("low", "value", "high"), seconds))
+    assert worker.finish(job, result={"records": records}) == 204
+    found = ask("GET", f"{PATH}/{check_id}").json()
+    assert (found["verdict"], found["estimate"]["after"]) == ("caution", None)
+    assert "impossible_value" in {reason["code"] for reason in found["reasons"]}
+    assert probes(found)["gemm"]["measurements"] == []
+    kept = ask("GET", "/v1/measurements", params={"launch_check_id": check_id}).json()["items"]
+    assert kept
+    assert all(one["quarantined_at"] for one in kept)

@@ -21,7 +21,7 @@ def rows_of(engine: Engine, run: str, records: list[ProbeRecord] = RECORDS) -> l
     """Measurements of a run, kept."""
     origin = Origin(source="tests", run=run, measured_at="2026-11-23T08:00:00Z", owner=TEAM)
     with writing(engine) as connection:
-        return measurements_in(connection, records, origin, lambda _: None)
+        return measurements_in(connection, records, origin, lambda _: None, None)
 
 
 def test_only_measurements_of_the_same_kind_are_looked_at(prepare: Prepare) -> None:

@@ -12,6 +12,7 @@ from service.estimator.noun import SPOKEN
 from service.store import Engine, Measured, read_measurements
 from service.workflows.accuracy.counted_peaks import judged_peaks
 from service.workflows.callers import Caller
+from service.workflows.measurements.keeping import is_possible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +176,7 @@ _KEY = ("device", "gpu", "probe", "quantity", "calibration")
 
 
 def _group(key: tuple[Any, ...], rows: Sequence[Measured]) -> OwnGroup:
-    counting = [row for row in rows if row.quarantined_at is None]
+    counting = [row for row in rows if row.quarantined_at is None and is_possible(row, None)]
     compared = [
         Comparison(measured=row.value, low=row.predicted_value, value=row.predicted_value, high=row.predicted_value)
         for row in counting

@@ -20,7 +20,7 @@ from service.workflows.calibrations.body import chosen_of, read_chosen, values_o
 from service.workflows.calibrations.steps import Steps, steps_of
 from service.workflows.callers import TEAM, Caller
 from service.workflows.devices import gpu_of_device
-from service.workflows.measurements.keeping import environment_of, now_text, observed_of
+from service.workflows.measurements.keeping import environment_of, is_possible, now_text, observed_of
 from service.workflows.wire import adapter_of, digest_of, to_bytes, to_wire
 
 
@@ -41,10 +41,22 @@ def create_calibration(engine: Engine, catalogue: Catalogue, caller: Caller, bod
         Unreachable: the database does not answer
     """
     chosen = read_chosen(body)
-    held = store.read_measurements(engine, chosen.measurements or None, caller.whose, values_of(chosen))
-    rows = chosen_of(held, chosen)
+    whose = caller.whose if chosen.measurements else caller.own
+    held = store.read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
+    rows = _possible(chosen_of(held, chosen), catalogue)
     fitted = calibration_on(rows, catalogue, _seen_by(engine), steps_of(engine, rows))
     return store.create_calibration(engine, replace(fitted, note=chosen.note, owner=caller.owner))
+
+
+def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
+    """The measurements that a device can have made: others are fitted on by nobody, even if they were released."""
+    gpu = device_of(rows[0], catalogue)
+    found = [row for row in rows if is_possible(row, gpu)]
+    if not found:
+        message = "no device can have made any of the measurements that are chosen, so nothing is fitted on them"
+        fix = "see their reasons at GET /v1/measurements, and measure again"
+        raise Refused(Problem(field="", code="nothing_chosen", message=message, fix=fix))
+    return found
 
 
 def calibration_on(

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from service.calibration.device_fit import StepsOn, fitted_device
 from service.calibration.doubts import doubt_of
 from service.calibration.observed import Observed, observed_in
+from service.calibration.physics import impossible
 from service.calibration.records import ProbeRecord
 from service.estimator.device_calibration import DeviceCalibration, calibrated, calibration_of
 from service.estimator.question import Question
@@ -30,7 +31,7 @@ def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: 
     Returns:
         the question; the same where nothing was measured that formulas speak of
     """
-    observed = [one for one in observed_in(records, OWN) if _counts(one)]
+    observed = [one for one in observed_in(records, OWN) if _counts(one) and impossible(one, question.gpu) is None]
     known = calibration_of(question.gpu)
     before = known.id if known is not None else None
     name = f"own_{digest_of(to_bytes([before, [asdict(record) for record in records]]))}"

@@ -33,6 +33,8 @@ class Findings:
     """Nodes that the job spans."""
     judges_memory: bool = True
     """Whether the step probe's attention keeps what the job's keeps."""
+    impossible: Sequence[str] = ()
+    """What was left out because no device can have measured it, and why."""
 
     @property
     def compared(self) -> list[Compared]:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from service.answers.launch_checks import LaunchVerdict, ProbeAnswer, Reason, Reestimate
 from service.calibration.observed import Observed
+from service.calibration.physics import without_impossible
 from service.calibration.records import Environment, ProbeRecord
 from service.errors import Problem, Refused
 from service.estimator.cluster import Cluster
@@ -46,11 +47,12 @@ def keep_findings(connection: Connection, job: Job) -> None:
     check = launch_check_in(connection, job.id)
     if check is None:
         return
-    records = records_of(job.result)
+    told = records_of(job.result)
     kept = plan_from_json(check.plan)
+    records, impossible = without_impossible(told, kept.question.gpu if kept.is_matching else None)
     of_this_gpu = [record for record in records if kept.is_of_cluster(record.environment)]
     estimate = reestimated(kept.question, kept.before, of_this_gpu, steps_on(job.payload, OWN))
-    found = found_of(kept, check.probes, records, estimate, is_whole=job.status == "succeeded")
+    found = found_of(kept, check.probes, records, estimate, impossible=impossible, is_whole=job.status == "succeeded")
     environments = _environments(records)
     keep_found_in(
         connection,
@@ -59,7 +61,7 @@ def keep_findings(connection: Connection, job: Job) -> None:
         comparable=found["comparable"],
         device=environments[0].device if environments else None,
     )
-    _keep_measurements(connection, job, kept, records)
+    _keep_measurements(connection, job, kept, told)
 
 
 def _keep_measurements(connection: Connection, job: Job, kept: Kept, records: Sequence[ProbeRecord]) -> None:
@@ -89,7 +91,7 @@ def _keep_of_one_kind(
         said = prediction_of(observed.probe, observed.measurement, expected)
         return predict(observed) if said is None else said
 
-    measurements_in(connection, records, origin, predicted)
+    measurements_in(connection, records, origin, predicted, gpu)
 
 
 def records_of(result: Any) -> tuple[ProbeRecord, ...]:
@@ -119,7 +121,13 @@ def records_of(result: Any) -> tuple[ProbeRecord, ...]:
 
 
 def found_of(
-    kept: Kept, asked: Sequence[str], records: Sequence[ProbeRecord], estimate: Reestimate, *, is_whole: bool
+    kept: Kept,
+    asked: Sequence[str],
+    records: Sequence[ProbeRecord],
+    estimate: Reestimate,
+    *,
+    impossible: Sequence[str] = (),
+    is_whole: bool,
 ) -> Mapping[str, Any]:
     """What a launch check found.
 
@@ -128,6 +136,7 @@ def found_of(
         asked: probes that were asked for
         records: what came of each probe
         estimate: what the job is expected to take before them and after
+        impossible: why measurements were left out that no device can have made
         is_whole: whether it ran to its end, so that a verdict can be given
 
     Returns:
@@ -156,6 +165,7 @@ def found_of(
                 depths=depths,
                 nodes=ceil(cluster.gpus / cluster.gpus_per_node),
                 judges_memory=kept.judges_memory,
+                impossible=impossible,
             )
         )
     return {

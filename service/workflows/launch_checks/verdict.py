@@ -136,6 +136,12 @@ def _nothing_measured(findings: Findings) -> Iterable[str]:
             yield f"{probe.probe}: {probe.reason or 'it told nothing'}"
 
 
+def _impossible(findings: Findings) -> Iterable[str]:
+    if findings.impossible:
+        more = len(findings.impossible) - 1
+        yield f"{findings.impossible[0]}{f', and {more} more' if more else ''}"
+
+
 def _throttled(findings: Findings) -> Iterable[str]:
     names = {name for environment in findings.environments for name in environment.throttle_reasons}
     if slowed := sorted(names & HELD_BACK.keys()):
@@ -231,6 +237,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         code="probe_skipped", verdict="caution", found=_ended("skipped"),
         fix="check on a machine that can run it",
+    ),
+    Rule(
+        code="impossible_value", verdict="caution", found=_impossible,
+        fix="look at the worker and its clock: the value counts nowhere, and the check has to be made again",
     ),
     Rule(
         code="nothing_measured", verdict="caution", found=_nothing_measured,

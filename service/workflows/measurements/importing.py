@@ -104,7 +104,7 @@ def import_all(
             gpu = known_gpu(environment, catalogue)
             known = (None, None) if gpu is None else (gpu.slug, calibration_id(gpu))
             kept += measurements_in(
-                connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu)
+                connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu), gpu
             )
         note_in(connection, f"measurements?run={origin.run}")
     return KeptMeasurements(

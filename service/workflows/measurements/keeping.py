@@ -8,9 +8,11 @@ from typing import Any
 from service.calibration.doubts import doubt_of
 from service.calibration.observed import Observed
 from service.calibration.outliers import outlier_reason
+from service.calibration.physics import impossible
 from service.calibration.records import Environment, Measurement, ProbeRecord
 from service.calibration.shapes import fault_of
 from service.estimator import FORMULAS_VERSION
+from service.estimator.gpu import Gpu
 from service.store import Connection, Measured, keep_measurements_in, measurements_like, utc_text
 from service.workflows.callers import TEAM
 from service.workflows.wire import digest_of, to_bytes
@@ -60,7 +62,7 @@ def now_text() -> str:
 
 
 def measurements_in(
-    connection: Connection, records: Sequence[ProbeRecord], origin: Origin, predict: Predict
+    connection: Connection, records: Sequence[ProbeRecord], origin: Origin, predict: Predict, gpu: Gpu | None
 ) -> list[Measured]:
     """Keep what was measured, in the transaction of whoever brings it.
 
@@ -69,35 +71,37 @@ def measurements_in(
         records: what came of probes; those that measured nothing are passed over
         origin: where they come from
         predict: what is predicted of each
+        gpu: the device; None where the catalogue does not hold it
 
     Returns:
         the rows that were kept
     """
     rows = list(_rows(records, origin, predict))
-    kept = quarantined(rows, measurements_like(connection, rows))
+    kept = quarantined(rows, measurements_like(connection, rows), gpu)
     keep_measurements_in(connection, kept)
     return kept
 
 
-def quarantined(rows: Sequence[Measured], known: Sequence[Measured]) -> list[Measured]:
+def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | None = None) -> list[Measured]:
     """Measurements, those that there is reason to doubt in quarantine.
 
     Args:
         rows: measurements that come in
         known: measurements that are there already and count
+        gpu: the device; None where the catalogue does not hold it
 
     Returns:
         the rows in their order
     """
     others: dict[object, dict[str, float]] = {}
-    for row in (*known, *(row for row in rows if _doubt(row) is None)):
+    for row in (*(row for row in known if is_possible(row, gpu)), *(row for row in rows if _doubt(row, gpu) is None)):
         like = others.setdefault(_thing(row), {})
         if len(like) < MOST_LIKE or row.id in like:
             like[row.id] = row.value
     found = []
     for row in rows:
         values = [value for name, value in others.get(_thing(row), {}).items() if name != row.id]
-        reason = _doubt(row) or outlier_reason(row.value, values)
+        reason = _doubt(row, gpu) or outlier_reason(row.value, values)
         found.append(row if reason is None else replace(row, quarantined_at=now_text(), reason=reason))
     return found
 
@@ -209,9 +213,17 @@ def _thing(row: Measured) -> object:
     return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape
 
 
-def _doubt(row: Measured) -> str | None:
+def is_possible(row: Measured, gpu: Gpu | None) -> bool:
+    """Whether a device can have done what was measured; what it cannot counts nowhere, even if it was released."""
+    return impossible(observed_of(row), None if row.kind == "cpu" else gpu) is None
+
+
+def _doubt(row: Measured, gpu: Gpu | None) -> str | None:
     """Why a measurement is doubted whatever others say."""
     observed = observed_of(row)
+    beyond = impossible(observed, None if row.kind == "cpu" else gpu)
+    if beyond is not None:
+        return beyond
     fault = fault_of(observed.probe, observed.measurement)
     if fault is not None:
         return f"unreadable: {fault[1]}"

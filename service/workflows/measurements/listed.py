@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from math import inf, isfinite
 from typing import Any, ClassVar
 
 from service import store
@@ -161,11 +162,12 @@ def row_of(measured: Measured) -> MeasurementRow:
     same: dict[str, Any] = {one.name: getattr(measured, one.name) for one in fields(Measured) if one.name in _SAME}
     predicted = measured.predicted_value
     told: dict[str, Any] = {name: measured.environment.get(name) for name in _TOLD}
+    ratio = measured.value / predicted if predicted else inf
     return MeasurementRow(
         **same,
         **told,
         shape=shape_text(measured.shape),
-        ratio=measured.value / predicted if predicted else None,
+        ratio=ratio if isfinite(ratio) else None,
     )
 
 

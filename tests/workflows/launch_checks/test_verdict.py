@@ -99,6 +99,7 @@ FOUND: Mapping[str, tuple[Changed, ...]] = {
     "partition": (on(is_partition=True),),
     "probe_failed": (beside(probe("profile", status="failed", reason="it broke")),),
     "probe_skipped": (beside(probe("profile", status="skipped", reason="no such thing here")),),
+    "impossible_value": (lambda found: replace(found, impossible=("gemm forward: impossible",)),),
     "nothing_measured": (
         beside(probe("collective", reason="3 not measured: no time was left", summary=without("no_time"))),
         beside(probe("profile", reason="it left no summary")),
