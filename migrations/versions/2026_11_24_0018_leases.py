@@ -34,6 +34,7 @@ def upgrade() -> None:
     op.drop_index("ix_jobs_status_kind", "jobs")
     op.add_column("workers", sa.Column("key", sa.String, nullable=False, server_default=EMPTY))
     op.add_column("workers", sa.Column("name", sa.String))
+    op.add_column("workers", sa.Column("owner", sa.String))
     op.create_index("ix_workers_key", "workers", ["key", "last_seen_at"])
     op.create_table(
         "job_turns",
@@ -50,7 +51,7 @@ def downgrade() -> None:
     for index in ("ix_jobs_queue", "ix_jobs_lease_key"):
         op.drop_index(index, "jobs")
     for table, columns in {
-        "workers": ("name", "key"),
+        "workers": ("owner", "name", "key"),
         "jobs": ("progress_bytes", "file_bytes", "outcome_digest", "lease_key", "lease_digest"),
     }.items():
         for column in columns:

@@ -75,7 +75,9 @@ class Tokens:
         if not (_is_name(subject) and _is_name(owner)) or owner == SHIPPED:
             raise WrongToken(NOBODY)
         scopes = scopes_of(claim_of(claims, self._settings.oidc_scopes_claim), self._roles)
-        return Bearer(Caller(id=subject, owner=owner, sees_all="admin" in scopes), scopes, float(claims["exp"]))
+        return Bearer(
+            Caller(id=subject, owner=owner, sees_all="admin" in scopes, is_shared=True), scopes, float(claims["exp"])
+        )
 
     def _read_head(self, token: str) -> tuple[str, str]:
         """Algorithm and key that a token says it is signed with, nothing of it believed yet."""

@@ -45,8 +45,6 @@ from service.store.job_leases import (
     Claim,
     HeartbeatState,
     Lease,
-    Opening,
-    Seeker,
     claim_job,
     heartbeat_job,
     holds_part,
@@ -119,7 +117,7 @@ from service.store.sweeps import (
     read_sweeps,
     read_sweeps_and_shards,
 )
-from service.store.workers import WorkerBounds, forget_workers, read_workers, see_worker
+from service.store.workers import Opening, Seeker, WorkerBounds, forget_workers, read_workers, see_worker
 
 __all__ = [
     "ENDED",

@@ -6,7 +6,7 @@ claim and from no other; the next claim of the job replaces it.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from hmac import compare_digest
 from secrets import token_urlsafe
@@ -14,13 +14,12 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 
 from sqlalchemy import Connection, Engine, Select, delete, func, select, tuple_, update
 
-from service.answers.workers import Capabilities, Requirements, does_match
 from service.errors import Problem, Refused
 from service.store.database_clock import later, now
 from service.store.engine import answering, insert_new, reading, writing
 from service.store.job_tables import JOB_FILES, JOB_TURNS, JOBS
 from service.store.jobs import Job, change_in, job_in, note_in, the_job
-from service.store.workers import saw_worker_in
+from service.store.workers import Opening, Seeker, saw_worker_in
 
 LEASE_BYTES = 32
 """Random bytes of a lease: 256 bits, twice what nobody guesses."""
@@ -51,40 +50,6 @@ class Claim(NamedTuple):
     lease: Lease
 
 
-class Opening(NamedTuple):
-    """What some of the queued jobs are, and what they require."""
-
-    kind: str
-    requires: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seeker:
-    """A worker that looks for a job."""
-
-    worker: str
-    """Its name."""
-    capabilities: Capabilities
-    """What it can do."""
-    kinds: Sequence[str]
-    """Kinds of jobs that it knows."""
-    key: str = ""
-    """Key that it sends; empty without keys."""
-
-    def can_do(self, opening: Opening) -> bool:
-        """Whether some of the queued jobs are for it.
-
-        Args:
-            opening: what they are
-
-        Returns:
-            whether it can do them
-        """
-        return opening.kind in self.kinds and does_match(
-            Requirements(**json.loads(opening.requires)), self.capabilities
-        )
-
-
 def read_openings(engine: Engine) -> frozenset[Opening]:
     """What there is to be done: cheaper to look at than to claim, and enough for every worker that waits.
 
@@ -97,9 +62,8 @@ def read_openings(engine: Engine) -> frozenset[Opening]:
     Raises:
         Unreachable: the database does not answer
     """
-    query = select(JOBS.c.kind, JOBS.c.requires).where(*_is_available()).distinct()
     with answering(), reading(engine) as connection:
-        return frozenset(Opening(*row) for row in connection.execute(query))
+        return frozenset(_openings_in(connection))
 
 
 def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | None:
@@ -238,14 +202,16 @@ def _is_available() -> tuple[Any, ...]:
 
 def _wanted_in(connection: Connection, seeker: Seeker) -> dict[str, list[Opening]]:
     """By owner, what a worker can do of that owner's queued jobs."""
-    query = select(JOBS.c.owner, JOBS.c.kind, JOBS.c.requires).where(*_is_available()).distinct()
-    rows = [(owner, Opening(kind, requires)) for owner, kind, requires in connection.execute(query)]
-    can_do = {opening: seeker.can_do(opening) for opening in {opening for _, opening in rows}}
     wanted: dict[str, list[Opening]] = {}
-    for owner, opening in rows:
-        if can_do[opening]:
-            wanted.setdefault(owner, []).append(opening)
+    for opening in _openings_in(connection):
+        if seeker.can_do(opening):
+            wanted.setdefault(opening.owner, []).append(opening)
     return wanted
+
+
+def _openings_in(connection: Connection) -> list[Opening]:
+    query = select(JOBS.c.kind, JOBS.c.requires, JOBS.c.owner).where(*_is_available()).distinct()
+    return [Opening(*row) for row in connection.execute(query)]
 
 
 def _next_in(connection: Connection, wanted: Mapping[str, Sequence[Opening]]) -> tuple[str, int] | None:
@@ -273,7 +239,7 @@ def _next_in(connection: Connection, wanted: Mapping[str, Sequence[Opening]]) ->
 
 def _first_in(connection: Connection, owner: str, wanted: Sequence[Opening]) -> tuple[str, int] | None:
     """The first job of an owner that no other claim has locked."""
-    is_wanted = tuple_(JOBS.c.kind, JOBS.c.requires).in_([tuple(opening) for opening in wanted])
+    is_wanted = tuple_(JOBS.c.kind, JOBS.c.requires).in_([(opening.kind, opening.requires) for opening in wanted])
     first = select(JOBS.c.id, JOBS.c.attempt).where(*_is_available(), JOBS.c.owner == owner, is_wanted)
     first = first.order_by(JOBS.c.priority.desc(), JOBS.c.created_at, JOBS.c.id).limit(1)
     row = connection.execute(first.with_for_update(skip_locked=True)).one_or_none()

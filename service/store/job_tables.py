@@ -102,7 +102,9 @@ WORKERS = Table(
     Column("last_seen_at", DateTime(timezone=True), nullable=False, index=True),
     Column("key", String, nullable=False, server_default=text("''")),
     Column("name", String),
+    Column("owner", String),
     Index("ix_workers_key", "key", "last_seen_at"),
 )
 """Workers that asked for jobs, each under the key that it asked with (empty without keys). The id of one with a key is
-a digest of key and name, so that two keys may use the same name; without a key it is the name."""
+a digest of key and name, so that two keys may use the same name; without a key it is the name. One with an owner
+takes that owner's jobs alone."""

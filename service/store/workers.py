@@ -1,7 +1,8 @@
 """Workers that asked for a job lately, each under its key, with what it can do."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from itertools import groupby
@@ -9,9 +10,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Engine, and_, delete, func, select, update
+from sqlalchemy import Connection, Engine, and_, delete, func, or_, select, update
 
-from service.answers.workers import Capabilities, SeenWorker
+from service.answers.workers import Capabilities, Requirements, SeenWorker, does_match
 from service.errors import Problem, Refused
 from service.settings import WORKERS_PER_KEY
 from service.store.database_clock import later, now
@@ -20,6 +21,43 @@ from service.store.job_tables import JOBS, WORKERS
 from service.store.scenarios import utc_text
 
 _CAPABILITIES = TypeAdapter(Capabilities)
+
+
+class Opening(NamedTuple):
+    """What some of the queued jobs are, what they require, and whose they are."""
+
+    kind: str
+    requires: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seeker:
+    """A worker that looks for a job."""
+
+    worker: str
+    """Its name."""
+    capabilities: Capabilities
+    """What it can do."""
+    kinds: Sequence[str]
+    """Kinds of jobs that it knows."""
+    key: str = ""
+    """Key that it sends; empty without keys."""
+    owner: str | None = None
+    """Whose jobs alone it takes; None for those of every owner."""
+
+    def can_do(self, opening: Opening) -> bool:
+        """Whether some of the queued jobs are for it.
+
+        Args:
+            opening: what they are
+
+        Returns:
+            whether it can do them
+        """
+        if opening.kind not in self.kinds or self.owner not in {None, opening.owner}:
+            return False
+        return does_match(Requirements(**json.loads(opening.requires)), self.capabilities)
 
 
 class WorkerBounds(NamedTuple):
@@ -34,30 +72,25 @@ class WorkerBounds(NamedTuple):
 BOUNDS = WorkerBounds()
 
 
-def see_worker(
-    engine: Engine, worker: str, capabilities: Capabilities, key: str = "", bounds: WorkerBounds = BOUNDS
-) -> None:
+def see_worker(engine: Engine, seeker: Seeker, bounds: WorkerBounds = BOUNDS) -> None:
     """Note that a worker is there, and what it can do.
 
     Args:
         engine: the database
-        worker: its name
-        capabilities: what it can do
-        key: key that it sends; empty without keys
-        bounds: how many workers the key may have
+        seeker: the worker
+        bounds: how many workers its key may have
 
     Raises:
         Refused: as many workers of this key are there
         Unreachable: the database does not answer
     """
-    moment, can, worker_id = now(), asdict(capabilities), _id_of(key, worker)
-    first = {"id": worker_id, "key": key, "name": worker, "capabilities": can}
+    moment, worker_id = now(), _id_of(seeker.key, seeker.worker)
+    can = {"capabilities": asdict(seeker.capabilities), "owner": seeker.owner}
+    first = {"id": worker_id, "key": seeker.key, "name": seeker.worker, **can}
     with answering(), writing(engine) as connection:
-        known = connection.execute(
-            update(WORKERS).where(WORKERS.c.id == worker_id).values(capabilities=can, last_seen_at=moment)
-        )
+        known = connection.execute(update(WORKERS).where(WORKERS.c.id == worker_id).values(**can, last_seen_at=moment))
         if not known.rowcount:
-            _make_room(connection, key, bounds)
+            _make_room(connection, seeker.key, bounds)
             adding = insert_new(connection, WORKERS).values(first_seen_at=moment, last_seen_at=moment)
             connection.execute(adding, first)
 
@@ -74,12 +107,12 @@ def saw_worker_in(connection: Connection, key: str, worker: str) -> None:
 
 
 def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None) -> list[SeenWorker]:
-    """Every worker that was heard of, in the order of their names.
+    """Workers that were heard of, in the order of their names.
 
     Args:
         engine: the database
         alive_seconds: time for which a worker that is not heard of is taken to be there [second]
-        owner: whose jobs are named; None for those of every owner
+        owner: whose jobs the workers take, and are named; None for every worker, and the jobs of every owner
 
     Returns:
         the workers
@@ -90,8 +123,10 @@ def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None)
     is_alive = (WORKERS.c.last_seen_at >= later(-alive_seconds)).label("is_alive")
     name = func.coalesce(WORKERS.c.name, WORKERS.c.id)
     has_job = and_(JOBS.c.worker == name, JOBS.c.lease_key == WORKERS.c.key, JOBS.c.status == "running")
-    columns = *WORKERS.c, is_alive, name.label("shown_name"), JOBS.c.id.label("job_id"), JOBS.c.owner
+    columns = *WORKERS.c, is_alive, name.label("shown_name"), JOBS.c.id.label("job_id"), JOBS.c.owner.label("job_owner")
     query = select(*columns).outerjoin_from(WORKERS, JOBS, has_job)
+    if owner is not None:
+        query = query.where(or_(WORKERS.c.owner.is_(None), WORKERS.c.owner == owner))
     with answering(), reading(engine) as connection:
         rows = connection.execute(query.order_by(name, WORKERS.c.id, JOBS.c.id)).mappings().all()
     return [_seen([dict(row) for row in same], owner) for _, same in groupby(rows, key=itemgetter("id"))]
@@ -135,7 +170,7 @@ def _seen(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker:
     """A worker from its rows, one for each of its jobs; those of other owners are not named."""
     row = rows[0]
     held = [one for one in rows if one["job_id"] is not None]
-    jobs = tuple(one["job_id"] for one in held if owner is None or one["owner"] == owner)
+    jobs = tuple(one["job_id"] for one in held if owner is None or one["job_owner"] == owner)
     moments: dict[str, datetime] = {name: row[name] for name in ("first_seen_at", "last_seen_at")}
     told = {name: utc_text(moment) for name, moment in moments.items()}
     can = _CAPABILITIES.validate_python(row["capabilities"])

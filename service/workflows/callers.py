@@ -17,6 +17,14 @@ class Caller:
     sees_all: bool = False
     """Whether what others own is theirs to see and to change too."""
 
+    is_shared: bool = False
+    """Whether its workers take the jobs of every owner, whatever its own: so do those with a token."""
+
+    @property
+    def works_for(self) -> str | None:
+        """Owner whose jobs alone its workers take; None for those of every owner."""
+        return None if self.sees_all or self.is_shared or self.owner == TEAM else self.owner
+
     @property
     def whose(self) -> str | None:
         """Owner of all that they see and may change; None for whoever it belongs to."""

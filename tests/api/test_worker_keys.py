@@ -21,8 +21,8 @@ from tests.api.conftest import asking, one_by_one
 
 KIND = "count"
 SCOPES = {
-    "a": ["worker"], "b": ["worker"], "slow": ["worker"], "read_a": ["read"], "read_b": ["read"], "write_a": ["write"],
-    "admin": ["admin"],
+    "a": ["worker"], "b": ["worker"], "shared": ["worker"], "slow": ["worker"], "read_a": ["read"], "read_b": ["read"],
+    "write_a": ["write"], "admin": ["admin"],
 }  # fmt: skip
 SWEEP = {
     "models": ["qwen3-0.6b"],
@@ -104,23 +104,34 @@ def test_a_lease_is_worth_nothing_with_another_key(app: FastAPI, as_key: As) -> 
     assert as_key("b")("POST", f"{path}/finish", json={**lease, "outcome": "succeeded"}).status_code == 409
 
 
-def test_a_worker_key_takes_jobs_of_every_owner(app: FastAPI, as_key: As) -> None:
-    for job_id, owner in (("job_a", "vision"), ("job_b", "speech")):
+def test_a_worker_key_without_an_owner_takes_jobs_of_every_owner(app: FastAPI, as_key: As) -> None:
+    for job_id, owner in (("job_a", "vision"), ("job_b", "speech"), ("job_t", "team")):
         add(app, job_id, owner)
-    assert {claim(as_key("a"))["id"] for _ in range(2)} == {"job_a", "job_b"}
+    assert {claim(as_key("shared"))["id"] for _ in range(3)} == {"job_a", "job_b", "job_t"}
+
+
+def test_a_worker_key_of_an_owner_takes_jobs_of_that_owner_alone(app: FastAPI, as_key: As) -> None:
+    body = {"worker": "w1", "kinds": [KIND], "wait_seconds": 0.5}
+    for job_id, owner in (("job_a", "vision"), ("job_t", "team")):
+        add(app, job_id, owner)
+    assert as_key("b")("POST", "/v1/worker/claim", json=body).status_code == 204
+    add(app, "job_b", "speech")
+    assert as_key("b")("POST", "/v1/worker/claim", json=body).json()["job"]["id"] == "job_b"
+    assert claim(as_key("a"))["id"] == "job_a"
 
 
 def test_ids_of_jobs_are_shown_to_their_owners_alone(app: FastAPI, as_key: As) -> None:
     add(app, "job_a", "vision")
     add(app, "job_b", "speech")
-    for key in ("a", "b"):
+    add(app, "job_t", "team")
+    for key in ("a", "b", "shared"):
         claim(as_key(key))
     seen = {}
-    for reader in ("read_a", "read_b", "admin"):
+    for reader, workers in (("read_a", 2), ("read_b", 2), ("admin", 3)):
         items = as_key(reader)("GET", "/v1/workers").json()["items"]
-        assert [(worker["id"], worker["is_busy"]) for worker in items] == [("w1", True)] * 2
+        assert [(worker["id"], worker["is_busy"]) for worker in items] == [("w1", True)] * workers
         seen[reader] = sorted(job for worker in items for job in worker["jobs"])
-    assert seen == {"read_a": ["job_a"], "read_b": ["job_b"], "admin": ["job_a", "job_b"]}
+    assert seen == {"read_a": ["job_a"], "read_b": ["job_b"], "admin": ["job_a", "job_b", "job_t"]}
 
 
 def test_two_keys_may_have_a_worker_of_one_name(as_key: As) -> None:
@@ -136,18 +147,18 @@ def test_a_sweep_is_read_by_whoever_holds_a_piece_of_it(app: FastAPI, as_key: As
         headers = {} if lease is None else {"traincost-lease": lease}
         return as_key(key)("GET", f"/v1/worker/sweeps/{sweep}", headers=headers).status_code
 
-    add(app, "job_b", "speech")
+    add(app, "job_a", "vision")
     sweep = as_key("write_a")("POST", "/v1/sweeps", json=SWEEP).json()["id"]
     other = as_key("write_a")("POST", "/v1/sweeps", json={**SWEEP, "prices": [{"usd_per_gpu_hour": 3}]}).json()["id"]
-    counted, piece = claim(as_key("a")), claim(as_key("b"), "sweep-shard")
+    counted, piece = claim(as_key("a")), claim(as_key("shared"), "sweep-shard")
     assert piece["payload"]["sweep"] == sweep
-    assert [read("b", sweep, lease) for lease in (None, "none", counted["lease"])] == [422, 409, 409]
+    assert [read("shared", sweep, lease) for lease in (None, "none", counted["lease"])] == [422, 409, 409]
     assert read("a", sweep, piece["lease"]) == 409
-    assert read("b", other, piece["lease"]) == 409
-    assert read("b", sweep, piece["lease"]) == 200
+    assert read("shared", other, piece["lease"]) == 409
+    assert read("shared", sweep, piece["lease"]) == 200
     body = {"lease": piece["lease"], "outcome": "released"}
-    assert as_key("b")("POST", f"/v1/worker/jobs/{piece['id']}/finish", json=body).status_code == 204
-    assert read("b", sweep, piece["lease"]) == 409
+    assert as_key("shared")("POST", f"/v1/worker/jobs/{piece['id']}/finish", json=body).status_code == 204
+    assert read("shared", sweep, piece["lease"]) == 409
 
 
 def test_workers_of_a_key_are_limited_together(app: FastAPI, as_key: As) -> None:

@@ -11,13 +11,14 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, delete
 from starlette.concurrency import run_in_threadpool
 
-from service.answers.workers import Capabilities, Requirements
+from service.answers.workers import Requirements
 from service.api.limits import HANDED_IN_BYTES
 from service.api.openings import AT_ONCE
 from service.store import (
     Claim,
     NewJob,
     Seeker,
+    WorkerBounds,
     cancel_job,
     claim_job,
     create_jobs,
@@ -381,9 +382,9 @@ def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: py
     seen: list[str] = []
     are_all_there = threading.Event()
 
-    def noted(engine: Engine, worker: str, capabilities: Capabilities, *bound: Any) -> None:
-        see_worker(engine, worker, capabilities, *bound)
-        seen.append(worker)
+    def noted(engine: Engine, worker: Seeker, bounds: WorkerBounds) -> None:
+        see_worker(engine, worker, bounds)
+        seen.append(worker.worker)
         if len(seen) == WAITING:
             are_all_there.set()
 

@@ -15,7 +15,7 @@ import psycopg
 from service.answers.workers import Capabilities
 from service.store import NewJob, claim_job, create_jobs, see_worker
 from service.store.engine import open_engine
-from service.store.job_leases import Seeker
+from service.store.workers import Seeker
 from tests.load import Found, Request, asked, keep_asking, open_files, post, processor_seconds, resident_bytes
 from tests.mixed import questions
 
@@ -92,7 +92,7 @@ def requests_of(url: str) -> dict[str, list[Request]]:
     engine = open_engine(url)
     create_jobs(engine, [NewJob(id=HELD, kind=KIND, payload={}, timeout_seconds=3600.0)])
     worker = Seeker(worker="capacity", capabilities=Capabilities(), kinds=[KIND])
-    see_worker(engine, worker.worker, worker.capabilities)
+    see_worker(engine, worker)
     claimed = claim_job(engine, worker, 3600.0)
     assert claimed is not None
     engine.dispose()

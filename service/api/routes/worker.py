@@ -64,9 +64,11 @@ async def claim(request: Request) -> Response:
     wanted = read_whole(ClaimRequest, await read_body(request))
     engine, state = database_of(request), request.app.state
     capabilities = named_in(view_of(request), wanted.capabilities)
-    key, bounds = caller_of(request).id, WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
-    await run_in_threadpool(see_worker, engine, wanted.worker, capabilities, key, bounds)
-    seeker = Seeker(worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds, key=key)
+    caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
+    seeker = Seeker(
+        worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds, key=caller.id, owner=caller.works_for
+    )
+    await run_in_threadpool(see_worker, engine, seeker, bounds)
     openings: Openings = state.openings
     claimed = await openings.claim(request, seeker, wanted.wait_seconds)
     if claimed is None:
@@ -160,7 +162,7 @@ def finish(request: Request, job_id: str, body: JsonObject) -> Response:
 def workers(request: Request, database: Database, caller: Asker) -> Response:
     """One that waits for a job is heard of at each of its requests, one that has a job at each of its heartbeats.
 
-    Of its jobs only those are named that the caller may see.
+    Those are listed that take the caller's jobs, and of what they are at only jobs that the caller may see.
     """
     return json_answer(WorkerList(items=tuple(read_workers(database, _alive_seconds(request), caller.whose))))
 

@@ -94,7 +94,7 @@ def create_launch_check(
 
 def _made(engine: Engine, catalogue: Catalogue, wanted: Wanted, owner: str) -> tuple[KeptCheck, NewJob, bytes]:
     found, question, checking = wanted.estimate, wanted.asked.question, wanted.checking
-    workers = store.read_workers(engine, ALIVE_SECONDS)
+    workers = store.read_workers(engine, ALIVE_SECONDS, owner)
     target = target_of(checking.on, question.gpu, workers, catalogue)
     sized = sized_question(found.resolved, target, checking.time_budget_seconds)
     plan = planned(sized, target, wanted.probes, checking.time_budget_seconds)
