@@ -19,6 +19,7 @@ from service.store import (
     forget_checked_questions,
     keep_checked_questions,
 )
+from service.workflows.callers import TEAM
 
 WRITE_SECONDS = 0.5
 """Time between two writes. Source: a choice; whoever reads a job's comment is slower."""
@@ -54,44 +55,35 @@ class CheckedQuestions:
         self._engine, self._replicas = engine, replicas
         self._clock = None if engine is None else SlowerClock(engine)
         self._patient = BoundedSemaphore(MOST_PATIENT)
-        self._waiting: dict[str, tuple[CheckedQuestion, int]] = {}
+        self._waiting: dict[tuple[str, str], tuple[CheckedQuestion, int]] = {}
         self._bytes = 0
         self._lock, self._writing = Lock(), Lock()
 
-    def keep(self, question: CheckedQuestion) -> None:
-        """Have a question kept soon, unless it is longer than any that means something.
-
-        Args:
-            question: the question of a check
-        """
-        size = len(to_json(question.question))
+    def keep(self, question: CheckedQuestion, owner: str = TEAM) -> None:
+        """Have a question of an owner kept soon, unless it is longer than any that means something."""
+        size, key = len(to_json(question.question)), (question.estimate_id, owner)
         if self._engine is None or size > MOST_BYTES:
             return
         with self._lock:
-            if question.estimate_id in self._waiting:
+            if key in self._waiting:
                 return
-            self._waiting[question.estimate_id] = (question, size)
+            self._waiting[key] = (question, size)
             self._bytes += size
             while self._bytes > MOST_WAITING_BYTES:
                 self._drop(next(iter(self._waiting)))
 
-    def keep_all(self, questions: Iterable[CheckedQuestion]) -> None:
-        """Have several kept."""
+    def keep_all(self, questions: Iterable[CheckedQuestion], owner: str = TEAM) -> None:
+        """Have several of an owner kept."""
         for question in questions:
-            self.keep(question)
+            self.keep(question, owner)
 
-    def find(self, estimate_id: str) -> CheckedQuestion | None:
-        """A question that is not written yet.
-
-        Args:
-            estimate_id: id of its answer
-
-        Returns:
-            the question; None where it is written, or never came
-        """
+    def find(self, estimate_id: str, whose: str | None = None) -> CheckedQuestion | None:
+        """A question that is not written yet; None where it is written, or the owner never asked it."""
         with self._lock:
-            found = self._waiting.get(estimate_id)
-        return None if found is None else found[0]
+            if whose is not None:
+                found = self._waiting.get((estimate_id, whose))
+                return None if found is None else found[0]
+            return next((one for (name, _), (one, _) in self._waiting.items() if name == estimate_id), None)
 
     def write(self) -> None:
         """Write what waits; what could not be written waits on.
@@ -101,13 +93,13 @@ class CheckedQuestions:
         """
         with self._writing:
             with self._lock:
-                batch = [question for question, _ in self._waiting.values()]
+                batch = {key: question for key, (question, _) in self._waiting.items()}
             if self._engine is None or not batch:
                 return
-            keep_checked_questions(self._engine, batch)
+            keep_checked_questions(self._engine, [(question, owner) for (_, owner), question in batch.items()])
             with self._lock:
-                for question in batch:
-                    self._drop(question.estimate_id)
+                for key in batch:
+                    self._drop(key)
 
     def of_others(self) -> Callable[[], bool]:
         """What to wait with for questions that other replicas were asked before now, and have still to write.
@@ -139,9 +131,9 @@ class CheckedQuestions:
         if self._engine is not None and self._clock is not None:
             forget_checked_questions(self._engine, self._clock.present() - timedelta(days=KEPT_DAYS))
 
-    def _drop(self, estimate_id: str) -> None:
+    def _drop(self, key: tuple[str, str]) -> None:
         """Take a question off those that wait, unless it was let go meanwhile."""
-        self._bytes -= self._waiting.pop(estimate_id, (None, 0))[1]
+        self._bytes -= self._waiting.pop(key, (None, 0))[1]
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Engine, delete, select
 
 from service.store.engine import answering, insert_new, reading, writing
+from service.store.kept_answers import forget_owners_in, is_owned, keep_owners_in
 from service.store.scenario_tables import CHECKED_QUESTIONS
 
 
@@ -25,20 +26,21 @@ class CheckedQuestion:
     """Digest of the facts that it was answered from."""
 
 
-def keep_checked_questions(engine: Engine, asked: Iterable[CheckedQuestion]) -> None:
-    """Keep questions; one whose id is kept already stays as it is.
+def keep_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion, str]]) -> None:
+    """Keep questions, each for an owner; one whose id is kept already stays as it is, and is that owner's too.
 
     Args:
         engine: the database
-        asked: the questions
+        asked: the questions with their owners
 
     Raises:
         Unreachable: the database does not answer
     """
-    now = datetime.now(UTC)
-    rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one in asked}.values()]
+    now, pairs = datetime.now(UTC), list(asked)
+    rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one, _ in pairs}.values()]
     with answering(), writing(engine) as connection:
         connection.execute(insert_new(connection, CHECKED_QUESTIONS), rows)
+        keep_owners_in(connection, [(one.estimate_id, owner) for one, owner in pairs])
 
 
 def forget_checked_questions(engine: Engine, before: datetime) -> None:
@@ -53,6 +55,7 @@ def forget_checked_questions(engine: Engine, before: datetime) -> None:
     """
     with answering(), writing(engine) as connection:
         connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
+        forget_owners_in(connection)
 
 
 def nobody_writes() -> bool:
@@ -65,23 +68,25 @@ def nobody_writes() -> bool:
 
 
 def read_checked_question(
-    engine: Engine, estimate_id: str, look_again: Callable[[], bool] = nobody_writes
+    engine: Engine, estimate_id: str, whose: str | None = None, look_again: Callable[[], bool] = nobody_writes
 ) -> CheckedQuestion | None:
     """The question of a check.
 
     Args:
         engine: the database
         estimate_id: id of its estimate
+        whose: owner who has to have asked it; None for whoever did
         look_again: waits where it is not there and somebody may be about to write it; false where nobody is
 
     Returns:
-        the question; None where no check of this id is kept
+        the question; None where the owner has no check of this id
 
     Raises:
         Unreachable: the database does not answer
     """
     columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
-    query = select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id)
+    owned = is_owned(CHECKED_QUESTIONS.c.estimate_id, whose)
+    query = select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id, owned)
     while True:
         with answering(), reading(engine) as connection:
             row = connection.execute(query).mappings().one_or_none()

@@ -57,7 +57,7 @@ def create_launch_check(engine: Engine, check: KeptCheck, estimate: bytes, job: 
     """
     row = {name: value for name, value in asdict(check).items() if name != "found"}
     with answering(), writing(engine) as connection:
-        keep_answer_in(connection, check.estimate_id, estimate)
+        keep_answer_in(connection, check.estimate_id, estimate, job.owner)
         create_jobs_in(connection, [job])
         connection.execute(insert(LAUNCH_CHECKS), {**row, "probes": list(check.probes)})
         note_in(connection, check.id)

@@ -19,7 +19,7 @@ from service.store.seeding import is_seeded, seed
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0020"
+HEAD = "0021"
 """Newest revision in migrations/: what this version expects."""
 
 

@@ -38,6 +38,14 @@ CHECKED_QUESTIONS = Table(
 )
 """Questions of checks with the versions of their answers, which are worked out again when somebody reads them."""
 
+ESTIMATE_OWNERS = Table(
+    "estimate_owners",
+    METADATA,
+    Column("estimate_id", String, primary_key=True),
+    Column("owner", String, primary_key=True),
+)
+"""Whose stored answers and questions of checks are: several owners may have asked the same."""
+
 SCENARIOS = Table(
     "scenarios",
     METADATA,

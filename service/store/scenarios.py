@@ -14,7 +14,7 @@ from service.errors import Stale
 from service.estimator.memory_parts import Verdict
 from service.store.audit import note_in
 from service.store.engine import answering, reading, writing
-from service.store.kept_answers import keep_answer_in
+from service.store.kept_answers import is_owned, keep_answer_in
 from service.store.row_parts import RowPart, part_of
 from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
@@ -169,19 +169,20 @@ def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
         note_in(connection, scenario_id)
 
 
-def read_answer(engine: Engine, estimate_id: str) -> bytes | None:
+def read_answer(engine: Engine, estimate_id: str, whose: str | None = None) -> bytes | None:
     """A stored answer.
 
     Args:
         engine: the database
         estimate_id: what it is read by
+        whose: owner who has to have it; None for whoever has
 
     Returns:
-        the answer byte for byte as it was first given; None where none of this id is stored
+        the answer byte for byte as it was first given; None where the owner has none of this id
     """
     with answering(), reading(engine) as connection:
         answer: bytes | None = connection.execute(
-            select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id)
+            select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id, is_owned(ESTIMATES.c.id, whose))
         ).scalar_one_or_none()
     return answer
 
@@ -189,7 +190,7 @@ def read_answer(engine: Engine, estimate_id: str) -> bytes | None:
 def _add_revision(connection: Connection, saved: Saved, answer: bytes | None) -> None:
     scenario, question = saved
     if answer is not None:
-        keep_answer_in(connection, scenario.estimate_id, answer)
+        keep_answer_in(connection, scenario.estimate_id, answer, scenario.owner)
     record = _record(scenario)
     said = {column.name: record[column.name] for column in SCENARIO_REVISIONS.c if column.name in record}
     connection.execute(insert(SCENARIO_REVISIONS), {**said, "question": question})

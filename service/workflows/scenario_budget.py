@@ -35,7 +35,7 @@ def scenario_budget(
     """
     scenario, question = find_scenario(engine, caller, scenario_id, revision)
     catalogue_at = partial(history.at, owner=scenario.owner)
-    found = json.loads(stored_answer(engine, scenario.estimate_id, catalogue_at))
+    found = json.loads(stored_answer(engine, None, scenario.estimate_id, catalogue_at))
     pinned: str | None = scenario.catalogue
     try:
         catalogue = catalogue_at(scenario.catalogue)

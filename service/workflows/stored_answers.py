@@ -23,6 +23,7 @@ NOT_STORED = (
 
 def stored_answer(
     engine: Engine,
+    whose: str | None,
     estimate_id: str,
     catalogue_at: Callable[[str], Catalogue],
     waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
@@ -32,6 +33,7 @@ def stored_answer(
 
     Args:
         engine: the database
+        whose: owner who has to have it; None for whoever has
         estimate_id: id of the answer
         catalogue_at: the facts of a revision
         waiting: the question of a check that is not written yet; None where there is none
@@ -41,14 +43,16 @@ def stored_answer(
         the answer byte for byte as it was first given
 
     Raises:
-        NotFound: none of this id is stored, or the formulas that gave it are those of another release
+        NotFound: the owner has none of this id, or the formulas that gave it are those of another release
         UnknownRevision: the facts that it was given from are not kept any more
         Unreachable: the database does not answer
     """
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None
-    if known and (found := store.read_answer(engine, estimate_id)) is not None:
+    if known and (found := store.read_answer(engine, estimate_id, whose)) is not None:
         return found
-    checked = waiting(estimate_id) or (store.read_checked_question(engine, estimate_id, look_again) if known else None)
+    checked = waiting(estimate_id) or (
+        store.read_checked_question(engine, estimate_id, whose, look_again) if known else None
+    )
     if checked is None:
         raise NotFound(NOT_STORED)
     return _answered_again(checked, catalogue_at)

@@ -99,6 +99,6 @@ def test_what_is_too_long_or_too_old_is_not_kept(kept_app: FastAPI, monkeypatch:
 def test_a_question_is_kept_once(kept_app: FastAPI) -> None:
     engine = kept_app.state.engine
     first, second = asked("est_a"), CheckedQuestion(estimate_id="est_a", question={}, formulas="2", catalogue="d")
-    keep_checked_questions(engine, [first])
-    keep_checked_questions(engine, [second, second])
-    assert read_checked_question(engine, "est_a") == first
+    keep_checked_questions(engine, [(first, "a")])
+    keep_checked_questions(engine, [(second, "b"), (second, "b")])
+    assert [read_checked_question(engine, "est_a", whose) for whose in (None, "a", "b", "c")] == [first] * 3 + [None]

@@ -1,14 +1,16 @@
-"""Do launch checks of an earlier release, and what they measured, belong to the owner of the key that asked?"""
+"""What earlier releases kept belongs to owners afterwards, where the rows tell whose it is."""
 
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, MetaData, insert, select
 
 from service.store.engine import writing
 from service.store.prepare import migrations_folder
+from tests.store.holding import row_of
 
 MOMENT = datetime(2026, 11, 23, tzinfo=UTC)
 JOB = {
@@ -56,3 +58,32 @@ def test_owners_follow_keys(engine: Engine) -> None:
         jobs, owners = _rows(connection, "jobs", "id"), _rows(connection, "measurements", "id")
     assert jobs == {"lch_a": "vision", "lch_none": "team", "lch_gone": "team", "swp_a-0": "team"}
     assert owners == {"msr_lch_a": "vision", "msr_lch_none": "team", "msr_x": "team"}
+
+
+@pytest.mark.parametrize(
+    ("owners", "of_others"), [(("vision",), {"vision"}), (("vision", "speech"), set())], ids=["one owner", "several"]
+)
+def test_stored_answers_become_their_scenarios_owners(
+    engine: Engine, owners: tuple[str, ...], of_others: set[str]
+) -> None:
+    with writing(engine) as connection:
+        command.upgrade(_config(connection), "0020")
+        found = MetaData()
+        found.reflect(connection)
+        tables = found.tables
+        for place, owner in enumerate(owners):
+            own = {"estimates": {"id": f"est_{owner}"}, "scenarios": {"id": f"scn_{owner}", "owner": owner}}
+            own["scenario_revisions"] = {"id": f"scn_{owner}", "estimate_id": f"est_{owner}"}
+            for name, values in own.items():
+                connection.execute(insert(tables[name]), {**row_of(tables[name], place), **values})
+        connection.execute(insert(tables["estimates"]), {**row_of(tables["estimates"], 8), "id": "est_deleted"})
+        checked = {**row_of(tables["checked_questions"], 9), "estimate_id": "est_checked"}
+        connection.execute(insert(tables["checked_questions"]), checked)
+    with writing(engine) as connection:
+        command.upgrade(_config(connection), "0021")
+        after = MetaData()
+        after.reflect(connection, only=["estimate_owners", "estimates", "checked_questions"])
+        whose = {(row.estimate_id, row.owner) for row in connection.execute(select(after.tables["estimate_owners"]))}
+        assert len(connection.execute(select(after.tables["estimates"].c.id)).all()) == len(owners) + 1
+    others = {(estimate_id, owner) for owner in of_others for estimate_id in ("est_deleted", "est_checked")}
+    assert whose == {(f"est_{owner}", owner) for owner in owners} | others

@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from service.api.addresses import with_address
 from service.api.answers import json_answer
 from service.api.body import refuse_media_type
+from service.api.callers import caller_of
 from service.api.catalogues import catalogue_of
 from service.api.json_schema import JSON_BODY, Schema, asked_in_body, json_response, path_parameter, ref
 from service.api.long_bodies import is_long_launch, read_apart
@@ -190,7 +191,7 @@ async def kubernetes_admission(request: Request, token: str) -> Response:
         count = partial(_count, request)
         return json_answer(reviewed(parse_object(content), catalogue, _keep(request), count))
     answer, kept, verdicts = await read_apart(request, review_of, content, catalogue)
-    request.app.state.checked_questions.keep_all(kept)
+    request.app.state.checked_questions.keep_all(kept, caller_of(request).owner)
     for verdict in verdicts:
         _count(request, verdict)
     return Response(answer, media_type=JSON_BODY)
@@ -203,7 +204,7 @@ async def _judged(
     content, catalogue = await _content_of(request), await catalogue_of(request)
     if is_long_launch(content):
         judged, kept = await read_apart(request, apart, content, catalogue)
-        request.app.state.checked_questions.keep_all(kept)
+        request.app.state.checked_questions.keep_all(kept, caller_of(request).owner)
     else:
         judged = judge(parse_object(content), catalogue, _keep(request))
     _count(request, judged.verdict)
@@ -221,8 +222,7 @@ def _count(request: Request, verdict: str) -> None:
 
 
 def _keep(request: Request) -> Keep:
-    keep: Keep = request.app.state.checked_questions.keep
-    return keep
+    return partial(request.app.state.checked_questions.keep, owner=caller_of(request).owner)
 
 
 def _file(request: Request, name: str) -> str:

@@ -14,6 +14,7 @@ from service.answers.batch import BatchKind
 from service.api.answers import JSON
 from service.api.batch_schemas import batch_operation
 from service.api.body import read_large_body
+from service.api.callers import caller_of
 from service.api.catalogues import catalogue_of
 from service.api.charges import charge_questions
 from service.api.compute import compute
@@ -104,7 +105,7 @@ def _read(request: Request, question: object) -> tuple[BatchKind, Mapping[str, A
 def _response(request: Request, answer: BatchAnswer) -> Response:
     state = request.app.state
     for question in answer.kept:
-        state.checked_questions.keep(question)
+        state.checked_questions.keep(question, caller_of(request).owner)
     if answer.verdict is not None:
         state.metrics.verdicts.labels(answer.verdict).inc()
     return Response(answer.content) if answer.error is None else refusal_of(request, answer.error)

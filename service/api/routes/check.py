@@ -1,5 +1,6 @@
 """POST /v1/check: may this job start? One verdict and one line for a scheduler, in the time of one estimate."""
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -7,6 +8,7 @@ from fastapi.responses import Response
 
 from service.api.answers import json_answer
 from service.api.body import refuse_media_type
+from service.api.callers import caller_of
 from service.api.catalogues import catalogue_of
 from service.api.json_schema import JSON_BODY, asked_in_body, json_response, parameter_ref, ref
 from service.api.long_bodies import is_long_launch, read_apart
@@ -55,8 +57,10 @@ async def may_start(request: Request) -> Response:
     content = await request.body()
     if is_long_launch(content):
         found, kept = await read_apart(request, check_of, content, catalogue)
-        state.checked_questions.keep_all(kept)
+        state.checked_questions.keep_all(kept, caller_of(request).owner)
     else:
-        found = check(parse_object(content), catalogue, state.checked_questions.keep)
+        found = check(
+            parse_object(content), catalogue, partial(state.checked_questions.keep, owner=caller_of(request).owner)
+        )
     state.metrics.verdicts.labels(found.verdict).inc()
     return json_answer(found)

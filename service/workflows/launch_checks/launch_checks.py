@@ -84,7 +84,7 @@ def create_launch_check(
     """
 
     def stored(estimate_id: str) -> bytes:
-        return stored_answer(engine, estimate_id, catalogue_at, look_again=look_again)
+        return stored_answer(engine, caller.whose, estimate_id, catalogue_at, look_again=look_again)
 
     wanted = read_launch_check(body, catalogue, stored)
     check, job, estimate = _made(engine, catalogue, wanted, caller.owner)

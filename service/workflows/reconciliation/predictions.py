@@ -41,6 +41,7 @@ class Prediction:
 
 def predicted(
     engine: Engine,
+    whose: str | None,
     estimate_id: str,
     now: Catalogue,
     catalogue_at: Callable[[str], Catalogue],
@@ -50,6 +51,7 @@ def predicted(
 
     Args:
         engine: the database
+        whose: owner who has to have asked; None for whoever did
         estimate_id: id of the estimate
         now: the facts of today
         catalogue_at: the facts of a revision
@@ -63,10 +65,10 @@ def predicted(
     """
     if ESTIMATE_ID.fullmatch(estimate_id) is None:
         return None
-    kept = store.read_answer(engine, estimate_id)
+    kept = store.read_answer(engine, estimate_id, whose)
     if kept is not None:
         return _of_document(kept)
-    checked = store.read_checked_question(engine, estimate_id, look_again)
+    checked = store.read_checked_question(engine, estimate_id, whose, look_again)
     return None if checked is None else _worked_out(checked, now, catalogue_at)
 
 

@@ -49,7 +49,7 @@ def reconcile(
     """
 
     def predict(estimate_id: str) -> Prediction | None:
-        return predicted(engine, estimate_id, now, catalogue_at, look_again)
+        return predicted(engine, caller.whose, estimate_id, now, catalogue_at, look_again)
 
     jobs, others = judged_jobs(found, predict)
     keep_jobs(engine, caller, jobs, now)
