@@ -47,7 +47,7 @@ def serving(folder: Path, log: Path | None = None, *, with_worker: bool = False)
             yield found[1]
         finally:
             server.terminate()
-            server.communicate(timeout=20)
+            server.communicate(timeout=60)
             if log is not None:
                 looked_through(log)
 

@@ -28,7 +28,7 @@ class RedisServer:
         """Start it, and wait until it answers."""
         told = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
         self._process = subprocess.Popen(["redis-server", *told], stdout=subprocess.DEVNULL)
-        ends = time.monotonic() + 10
+        ends = time.monotonic() + 60
         while True:
             try:
                 with socket.create_connection(("127.0.0.1", self.port), timeout=1):

@@ -27,7 +27,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_head_of_a_stream_leaves_the_connection_to_the_next_request(address: str) -> None:
-    with closing(HTTPConnection(address, timeout=20)) as connection:
+    with closing(HTTPConnection(address, timeout=60)) as connection:
         body = json.dumps({"question": QUESTION, "probes": ["gemm"]})
         connection.request("POST", "/v1/launch-checks", body, {"Content-Type": "application/json"})
         check = json.loads(connection.getresponse().read())
@@ -42,7 +42,7 @@ def test_head_of_a_stream_leaves_the_connection_to_the_next_request(address: str
 
 def test_a_stream_ends_in_time_and_says_that_there_is_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINCOST_STREAM_SECONDS", "1")
-    with serving(tmp_path) as address, httpx.Client(base_url=f"http://{address}", timeout=20) as client:
+    with serving(tmp_path) as address, httpx.Client(base_url=f"http://{address}", timeout=60) as client:
         check = client.post("/v1/launch-checks", json={"question": QUESTION, "probes": ["gemm"]}).json()
         sweep = client.post("/v1/sweeps", json=SWEEP).json()
         paths = (f"/v1/launch-checks/{check['id']}/events", sweep["links"]["events"])

@@ -58,7 +58,7 @@ def _serving(
             yield process, line.split()[3]
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
 
 
 def _refused(environment: Mapping[str, str], folder: Path, *options: str) -> str:
@@ -88,7 +88,7 @@ def test_it_stops_without_a_traceback(environment: dict[str, str], tmp_path: Pat
     with _serving({**environment, "TRAINCOST_LOG_LEVEL": "critical"}, tmp_path, _new_python) as (process, url):
         assert httpx.get(f"{url}/healthz").status_code == 200
         process.send_signal(stop)
-        assert process.wait(timeout=20) in {0, -stop}
+        assert process.wait(timeout=60) in {0, -stop}
         assert process.stdout is not None
         assert process.stdout.read() == ""
 
@@ -110,7 +110,7 @@ def test_a_second_server_on_one_sqlite_file_does_not_start(environment: dict[str
 def test_a_connection_without_a_request_is_closed_in_time(environment: dict[str, str], tmp_path: Path) -> None:
     with _serving({**environment, "TRAINCOST_IDLE_SECONDS": "1"}, tmp_path) as (_, url):
         address = httpx.URL(url)
-        with socket.create_connection((address.host, address.port or 0), timeout=20) as connection:
+        with socket.create_connection((address.host, address.port or 0), timeout=60) as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             said = b"".join(iter(lambda: connection.recv(4096), b""))
     assert said.startswith(b"HTTP/1.1 200")
@@ -166,7 +166,7 @@ def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str],
             begun = monotonic()
             revoke(engine, reader.key.id)
             while httpx.get(f"{url}/v1/choices", headers=bearing).status_code == 200:
-                assert monotonic() - begun < 10
+                assert monotonic() - begun < 60
                 sleep(0.05)
             process.terminate()
     engine.dispose()

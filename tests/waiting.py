@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(is_so: Callable[[], bool], most_seconds: float = 20.0) -> None:
+def wait_until(is_so: Callable[[], bool], most_seconds: float = 60.0) -> None:
     """Wait until something is so; the test fails where it never is."""
     end = time.monotonic() + most_seconds
     while not is_so():

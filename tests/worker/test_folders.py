@@ -44,7 +44,7 @@ def test_a_killed_worker_s_folder_is_removed_by_the_next_one_and_nothing_else_is
     (temporary / "kept" / LOCK).touch()
     worker = multiprocessing.get_context("spawn").Process(target=hold, args=(str(temporary),))
     worker.start()
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while not (temporary / "ready").exists():
         assert time.monotonic() < ends
         time.sleep(0.02)

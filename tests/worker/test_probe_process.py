@@ -150,7 +150,7 @@ def _children(pid: int) -> list[int]:
 
 def _await_end(pids: list[int]) -> None:
     assert len(pids) == 2
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while any(_runs(pid) for pid in pids):
         assert time.monotonic() < end
         time.sleep(0.05)

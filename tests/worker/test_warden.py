@@ -28,7 +28,7 @@ def start(folder: Path, **task: Any) -> LocalRunning:
 
 
 def ended(running: LocalRunning) -> dict[str, Any]:
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 60
     while (record := running.poll()) is None:
         assert time.monotonic() < ends
         time.sleep(0.01)
@@ -41,7 +41,7 @@ def test_a_measurement_that_ends_takes_what_it_started_along(tmp_path: Path) -> 
     assert record["status"] == "succeeded"
     assert record["summary"]["pid"] == pids[1]
     assert len(set(pids)) == 4
-    seconds_until_gone(pids, 1.0)
+    seconds_until_gone(pids)
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
@@ -66,7 +66,7 @@ def test_whoever_loses_its_worker_ends_with_all_it_started(tmp_path: Path) -> No
     (pids,) = noted(tmp_path / "pids")
     worker.kill()
     worker.wait()
-    assert seconds_until_gone(pids) < 5.0
+    seconds_until_gone(pids)
 
 
 def test_whoever_loses_its_warden_ends(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_record_that_is_no_json_is_a_failure(tmp_path: Path) -> None:
 def test_progress_is_told_while_it_runs(tmp_path: Path) -> None:
     running = start(tmp_path)
     noted(tmp_path / "pids")
-    ends = time.monotonic() + 10
+    ends = time.monotonic() + 60
     while not running.progress():
         assert time.monotonic() < ends
         time.sleep(0.01)
