@@ -3,7 +3,7 @@
 from asyncio import Semaphore
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from threading import Event
@@ -33,6 +33,7 @@ from service.api.foreign_pages import ForeignPages
 from service.api.keys import NotAllowed, on_not_allowed
 from service.api.launch_check_events import launch_check_looks
 from service.api.limits import BodyLimit
+from service.api.lists import FILES_AT_ONCE
 from service.api.metrics import Metrics
 from service.api.openings import Openings
 from service.api.rate_limits import is_loopback, rate_limits_of
@@ -42,7 +43,7 @@ from service.api.secret_looks import SecretLooks
 from service.api.sweep_events import sweep_looks
 from service.api.telemetry import tracing_of
 from service.api.turns import AT_ONCE
-from service.catalogue import Catalogue, Holdings
+from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.settings import Settings
 from service.store import Engine, Figures, History, KeyRing, Replicas, read_figures, watch_errors
@@ -100,7 +101,7 @@ def create_app(
         dependencies=[Depends(enter)],
     )
     app.state.settings, app.state.engine = settings, engine
-    app.state.turns = Semaphore(AT_ONCE)
+    app.state.turns, app.state.file_turns = Semaphore(AT_ONCE), Semaphore(FILES_AT_ONCE)
     app.state.keys = KeyRing(engine) if keys is None else keys
     app.state.credential_ends = CredentialEnds(app.state.keys)
     app.state.secret_looks, app.state.foreign_pages = SecretLooks(app.state.keys), ForeignPages(settings)
@@ -121,8 +122,17 @@ def create_app(
         watch_errors(engine, lambda kind: metrics.database_errors.labels(kind).inc())
     _add_routes(app)
     _add_refusals(app)
-    app.state.contract = cache(lambda: contract_bytes(app))  # a second that a start need not wait for
+    app.state.contract = contract_of_service  # a second of work, in a process of its own
     return app
+
+
+def contract_of_service() -> bytes:
+    """The contract, which is the same whatever the catalogue, the database and the settings of a service are.
+
+    Returns:
+        OpenAPI 3.1 as UTF-8 JSON, ending in a newline
+    """
+    return contract_bytes(create_app(Settings(database_url="sqlite://"), shipped_catalogue()))
 
 
 def _add_routes(app: FastAPI) -> None:

@@ -1,13 +1,16 @@
-"""Which routes does every list have? Its pages as JSON, and the same rows whole as CSV and as a workbook.
+"""The routes of every list: its pages as JSON, and the same rows whole as CSV and as a workbook.
 
 They run in threads: a workbook of 500 rows takes 50 ms, which no estimate should wait for.
 """
 
+from asyncio import Semaphore
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from service.api.accept import preferred
 from service.api.answers import json_answer
@@ -15,6 +18,11 @@ from service.api.json_schema import CSV_BODY, JSON_BODY
 from service.api.list_schemas import PARQUET, XLSX, list_operation, table_operation
 from service.workflows.columns import Column
 from service.workflows.listed import Listed, csv_of, page_of, parquet_of, workbook_of
+
+FILES_AT_ONCE = 2
+"""Files that are written at once. Source: a choice; one that takes long leaves room for another."""
+
+Content = TypeVar("Content", str, bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +52,22 @@ def add_list(router: APIRouter, routes: Routes) -> None:
     """
     held, plural, described = routes.held, routes.plural, (routes.singular, routes.columns)
 
-    def page(request: Request) -> Response:
+    async def page(request: Request) -> Response:
         if routes.as_parquet and preferred(request.headers.get("accept", ""), (JSON_BODY, PARQUET)) == PARQUET:
-            return columnar(request)
-        return json_answer(page_of(held(request), request.query_params.multi_items()))
+            return await columnar(request)
+        return json_answer(await run_in_threadpool(lambda: page_of(held(request), _parameters(request))))
 
-    def table(request: Request) -> Response:
-        text = csv_of(held(request), request.query_params.multi_items())
+    async def table(request: Request) -> Response:
+        text = await _written(request, lambda: csv_of(held(request), _parameters(request)))
         return Response(text, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
 
-    def workbook(request: Request) -> Response:
-        file = workbook_of(held(request), request.query_params.multi_items())
+    async def workbook(request: Request) -> Response:
+        file = await _written(request, lambda: workbook_of(held(request), _parameters(request)))
         saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.xlsx"'}
         return Response(file, media_type=XLSX, headers=saved_as)
 
-    def columnar(request: Request) -> Response:
-        file = parquet_of(held(request), request.query_params.multi_items())
+    async def columnar(request: Request) -> Response:
+        file = await _written(request, lambda: parquet_of(held(request), _parameters(request)))
         saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.parquet"'}
         return Response(file, media_type=PARQUET, headers=saved_as)
 
@@ -78,3 +86,14 @@ def add_list(router: APIRouter, routes: Routes) -> None:
             summary=f"{routes.meaning}, {spoken}",
             openapi_extra=operation,
         )
+
+
+def _parameters(request: Request) -> list[tuple[str, str]]:
+    return request.query_params.multi_items()
+
+
+async def _written(request: Request, written: Callable[[], Content]) -> Content:
+    """A whole list as a file, written on a thread while few others are: each thread that computes slows answers."""
+    turns: Semaphore = request.app.state.file_turns
+    async with turns:
+        return await run_in_threadpool(written)

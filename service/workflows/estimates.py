@@ -48,6 +48,24 @@ def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue
     return part(kind, answer(asked, catalogue, explain=explain, advise=kind is Answer))
 
 
+def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
+    """What a request body asks, with the equation, the inputs and the source of each number, as it is sent.
+
+    Args:
+        kind: which part
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the question cannot be answered
+        NotFinite: its values lead together beyond all bounds
+    """
+    return to_bytes(answer_of(kind, body, catalogue, explain=True))
+
+
 def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
     """Everything about one configuration.
 

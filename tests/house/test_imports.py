@@ -114,6 +114,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 import service.api
 from service.api.app import create_app
+from service.api.contract import contract_bytes
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 for room in ("service.api", "service.workflows", "service.store"):
@@ -122,7 +123,7 @@ for room in ("service.api", "service.workflows", "service.store"):
     for found in walk_packages(import_module(room).__path__, room + "."):
         if not found.name.endswith("_process"):
             import_module(found.name)
-create_app(Settings(), shipped_catalogue()).state.contract()
+contract_bytes(create_app(Settings(), shipped_catalogue()))
 print(*sys.modules, sep="\\n")
 """
 

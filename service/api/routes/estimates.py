@@ -15,13 +15,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer, MethodAnswer
-from service.api.answers import json_answer
+from service.api.answers import JSON, json_answer
 from service.api.body import read_body
 from service.api.catalogues import catalogue_of
+from service.api.compute import compute
 from service.api.operations import flat_operation, memory_operation, question_operation
 from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, takes_only
 from service.estimator.names import ToolName
-from service.workflows.estimates import answer_of
+from service.workflows.estimates import answer_explained, answer_of
 from service.workflows.flat import body_of_flat
 from service.workflows.methods import answer_by
 from service.workflows.questions import read_question
@@ -49,7 +50,9 @@ PARTS = (
 
 async def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Response:
     catalogue = await catalogue_of(request)
-    return json_answer(answer_of(part.kind, body, catalogue, explain=is_explained(request)))
+    if is_explained(request):  # which takes as long as ten answers
+        return Response(await compute(request, answer_explained, part.kind, body, catalogue), media_type=JSON)
+    return json_answer(answer_of(part.kind, body, catalogue))
 
 
 async def _answered_by(method: ToolName, request: Request, body: Mapping[str, Any]) -> Response:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
 from service.api.answers import JSON
+from service.api.compute import computed_once
 from service.api.queries import choice_of, takes_only
 from service.errors import NotFound
 
@@ -128,4 +129,4 @@ async def asset(name: str) -> Response:
 @router.get("/openapi.json", dependencies=[takes_only()])
 async def contract(request: Request) -> Response:
     """The contract, the same bytes as openapi/openapi.json."""
-    return Response(request.app.state.contract(), media_type=JSON)
+    return Response(await computed_once(request, request.app.state.contract), media_type=JSON)

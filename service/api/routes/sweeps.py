@@ -1,15 +1,17 @@
 """/v1/sweeps: a table of many questions, worked out by workers piece by piece."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
 
 from service.api.answers import JSON, json_answer
 from service.api.body import JsonObject
 from service.api.callers import Asker, caller_of
-from service.api.catalogues import view_of
+from service.api.catalogues import catalogue_of
 from service.api.charges import charging
+from service.api.compute import compute
 from service.api.conditional import is_head, is_held
 from service.api.credential_ends import while_admitted
 from service.api.database import Database, database_of
@@ -30,6 +32,8 @@ from service.api.turns import in_turn
 from service.api.worker_leases import lease_lost, token_in_header
 from service.store import holds_part
 from service.workflows.sweeps import kept, tables
+from service.workflows.sweeps.axes import Sweep
+from service.workflows.sweeps.body import read_sweep
 from service.workflows.wire import to_bytes
 
 router = APIRouter(tags=["sweeps"])
@@ -50,6 +54,16 @@ add_list(
 )
 
 
+async def _sweep(request: Request, body: JsonObject) -> Sweep:
+    """A sweep is read before its turn to be written comes: some ten thousand items take a second."""
+    found: Sweep = await compute(request, read_sweep, body, await catalogue_of(request))
+    return found
+
+
+ReadSweep = Annotated[Sweep, Depends(_sweep)]
+"""Argument of a route: the sweep that the body describes."""
+
+
 @router.post(
     "/v1/sweeps",
     status_code=202,
@@ -60,9 +74,9 @@ add_list(
 )
 @in_turn
 @idempotent
-def create(request: Request, database: Database, body: JsonObject) -> Response:
+def create(request: Request, database: Database, read: ReadSweep) -> Response:
     """Every item is read and kept with the pieces to be worked out."""
-    sweep = kept.create_sweep(database, view_of(request), caller_of(request), body, charging(request))
+    sweep = kept.create_sweep(database, caller_of(request), read, charging(request))
     headers = {"Location": sweep.links["self"]}
     return Response(to_bytes(sweep), status_code=202, headers=headers, media_type=JSON)
 

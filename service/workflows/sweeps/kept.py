@@ -1,13 +1,12 @@
-"""How does the service have a sweep worked out? Kept once, its pieces handed to workers, its table read as it grows."""
+"""Sweeps that the service has worked out: kept once, their pieces handed to workers, their tables read as they grow."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 from service import store
 from service.answers.sweeps import SweepAnswer, SweepRow, SweepStatus
-from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.store import Engine, KeptSweep, NewJob, NewSweep, RowPart
 from service.workflows.callers import Caller
@@ -17,7 +16,6 @@ from service.workflows.finished_jobs import on_end
 from service.workflows.list_parts import listed_in_parts
 from service.workflows.listed import Listed
 from service.workflows.sweeps.axes import Sweep, sweep_to_bytes
-from service.workflows.sweeps.body import read_sweep
 from service.workflows.sweeps.columns import columns_of as table_columns
 from service.workflows.sweeps.progress import PATH, answer_of, status_of
 from service.workflows.sweeps.shards import SHARD_ROWS, shards_of
@@ -36,25 +34,18 @@ COLUMNS: Final[tuple[Column, ...]] = (_KEYED.pop("id"), *_KEYED.values())
 """Columns of the list, the key first."""
 
 
-def create_sweep(
-    engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any], charge: Callable[[int], None]
-) -> SweepAnswer:
+def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[[int], None]) -> SweepAnswer:
     """Have a sweep worked out.
 
     Args:
         engine: the database
-        catalogue: the facts
         caller: whose it is
-        body: the JSON object of the request
+        sweep: what is to be worked out
         charge: called with its rows before anything is kept; refuses it where they are too many for its caller
 
     Returns:
         the sweep, all of its pieces waiting for workers
-
-    Raises:
-        Refused: the request is wrong, or asks for too many rows
     """
-    sweep = read_sweep(body, catalogue)
     charge(sweep.axes.rows)
     sweep_id = f"swp_{token_hex(RANDOM_BYTES)}"
     new, jobs = _new(sweep_id, sweep, caller.owner), _jobs(sweep_id, sweep, caller.owner)
