@@ -17,6 +17,7 @@ from service.workflows.checks import Keep, check
 from service.workflows.estimates import answer_of
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import read_noun
+from service.workflows.strict_json import as_object, refuse_faults
 from service.workflows.wire import to_bytes
 
 QUESTIONS, KIND, BODY = "questions", "kind", "body"
@@ -107,25 +108,24 @@ class BatchAnswer:
     """Question of a check, so that its estimate can be read again."""
 
 
-def answer_all(questions: Sequence[tuple[BatchKind, Mapping[str, Any]]], catalogue: Catalogue) -> list[BatchAnswer]:
+def answer_all(questions: Sequence[object], catalogue: Catalogue) -> list[BatchAnswer]:
     """Answers to some of the questions of a batch, each on its own.
 
     Args:
-        questions: kind and body of each
+        questions: JSON values of the list, not judged yet
         catalogue: the facts
 
     Returns:
         one answer a question, in order
     """
-    return [answer_one(kind, body, catalogue) for kind, body in questions]
+    return [answer_one(question, catalogue) for question in questions]
 
 
-def answer_one(kind: BatchKind, body: Mapping[str, Any], catalogue: Catalogue) -> BatchAnswer:
+def answer_one(question: object, catalogue: Catalogue) -> BatchAnswer:
     """The answer to one question of a batch.
 
     Args:
-        kind: which answer it wants
-        body: its body
+        question: JSON value of the list, not judged yet
         catalogue: the facts
 
     Returns:
@@ -133,7 +133,11 @@ def answer_one(kind: BatchKind, body: Mapping[str, Any], catalogue: Catalogue) -
     """
     kept: list[CheckedQuestion] = []
     try:
-        found = ANSWERED[kind](body, catalogue, kept.append)
+        if isinstance(question, dict):
+            refuse_faults({**question, BODY: None})
+        kind, body = read_one(question)
+        refuse_faults(body)
+        found = ANSWERED[kind](as_object(body), catalogue, kept.append)
         content = to_bytes(found)
     except TraincostError as error:
         return BatchAnswer(b"", error, None, tuple(kept))

@@ -9,13 +9,12 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from service.answers.batch import BatchKind
 from service.answers.plans import PlanCounts
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.workflows.batch import ANSWERED, BatchAnswer, answer_all
 
-Question = tuple[BatchKind, dict[str, Any]]
+Question = dict[str, Any]
 
 SOME = PlanCounts(generated=1, refused={}, scored=0, fitting=0)
 LOOK_SECONDS = 0.02
@@ -64,9 +63,14 @@ def greedy(*_asked: object) -> bytes:
     return bytes(1 << 40)
 
 
+def _body(question: Question) -> dict[str, Any]:
+    found: dict[str, Any] = question["body"]
+    return found
+
+
 def repeated(questions: list[Question], _catalogue: object) -> list[BatchAnswer]:
     """Each question of a batch is its own answer."""
-    return [BatchAnswer(to_json(body), None, None, ()) for _, body in questions]
+    return [BatchAnswer(to_json(body), None, None, ()) for body in map(_body, questions)]
 
 
 def divided(questions: list[Question], catalogue: Catalogue) -> list[BatchAnswer]:
@@ -77,7 +81,7 @@ def divided(questions: list[Question], catalogue: Catalogue) -> list[BatchAnswer
 
 def written(questions: list[Question], _catalogue: object) -> list[BatchAnswer]:
     """Notes whose questions are worked out."""
-    (_, first), *_ = questions
+    first = _body(questions[0])
     with (Path(first["folder"]) / "begun").open("a") as begun:
         begun.write(f"{first['of']}\n")
     time.sleep(LOOK_SECONDS)

@@ -5,12 +5,10 @@ caller who reads slowly keeps no process from others, and one who hangs up ends 
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from service.answers.batch import BatchKind
 from service.api.answers import JSON
 from service.api.batch_schemas import batch_operation
 from service.api.body import read_large_body
@@ -24,8 +22,8 @@ from service.api.problems import CallerGone
 from service.api.queries import REV, takes_only
 from service.api.steps import others_first
 from service.catalogue import Catalogue
-from service.workflows.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch, read_one
-from service.workflows.strict_json import as_object, refuse_faults
+from service.workflows.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch
+from service.workflows.strict_json import refuse_faults
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 
@@ -70,36 +68,23 @@ async def _sent(
 
 async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object], *, is_admitted: bool) -> bytes:
     """The answers to some questions, each with its status, its body byte for byte that of the route of its kind."""
-    read = [_read(request, question) for question in part]
-    asked = [one for one in read if not isinstance(one, Response)]
-    if len(asked) <= FEW_QUESTIONS and not any(_is_long(body) for _, body in asked):
+    if len(part) <= FEW_QUESTIONS and not any(map(_is_long, part)):
         found = []
-        for kind, body in asked:
-            found.append(answer_one(kind, body, catalogue))
+        for question in part:
+            found.append(answer_one(question, catalogue))
             await others_first()
     else:
-        found = await compute(request, answer_all, asked, catalogue, is_admitted=is_admitted)
-    answers = iter(found)
-    responses = [one if isinstance(one, Response) else _response(request, next(answers)) for one in read]
+        found = await compute(request, answer_all, part, catalogue, is_admitted=is_admitted)
+    responses = [_response(request, one) for one in found]
     return b",".join(_shown(one.status_code, bytes(one.body)) for one in responses)
 
 
-def _is_long(body: Mapping[str, Any]) -> bool:
-    """Whether a check holds a launcher's words that take long to read."""
-    launch = body.get("launch")
+def _is_long(question: object) -> bool:
+    """Whether a question is a check with a launcher's words that take long to read."""
+    body = question.get(BODY) if isinstance(question, Mapping) else None
+    launch = body.get("launch") if isinstance(body, Mapping) else None
     content = launch.get("content") if isinstance(launch, Mapping) else None
-    return isinstance(content, str) and is_long_launch(content.encode())
-
-
-def _read(request: Request, question: object) -> tuple[BatchKind, Mapping[str, Any]] | Response:
-    try:
-        if isinstance(question, dict):
-            refuse_faults({**question, BODY: None})
-        kind, body = read_one(question)
-        refuse_faults(body)
-        return kind, as_object(body)
-    except Exception as error:  # whatever it is, the other questions have their answers
-        return refusal_of(request, error)
+    return isinstance(content, str) and is_long_launch(content.encode(errors="replace"))
 
 
 def _response(request: Request, answer: BatchAnswer) -> Response:
