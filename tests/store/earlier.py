@@ -177,6 +177,8 @@ class Upgraded:
         """What the earlier version answered and this one does not, or not the same."""
         for path, by, before in self._recorded.answers:
             answer = self.send("GET", path, by)
+            if answer.status_code == 404 and self._is_left_to_admins(path):
+                answer = self.send("GET", path, "admin")
             if answer.status_code == 404 and self._is_of_former_formulas(path, before):
                 continue
             if answer.status_code != 200:
@@ -189,6 +191,12 @@ class Upgraded:
         """Owner of a key; None before there were keys."""
         keys = self._recorded.rows.get("api_keys", [])
         return next((row["owner"] for row in keys if row["name"] == by), None)
+
+    def _is_left_to_admins(self, path: str) -> bool:
+        """Whether it is the estimate of a check, whose owner no row tells, where there are several owners."""
+        stored = {row["id"] for row in self._recorded.rows.get("estimates", [])}
+        owners = {row["owner"] for row in self._recorded.rows.get("api_keys", [])}
+        return "/estimates/" in path and path.rpartition("/")[2] not in stored and len(owners) > 1
 
     def _is_of_former_formulas(self, path: str, before: dict[str, Any]) -> bool:
         """Whether it is the estimate of a check, of which only the question is stored, under formulas that are gone."""
