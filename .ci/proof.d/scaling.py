@@ -374,15 +374,19 @@ class Tree:
             found += children.get(pid, [])
         return found
 
-    def seconds(self) -> float:
-        """Time for which they held a processor."""
-        total = 0
+    def nanoseconds(self) -> dict[int, int]:
+        """Time for which each of them held a processor."""
+        found: dict[int, int] = {}
         for pid in self.pids():
             with suppress(OSError):
                 for task in Path(f"/proc/{pid}/task").iterdir():
                     with suppress(OSError):
-                        total += int((task / "schedstat").read_text().split()[0])
-        return total / 1e9
+                        found[pid] = found.get(pid, 0) + int((task / "schedstat").read_text().split()[0])
+        return found
+
+    def seconds_since(self, before: dict[int, int]) -> float:
+        """Time for which they held one since, each that is still there."""
+        return sum(now - before.get(pid, 0) for pid, now in self.nanoseconds().items()) / 1e9
 
     def bytes(self) -> int:
         """Memory that they hold, each page that several share counted by its share."""
@@ -476,7 +480,7 @@ def cost_of(client: httpx.Client, tree: Tree, sent: Sent, tries: int) -> Cost:
     method, path, body, headers = sent
     best: Cost | None = None
     for _ in range(tries):
-        before, begun = tree.seconds(), time.perf_counter()
+        before, begun = tree.nanoseconds(), time.perf_counter()
         with Peak(tree) as peak:
             try:
                 answer = client.request(method, path, content=body, headers=headers)
@@ -484,7 +488,7 @@ def cost_of(client: httpx.Client, tree: Tree, sent: Sent, tries: int) -> Cost:
             except httpx.HTTPError as error:
                 status, code = 599, type(error).__name__
         cost = Cost(
-            len(path) if body is None else len(body), status, code, max(tree.seconds() - before, 0.0),
+            len(path) if body is None else len(body), status, code, max(tree.seconds_since(before), 0.0),
             time.perf_counter() - begun, peak.largest,
         )  # fmt: skip
         if best is None or cost.cpu_seconds < best.cpu_seconds:
