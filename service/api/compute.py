@@ -112,6 +112,8 @@ class _Computation:
     def __init__(self, job: _Job, expected_seconds: float) -> None:
         self.job = job
         self.expected_seconds = expected_seconds
+        self.is_first = False
+        """Whether its process began with it, and perhaps waited for imports."""
         self.items: list[Any] = []
         self.requests = 0
         self.task: asyncio.Task[Any] | None = None
@@ -257,7 +259,7 @@ class Compute:
             seconds = monotonic() - begun
             self._metrics.compute_seconds.observe(seconds)
             self._metrics.computations.labels(outcome).inc()
-            if outcome == "done":
+            if outcome == "done" and not computation.is_first:
                 mean = self._mean_seconds.get(job.function, seconds)
                 self._mean_seconds[job.function] = mean + WEIGHT_OF_NEWEST * (seconds - mean)
             self._next()
@@ -308,6 +310,7 @@ class Compute:
 
     async def _run(self, computation: _Computation, content: bytes) -> Any:
         catalogues = {one.revision: one for one in computation.job.arguments if isinstance(one, Catalogue)}
+        computation.is_first = not self._idle
         try:
             process = self._idle.pop() if self._idle else ComputeProcess(fork_server())
         except OSError as error:
