@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Interval
 
-from service.catalogue import Catalogue
+from service.catalogue import Catalogue, ClusterRow
 from service.catalogue.calibrated import calibrated_gpu
 from service.errors import Problem, Refused
 from service.estimator.gpu import Gpu
@@ -14,7 +14,7 @@ from service.estimator.noun import STRICT
 from service.estimator.question import Cluster
 from service.workflows.findings import not_an_object
 from service.workflows.nouns import field_names, read_name, read_noun, spelled
-from service.workflows.reading import Read, assumed
+from service.workflows.reading import Read, assumed, origin_of, promoted
 
 CLUSTER_FIELDS = field_names(Cluster)
 
@@ -58,14 +58,14 @@ def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
     """
     if isinstance(value, str):
         found = catalogue.find_cluster(value, "cluster")
-        return _with_gpu(found.row.cluster, catalogue, assumed(found))
+        return _with_gpu(found.row.cluster, catalogue, assumed(found), found.row)
     if not isinstance(value, Mapping):
         raise Refused(not_an_object("cluster", ["preset", "nodes", *CLUSTER_FIELDS]))
     if "preset" not in value:
         return _with_gpu(_sized({}, value), catalogue, ())
     found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
     kept = (NETWORK_KEPT,) if "gpu" in value and "inter_node_bytes_per_s" not in value else ()
-    return _with_gpu(_sized(spelled(found.row.cluster), value), catalogue, (*assumed(found), *kept))
+    return _with_gpu(_sized(spelled(found.row.cluster), value), catalogue, (*assumed(found), *kept), found.row)
 
 
 def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:
@@ -88,7 +88,11 @@ def _of_nodes(cluster: Cluster, value: Mapping[str, Any]) -> Cluster:
     return read_noun(Cluster, {**spelled(cluster), "gpus": gpus}, "cluster")
 
 
-def _with_gpu(cluster: Cluster, catalogue: Catalogue, assumptions: tuple[str, ...]) -> Read[Machine]:
+def _with_gpu(
+    cluster: Cluster, catalogue: Catalogue, assumptions: tuple[str, ...], preset: ClusterRow | None = None
+) -> Read[Machine]:
     found = catalogue.find_gpu(cluster.gpu, "cluster.gpu")
     machine = Machine(replace(cluster, gpu=found.row.slug), calibrated_gpu(found.row.slug, catalogue))
-    return Read(machine, (*assumptions, *assumed(found)))
+    rates = catalogue.calibrations.get(found.row.slug)
+    warnings = (*promoted(preset), *promoted(found.row), *promoted(rates))
+    return Read(machine, (*assumptions, *assumed(found), *origin_of(rates)), warnings)

@@ -7,7 +7,7 @@ from service.catalogue import Catalogue, RegionRow
 from service.catalogue.names import Found
 from service.errors import UnknownName
 from service.estimator.question import Cluster
-from service.workflows.reading import Read
+from service.workflows.reading import Read, origin_of, promoted
 
 
 def placed(cluster: Cluster, price: object, catalogue: Catalogue) -> Read[Cluster]:
@@ -69,4 +69,4 @@ def _filled(cluster: Cluster, row: RegionRow, why: str) -> Read[Cluster]:
         grid_kg_co2e_per_kwh=row.grid_kg_co2e_per_kwh if own is None else own,
         pue=cluster.pue or row.pue,
     )
-    return Read(filled, tuple(said))
+    return Read(filled, (*said, *origin_of(row)), promoted(row))

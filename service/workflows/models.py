@@ -12,7 +12,7 @@ from service.estimator.consistency import problems_of
 from service.estimator.model import Model
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import field_names, read_name, read_noun, spelled
-from service.workflows.reading import Read, assumed
+from service.workflows.reading import Read, assumed, promoted
 
 MODEL_FIELDS = field_names(Model)
 
@@ -47,7 +47,7 @@ def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
         message = f"this model cannot be estimated: {found.row.not_estimated}"
         fix = "choose another preset (GET /v1/models), or give the model inline"
         raise Refused(Problem(field=field, code="not_estimable", message=message, fix=fix))
-    return Read(found.row.model, assumed(found))
+    return Read(found.row.model, assumed(found), promoted(found.row))
 
 
 def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Read[Model]:

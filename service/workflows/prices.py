@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from annotated_types import Ge, Lt
 
-from service.catalogue import Catalogue
-from service.catalogue.prices import PriceQuery
+from service.catalogue import SHIPPED, Catalogue, PriceRow
+from service.catalogue.prices import PriceQuery, newest_price
 from service.catalogue.provenance import is_date
 from service.catalogue.rate_cards import rate_of
 from service.errors import Problem, Refused
@@ -17,7 +17,7 @@ from service.estimator.price import Egress, OwnedPrice, Price, Share, Storage
 from service.workflows.ages import age_warnings
 from service.workflows.findings import not_an_object
 from service.workflows.nouns import field_names, read_noun, spelled
-from service.workflows.reading import Read, assumed
+from service.workflows.reading import Read, assumed, promoted
 
 AnyPrice = Price | OwnedPrice
 Dated = TypeVar("Dated", Price, OwnedPrice)
@@ -149,7 +149,9 @@ def _of_card(wanted: CardPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice
     cost = rate.row.usd_per_gpu_hour
     said = f"a GPU-hour of {gpu} costs {cost:g} USD: rate card {card.slug}{terms}, as of {card.as_of}"
     price = _price(wanted, cost, card.as_of, rate.row.price_model or wanted.price_model)
-    return Read(price, (said, *assumed(found), *assumed(rate)), age_warnings(card.as_of, catalogue, RENTED))
+    return Read(
+        price, (said, *assumed(found), *assumed(rate)), (*promoted(card), *age_warnings(card.as_of, catalogue, RENTED))
+    )
 
 
 def _newest(wanted: CataloguePrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice | None]:
@@ -158,7 +160,23 @@ def _newest(wanted: CataloguePrice, gpu: str, catalogue: Catalogue) -> Read[AnyP
     row = found.row
     said = f"a GPU-hour costs {row.usd_per_gpu_hour:g} USD: {row.provider}, {row.instance_type}, as of {row.as_of}"
     price = _price(wanted, row.usd_per_gpu_hour, row.as_of, wanted.price_model)
-    return Read(price, (said, *assumed(found)), age_warnings(row.as_of, catalogue, RENTED))
+    warnings = (*_beside_shipped(row, PriceQuery(gpu=gpu, **asked), catalogue), *promoted(row))
+    return Read(price, (said, *assumed(found)), (*warnings, *age_warnings(row.as_of, catalogue, RENTED)))
+
+
+def _beside_shipped(row: PriceRow, query: PriceQuery, catalogue: Catalogue) -> tuple[str, ...]:
+    """A warning where a custom price stands before a shipped one of the same provider and terms."""
+    if row.owner == SHIPPED:
+        return ()
+    shipped = [one for one in catalogue.price_index.offered_by(query.gpu, query.provider) if one.owner == SHIPPED]
+    try:
+        listed = newest_price(shipped, query, "price").row
+    except Refused:
+        return ()
+    return (
+        f"the price of {row.owner} counts, {row.usd_per_gpu_hour:g} USD as of {row.as_of}; the shipped catalogue has "
+        f"{listed.usd_per_gpu_hour:g} USD as of {listed.as_of} for the same provider and terms",
+    )
 
 
 def _price(wanted: CataloguePrice | CardPrice, cost: float, as_of: str, terms: PriceModel | None) -> Price:

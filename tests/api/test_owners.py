@@ -1,5 +1,6 @@
 """Callers see and change their own, and nothing that one owner does changes what another is answered."""
 
+import re
 from typing import Any
 
 import pytest
@@ -211,3 +212,94 @@ def test_a_revision_of_anothers_view_is_unknown_to_others(service: Service) -> N
     assert ["matrix-view" in text for text in summaries.values()] == [True, False, True]
     for one in service.listed("/v1/catalogue/revisions", "a")[:3]:
         assert service.by("a", "POST", f"/v1/estimates?rev={one['catalogue']}", json=QUESTION).status_code == 200
+
+
+QUESTIONS: dict[str, Any] = {
+    "by rate": QUESTION,
+    "by provider": QUESTION
+    | {
+        "price": {"provider": "lambda", "region": "all", "price_model": "on-demand"},
+        "cluster": {"gpu": "h100", "gpus": 8},
+    },
+}
+
+
+def answers_of(service: Service, caller: str) -> dict[str, bytes]:
+    """What a caller is answered on every kind of route that reads the catalogue or measurements."""
+    asked: dict[str, tuple[str, str, Any]] = {
+        name: ("POST", "/v1/estimates", question) for name, question in QUESTIONS.items()
+    }
+    every_price = {"provider": "*", "region": "*", "price_model": "*"}
+    asked |= {
+        "check": ("POST", "/v1/check", QUESTION),
+        "batch": ("POST", "/v1/batch", {"items": [QUESTION]}),
+        "compare": ("POST", "/v1/compare", {"question": QUESTION, "prices": [every_price]}),
+        "plans": ("POST", "/v1/plans", {**QUESTION, "layout": {}}),
+        "sensitivity": ("POST", "/v1/sensitivity", {"question": QUESTION}),
+        "cell": ("GET", "/v1/cell/step_seconds?model=llama-3.1-8b&gpu=h100&gpus=8&sequence_length=8192", None),
+        "unknown": ("POST", "/v1/estimates", QUESTION | {"model": "matrix-hostil"}),
+        "revisions": ("GET", "/v1/catalogue/revisions.csv", None),
+        "accuracy": ("GET", "/v1/accuracy", None),
+        "measurements": ("GET", "/v1/measurements.csv", None),
+        "calibrations": ("GET", "/v1/calibrations.csv", None),
+        **{plural: ("GET", f"/v1/{plural}.csv", None) for plural in sorted(FACTS)},
+    }
+    found = {}
+    for name, (method, path, body) in asked.items():
+        answer = service.by(caller, method, path, **({} if body is None else {"json": body}))
+        assert answer.is_success or name == "unknown", (name, answer.text)
+        found[name] = REQUEST_ID.sub(b"", answer.content)
+    return found
+
+
+REQUEST_ID = re.compile(rb'"request_id":"[0-9a-f]+"')
+
+
+def test_nothing_that_one_owner_does_changes_a_digit_of_anothers_answers(service: Service) -> None:
+    before = answers_of(service, "a")
+    match = {"If-Match": "*"}
+    for own in OWN:
+        slug = f"matrix{' ' if own.plural == 'prices' else '-'}hostile"
+        service.made(f"/v1/{own.plural}", own.named(slug), caller="b")
+        path = f"/v1/{own.plural}/{own.key(slug)}"
+        assert service.by("b", "PATCH", path, json=own.change, headers=match).status_code == 200
+    cheap = {"provider": "lambda", "gpu": "h100", "region": "all", "usd_per_gpu_hour": 0.01}
+    service.made("/v1/prices", cheap, caller="b")
+    text = "provider,gpu,usd_per_gpu_hour\r\nrunpod,h100,0.01\r\n"
+    assert service.by("b", "POST", "/v1/prices/import", content=text, headers={"Content-Type": "text/csv"}).is_success
+    for number in range(16):
+        service.made("/v1/measurements", run(f"invented {'x' * number}"), 200, caller="b")
+    ids = [row["id"] for row in service.listed("/v1/measurements", "b")]
+    for what, more in (("quarantine", {"reason": "x"}), ("release", {})):
+        assert service.by("b", "POST", f"/v1/measurements/{what}", json={"ids": ids, **more}).status_code == 200
+    drafted = service.made("/v1/calibrations", {**CHOSEN, "runs": ["invented x"]}, caller="b").json()["id"]
+    promoted = service.by("b", "POST", f"/v1/calibrations/{drafted}/promote")
+    assert promoted.status_code == 200, promoted.text
+    service.made("/v1/scenarios", {"name": "hostile", "question": QUESTION}, caller="b")
+    after = answers_of(service, "a")
+    assert [name for name in before if before[name] != after[name]] == []
+
+    assert answers_of(service, "b") != before, "the test would see a change"
+    promoted = service.by("admin", "POST", f"/v1/calibrations/{drafted}/promote", json={"scope": "everyone"})
+    assert promoted.status_code == 200, promoted.text
+    changed = service.by("a", "POST", "/v1/estimates", json=QUESTION).json()
+    assert changed["versions"]["calibration"] == drafted
+    assert any(drafted in one and " of b, as of " in one for one in changed["assumptions"])
+    assert any(" of b that an admin promoted" in one for one in changed["warnings"])
+    assert service.by("admin", "POST", f"/v1/calibrations/{drafted}/rollback").status_code == 200
+    assert {**answers_of(service, "a"), **same_again(before)} == before
+
+
+def same_again(before: dict[str, bytes]) -> dict[str, bytes]:
+    """What tells of the promotion for good."""
+    return {name: before[name] for name in ("revisions", "calibrations")}
+
+
+def test_an_own_price_under_a_shipped_providers_name_is_named_with_the_shipped_one(service: Service) -> None:
+    price = {"provider": "lambda", "gpu": "h100", "region": "all", "usd_per_gpu_hour": 0.02, "as_of": "2026-02"}
+    made = service.made("/v1/prices", price, caller="b").json()
+    answer = service.by("b", "POST", "/v1/estimates", json=QUESTIONS["by provider"]).json()
+    assert any(" is a row of b, as of " in one and "stated by the owner" in one for one in answer["assumptions"])
+    assert any("the shipped catalogue has" in one for one in answer["warnings"])
+    gone = service.by("b", "DELETE", f"/v1/prices/{made['id']}", headers={"If-Match": "*"})
+    assert gone.status_code == 204
