@@ -224,6 +224,9 @@ QUESTIONS: dict[str, Any] = {
 }
 
 
+UNPRICED = {name: value for name, value in QUESTION.items() if name != "price"}
+
+
 def answers_of(service: Service, caller: str) -> dict[str, bytes]:
     """What a caller is answered on every kind of route that reads the catalogue or measurements."""
     asked: dict[str, tuple[str, str, Any]] = {
@@ -232,10 +235,10 @@ def answers_of(service: Service, caller: str) -> dict[str, bytes]:
     every_price = {"provider": "*", "region": "*", "price_model": "*"}
     asked |= {
         "check": ("POST", "/v1/check", QUESTION),
-        "batch": ("POST", "/v1/batch", {"items": [QUESTION]}),
-        "compare": ("POST", "/v1/compare", {"question": QUESTION, "prices": [every_price]}),
+        "batch": ("POST", "/v1/batch", {"questions": [QUESTION]}),
+        "compare": ("POST", "/v1/compare", {"question": UNPRICED, "prices": [every_price]}),
         "plans": ("POST", "/v1/plans", {**QUESTION, "layout": {}}),
-        "sensitivity": ("POST", "/v1/sensitivity", {"question": QUESTION}),
+        "sensitivity": ("POST", "/v1/sensitivity", {"question": QUESTION, "vary": {"recipe.micro_batch": [1, 2]}}),
         "cell": ("GET", "/v1/cell/step_seconds?model=llama-3.1-8b&gpu=h100&gpus=8&sequence_length=8192", None),
         "unknown": ("POST", "/v1/estimates", QUESTION | {"model": "matrix-hostil"}),
         "revisions": ("GET", "/v1/catalogue/revisions.csv", None),
