@@ -194,8 +194,9 @@ class Skipped:
         config = session.config
         everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.collectonly
         chosen = config.option.keyword or config.option.markexpr or self._wanted is not None
-        if config.cache and everything and not chosen and not hasattr(config, "workerinput"):
-            config.cache.set(REMEMBERED, sorted(self._names))
+        cache = getattr(config, "cache", None)  # absent with `-p no:cacheprovider`
+        if cache and everything and not chosen and not hasattr(config, "workerinput"):
+            cache.set(REMEMBERED, sorted(self._names))
 
 
 def selected(wanted: list[str], items: list[Any]) -> tuple[list[Any], list[Any], list[str]]:
