@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.answers.estimates import Versions
+from service.answers.estimates import Source, Versions
 from service.estimator.interval import Interval
 from service.estimator.noun import SPOKEN
 
@@ -60,5 +60,7 @@ class Check:
     """What may run instead where the verdict is not ok: single changes of the job, or other GPUs of free_pool."""
     warnings: tuple[str, ...]
     """What the caller should look at."""
+    sources: tuple[Source, ...]
+    """Rows that the answer rests on: the calibration, the price or rate card, and every row that is not shipped."""
     versions: Versions
     """What the answer rests on."""

@@ -1,7 +1,7 @@
 """What is answered to one question, whole or in part, with what it rests on?"""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from service.estimator.answer import Flop, Parameters, Step, Totals
 from service.estimator.explanation import Explanation
@@ -24,6 +24,29 @@ class Versions:
     """Calibration that corrected the predictions; null where none did."""
 
 
+SourceKind = Literal["model", "gpu", "cluster", "price", "rate_card", "region", "calibration"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A row that an answer rests on: each one that is not shipped, and what a price was taken from in any case."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    kind: SourceKind
+    """What it is a row of."""
+    name: str
+    """Its slug; the id of a price or calibration; for what a GPU cost to buy, the GPU's slug."""
+    owner: str
+    """Whose row it is: catalogue for a shipped one."""
+    scope: Literal["owner", "everyone"]
+    """Whose answers it may change: its owner's alone, or everyone's, which an admin decides."""
+    source: str
+    """Where its numbers were read."""
+    as_of: str
+    """Date at which they held: 2025, 2025-03 or 2025-03-17."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
     """What every answer says beside its numbers."""
@@ -38,6 +61,8 @@ class Grounds:
     """What was assumed."""
     warnings: tuple[str, ...]
     """What to look at."""
+    sources: tuple[Source, ...]
+    """Rows that it rests on: the calibration, the price or rate card, and every row that is not shipped."""
     versions: Versions
     """What the answer rests on."""
     explain: dict[str, Explanation] | None
@@ -124,5 +149,7 @@ class MethodAnswer(Comparison):
     """What was assumed to read the question, and by our own estimate."""
     warnings: tuple[str, ...]
     """What to look at in the question."""
+    sources: tuple[Source, ...]
+    """Rows that our own estimate rests on."""
     versions: Versions
     """What our own estimate rests on."""

@@ -309,7 +309,7 @@ class Compute:
         raise lost(_whole_seconds(computation.expected_seconds))
 
     async def _run(self, computation: _Computation, content: bytes) -> Any:
-        catalogues = {one.revision: one for one in computation.job.arguments if isinstance(one, Catalogue)}
+        catalogues = {one.token: one for one in computation.job.arguments if isinstance(one, Catalogue)}
         computation.is_first = not self._idle
         try:
             process = self._idle.pop() if self._idle else ComputeProcess(fork_server())
@@ -337,13 +337,13 @@ class Compute:
                 if is_sound:
                     self._metrics.compute_restarts.labels("worn").inc()
 
-    async def _packed_catalogue(self, catalogues: dict[str, Catalogue], revision: str) -> bytes:
-        if revision not in self._packed:
-            self._packed[revision] = await run_in_threadpool(packed_catalogue, catalogues[revision])
-        self._packed.move_to_end(revision)
+    async def _packed_catalogue(self, catalogues: dict[str, Catalogue], token: str) -> bytes:
+        if token not in self._packed:
+            self._packed[token] = await run_in_threadpool(packed_catalogue, catalogues[token])
+        self._packed.move_to_end(token)
         while len(self._packed) > MOST_PACKED:
             self._packed.popitem(last=False)
-        return self._packed[revision]
+        return self._packed[token]
 
 
 def _close(processes: list[ComputeProcess]) -> None:

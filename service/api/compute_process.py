@@ -76,10 +76,10 @@ class _LineClosed(Exception):
 class _Missing:
     """Stands for a catalogue among the arguments of a job."""
 
-    __slots__ = ("revision",)
+    __slots__ = ("token",)
 
-    def __init__(self, revision: str) -> None:
-        self.revision = revision
+    def __init__(self, token: str) -> None:
+        self.token = token
 
 
 def packed_job(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
@@ -92,7 +92,7 @@ def packed_job(function: Callable[..., Any], arguments: tuple[Any, ...]) -> byte
     Returns:
         the bytes to send
     """
-    named = [_Missing(one.revision) if isinstance(one, Catalogue) else one for one in arguments]
+    named = [_Missing(one.token) if isinstance(one, Catalogue) else one for one in arguments]
     return pickle.dumps((function, named), pickle.HIGHEST_PROTOCOL)
 
 
@@ -377,7 +377,7 @@ class _Worker:
 
     def _run(self, job: bytes) -> Any:
         function, named = pickle.loads(job)  # noqa: S301 - from the process that started this one
-        found = function(*(self._catalogue(one.revision) if isinstance(one, _Missing) else one for one in named))
+        found = function(*(self._catalogue(one.token) if isinstance(one, _Missing) else one for one in named))
         return self._drained(found) if isinstance(found, Generator) else found
 
     def _drained(self, steps: Generator[Any, None, Any]) -> Any:
@@ -390,15 +390,15 @@ class _Worker:
             if item is not None:
                 self._send("item", item)
 
-    def _catalogue(self, revision: str) -> Catalogue:
+    def _catalogue(self, token: str) -> Catalogue:
         """A catalogue that this process holds, or asks for; the order of its rows counts in the words of refusals."""
-        if revision not in self._catalogues:
-            self._send("missing", revision)
-            self._catalogues[revision] = pickle.loads(self._receive())  # noqa: S301 - from the API
-        self._catalogues.move_to_end(revision)
+        if token not in self._catalogues:
+            self._send("missing", token)
+            self._catalogues[token] = pickle.loads(self._receive())  # noqa: S301 - from the API
+        self._catalogues.move_to_end(token)
         while len(self._catalogues) > MOST_CATALOGUES:
             self._catalogues.popitem(last=False)
-        return self._catalogues[revision]
+        return self._catalogues[token]
 
     def _send(self, kind: str, value: Any) -> None:
         content = pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)

@@ -1,7 +1,8 @@
 """What does the catalogue hold, and what does a name in it mean? One frozen set of rows with its digest."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any
 
 from service.catalogue.indexes import (
@@ -20,7 +21,7 @@ from service.catalogue.indexes import (
 from service.catalogue.names import Found, NameIndex
 from service.catalogue.price_index import PriceIndex
 from service.catalogue.prices import PriceQuery, find_price
-from service.catalogue.provenance import UnsoundFact
+from service.catalogue.provenance import SHIPPED, UnsoundFact
 from service.catalogue.regions import find_region, regions_by_slug
 from service.catalogue.rows import (
     CalibrationRow,
@@ -57,6 +58,10 @@ class Catalogue:
     """A digest of each row."""
     revision: str
     """Digest of all rows: the same facts have the same revision, in any order and process."""
+    promoters: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """Owners of rows that an admin promoted to everyone; some of them may be gone by now."""
+    asker: str | None = field(default=None, compare=False, repr=False)
+    """The owner who asks, whose own rows need no warning; None unless it is one of the promoters."""
 
     @classmethod
     def of(
@@ -122,6 +127,7 @@ class Catalogue:
             dict(sorted(rows_after(self.calibrations, CalibrationRow, change).items())),
             digests,
             revision_of(digests) if revision is None else revision,
+            self.promoters.union(_promoters_of(row for row in change.values() if row is not None)),
         )
 
     @classmethod
@@ -149,7 +155,28 @@ class Catalogue:
             calibrations_by_gpu(of_kind(held, CalibrationRow)),
             digests,
             revision_of(digests),
+            frozenset(_promoters_of(held)),
         )
+
+    def asked_by(self, owner: str) -> "Catalogue":
+        """The same rows, asked by an owner.
+
+        Args:
+            owner: who asks
+
+        Returns:
+            the catalogue itself unless rows of this owner were promoted to everyone
+        """
+        if owner not in self.promoters or owner == self.asker:
+            return self
+        asked = copy(self)
+        object.__setattr__(asked, "asker", owner)
+        return asked
+
+    @property
+    def token(self) -> str:
+        """What tells the catalogue from others in a process: its revision, and who asks where that matters."""
+        return self.revision if self.asker is None else f"{self.revision} {self.asker}"
 
     def rows(self) -> tuple[Row, ...]:
         """Every row, kind by kind.
@@ -308,3 +335,7 @@ class Catalogue:
             UnknownName: no such price; the fix lists what there is
         """
         return find_price(self.price_index, query, field)
+
+
+def _promoters_of(rows: Iterable[Row]) -> set[str]:
+    return {row.owner for row in rows if row.owner != SHIPPED and row.is_for_everyone}

@@ -53,11 +53,13 @@ def accuracy(
 def _with_own(found: "Accuracy") -> "Accuracy":
     """The figures with those of own measurements."""
     from service.commands.database import database
+    from service.store import load_catalogue
     from service.workflows.accuracy.measured import own_groups
-    from service.workflows.callers import ANYBODY
+    from service.workflows.callers import ANYBODY, TEAM
 
     with database() as engine:
-        return replace(found, measured=replace(found.measured, own=own_groups(engine, ANYBODY)))
+        own = own_groups(engine, ANYBODY, load_catalogue(engine).view(TEAM))
+        return replace(found, measured=replace(found.measured, own=own))
 
 
 def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:

@@ -82,7 +82,7 @@ class History:
 
     def view(self, owner: str) -> Catalogue:
         """What an owner sees now: the rows for everyone and its own."""
-        return self.holdings.view(owner)
+        return self.holdings.view(owner).asked_by(owner)
 
     def refresh(self) -> None:
         """Take over what other processes changed, and what was restored from a backup.
@@ -112,12 +112,12 @@ class History:
         now = self.holdings
         for made in (now.everyone, now.view_if_made(owner)):
             if made is not None and made.revision == revision:
-                return made
+                return made.asked_by(owner)
         with self._lock:
             for key in ((revision, EVERYONE), (revision, owner)):
                 if key in self._held:
                     self._held.move_to_end(key)
-                    return self._held[key]
+                    return self._held[key].asked_by(owner)
         return None
 
     def at(self, revision: str, owner: str, *, of_all: bool = False) -> Catalogue:
@@ -148,7 +148,7 @@ class History:
         whose, found = read
         with self._lock:
             self._hold(found, whose)
-        return found
+        return found.asked_by(owner)
 
     def changes(self, owner: str, *, of_all: bool = False) -> list[Change]:
         """The changes of what an owner sees, the newest first, each under the digest of the owner's view after it.

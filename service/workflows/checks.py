@@ -21,6 +21,7 @@ from service.workflows.limits import Limits
 from service.workflows.metrics import fits
 from service.workflows.one_line import one_line
 from service.workflows.questions import Asked, read_question
+from service.workflows.reading import warnings_of
 
 SECONDS_PER_MINUTE = 60
 """Schedulers take time limits in whole minutes."""
@@ -85,7 +86,12 @@ def _judged(wanted: Wanted, asked: Asked, catalogue: Catalogue, is_within: Calla
         cost_usd=None if totals is None else totals.cost_usd,
         time_limit_seconds=_time_limit_seconds(found),
         alternatives=alternatives,
-        warnings=(*wanted.warnings, *(() if verdict == "ok" or is_within(SHARE_OF_CHANGES) else (LEFT_OUT,))),
+        warnings=(
+            *wanted.warnings,
+            *warnings_of(found.sources, catalogue),
+            *(() if verdict == "ok" or is_within(SHARE_OF_CHANGES) else (LEFT_OUT,)),
+        ),
+        sources=found.sources,
         versions=found.versions,
     )
 

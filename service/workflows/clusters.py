@@ -14,7 +14,7 @@ from service.estimator.noun import STRICT
 from service.estimator.question import Cluster
 from service.workflows.findings import not_an_object
 from service.workflows.nouns import field_names, read_name, read_noun, spelled
-from service.workflows.reading import Read, assumed, origin_of, promoted
+from service.workflows.reading import Read, assumed, resting_on
 
 CLUSTER_FIELDS = field_names(Cluster)
 
@@ -94,5 +94,4 @@ def _with_gpu(
     found = catalogue.find_gpu(cluster.gpu, "cluster.gpu")
     machine = Machine(replace(cluster, gpu=found.row.slug), calibrated_gpu(found.row.slug, catalogue))
     rates = catalogue.calibrations.get(found.row.slug)
-    warnings = (*promoted(preset), *promoted(found.row), *promoted(rates))
-    return Read(machine, (*assumptions, *assumed(found), *origin_of(rates)), warnings)
+    return resting_on(Read(machine, (*assumptions, *assumed(found))), catalogue, preset, found.row, rates)

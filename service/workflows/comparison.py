@@ -132,6 +132,7 @@ def _row(
             replace(unpriced.question, price=read.noun, cluster=located.noun),
             (*unpriced.assumptions, *read.assumptions, *located.assumptions),
             (*unpriced.warnings, *read.warnings, *located.warnings),
+            (*unpriced.sources, *read.sources, *located.sources),
         )
         found = answer(asked, catalogue, advise=False)
     except Refused as refused:

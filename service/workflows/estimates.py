@@ -138,6 +138,7 @@ def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalo
         "resolved": found.resolved,
         "assumptions": (*asked.assumptions, *found.assumptions),
         "warnings": (*asked.warnings, *found.warnings),
+        "sources": asked.sources,
         "versions": versions,
     }
 

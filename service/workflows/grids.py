@@ -7,7 +7,7 @@ from service.catalogue import Catalogue, RegionRow
 from service.catalogue.names import Found
 from service.errors import UnknownName
 from service.estimator.question import Cluster
-from service.workflows.reading import Read, origin_of, promoted
+from service.workflows.reading import Read, resting_on
 
 
 def placed(cluster: Cluster, price: object, catalogue: Catalogue) -> Read[Cluster]:
@@ -25,9 +25,12 @@ def placed(cluster: Cluster, price: object, catalogue: Catalogue) -> Read[Cluste
         UnknownName: no such region
     """
     if cluster.grid_region is not None:
-        return _filled(cluster, catalogue.find_region(cluster.grid_region, "cluster.grid_region").row, "")
+        row = catalogue.find_region(cluster.grid_region, "cluster.grid_region").row
+        return resting_on(_filled(cluster, row, ""), catalogue, row)
     found = None if cluster.grid_kg_co2e_per_kwh is not None else _of_price(price, catalogue)
-    return Read(cluster) if found is None else _filled(cluster, found.row, ", the place of the price")
+    if found is None:
+        return Read(cluster)
+    return resting_on(_filled(cluster, found.row, ", the place of the price"), catalogue, found.row)
 
 
 def place_of(price: object, catalogue: Catalogue) -> str | None:
@@ -69,4 +72,4 @@ def _filled(cluster: Cluster, row: RegionRow, why: str) -> Read[Cluster]:
         grid_kg_co2e_per_kwh=row.grid_kg_co2e_per_kwh if own is None else own,
         pue=cluster.pue or row.pue,
     )
-    return Read(filled, (*said, *origin_of(row)), promoted(row))
+    return Read(filled, tuple(said))

@@ -12,7 +12,7 @@ from service.estimator.consistency import problems_of
 from service.estimator.model import Model
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import field_names, read_name, read_noun, spelled
-from service.workflows.reading import Read, assumed, promoted
+from service.workflows.reading import Read, assumed, resting_on
 
 MODEL_FIELDS = field_names(Model)
 
@@ -47,14 +47,14 @@ def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
         message = f"this model cannot be estimated: {found.row.not_estimated}"
         fix = "choose another preset (GET /v1/models), or give the model inline"
         raise Refused(Problem(field=field, code="not_estimable", message=message, fix=fix))
-    return Read(found.row.model, assumed(found), promoted(found.row))
+    return resting_on(Read(found.row.model, assumed(found)), catalogue, found.row)
 
 
 def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Read[Model]:
     preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
     changes = {name: item for name, item in value.items() if name != "preset"}
     changed = {**spelled(preset.noun), **changes}
-    return Read(read_noun(Model, changed, "model", beside=("preset",)), preset.assumptions)
+    return replace(preset, noun=read_noun(Model, changed, "model", beside=("preset",)))
 
 
 def _imported(value: Mapping[str, Any]) -> Read[Model]:

@@ -17,7 +17,7 @@ from service.estimator.price import Egress, OwnedPrice, Price, Share, Storage
 from service.workflows.ages import age_warnings
 from service.workflows.findings import not_an_object
 from service.workflows.nouns import field_names, read_noun, spelled
-from service.workflows.reading import Read, assumed, promoted
+from service.workflows.reading import Read, assumed, purchase_of, resting_on, with_sources
 
 AnyPrice = Price | OwnedPrice
 Dated = TypeVar("Dated", Price, OwnedPrice)
@@ -149,9 +149,10 @@ def _of_card(wanted: CardPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice
     cost = rate.row.usd_per_gpu_hour
     said = f"a GPU-hour of {gpu} costs {cost:g} USD: rate card {card.slug}{terms}, as of {card.as_of}"
     price = _price(wanted, cost, card.as_of, rate.row.price_model or wanted.price_model)
-    return Read(
-        price, (said, *assumed(found), *assumed(rate)), (*promoted(card), *age_warnings(card.as_of, catalogue, RENTED))
+    read: Read[AnyPrice | None] = Read(
+        price, (said, *assumed(found), *assumed(rate)), age_warnings(card.as_of, catalogue, RENTED)
     )
+    return resting_on(read, catalogue, card)
 
 
 def _newest(wanted: CataloguePrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice | None]:
@@ -160,8 +161,9 @@ def _newest(wanted: CataloguePrice, gpu: str, catalogue: Catalogue) -> Read[AnyP
     row = found.row
     said = f"a GPU-hour costs {row.usd_per_gpu_hour:g} USD: {row.provider}, {row.instance_type}, as of {row.as_of}"
     price = _price(wanted, row.usd_per_gpu_hour, row.as_of, wanted.price_model)
-    warnings = (*_beside_shipped(row, PriceQuery(gpu=gpu, **asked), catalogue), *promoted(row))
-    return Read(price, (said, *assumed(found)), (*warnings, *age_warnings(row.as_of, catalogue, RENTED)))
+    beside = _beside_shipped(row, PriceQuery(gpu=gpu, **asked), catalogue)
+    warnings = (*beside, *age_warnings(row.as_of, catalogue, RENTED))
+    return resting_on(Read(price, (said, *assumed(found)), warnings), catalogue, row)
 
 
 def _beside_shipped(row: PriceRow, query: PriceQuery, catalogue: Catalogue) -> tuple[str, ...]:
@@ -198,4 +200,5 @@ def _bought(price: OwnedPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice 
         return Read(price, (), age_warnings(price.as_of, catalogue, BOUGHT))
     said = f"one {gpu} was bought for {bought.usd:,.0f} USD, as of {bought.as_of}: {bought.source}"
     found = replace(price, purchase_usd=bought.usd, as_of=bought.as_of)
-    return Read(found, (said,), age_warnings(bought.as_of, catalogue, BOUGHT))
+    read: Read[AnyPrice | None] = Read(found, (said,), age_warnings(bought.as_of, catalogue, BOUGHT))
+    return with_sources(read, catalogue, (purchase_of(catalogue.gpus[gpu], bought),))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from service.answers.estimates import Source
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import Layout, Question, Recipe
@@ -38,6 +39,8 @@ class Asked:
     """What was assumed while reading it."""
     warnings: tuple[str, ...]
     """What the caller should look at."""
+    sources: tuple[Source, ...] = ()
+    """Rows that it rests on, as answers name them."""
 
 
 def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = ()) -> Asked:
@@ -72,6 +75,7 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tupl
         Question(model=model, recipe=recipe, layout=layout, cluster=cluster, gpu=machine.gpu, price=price),
         tuple(collected.assumptions),
         tuple(collected.warnings),
+        tuple(collected.sources),
     )
 
 
@@ -82,6 +86,7 @@ class _Collected:
         self.problems = problems
         self.assumptions: list[str] = []
         self.warnings: list[str] = []
+        self.sources: list[Source] = []
 
     def read(self, part: Callable[[], Read[Noun]]) -> Noun | None:
         """The noun of one part, or None where it is refused."""
@@ -92,6 +97,7 @@ class _Collected:
             return None
         self.assumptions.extend(found.assumptions)
         self.warnings.extend(found.warnings)
+        self.sources.extend(found.sources)
         return found.noun
 
 

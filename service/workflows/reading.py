@@ -1,21 +1,25 @@
-"""What reading one part of a request yields: the noun, and what had to be assumed to read it."""
+"""What reading one part of a request yields: the noun, what was assumed to read it, and the rows it rests on."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from service.answers.estimates import Source, SourceKind
 from service.catalogue import (
     SHIPPED,
     CalibrationRow,
+    Catalogue,
     ClusterRow,
     GpuRow,
     ModelRow,
     PriceRow,
     RateCardRow,
     RegionRow,
+    Row,
+    key_of,
 )
 from service.catalogue.names import Found
-from service.catalogue.provenance import Provenance
+from service.catalogue.rows import Purchase
 
 Noun = TypeVar("Noun")
 
@@ -30,49 +34,117 @@ class Read(Generic[Noun]):
     """What was assumed while reading it."""
     warnings: tuple[str, ...] = ()
     """What the caller should look at."""
+    sources: tuple[Source, ...] = ()
+    """Rows that it rests on, as answers name them."""
 
 
 def assumed(found: Found[Any]) -> tuple[str, ...]:
-    """What the catalogue had to assume to choose a row, and whose row that is if it is no shipped one.
+    """What the catalogue had to assume to choose a row.
 
     Args:
         found: the row it chose
 
     Returns:
-        the assumptions, if there were any
+        the assumption, if there was one
     """
-    chosen = () if found.assumption is None else (found.assumption,)
-    return (*chosen, *origin_of(getattr(found, "row", None)))
+    return () if found.assumption is None else (found.assumption,)
 
 
-def origin_of(row: object) -> tuple[str, ...]:
-    """Whose row an answer rests on, with its source and date; nothing for a shipped one."""
-    noun = CUSTOM.get(type(row))
-    if noun is None or not isinstance(row, Provenance) or row.owner == SHIPPED:
-        return ()
-    return (f"{noun} {_key(row)} is a row of {row.owner}, as of {row.as_of}; its source: {row.source}",)
+def resting_on(read: Read[Noun], catalogue: Catalogue, *rows: Row | None) -> Read[Noun]:
+    """A noun with the rows that it rests on, as answers name them, and with what they say of those.
+
+    Args:
+        read: the noun
+        catalogue: the facts, which tell who asks
+        rows: the rows; None where there is none
+
+    Returns:
+        the same with sources: prices and rate cards, and of other rows those that are not shipped
+    """
+    named = tuple(source_of(row) for row in rows if row is not None and (type(row) in PRICES or row.owner != SHIPPED))
+    return with_sources(read, catalogue, named) if named else read
 
 
-def promoted(*rows: object) -> tuple[str, ...]:
-    """Warnings of rows that an owner wrote and an admin promoted to everyone."""
-    return tuple(
-        f"{CUSTOM[type(row)]} {_key(row)} is a row of {row.owner} that an admin promoted to everyone"
-        for row in rows
-        if type(row) in CUSTOM and isinstance(row, Provenance) and row.owner != SHIPPED and row.is_for_everyone
+def with_sources(read: Read[Noun], catalogue: Catalogue, sources: tuple[Source, ...]) -> Read[Noun]:
+    """A noun with more sources, and with what answers say of those.
+
+    Args:
+        read: the noun
+        catalogue: the facts, which tell who asks
+        sources: what it rests on beside what is known already
+
+    Returns:
+        the same; each source that is not shipped is named in a sentence, and there is a warning of another owner's
+    """
+    said = (f"{_called(one)}, as of {one.as_of}; its source: {one.source}" for one in sources if one.owner != SHIPPED)
+    return replace(
+        read,
+        assumptions=(*read.assumptions, *said),
+        warnings=(*warnings_of(sources, catalogue), *read.warnings),
+        sources=(*read.sources, *sources),
     )
 
 
-def _key(row: Any) -> str:
-    return str(row.gpu if isinstance(row, CalibrationRow) else row.provider if isinstance(row, PriceRow) else row.slug)
+def warnings_of(sources: Iterable[Source], catalogue: Catalogue) -> tuple[str, ...]:
+    """Warnings of rows that another owner wrote and an admin promoted to everyone.
+
+    Args:
+        sources: what an answer rests on
+        catalogue: the facts, which tell who asks
+
+    Returns:
+        a sentence for each
+    """
+    others = (one for one in sources if one.owner not in (SHIPPED, catalogue.asker) and one.scope == "everyone")
+    return tuple(f"{_called(one)} that an admin promoted to everyone" for one in others)
 
 
-CUSTOM: Mapping[type, str] = {
+def source_of(row: Row) -> Source:
+    """How answers name a row.
+
+    Args:
+        row: the row
+
+    Returns:
+        its kind, name and origin
+    """
+    return Source(
+        kind=KINDS[type(row)],
+        name=row.calibration.id if isinstance(row, CalibrationRow) else key_of(row),
+        owner=row.owner,
+        scope=row.holds_for,
+        source=row.source,
+        as_of=row.as_of,
+    )
+
+
+def purchase_of(row: GpuRow, bought: Purchase) -> Source:
+    """How answers name the price at which a GPU was bought.
+
+    Args:
+        row: the GPU
+        bought: what it cost
+
+    Returns:
+        a price with the name and the owner of the GPU
+    """
+    return replace(source_of(row), kind="price", source=bought.source, as_of=bought.as_of)
+
+
+def _called(source: Source) -> str:
+    return f"{source.kind.replace('_', ' ')} {source.name} is a row of {source.owner}"
+
+
+KINDS: Mapping[type[Row], SourceKind] = {
     ModelRow: "model",
     GpuRow: "gpu",
     ClusterRow: "cluster",
-    PriceRow: "the price of",
-    RateCardRow: "rate card",
+    PriceRow: "price",
+    RateCardRow: "rate_card",
     RegionRow: "region",
-    CalibrationRow: "the calibration of",
+    CalibrationRow: "calibration",
 }
-"""Kinds of rows that an answer may rest on, in words."""
+"""Kinds of rows that an answer may rest on, as it names them."""
+
+PRICES = (PriceRow, RateCardRow)
+"""Kinds of rows that are named even where they are shipped."""

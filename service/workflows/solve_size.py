@@ -16,7 +16,7 @@ from service.planner.steps import Steps
 from service.units import readable
 from service.workflows.estimates import answer, versions_of
 from service.workflows.questions import Asked
-from service.workflows.reading import Read, assumed
+from service.workflows.reading import Read, assumed, resting_on
 from service.workflows.solve_body import Wanted, read_asked
 from service.workflows.solve_border import solution_of
 from service.workflows.solve_label import SERVING
@@ -105,7 +105,8 @@ def _server(wanted: Wanted, asked: Asked | None, catalogue: Catalogue) -> Read[S
         f"a token in use takes 2 FLOP for each parameter, at {serving.mfu_fraction:.0%} of the bf16 peak of {gpu.slug} "
         f"for {readable(usd)} dollars a GPU-hour; attention to its context is left out"
     )
-    return Read(server, (*(() if found is None else assumed(found)), told))
+    read = Read(server, (*(() if found is None else assumed(found)), told))
+    return read if found is None else resting_on(read, catalogue, found.row)
 
 
 def _rent(asked: Asked | None) -> float | None:

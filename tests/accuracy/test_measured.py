@@ -6,6 +6,7 @@ import pytest
 
 from service.calibration.observed import Observed
 from service.calibration.processor_products import judged_products, observed_rows
+from service.catalogue import shipped_catalogue
 from service.workflows.accuracy.accuracy import shipped_accuracy_json, with_own_measurements
 from service.workflows.accuracy.measured import shipped_measured
 from service.workflows.accuracy.measured_tables import measured_lines
@@ -71,7 +72,7 @@ def test_what_ships_is_told_with_its_noise() -> None:
     assert found.products.noise_fraction <= 0.10
     assert found.own is None
     shipped = shipped_accuracy_json()
-    assert with_own_measurements(shipped, None) == shipped
+    assert with_own_measurements(shipped, None, shipped_catalogue()) == shipped
     told = "\n".join(measured_lines(found))
     assert f"{found.products.noise_fraction:.1%}" in told
     assert f"{found.counted_peaks.largest_fraction:.1%}" in told

@@ -289,6 +289,19 @@ def test_nothing_that_one_owner_does_changes_a_digit_of_anothers_answers(service
     assert changed["versions"]["calibration"] == drafted
     assert any(drafted in one and " of b, as of " in one for one in changed["assumptions"])
     assert any(" of b that an admin promoted" in one for one in changed["warnings"])
+    (source,) = [one for one in changed["sources"] if one["kind"] == "calibration"]
+    assert (source["name"], source["owner"], source["scope"]) == (drafted, "b", "everyone")
+    assert "" not in (source["source"], source["as_of"])
+    for path in ("/v1/gpu-hours", "/v1/memory", "/v1/flops", "/v1/check"):
+        of_a, of_b = (service.by(caller, "POST", path, json=QUESTION).json() for caller in ("a", "b"))
+        assert source in of_a["sources"]
+        assert any(" of b that an admin promoted" in one for one in of_a["warnings"]), path
+        assert source in of_b["sources"]
+        assert not any(" that an admin promoted" in one for one in of_b["warnings"]), path
+    explained = service.by("b", "POST", "/v1/estimates?explain=true", json=QUESTION).json()
+    assert not any(" that an admin promoted" in one for one in explained["warnings"])
+    explained = service.by("a", "POST", "/v1/estimates?explain=true", json=QUESTION).json()
+    assert any(" of b that an admin promoted" in one for one in explained["warnings"])
     assert service.by("admin", "POST", f"/v1/calibrations/{drafted}/rollback").status_code == 200
     assert {**answers_of(service, "a"), **same_again(before)} == before
 
@@ -304,5 +317,11 @@ def test_an_own_price_under_a_shipped_providers_name_is_named_with_the_shipped_o
     answer = service.by("b", "POST", "/v1/estimates", json=QUESTIONS["by provider"]).json()
     assert any(" is a row of b, as of " in one and "stated by the owner" in one for one in answer["assumptions"])
     assert any("the shipped catalogue has" in one for one in answer["warnings"])
+    (source,) = answer["sources"]
+    assert (source["kind"], source["owner"], source["scope"]) == ("price", "b", "owner")
+    assert service.by("b", "GET", f"/v1/prices/{source['name']}").json()["owner"] == "b"
+    shipped = service.by("a", "POST", "/v1/estimates", json=QUESTIONS["by provider"]).json()["sources"]
+    assert [(one["kind"], one["owner"], one["scope"]) for one in shipped] == [("price", "catalogue", "everyone")]
+    assert service.by("a", "POST", "/v1/estimates", json=QUESTION).json()["sources"] == []
     gone = service.by("b", "DELETE", f"/v1/prices/{made['id']}", headers={"If-Match": "*"})
     assert gone.status_code == 204

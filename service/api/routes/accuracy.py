@@ -6,6 +6,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import JSON
 from service.api.callers import caller_of
+from service.api.catalogues import catalogue_of
 from service.api.compute import computed_once
 from service.api.json_schema import json_response, ref
 from service.api.queries import takes_only
@@ -30,4 +31,5 @@ async def get_accuracy(request: Request) -> Response:
     """The figures of what ships are computed once a process, those of own measurements for each request."""
     shipped = await computed_once(request, shipped_accuracy_json)
     engine, caller = request.app.state.engine, caller_of(request)
-    return Response(await run_in_threadpool(with_own_measurements, shipped, engine, caller), media_type=JSON)
+    found = await run_in_threadpool(with_own_measurements, shipped, engine, await catalogue_of(request), caller)
+    return Response(found, media_type=JSON)

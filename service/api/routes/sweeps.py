@@ -74,7 +74,7 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
 )
 @in_turn
 @idempotent
-def create(request: Request, database: Database, read: ReadSweep) -> Response:
+def create(request: Request, database: Database, body: JsonObject, read: ReadSweep) -> Response:  # noqa: ARG001 - told apart by it
     """Every item is read and kept with the pieces to be worked out."""
     sweep = kept.create_sweep(database, caller_of(request), read, charging(request))
     headers = {"Location": sweep.links["self"]}

@@ -116,19 +116,22 @@ def shipped_accuracy_json() -> bytes:
     return to_bytes(shipped_accuracy())
 
 
-def with_own_measurements(shipped: bytes, engine: Engine | None, caller: Caller = ANYBODY) -> bytes:
+def with_own_measurements(
+    shipped: bytes, engine: Engine | None, catalogue: Catalogue, caller: Caller = ANYBODY
+) -> bytes:
     """How near predictions come to what ships, and to a caller's own measurements.
 
     Args:
         shipped: the first of them as JSON
         engine: the database; None where there is none
+        catalogue: the facts that the caller sees
         caller: who asks
 
     Returns:
         the answer as JSON; own measurements are null where the database does not answer
     """
     try:
-        own = None if engine is None else own_groups(engine, caller)
+        own = None if engine is None else own_groups(engine, caller, catalogue)
     except Unreachable:
         own = None
     return shipped.removesuffix(NO_OWN) + NO_OWN.replace(b"null", to_bytes(own))

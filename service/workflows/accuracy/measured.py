@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 from service.calibration.processor_products import judged_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
+from service.catalogue import Catalogue
 from service.estimator.noun import SPOKEN
 from service.store import Engine, Measured, read_measurements
 from service.workflows.accuracy.counted_peaks import judged_peaks
+from service.workflows.calibrations.fitting import slug_of
 from service.workflows.callers import Caller
 from service.workflows.measurements.keeping import is_possible
 
@@ -153,12 +155,13 @@ def shipped_measured() -> MeasuredAccuracy:
     )
 
 
-def own_groups(engine: Engine, caller: Caller) -> tuple[OwnGroup, ...]:
+def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[OwnGroup, ...]:
     """How near predictions came to a caller's own measurements.
 
     Args:
         engine: the database
         caller: who asks
+        catalogue: the facts that the caller sees, which tell what a device can do
 
     Returns:
         one group a device, probe and calibration
@@ -169,14 +172,16 @@ def own_groups(engine: Engine, caller: Caller) -> tuple[OwnGroup, ...]:
     found: dict[tuple[Any, ...], list[Measured]] = {}
     for row in read_measurements(engine, owner=caller.whose):
         found.setdefault(tuple(getattr(row, name) for name in _KEY), []).append(row)
-    return tuple(_group(key, rows) for key, rows in sorted(found.items(), key=lambda item: str(item[0])))
+    return tuple(_group(key, rows, catalogue) for key, rows in sorted(found.items(), key=lambda item: str(item[0])))
 
 
 _KEY = ("device", "gpu", "probe", "quantity", "calibration")
 
 
-def _group(key: tuple[Any, ...], rows: Sequence[Measured]) -> OwnGroup:
-    counting = [row for row in rows if row.quarantined_at is None and is_possible(row, None)]
+def _group(key: tuple[Any, ...], rows: Sequence[Measured], catalogue: Catalogue) -> OwnGroup:
+    slug = slug_of(rows[0], catalogue)
+    gpu = None if slug is None else catalogue.gpus[slug].gpu
+    counting = [row for row in rows if row.quarantined_at is None and is_possible(row, gpu)]
     compared = [
         Comparison(measured=row.value, low=row.predicted_value, value=row.predicted_value, high=row.predicted_value)
         for row in counting
