@@ -311,3 +311,11 @@ def test_a_calibration_that_is_far_off_is_refused_however_far_off_the_one_before
     assert "too_far_off" in {problem["code"] for problem in refused["errors"]}
     for _, ids in runs:
         service.post("/v1/measurements/quarantine", {"ids": ids, "reason": "only for this test"})
+
+
+def test_accuracy_counts_no_rate_above_the_peak_of_a_known_gpu_even_if_it_is_released(service: Service) -> None:
+    kept = service.post("/v1/measurements", another_run(0.02, "too fast"))
+    before = service.get("/v1/accuracy")["measured"]["own"]
+    service.post("/v1/measurements/release", {"ids": kept["ids"]})
+    assert service.get("/v1/accuracy")["measured"]["own"] == before
+    service.post("/v1/measurements/quarantine", {"ids": kept["ids"], "reason": "only for this test"})

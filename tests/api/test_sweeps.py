@@ -266,3 +266,11 @@ def test_what_is_wrong_is_refused_as_a_whole(ask: Ask) -> None:
     answer = ask("POST", "/v1/sweeps", json={**BODY, "models": ["qwen3-0.6b", "qwen-99"]})
     assert answer.status_code == 422
     assert [problem["pointer"] for problem in answer.json()["errors"]] == ["/models/1"]
+
+
+def test_a_sweep_under_an_idempotency_key_is_made_once(ask: Ask) -> None:
+    first, second = (ask("POST", "/v1/sweeps", json=BODY, headers={"Idempotency-Key": "once"}) for _ in range(2))
+    assert (first.status_code, second.status_code) == (202, 202), first.text
+    assert first.json()["id"] == second.json()["id"]
+    reused = ask("POST", "/v1/sweeps", json={**BODY, "name": "another"}, headers={"Idempotency-Key": "once"})
+    assert reused.json()["code"] == "key_reused"
