@@ -28,7 +28,7 @@ def test_every_change_is_in_the_audit_log(service: Service, tried: Tried, operat
         )
     log = audit(service)
     done = {entry["operation"] for entry in log if entry["outcome"] == "done"}
-    assert done == {one.name for one in operations if one.scope == "write"} - NOT_MADE_HERE
+    assert done == {one.name for one in operations if one.scope == "write" and one.method != "GET"} - NOT_MADE_HERE
     assert {entry["caller"] for entry in log} <= {*service.ids.values()}
     assert all(entry["request_id"] for entry in log)
     assert all(entry["object"] for entry in log if entry["outcome"] == "done")
