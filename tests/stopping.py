@@ -49,6 +49,8 @@ class Stopped:
     """Answers by status."""
     failed: list[str] = field(default_factory=list)
     """What callers met instead of an answer."""
+    cut: int = 0
+    """Searches that the end of the process cut, each answered 503; none where the machine has time for them."""
     answered_after: int = 0
     """Answers that began after the process was told to stop."""
     not_ready_seconds: float | None = None
@@ -117,7 +119,10 @@ def _asked(
                 continue
             with lock:
                 heard.add(path)
-                found.answers[answer.status] += 1
+                if body is SLOW and answer.status == 503 and told.is_set():
+                    found.cut += 1
+                else:
+                    found.answers[answer.status] += 1
                 found.answered_after += was_told
             time.sleep(0.005)
 

@@ -22,7 +22,7 @@ def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     prepare_database(f"sqlite:///{first}", SMALL).dispose()
     made = backup(str(file))
     assert made.code == 0
-    assert made.out.startswith(f"backed up 9 rows of {len(METADATA.tables)} tables at revision {HEAD}, as of 20")
+    assert made.out.startswith(f"backed up 10 rows of {len(METADATA.tables)} tables at revision {HEAD}, as of 20")
     assert backup(str(file)).code == 2
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{second}")
     assert restore(str(file)).out == made.out.replace("backed up", "restored").replace(f": {file}", "")

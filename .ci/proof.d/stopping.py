@@ -24,12 +24,12 @@ def main() -> None:
         said = "unheard of in 2 s" if found.not_ready_seconds is None else f"after {found.not_ready_seconds:.2f} s"
         print(
             f"{CALLERS} + {SLOW_CALLERS} connections, {dict(found.answers)} answers, {found.answered_after} of them "
-            f"begun after SIGTERM; {len(found.failed)} failed; not ready {said}; ended after {found.exit_seconds:.1f} s"
+            f"begun after SIGTERM; {len(found.failed)} failed, {found.cut} cut; not ready {said}; ended after {found.exit_seconds:.1f} s"
         )
         for failure in found.failed[:3]:
             print(f"  {failure}")
         is_late = found.exit_seconds > MOST_EXIT_SECONDS
-        wrong += bool(found.failed) or set(found.answers) != {200} or is_late
+        wrong += bool(found.failed) or bool(found.cut) or set(found.answers) != {200} or is_late
     if wrong:
         sys.exit("a process that stops loses requests, or does not end in time")
 
