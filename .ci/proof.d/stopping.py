@@ -24,7 +24,8 @@ def main() -> None:
         said = "unheard of in 2 s" if found.not_ready_seconds is None else f"after {found.not_ready_seconds:.2f} s"
         print(
             f"{CALLERS} + {SLOW_CALLERS} connections, {dict(found.answers)} answers, {found.answered_after} of them "
-            f"begun after SIGTERM; {len(found.failed)} failed, {found.cut} cut; not ready {said}; ended after {found.exit_seconds:.1f} s"
+            f"begun after SIGTERM; {len(found.failed)} failed, {found.cut} cut; not ready {said}; "
+            f"ended after {found.exit_seconds:.1f} s"
         )
         for failure in found.failed[:3]:
             print(f"  {failure}")
