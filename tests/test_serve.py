@@ -18,7 +18,7 @@ from service.api.server import refuse_unguarded
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import PREFIX, Settings
 from service.store import prepare_database
-from service.store.engine import writing
+from service.store.engine import reading, writing
 from service.workflows.keys import WantedKey, make_key, revoke
 from tests.live import serving
 from tests.prestarted import Started, ran
@@ -231,9 +231,11 @@ def test_an_own_row_under_a_shipped_name_holds_up_no_start(environment: dict[str
     url = f"sqlite:///{tmp_path / 'traincost.db'}"
     engine = prepare_database(url, shipped_catalogue())
     with writing(engine) as connection:
-        connection.execute(text("UPDATE gpus SET owner = 'team-a' WHERE slug = 'h100-sxm5-80gb'"))
+        connection.execute(text("UPDATE models SET owner = 'team-a' WHERE slug = 'llama-3.1-8b'"))
         connection.execute(text("DELETE FROM seedings"))
-    engine.dispose()
     with _serving({**environment, "TRAINCOST_DATABASE_URL": url}, tmp_path) as (_, address):
-        assert httpx.get(f"{address}/v1/gpus/h100").json()["owner"] == "team-a"
-        assert httpx.get(f"{address}/v1/clusters/dgx-h100").json()["owner"] == "catalogue"
+        assert httpx.get(f"{address}/v1/models/llama-3.1-8b").json()["owner"] == "catalogue"
+    with reading(engine) as connection:
+        owners = connection.execute(text("SELECT owner FROM models WHERE slug = 'llama-3.1-8b'")).scalars().all()
+    engine.dispose()
+    assert set(owners) == {"catalogue", "team-a"}
