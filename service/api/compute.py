@@ -84,6 +84,13 @@ def full(seconds: int) -> TooBusy:
     return TooBusy("computing_full", detail, {"Retry-After": str(seconds)})
 
 
+def no_turn(seconds: int) -> TooBusy:
+    """The refusal of a computation for which no process became free in time."""
+    return TooBusy(
+        "computing_full", f"no process was free in time; ask again in {seconds} s", {"Retry-After": str(seconds)}
+    )
+
+
 def lost(seconds: int) -> NotAllowed:
     """The refusal of a computation whose process ended each time, for some seconds."""
     detail = f"the process that computed this ended, perhaps for want of memory; ask for less, or again in {seconds} s"
@@ -104,6 +111,8 @@ class _Job:
     """Longest time that a process works on it [second]; None for DEADLINE_SECONDS."""
     is_admitted: bool
     """Whether it is part of something that was let in already."""
+    turn_seconds: float | None = None
+    """Longest time that it waits for a process [second]; None for as long as it takes."""
 
 
 class _Computation:
@@ -240,7 +249,12 @@ class Compute:
         job = computation.job
         content = packed_job(job.function, job.arguments)
         asked = monotonic()
-        await self._turn(job.caller)
+        try:
+            async with asyncio.timeout(job.turn_seconds):
+                await self._turn(job.caller)
+        except TimeoutError:
+            self._metrics.compute_refusals.labels("full").inc()
+            raise no_turn(_whole_seconds(computation.expected_seconds)) from None
         begun, outcome = monotonic(), "failed"
         self._metrics.compute_wait_seconds.observe(begun - asked)
         try:
@@ -358,6 +372,7 @@ async def compute(
     key: Hashable = None,
     deadline_seconds: float | None = None,
     is_admitted: bool = False,
+    turn_seconds: float | None = None,
 ) -> Any:
     """What a function gives that runs in a process of its own.
 
@@ -369,19 +384,20 @@ async def compute(
         key: what else computes the same has the same, and shares the work; None for what is shared with nobody
         deadline_seconds: longest time that a process works on it; None for DEADLINE_SECONDS
         is_admitted: whether it is part of something that was let in already, and is never refused as excess
+        turn_seconds: longest time that it waits for a process; None for as long as it takes
 
     Returns:
         what the function returned
 
     Raises:
-        TooBusy: the caller has too many computations, or the service has
+        TooBusy: the caller has too many computations, or the service has, or no process was free in time
         CallerGone: nobody waits for the answer any more
         Refused: the deadline has passed
         NotAllowed: the process that computed it ended, twice
         Exception: what the function raised
     """
     found = None
-    job = _Job(function, arguments, _caller(request), key, deadline_seconds, is_admitted)
+    job = _Job(function, arguments, _caller(request), key, deadline_seconds, is_admitted, turn_seconds)
     async for item in _items_of(request, job, None):
         found = item
     return found

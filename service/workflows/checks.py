@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -29,7 +29,13 @@ SECONDS_PER_MINUTE = 60
 SHARE_OF_CHANGES = 0.5
 """Share of the deadline in which single changes are tried; the rest works alternatives out. Source: a choice."""
 
+INLINE_SECONDS = 0.005
+"""Longest time in which a check that answers at once tries alternatives, whatever its deadline. Source: a choice; it is
+the deadline of a check that gives none."""
+
 LEFT_OUT = "the deadline may have come before every alternative was tried: a larger deadline_seconds may name more"
+
+NO_TURN = "not every alternative was tried: the service had no process free for them within deadline_seconds; ask again"
 
 
 Keep = Callable[[CheckedQuestion], None]
@@ -50,29 +56,104 @@ def check(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: 
     Raises:
         Refused: the question cannot be answered, or a limit cannot be judged
     """
+    return _checked(body, catalogue, keep, lambda seconds: seconds)[0]
+
+
+def begun_check(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep) -> tuple[Check, float | None]:
+    """Whether a job may start, with the alternatives that a few milliseconds suffice for.
+
+    Args:
+        body: as `check` takes it
+        catalogue: the facts
+        keep: what to do with its question
+
+    Returns:
+        the check; and until when on the monotonic clock `check_until` may try more, None where nothing is left
+
+    Raises:
+        Refused: as `check`
+    """
+    found, deadline = _checked(body, catalogue, keep, lambda seconds: min(seconds, INLINE_SECONDS))
+    end = deadline.started + deadline.wanted_seconds
+    return found, end if deadline.has_cut and deadline.wanted_seconds > INLINE_SECONDS else None
+
+
+def check_until(body: Mapping[str, Any], catalogue: Catalogue, end: float) -> Check:
+    """The same check with all alternatives that the time suffices for.
+
+    Args:
+        body: as `check` takes it
+        catalogue: the facts
+        end: time of the monotonic clock, which all processes of a machine share
+
+    Returns:
+        the check
+    """
+    return _checked(body, catalogue, lambda _: None, lambda _: end - time.monotonic())[0]
+
+
+def without_turn(found: Check) -> Check:
+    """A check that was begun, where nothing could try the alternatives that were left.
+
+    Args:
+        found: the check as it was begun
+
+    Returns:
+        the same, with a warning that says so
+    """
+    return replace(found, warnings=(*(one for one in found.warnings if one != LEFT_OUT), NO_TURN))
+
+
+@dataclass(slots=True)
+class _Deadline:
+    """The time in which alternatives are tried."""
+
+    wanted_seconds: float
+    """What the caller gives."""
+    seconds: float
+    """What is taken of it."""
+    started: float
+    has_cut: bool = False
+    """Whether it came before everything was tried."""
+
+    def is_within(self, share: float) -> bool:
+        """Whether less than a share of it is over."""
+        return time.monotonic() - self.started < share * self.seconds
+
+    def goes_on(self, share: float) -> bool:
+        """The same, of a search that ends otherwise."""
+        is_within = self.is_within(share)
+        self.has_cut |= not is_within
+        return is_within
+
+
+def _checked(
+    body: Mapping[str, Any], catalogue: Catalogue, keep: Keep, taken: Callable[[float], float]
+) -> tuple[Check, _Deadline]:
     started = time.monotonic()
     problems = Problems()
     wanted = read_check(body, catalogue, problems)
     asked = problems.read(lambda: read_question(wanted.question, catalogue, beside=FIELDS_BESIDE))
     if asked is None or problems.found:
         raise Refused(*problems.found[:MOST_PROBLEMS])
-    found = _judged(
-        wanted, asked, catalogue, lambda share: time.monotonic() - started < share * wanted.deadline_seconds
-    )
+    deadline = _Deadline(wanted.deadline_seconds, taken(wanted.deadline_seconds), started)
+    found = _judged(wanted, asked, catalogue, deadline)
     rests_on = {"formulas": found.versions.formulas, "catalogue": found.versions.catalogue}
     keep(CheckedQuestion(estimate_id=found.id, question=wanted.question, **rests_on))
-    return found
+    return found, deadline
 
 
-def _judged(wanted: Wanted, asked: Asked, catalogue: Catalogue, is_within: Callable[[float], bool]) -> Check:
+def _judged(wanted: Wanted, asked: Asked, catalogue: Catalogue, deadline: _Deadline) -> Check:
     found = answer(asked, catalogue, advise=False)
     exceeded = _exceeded(found, wanted.limits)
-    found = replace(found, memory=advised(found.memory, asked.question, lambda: is_within(SHARE_OF_CHANGES)))
+    found = replace(found, memory=advised(found.memory, asked.question, lambda: deadline.goes_on(SHARE_OF_CHANGES)))
     memory, totals = found.memory, found.totals
     verdict = _verdict(found, exceeded)
     alternatives: tuple[Alternative, ...] = ()
     if verdict != "ok":
-        search = Search(wanted.question, wanted.free_pool, catalogue, _judge(wanted.limits), lambda: is_within(1))
+        search = Search(
+            wanted.question, wanted.free_pool, catalogue, _judge(wanted.limits), lambda: deadline.goes_on(1)
+        )
         alternatives = alternatives_of(search, found.resolved, memory.changes)
     return Check(
         id=found.id,
@@ -89,7 +170,7 @@ def _judged(wanted: Wanted, asked: Asked, catalogue: Catalogue, is_within: Calla
         warnings=(
             *wanted.warnings,
             *warnings_of(found.sources, catalogue),
-            *(() if verdict == "ok" or is_within(SHARE_OF_CHANGES) else (LEFT_OUT,)),
+            *(() if verdict == "ok" or deadline.is_within(SHARE_OF_CHANGES) else (LEFT_OUT,)),
         ),
         sources=found.sources,
         versions=found.versions,

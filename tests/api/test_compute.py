@@ -24,6 +24,7 @@ from service.catalogue import shipped_catalogue
 from service.errors import Problem, Refused, TraincostError
 from service.settings import Settings
 from service.store import Scope
+from service.workflows import checks
 from service.workflows.accuracy.totals import totals_accuracy_json
 from service.workflows.cell_tables import table_csv
 from service.workflows.comparison_table import comparison_sent, flat_comparison_sent
@@ -34,6 +35,7 @@ from service.workflows.plans import plans_on_the_wire
 from service.workflows.sensitivity_table import sensitivity_sent
 from service.workflows.solve import solution_sent
 from service.workflows.timelines import timeline_sent
+from service.workflows.wire import to_bytes
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.databases import prepared
@@ -91,6 +93,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @contextmanager
 def searching(served: Served, caller: str = "a", *, running: float = 1.0) -> Iterator[http.client.HTTPConnection]:
     """A search that goes on until its caller hangs up."""
+    wait_until(lambda: served.figure("traincost_compute_running") == running - 1)  # an earlier one has ended
     with closing(served.send(caller, "/v1/plans", QUESTION)) as connection:
         wait_until(lambda: served.figure("traincost_compute_running") == running)
         yield connection
@@ -114,6 +117,12 @@ VARIED = {"question": QUESTION, "vary": {"recipe.micro_batch": [1, 2, 3]}}
 SOLVED = {"question": QUESTION, "unknown": "recipe.micro_batch"}
 DIAGNOSED = {**QUESTION, "message": EXAMPLE}
 FLAT = [("model", "llama-3.1-8b"), ("sequence_length", "8192"), ("gpu", "h100"), ("gpus", "8"), ("gpus", "16")]
+PATIENT = {
+    **{name: part for name, part in QUESTION.items() if name != "layout"},
+    "model": "llama-3.1-70b",
+    "free_pool": [{"gpu": "h100-sxm5-80gb", "gpus": 64 * (n + 1)} for n in range(16)],
+    "deadline_seconds": 60,
+}
 SMALL = next(iter(PLANS.values()))["value"]
 
 
@@ -244,6 +253,58 @@ def test_work_that_takes_too_long_is_refused(served: Served, monkeypatch: pytest
     answer, content = served.asked("a", "/v1/plans", QUESTION)
     assert (answer.status, json.loads(content)["errors"][0]["code"]) == (422, "took_too_long")
     assert served.figure("traincost_compute_running") == 0.0
+
+
+def test_a_patient_check_has_its_alternatives_from_a_process(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "INLINE_SECONDS", 0.0)  # of this process alone
+    before = _done(served)
+    answer, content = served.asked("a", "/v1/check", PATIENT)
+    found = json.loads(content)
+    assert (answer.status, found["verdict"], _done(served)) == (200, "deny", before + 1)
+    assert found["alternatives"]
+    assert content == to_bytes(checks.check(PATIENT, shipped_catalogue()))
+
+
+def test_an_impatient_check_is_answered_by_the_process_that_took_it(served: Served) -> None:
+    before = _done(served)
+    answer, _ = served.asked("a", "/v1/check", {**PATIENT, "deadline_seconds": 0.005})
+    assert (answer.status, _done(served)) == (200, before)
+
+
+def test_a_check_whose_caller_has_no_computation_left_is_answered(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(compute, "MOST_OF_A_CALLER", 1)
+    with searching(served):
+        _answered_without_a_process(served, "a", 60)
+
+
+def test_a_check_whose_deadline_passes_in_the_queue_is_answered(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    with searching(served):
+        _answered_without_a_process(served, "b", 0.2)
+        assert served.figure("traincost_compute_waiting") == 0.0
+
+
+def _answered_without_a_process(served: Served, caller: str, deadline_seconds: float) -> None:
+    answer, content = served.asked(caller, "/v1/check", {**PATIENT, "deadline_seconds": deadline_seconds})
+    found = json.loads(content)
+    assert (answer.status, found["verdict"]) == (200, "deny")
+    assert found["warnings"] == [checks.NO_TURN]
+
+
+def test_a_check_that_is_left_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    with searching(served):
+        with closing(served.send("b", "/v1/check", PATIENT)):
+            wait_until(lambda: served.figure("traincost_compute_waiting") == 1.0)
+        wait_until(lambda: served.figure("traincost_compute_waiting") == 0.0)
 
 
 def test_a_batch_that_is_left_ends(served: Served) -> None:
