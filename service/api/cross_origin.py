@@ -8,7 +8,8 @@ from starlette.middleware.cors import CORSMiddleware
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 SENT_HEADERS = (
-    "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "Last-Event-ID", "X-Request-Id",
+    "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "Last-Event-ID", "Traincost-Lease",
+    "X-Request-Id",
     "traceparent", "tracestate",
 )  # fmt: skip
 """Headers that such a page may send: all that the contract has, and those of traces."""
