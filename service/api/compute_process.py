@@ -296,14 +296,14 @@ def serve_forks(descriptor: int) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the API decides when work ends
-    with suppress(OSError):
-        os.nice(NICENESS)
     with socket.socket(fileno=descriptor) as line:
         for module in PRELOADED:
             import_module(module)
         shipped_catalogue()
         gc.collect()
         gc.freeze()
+        with suppress(OSError):
+            os.nice(NICENESS)  # once all is imported, for the first computation waits for that
         _fork_on_demand(line)
 
 

@@ -274,7 +274,7 @@ def test_links_of_earlier_versions_hold_until_all_of_them_are_revoked(locked: Lo
         secret = {"name": "share links", "secret": bytes(range(32)), "made_at": NOW}
         connection.execute(insert(SERVER_SECRETS), secret)
     locked.app.state.keys.refresh()
-    scenario_id, end = place.rpartition("/")[2], int(NOW.timestamp()) + 1000
+    scenario_id, end = place.rpartition("/")[2], int(datetime.now(UTC).timestamp()) + 1000
     old = f"{place}?share={signed_unlisted(bytes(range(32)), scenario_id, end)}"
     new = shared(locked.ask, place, {}, headers=locked.writer)["scenario"]
     assert [locked.ask("GET", link).status_code for link in (old, new)] == [200, 200]
