@@ -150,6 +150,7 @@ class Skipped:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._names: set[str] = set()
+        self._collected: set[str] = set()
         self._wanted: list[str] | None = None
         if config.getoption("--skipped"):
             self._wanted = config.cache.get(REMEMBERED, None) if config.cache else None
@@ -167,9 +168,11 @@ class Skipped:
             self._names.add(report.nodeid)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a module that was skipped as a whole, such as one whose examples need torch."""
+        """Note a module that was skipped as a whole, such as one whose examples need torch, and one that was not."""
         if report.skipped:
             self._names.add(report.nodeid)
+        elif report.passed:
+            self._collected.add(report.nodeid)
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
         """Collect only files that hold a wanted test."""
@@ -180,10 +183,11 @@ class Skipped:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep the wanted tests; each of them must be there."""
+        """Keep the wanted tests; each must be there, but for modules that turn out to hold none."""
         if self._wanted is None:
             return
         found, others, absent = selected(self._wanted, items)
+        absent = [name for name in absent if name not in self._collected]
         if absent:
             raise pytest.UsageError(f"skipped before, and gone now: {', '.join(absent[:5])}")
         config.hook.pytest_deselected(items=others)
