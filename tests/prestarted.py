@@ -216,12 +216,18 @@ def _run(said: Mapping[str, Any]) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def _start_on_demand(_: object) -> None:
+    """Leave the start of computing processes to the first computation: most services of tests never need one."""
+
+
 def _import() -> None:
     for module in MODULES:
         import_module(module)
+    from service.api.compute import Compute
     from service.catalogue import shipped_catalogue
 
     shipped_catalogue()
+    Compute.start = _start_on_demand  # type: ignore[method-assign]
     gc.freeze()
 
 
