@@ -227,7 +227,7 @@ def _import() -> None:
     from service.catalogue import shipped_catalogue
 
     shipped_catalogue()
-    Compute.start = _start_on_demand  # type: ignore[method-assign]
+    Compute.start = _start_on_demand  # type: ignore[assignment, method-assign]
     gc.freeze()
 
 
