@@ -15,7 +15,7 @@ PARTS = {
     "/v1/flops": {"parameters", "flop"},
     "/v1/gpu-hours": {"verdict", "step", "totals"},
 }
-ALWAYS = {"id", "resolved", "assumptions", "warnings", "versions", "explain"}
+ALWAYS = {"sources", "id", "resolved", "assumptions", "warnings", "versions", "explain"}
 
 FLAT = {
     "model": "llama-3.1-8b", "sequence_length": "8192", "micro_batch": "1", "global_batch": "128",
