@@ -29,6 +29,11 @@ class Request:
     statuses: tuple[int, ...] = (200,)
 
     @property
+    def kind(self) -> str:
+        """Method and path, without the query."""
+        return f"{self.method} {self.path.partition('?')[0]}"
+
+    @property
     def sent(self) -> bytes:
         """Its bytes on a connection."""
         head = f"{self.method} {self.path} HTTP/1.1\r\nHost: localhost\r\n"
@@ -45,10 +50,13 @@ class Found:
     """When each request was sent, and how long its answer took [second]."""
     faults: Counter[str] = field(default_factory=Counter)
     """What went wrong, and how often."""
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """How often each kind of request had each status."""
 
     def note(self, request: Request, status: int, started: float) -> None:
         """An answer to a request, just now."""
         self.seconds.append((started, time.monotonic() - started))
+        self.statuses[request.kind, status] += 1
         if status not in request.statuses:
             self.faults[f"{request.method} {request.path}: {status}"] += 1
 
@@ -68,10 +76,10 @@ def serving(folder: Path) -> Iterator[Replica]:
         replica.stop()
 
 
-def processor_seconds(process: int) -> float:
+def processor_seconds(process: int, *, with_ended_children: bool = False) -> float:
     """Processor time of a process so far, all of its threads, those that ended too [second]."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return sum(map(int, fields[11 : 15 if with_ended_children else 13])) / TICKS_PER_S
 
 
 def resident_bytes(process: int) -> int:
