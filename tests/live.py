@@ -2,19 +2,16 @@
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
 
 from service.catalogue import shipped_catalogue
 from service.store import Scope
 from service.workflows.keys import WantedKey, make_key
 from tests.databases import prepared
 from tests.house.source import ROOT
-from tests.prestarted import Started
+from tests.prestarted import started
 from tests.secrecy import look_into
 
 DOCUMENTED = "localhost:8000"
@@ -50,16 +47,6 @@ def serving(folder: Path, log: Path | None = None, *, with_worker: bool = False)
             server.communicate(timeout=60)
             if log is not None:
                 looked_through(log)
-
-
-def started(
-    words: list[str], folder: Path, environment: dict[str, str], log: IO[str] | None
-) -> "Started | subprocess.Popen[str]":
-    """The service: soon where tests run, and as whoever installs it starts it where it is measured."""
-    if "PYTEST_VERSION" in os.environ:
-        return Started(words, folder, environment, stderr=log)
-    command = [sys.executable, "-m", *words]
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
 def looked_through(log: Path) -> None:

@@ -5,8 +5,6 @@ one show in the database itself. Others ask for estimates and for the health of 
 """
 
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +22,7 @@ from service.store.engine import open_engine, reading
 from service.store.launch_check_tables import LAUNCH_CHECKS
 from tests.api.asking import QUESTION
 from tests.house.source import ROOT
+from tests.prestarted import started
 
 WRITERS = 2
 PATIENT = Retries(most=10_000, deadline_seconds=120.0)
@@ -194,13 +193,13 @@ class _Watched(httpx.BaseTransport):
 @contextmanager
 def service_on(url: str, clock: Path | None = None) -> Iterator[tuple[str, Any]]:
     """Host and port of a service, and its process; the clock of its SQLite runs ahead by the seconds in a file."""
-    module = ["-m", "service"] if clock is None else ["-m", "tests.jumping_clock", str(clock)]
+    module = ["service"] if clock is None else ["tests.jumping_clock", str(clock)]
     environment = {**os.environ, "TRAINCOST_DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, *module, "serve", "--port", "0", "--no-worker"]
+    words = [*module, "serve", "--port", "0", "--no-worker"]
     with ExitStack() as stack:
-        server = stack.enter_context(
-            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        )
+        nowhere = stack.enter_context(Path(os.devnull).open("w"))
+        server = started(words, None, environment, nowhere)
+        stack.enter_context(server)
         stack.callback(server.terminate)
         said = next(line for line in server.stdout or () if "http://" in line)
         yield said.split("http://")[1].split(" ")[0], server

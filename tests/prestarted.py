@@ -1,8 +1,12 @@
 """Processes that begin where two seconds of imports end: `python -m` for tests that start many services and commands.
 
 One process imports what the service imports and forks one for each that is started, with its own words, folder,
-environment and output. What the imports themselves do is tried where a new Python starts: tests/test_serve.py,
-tests/test_cli.py and tests/house/test_imports.py.
+environment and output. A service has its fork server (service/api/compute_process.py) forked from there too. What the
+imports themselves do is tried where a new Python starts: tests/test_serve.py, tests/test_cli.py and
+tests/house/test_imports.py.
+
+What was imported stays out of the garbage collector: a process that looks through it copies all of it, twice, which
+takes a second.
 """
 
 import gc
@@ -23,15 +27,23 @@ from select import select
 from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn, Self
 
+from service.api import compute_process
+from service.catalogue import shipped_catalogue
 from tests.house.source import ROOT
 
 MOST_BYTES = 1 << 20
 """Of what is said of a process that is to be started."""
 
+MOST_FILES = 5
+"""That are sent with it."""
+
 MODULES = ("service.api.app", "service.api.server", "service.commands.application")
 
 MOST_SECONDS = 120.0
 """Longest run of a command."""
+
+_OWN: list[socket.socket] = []
+"""Where a process that was started so asks for others."""
 
 
 class Started:
@@ -56,16 +68,19 @@ class Started:
         stdin: IO[Any] | None = None,
     ) -> None:
         said = {"words": list(words), "cwd": str(cwd or Path.cwd()), "env": dict(os.environ if env is None else env)}
-        self._state, state = os.pipe()
         read, printed = os.pipe()
         with open(os.devnull, "rb") as nowhere:  # noqa: PTH123 - no path of the file system's own
             given = nowhere if stdin is None else stdin
             output = printed if stdout is None else stdout.fileno()
             complaints = 2 if stderr is None else stderr.fileno()
-            socket.send_fds(_first(), [json.dumps(said).encode()], [given.fileno(), output, complaints, state])
+            self._begin(said, [given.fileno(), output, complaints])
         os.close(printed)
-        os.close(state)
         self.stdout: IO[str] = os.fdopen(read, encoding="utf-8")
+
+    def _begin(self, said: Mapping[str, Any], files: list[int]) -> None:
+        self._state, state = os.pipe()
+        socket.send_fds(_first(), [json.dumps(said).encode()], [*files, state])
+        os.close(state)
         self._told = b""
         self.returncode: int | None = None
         self.pid = int(self._line())
@@ -122,6 +137,44 @@ class Started:
         return line
 
 
+class _Forks(Started):
+    """The fork server of a service that was forked itself.
+
+    Args:
+        line: between the service and the fork server
+    """
+
+    def __init__(self, line: socket.socket) -> None:
+        with open(os.devnull, "r+b") as nowhere:  # noqa: PTH123 - no path of the file system's own
+            said = {"words": [], "cwd": str(Path.cwd()), "env": dict(os.environ)}
+            self._begin(said, [nowhere.fileno(), nowhere.fileno(), 2, line.fileno()])
+
+
+Process = Started | subprocess.Popen[str]
+
+
+def started(
+    words: Sequence[str], folder: Path | None, environment: Mapping[str, str], complaints: IO[Any] | None = None
+) -> Process:
+    """`python -m` with some words: soon where tests run, and in a new Python where the service is measured.
+
+    Args:
+        words: a module and its words
+        folder: its folder, by default this one
+        environment: its environment
+        complaints: a file for what it complains of; by default it goes where complaints of this process go
+
+    Returns:
+        the process
+    """
+    if "PYTEST_VERSION" in os.environ:
+        return Started(words, folder, environment, stderr=complaints)
+    command = [sys.executable, "-m", *words]
+    return subprocess.Popen(
+        command, cwd=folder, env=dict(environment), stdout=subprocess.PIPE, stderr=complaints, text=True
+    )
+
+
 def ran(
     words: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None, given: bytes = b""
 ) -> subprocess.CompletedProcess[str]:
@@ -151,14 +204,14 @@ def ran(
 @cache
 def _first() -> socket.socket:
     """Where the process listens that starts the others; it ends with this one."""
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    for line in (here, there):
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
+    if _OWN:
+        return _OWN[0]
+    here, there = _pair()
     with there:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.prestarted", str(there.fileno())],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[there.fileno()],
@@ -172,28 +225,38 @@ def _first() -> socket.socket:
     return here
 
 
-def _listen(asked: socket.socket) -> dict[str, Any]:
-    """Start what is asked for, each in a process that returns from here with what was said of it."""
+def _pair() -> tuple[socket.socket, socket.socket]:
+    """Both ends of a line on which processes are asked for."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in ends:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST_BYTES)
+    return ends
+
+
+def _listen(lines: Sequence[socket.socket]) -> tuple[dict[str, Any], list[int]]:
+    """Start what is asked for, each in a process that returns from here with what was said of it, and its own line."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        said, files, _, _ = socket.recv_fds(asked, MOST_BYTES, 4)
-        if not said:
-            sys.exit()
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            asked.close()
-            *streams, state = files
-            pid = os.fork()
-            if pid:
-                _watch(pid, state, streams)
-            for number, file in enumerate(streams):
-                os.dup2(file, number)
+        for line in select(lines, [], [])[0]:
+            said, files, _, _ = socket.recv_fds(line, MOST_BYTES, MOST_FILES)
+            if not said:
+                sys.exit()
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for one in lines:
+                    one.close()
+                *given, state = files
+                pid = os.fork()
+                if pid:
+                    _watch(pid, state, given)
+                os.close(state)
+                for number, file in enumerate(given[:3]):
+                    os.dup2(file, number)
+                    os.close(file)
+                found: dict[str, Any] = json.loads(said)
+                return found, given[3:]
             for file in files:
                 os.close(file)
-            found: dict[str, Any] = json.loads(said)
-            return found
-        for file in files:
-            os.close(file)
 
 
 def _watch(pid: int, state: int, others: Sequence[int]) -> NoReturn:
@@ -205,33 +268,35 @@ def _watch(pid: int, state: int, others: Sequence[int]) -> NoReturn:
     os._exit(0)
 
 
-def _run(said: Mapping[str, Any]) -> None:
-    gc.unfreeze()
+def _run(said: Mapping[str, Any], files: Sequence[int]) -> None:
     os.chdir(said["cwd"])
     os.environ.clear()
     os.environ.update(said["env"])
     sys.path[0] = said["cwd"]
+    if files:
+        compute_process.serve_forks(*files)
+        os._exit(0)
     module, *words = said["words"]
     sys.argv = [module, *words]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _start_on_demand(_: object) -> None:
-    """Leave the start of computing processes to the first computation: most services of tests never need one."""
-
-
 def _import() -> None:
-    for module in MODULES:
+    for module in (*MODULES, *compute_process.PRELOADED):
         import_module(module)
-    from service.api.compute import Compute
-    from service.catalogue import shipped_catalogue
-
     shipped_catalogue()
-    Compute.start = _start_on_demand  # type: ignore[assignment, method-assign]
+    gc.collect()
     gc.freeze()
 
 
-if __name__ == "__main__":
-    listening = socket.socket(fileno=int(sys.argv[1]))
+def _main(listening: socket.socket) -> None:
     _import()
-    _run(_listen(listening))
+    asking, asked = _pair()
+    said, files = _listen([listening, asked])
+    _OWN.append(asking)
+    compute_process.ForkServer._launched = _Forks  # type: ignore[assignment,method-assign]
+    _run(said, files)
+
+
+if __name__ == "__main__":
+    _main(socket.socket(fileno=int(sys.argv[1])))

@@ -17,6 +17,7 @@ import yaml
 
 from tests.house.source import ROOT
 from tests.needing import PATH, need
+from tests.prestarted import Process, started
 
 PROXY = "haproxy"
 SERVICE = "from runpy import run_module\nrun_module('service', run_name='__main__', alter_sys=True)"
@@ -25,14 +26,21 @@ READY_SECONDS = 180.0
 """Longest wait for a replica to answer, and for the proxy to see it."""
 
 
+def _after(first: str, words: Sequence[str], own: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A service that runs some statements first."""
+    command = [sys.executable, "-c", f"{first}\n{SERVICE}", *words]
+    return subprocess.Popen(command, env={**os.environ, **own}, stdout=subprocess.PIPE, text=True)
+
+
 class Replica:
     """One process of the service."""
 
     def __init__(self, url: str, settings: Mapping[str, str], port: int = 0, first: str = "") -> None:
         own = {"TRAINCOST_DATABASE_URL": url, "PYTHONPATH": str(ROOT), **settings}
-        program = ["-c", f"{first}\n{SERVICE}"] if first else ["-m", "service"]
-        words = [sys.executable, *program, "serve", "--port", str(port), "--no-worker"]
-        self.process = subprocess.Popen(words, env={**os.environ, **own}, stdout=subprocess.PIPE, text=True)
+        words = ["serve", "--port", str(port), "--no-worker"]
+        self.process: Process = (
+            _after(first, words, own) if first else started(["service", *words], None, {**os.environ, **own})
+        )
         said = (re.search(r"http://([\d.]+:\d+)", line) for line in self.process.stdout or ())
         found = next((match for match in said if match), None)
         assert found, "the replica ended before it said its address"
@@ -53,15 +61,15 @@ def replicas(
     url: str, count: int, settings: Mapping[str, str] | None = None, first: str = ""
 ) -> Iterator[list[Replica]]:
     """Replicas on a database, each after some statements of its own; who takes one out puts its successor in."""
-    started: list[Replica] = []
+    running: list[Replica] = []
     try:
         for _ in range(count):
-            started.append(Replica(url, settings or {}, first=first))  # noqa: PERF401 - those that started are ended in any case
-        yield started
+            running.append(Replica(url, settings or {}, first=first))  # noqa: PERF401 - those that started are ended in any case
+        yield running
     finally:
-        for one in started:
+        for one in running:
             one.process.terminate()
-        for one in started:
+        for one in running:
             one.process.communicate(timeout=60)
 
 

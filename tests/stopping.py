@@ -4,7 +4,6 @@ import http.client
 import json
 import math
 import os
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -16,8 +15,7 @@ from typing import Any
 from service.catalogue import shipped_catalogue
 from tests.databases import prepared
 from tests.house.source import ROOT
-from tests.live import started
-from tests.prestarted import Started
+from tests.prestarted import Process, started
 from tests.waiting import wait_until
 
 LOOK_SECONDS = 0.05
@@ -92,7 +90,7 @@ def stopped_while_asked(folder: Path, *, callers: int, slow_callers: int, drain:
 
 
 def _asked(
-    process: "Started | subprocess.Popen[str]",
+    process: Process,
     address: str,
     among: Mapping[str, tuple[dict[str, Any], int]],
     seconds: float,

@@ -20,8 +20,9 @@ from service.settings import PREFIX, Settings
 from service.store import prepare_database
 from service.store.engine import reading, writing
 from service.workflows.keys import WantedKey, make_key, revoke
+from tests.databases import prepared
 from tests.live import serving
-from tests.prestarted import Started, ran
+from tests.prestarted import Process, Started, ran
 
 ROOT = Path(__file__).parents[1]
 SERVE = ["service", "serve", "--no-worker"]
@@ -29,13 +30,18 @@ EMPTY = Catalogue.of(models=(), gpus=(), clusters=(), prices=())
 
 
 @pytest.fixture
+def filled(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The same with a database that was prepared before."""
+    url = f"sqlite:///{tmp_path / 'traincost.db'}"
+    prepared(url, shipped_catalogue()).dispose()
+    return {**environment, "TRAINCOST_DATABASE_URL": url}
+
+
+@pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """An environment without settings, whose user keeps data in the test's own folder."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     return {**bare, "PYTHONPATH": str(ROOT), "XDG_DATA_HOME": str(tmp_path / "data")}
-
-
-Process = Started | subprocess.Popen[str]
 
 
 def _new_python(words: list[str], folder: Path, environment: Mapping[str, str]) -> subprocess.Popen[str]:
@@ -83,9 +89,11 @@ def test_it_starts_from_nothing_and_again_on_what_it_left(environment: dict[str,
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_without_a_traceback(environment: dict[str, str], tmp_path: Path, stop: signal.Signals) -> None:
-    with _serving({**environment, "TRAINCOST_LOG_LEVEL": "critical"}, tmp_path, _new_python) as (process, url):
+@pytest.mark.parametrize(("stop", "start"), [(signal.SIGINT, _new_python), (signal.SIGTERM, Started)])
+def test_it_stops_without_a_traceback(
+    filled: dict[str, str], tmp_path: Path, stop: signal.Signals, start: Callable[..., Process]
+) -> None:
+    with _serving({**filled, "TRAINCOST_LOG_LEVEL": "critical"}, tmp_path, start) as (process, url):
         assert httpx.get(f"{url}/healthz").status_code == 200
         process.send_signal(stop)
         assert process.wait(timeout=60) in {0, -stop}
@@ -93,22 +101,22 @@ def test_it_stops_without_a_traceback(environment: dict[str, str], tmp_path: Pat
         assert process.stdout.read() == ""
 
 
-def test_a_second_server_on_one_sqlite_file_does_not_start(environment: dict[str, str], tmp_path: Path) -> None:
-    with _serving(environment, tmp_path) as (process, url):
-        said = _refused(environment, tmp_path, "--port", "0")
+def test_a_second_server_on_one_sqlite_file_does_not_start(filled: dict[str, str], tmp_path: Path) -> None:
+    with _serving(filled, tmp_path) as (process, url):
+        said = _refused(filled, tmp_path, "--port", "0")
         assert "another traincost serve" in said
         assert "PostgreSQL" in said
         assert httpx.get(f"{url}/readyz").status_code == 200
-        listed = ran(["service", "keys", "list"], tmp_path, environment)
+        listed = ran(["service", "keys", "list"], tmp_path, filled)
         assert (listed.returncode, listed.stdout[:7]) == (0, "no keys")
         process.kill()
         process.wait(20)
-        with _serving(environment, tmp_path) as (_, again):
+        with _serving(filled, tmp_path) as (_, again):
             assert httpx.get(f"{again}/readyz").status_code == 200
 
 
-def test_a_connection_without_a_request_is_closed_in_time(environment: dict[str, str], tmp_path: Path) -> None:
-    with _serving({**environment, "TRAINCOST_IDLE_SECONDS": "1"}, tmp_path) as (_, url):
+def test_a_connection_without_a_request_is_closed_in_time(filled: dict[str, str], tmp_path: Path) -> None:
+    with _serving({**filled, "TRAINCOST_IDLE_SECONDS": "1"}, tmp_path) as (_, url):
         address = httpx.URL(url)
         with socket.create_connection((address.host, address.port or 0), timeout=60) as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -116,10 +124,10 @@ def test_a_connection_without_a_request_is_closed_in_time(environment: dict[str,
     assert said.startswith(b"HTTP/1.1 200")
 
 
-def test_requests_are_logged_at_debug_only(environment: dict[str, str], tmp_path: Path) -> None:
+def test_requests_are_logged_at_debug_only(filled: dict[str, str], tmp_path: Path) -> None:
     for level, is_logged in (("info", False), ("debug", True)):
         with (tmp_path / level).open("w") as log:
-            settings = {**environment, "TRAINCOST_LOG_LEVEL": level}
+            settings = {**filled, "TRAINCOST_LOG_LEVEL": level}
             with Started([*SERVE, "--port", "0"], env=settings, stderr=log) as process:
                 url = process.stdout.readline().split()[3]
                 httpx.get(f"{url}/healthz?marked")
@@ -127,9 +135,9 @@ def test_requests_are_logged_at_debug_only(environment: dict[str, str], tmp_path
         assert ("/healthz?marked" in (tmp_path / level).read_text()) is is_logged
 
 
-def test_other_machines_are_served_with_keys_or_on_purpose(environment: dict[str, str], tmp_path: Path) -> None:
+def test_other_machines_are_served_with_keys_or_on_purpose(filled: dict[str, str], tmp_path: Path) -> None:
     everywhere = ("--host", "0.0.0.0", "--port", "0")  # noqa: S104 - that is what is tried
-    assert "traincost keys create" in _refused(environment, tmp_path, *everywhere)
+    assert "traincost keys create" in _refused(filled, tmp_path, *everywhere)
     for is_locked, insecure, host in ((True, False, "0.0.0.0"), (False, True, "0.0.0.0"), (False, False, "127.0.0.1")):  # noqa: S104
         with socket.create_server((host, 0)) as listener:
             refuse_unguarded(listener, Settings(insecure=insecure), is_locked=is_locked)
@@ -138,7 +146,7 @@ def test_other_machines_are_served_with_keys_or_on_purpose(environment: dict[str
 def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str], tmp_path: Path) -> None:
     """One service on an address that other machines reach: keys, what is logged of them, and the end of one."""
     token = "the-secret-of-a-webhook"  # noqa: S105 - nothing real answers to it
-    engine = prepare_database(f"sqlite:///{tmp_path / 'traincost.db'}", shipped_catalogue())
+    engine = prepared(f"sqlite:///{tmp_path / 'traincost.db'}", shipped_catalogue())
     sheet, reader = (make_key(engine, WantedKey(name="x", scopes=[scope])) for scope in ("sheet", "read"))
     settings = {"DATABASE_URL": str(engine.url), "LOG_LEVEL": "debug", "ADMISSION_TOKEN": token}
     settings = {**environment, **{f"{PREFIX}{name}": value for name, value in settings.items()}}
@@ -229,7 +237,7 @@ def test_an_unwritable_folder(environment: dict[str, str], tmp_path: Path) -> No
 
 def test_an_own_row_under_a_shipped_name_holds_up_no_start(environment: dict[str, str], tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'traincost.db'}"
-    engine = prepare_database(url, shipped_catalogue())
+    engine = prepared(url, shipped_catalogue())
     with writing(engine) as connection:
         connection.execute(text("UPDATE models SET owner = 'team-a' WHERE slug = 'llama-3.1-8b'"))
         connection.execute(text("DELETE FROM seedings"))

@@ -11,6 +11,7 @@ from tests.databases import new_database, serving
 from tests.worker.faults import LIFE_SECONDS, Figures, kill_services, kill_workers, suspend_workers
 from tests.worker.scene import LEASE_SECONDS, Scene
 
+CLIENTS = 4
 ALONE, BOTH, SUSPENDED = 50, 20, 5
 """Rounds of each. A job lives for LIFE_SECONDS and the moments of 50 kills divide that evenly, so each part of it is
 hit that is longer than 2 %. If one kill in 17 lost something, 50 kills would pass 5 times in 100 (0.94^50); the 240 of
@@ -39,12 +40,12 @@ def measured(which: str, rounds: tuple[int, int, int]) -> list[str]:
         print(f"{which}, {what}: {figures.said()}", flush=True)
         wrong.extend(f"{which}, {what}: {one}" for one in figures.wrong())
 
-    with scenes(which) as (url, folder), Scene(url, Path(folder), "spawn") as scene:
+    with scenes(which) as (url, folder), Scene(url, Path(folder)) as scene:
         service = scene.service()
         tell("worker killed in mid-measurement", kill_workers(scene, alone))
-        found, service = kill_services(scene, service, alone)
-        tell("service killed while 4 clients write", found)
-        found, service = kill_services(scene, service, both, workers_too=True)
+        found, service = kill_services(scene, service, alone, CLIENTS)
+        tell(f"service killed while {CLIENTS} clients write", found)
+        found, service = kill_services(scene, service, both, CLIENTS, workers_too=True)
         tell("both killed", found)
         tell("worker suspended beyond its lease", suspend_workers(scene, suspended))
     return wrong

@@ -246,21 +246,26 @@ class ForkServer:
         if self._line is not None:
             self._line.close()
         here, there = socket.socketpair()
+        with there:
+            self._process = self._launched(there)
+        self._line = here
+        register(self.stop)
+
+    @staticmethod
+    def _launched(line: socket.socket) -> "subprocess.Popen[bytes]":
+        """A new Python that serves forks to the other end of a line."""
         path = [os.path.abspath(one) for one in sys.path]  # noqa: PTH100 - an empty one is this folder
         program = (
             "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
             f"from {__name__} import serve_forks; serve_forks(int(sys.argv[2]))"
         )
-        with there:
-            self._process = subprocess.Popen(  # noqa: S603 - this Python, with words of this module
-                [sys.executable, "-P", "-c", program, json.dumps(path), str(there.fileno())],
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[there.fileno()],
-            )
-        self._line = here
-        register(self.stop)
+        return subprocess.Popen(  # noqa: S603 - this Python, with words of this module
+            [sys.executable, "-P", "-c", program, json.dumps(path), str(line.fileno())],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[line.fileno()],
+        )
 
     def stop(self) -> None:
         """End the server and every process that it forked."""

@@ -10,7 +10,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
 
 import httpx
 from sqlalchemy import select
@@ -18,8 +17,9 @@ from sqlalchemy import select
 from service.store import read_events
 from service.store.engine import reading
 from service.store.job_tables import JOBS
+from tests.prestarted import Process
 from tests.worker.processes import NOTE, SLEEP, seconds_until_gone
-from tests.worker.scene import JOB_SECONDS, LEASE_SECONDS, Scene, wanted
+from tests.worker.scene import JOB_SECONDS, LEASE_SECONDS, Scene, end, wanted
 
 MOST_SECONDS = LEASE_SECONDS + 5.0
 """Time in which a job whose worker is gone has to be another's, or ended."""
@@ -27,7 +27,6 @@ MOST_SECONDS = LEASE_SECONDS + 5.0
 LIFE_SECONDS = JOB_SECONDS + 0.6
 """A job's life, from its claim until after its end."""
 
-CLIENTS = 4
 PAUSE_SECONDS = 0.15
 
 
@@ -107,14 +106,16 @@ def _kill_one(scene: Scene, figures: Figures, job_id: str, moment_seconds: float
     return job.worker
 
 
-def kill_services(scene: Scene, service: Any, rounds: int, *, workers_too: bool = False) -> tuple[Figures, Any]:
+def kill_services(
+    scene: Scene, service: Process, rounds: int, clients: int, *, workers_too: bool = False
+) -> tuple[Figures, Process]:
     """Kill the service while clients write and a worker measures, again and again; where asked, the worker with it."""
     figures, acknowledged, stop = Figures(rounds=rounds), list[str](), Event()
     name = "both" if workers_too else "service"
     at_work, notes = scene.worker(), scene.worker(NOTE)
-    with ThreadPoolExecutor(CLIENTS) as clients:
-        for client in range(CLIENTS):
-            clients.submit(_write, scene, f"{name}-client{client}", acknowledged, stop)
+    with ThreadPoolExecutor(clients) as threads:
+        for client in range(clients):
+            threads.submit(_write, scene, f"{name}-client{client}", acknowledged, stop)
         try:
             for number in range(rounds):
                 job_id = f"{name}-{number}"
@@ -122,7 +123,7 @@ def kill_services(scene: Scene, service: Any, rounds: int, *, workers_too: bool 
                 acknowledged.append(job_id)
                 job, _ = scene.until(job_id, lambda job: job.status == "running")
                 time.sleep(LIFE_SECONDS * (number + 0.5) / rounds)
-                _kill(service)
+                end(service)
                 killed = time.monotonic()
                 if workers_too:
                     scene.kill(at_work)
@@ -213,8 +214,3 @@ def _count(scene: Scene, figures: Figures, jobs: list[str]) -> None:
         figures.lost += job_id not in found
         figures.unfinished += found.get(job_id) != "succeeded"
         figures.doubled += len(results) > 1 or job_id in stale  # a result of an attempt that another had taken over
-
-
-def _kill(process: Any) -> None:
-    process.kill()
-    process.join()

@@ -4,10 +4,11 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+JUMPING, RIGHT = "jumping", "right"
+"""Clocks of workers."""
 
 SLEEP, NOTE = "sleep", "note"
 """Kinds of jobs that only tests have: one that measures nothing for a while, and one that is done at once."""
@@ -75,7 +76,7 @@ def serve(url: str, port: int, lease_seconds: float, log: str) -> None:
         run(app, listener, settings, moments)
 
 
-def work(address: str, name: str, kind: str, log: str, has_jumping_clock: bool) -> None:
+def work(address: str, name: str, kind: str, log: str, clock: str) -> None:
     """Be a worker that does jobs of one kind of tests."""
     from service.worker import kinds
     from service.worker.claimed import Desk, Ending
@@ -86,7 +87,7 @@ def work(address: str, name: str, kind: str, log: str, has_jumping_clock: bool) 
         return Ending(outcome="succeeded", result={"by": name, "attempt": desk.job.attempt})
 
     _write_to(log)
-    if has_jumping_clock:
+    if clock == JUMPING:
         time.time = jumping  # as if somebody set it, again and again
     kinds.WORK.clear()
     kinds.WORK[kind] = sleep if kind.startswith(SLEEP) else note
@@ -105,12 +106,9 @@ def _write_to(log: str) -> None:
     os.dup2(descriptor, 2)
 
 
-@contextmanager
-def killed_afterwards(processes: list[Any]) -> Iterator[None]:
-    """End what is left of some processes."""
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        url, port, lease_seconds, log = sys.argv[2:]
+        serve(url, int(port), float(lease_seconds), log)
+    else:
+        work(*sys.argv[2:])

@@ -1,6 +1,5 @@
 """Where faults are tried: a service on a database, and workers, each of which may be killed and started again."""
 
-import multiprocessing
 import os
 import signal
 import socket
@@ -13,7 +12,9 @@ import httpx
 
 from service.store import Job, read_job, read_workers
 from service.store.engine import open_engine
-from tests.worker.processes import SLEEP, noted, serve, work
+from tests.house.source import ROOT
+from tests.prestarted import Process, started
+from tests.worker.processes import JUMPING, RIGHT, SLEEP, noted
 
 LEASE_SECONDS = 2.0
 JOB_SECONDS = 1.2
@@ -27,17 +28,13 @@ class Scene:
     Args:
         url: the database, prepared or empty
         folder: for logs and notes
-        method: how processes are started: forkserver for soon, spawn for as in life
     """
 
-    def __init__(self, url: str, folder: Path, method: str = "forkserver") -> None:
+    def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
-        context: Any = multiprocessing.get_context(method)
-        if method == "forkserver":
-            context.set_forkserver_preload(["tests.worker.preloaded"])
-        self._start, self.lease_seconds = context.Process, LEASE_SECONDS
-        self._started: list[Any] = []
-        self._workers: dict[str, Any] = {}
+        self.lease_seconds = LEASE_SECONDS
+        self._started: list[Process] = []
+        self._workers: dict[str, Process] = {}
         self._stack = ExitStack()
         self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}"
@@ -55,17 +52,16 @@ class Scene:
 
     def _end_all(self) -> None:
         for process in self._started:
-            process.kill()
-            process.join()
+            end(process)
 
-    def service(self) -> Any:
+    def service(self) -> Process:
         """A service that answers by now."""
-        process = self._process(serve, self.url, self.port, self.lease_seconds, str(self.folder / "service.log"))
+        log = str(self.folder / "service.log")
+        process = self._process("serve", self.url, str(self.port), str(self.lease_seconds), log)
         ends = time.monotonic() + MOST_BOOT_SECONDS
         while not self.is_answering():
-            log = self._said()
-            assert process.is_alive(), log
-            assert time.monotonic() < ends, log
+            assert process.poll() is None, self._said()
+            assert time.monotonic() < ends, self._said()
             time.sleep(0.02)
         return process
 
@@ -79,7 +75,8 @@ class Scene:
         self.started += 1
         name = f"w{self.started}"
         log = str(self.folder / f"{name}.log")
-        self._workers[name] = self._process(work, self.address, name, kind, log, has_jumping_clock)
+        clock = JUMPING if has_jumping_clock else RIGHT
+        self._workers[name] = self._process("work", self.address, name, kind, log, clock)
         return name
 
     def until_seen(self, name: str) -> None:
@@ -91,8 +88,7 @@ class Scene:
 
     def kill(self, name: str) -> None:
         """Kill a worker."""
-        self._workers[name].kill()
-        self._workers[name].join()
+        end(self._workers[name])
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Stop a worker, or let it go on."""
@@ -131,11 +127,19 @@ class Scene:
             time.sleep(0.02)
         return job, time.monotonic() - started
 
-    def _process(self, target: Any, *given: Any) -> Any:
-        process = self._start(target=target, args=given)
-        process.start()
+    def _process(self, *words: str) -> Process:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = started(["tests.worker.processes", *words], None, environment)
         self._started.append(process)
         return process
+
+
+def end(process: Process) -> None:
+    """Kill a process, unless it has ended."""
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def wanted(job_id: str, kind: str, max_attempts: int, payload: dict[str, Any]) -> dict[str, Any]:

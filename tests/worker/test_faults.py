@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from service.catalogue import shipped_catalogue
 from tests.amounts import WHOLE
-from tests.databases import new_database
+from tests.databases import new_database, prepared
 from tests.worker.faults import kill_services, kill_workers, suspend_workers
 from tests.worker.scene import Scene
 
-ROUNDS = 2
+ROUNDS, CLIENTS = 2, 2
 LONG_LEASE_SECONDS = 20.0
 """A job is its worker's for so long: on a busy machine the next service takes longer than a short lease."""
 
@@ -33,6 +34,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
         url = f"sqlite:///{tmp_path / 'traincost.db'}"
         if request.param == "postgresql":
             url = stack.enter_context(new_database(request.getfixturevalue("postgresql_server")))
+        prepared(url, shipped_catalogue()).dispose()
         yield stack.enter_context(Scene(url, tmp_path))
 
 
@@ -47,13 +49,13 @@ def test_a_worker_that_is_killed_costs_one_attempt_and_leaves_nothing(scene: Sce
 @on("sqlite")
 def test_a_service_that_is_killed_costs_nothing(scene: Scene) -> None:
     scene.lease_seconds = LONG_LEASE_SECONDS
-    found, _ = kill_services(scene, scene.service(), ROUNDS)
+    found, _ = kill_services(scene, scene.service(), ROUNDS, CLIENTS)
     assert (found.wrong(timed=False), found.kept_running) == ([], ROUNDS), found.said()
 
 
 @on("postgresql")
 def test_both_that_are_killed_cost_one_attempt(scene: Scene) -> None:
-    found, _ = kill_services(scene, scene.service(), ROUNDS, workers_too=True)
+    found, _ = kill_services(scene, scene.service(), ROUNDS, CLIENTS, workers_too=True)
     assert (found.wrong(timed=False), len(found.released_seconds)) == ([], ROUNDS), found.said()
 
 
