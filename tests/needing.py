@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from tests.immutable import lacks_immutable_files
+
 TOOLS = "TRAINCOST_TOOLS"
 """Variable that names the folder that .ci/tools makes."""
 
@@ -104,6 +106,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = {
     "slurm": _slurm,
     "slurm-accounting": _accounting,
     "namespaces": _namespaces,
+    "immutable-files": lacks_immutable_files,
     "axe": _tool("axe", "node_modules", "axe-core", "axe.min.js"),
     "exporters": _tool("torch", "bin", "python"),
     "openapi-tools": _tool("openapi", "node_modules"),

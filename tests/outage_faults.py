@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import psycopg
 from psycopg import sql
 
 from tests.fault_proxy import Fault, FaultProxy, faults_before
+from tests.immutable import files_of, set_immutable
+from tests.needing import lacks
 from tests.outages import Figures, Outages, service_on
 
 HOUR = 3600
@@ -48,6 +51,10 @@ def on_sqlite(folder: Path, seconds: float, rounds: int, say: Say) -> tuple[Outa
                     *_between("client and service", proxy),
                 ):
                     found.append(outages.under(name, begin, end, max(seconds, needs_seconds)))
+                    say(found[-1])
+                if lacks("immutable-files") is None:
+                    begin, end = (partial(set_immutable, files_of(file), is_so=is_so) for is_so in (True, False))
+                    found.append(outages.under("database read-only", begin, end, seconds, can_read=True))
                     say(found[-1])
     return outages, found
 

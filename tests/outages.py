@@ -8,6 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,9 @@ PATIENT = Retries(most=10_000, deadline_seconds=120.0)
 MOST_RECOVERY_SECONDS = 30.0
 """From the end of a fault until changes are taken and a waiting client has its answer."""
 MOST_ESTIMATE_SECONDS = 5.0
+STORED = "/v1/launch-checks?limit=1"
+TOGETHER, TOGETHER_BUDGET_SECONDS = 8, 59.0
+"""Simultaneous requests, and the budget of launch checks that they make: shorter than that of any writer's."""
 BODY = {"question": QUESTION, "probes": ["bandwidth"], "on": "any"}
 
 
@@ -38,6 +42,8 @@ class Figures:
 
     fault: str
     statuses: Counter[int] = field(default_factory=Counter)
+    reads: Counter[int] = field(default_factory=Counter)
+    """Statuses of lists that were read from the database."""
     estimates: int = 0
     worst_estimate_seconds: float = 0.0
     unready: int = 0
@@ -46,12 +52,16 @@ class Figures:
 
     def said(self) -> str:
         """In one line."""
-        counted = ", ".join(f"{count} x {status}" for status, count in sorted(self.statuses.items()))
         return (
-            f"{self.fault}: writes answered {counted or 'nothing'}; not ready {self.unready} times; {self.estimates} "
+            f"{self.fault}: writes answered {_counted(self.statuses)}; reads answered {_counted(self.reads)}; "
+            f"not ready {self.unready} times; {self.estimates} "
             f"estimates, the slowest in {1e3 * self.worst_estimate_seconds:.0f} ms; all well "
             f"{self.recovery_seconds:.1f} s after its end{''.join(f'; WRONG: {one}' for one in self.wrong)}"
         )
+
+
+def _counted(statuses: Counter[int]) -> str:
+    return ", ".join(f"{count} x {status}" for status, count in sorted(statuses.items())) or "nothing"
 
 
 class Outages:
@@ -86,12 +96,35 @@ class Outages:
         self._looker.close()
         self._count()
 
-    def under(self, name: str, begin: Callable[[], object], end: Callable[[], object], seconds: float) -> Figures:
-        """What is seen while something is wrong, and until it is well again."""
+    def under(
+        self,
+        name: str,
+        begin: Callable[[], object],
+        end: Callable[[], object],
+        seconds: float,
+        *,
+        can_read: bool = False,
+    ) -> Figures:
+        """What is seen while something is wrong, and until it is well again.
+
+        Args:
+            name: of the fault
+            begin: lets it begin
+            end: lets it end
+            seconds: how long it lasts
+            can_read: whether what is stored can be read all the time
+
+        Returns:
+            what was seen
+        """
         found = self._figures = Figures(name)
         begin()
-        time.sleep(seconds)
-        end()
+        try:
+            if can_read:
+                self._read_together()
+            time.sleep(seconds)
+        finally:
+            end()
         ended = time.monotonic()
         self._until_well(ended)
         found.recovery_seconds = time.monotonic() - ended
@@ -100,7 +133,32 @@ class Outages:
             found.wrong.append("it does not recover")
         if not found.estimates or found.worst_estimate_seconds > MOST_ESTIMATE_SECONDS:
             found.wrong.append("estimates are not answered")
+        if can_read and set(found.reads) != {200}:
+            found.wrong.append("what is stored cannot be read")
+        if can_read and not self._all_write():
+            found.wrong.append("some connections to the database still take no changes")
         return found
+
+    def _read_together(self) -> None:
+        """Read from so many threads that connections to the database are opened anew."""
+
+        def read(_: int) -> int:
+            return self._looker.get(STORED).status_code
+
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            self._figures.reads.update(pool.map(read, range(2 * TOGETHER)))
+
+    def _all_write(self) -> bool:
+        """Whether every one of some simultaneous writes is taken, at the second attempt at the latest."""
+
+        def write(_: int) -> int:
+            return self._looker.post(
+                "/v1/launch-checks", json={**BODY, "time_budget_seconds": TOGETHER_BUDGET_SECONDS}
+            ).status_code
+
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            attempts = [set(pool.map(write, range(TOGETHER))) for _ in range(2)]
+        return attempts[1] == {202}
 
     def _count(self) -> None:
         """Look for acknowledged writes in the database, and for any that are there twice."""
@@ -110,7 +168,7 @@ class Outages:
             ids = set(connection.execute(select(LAUNCH_CHECKS.c.id)).scalars())
         engine.dispose()
         self.lost = sum(check_id not in ids for check_id in self.acknowledged.values())
-        self.doubled = sum(count > 1 for count in counts.values())
+        self.doubled = sum(count > 1 for budget, count in counts.items() if budget != TOGETHER_BUDGET_SECONDS)
 
     def _until_well(self, since: float) -> None:
         ends = time.monotonic() + 2 * MOST_RECOVERY_SECONDS
@@ -170,6 +228,7 @@ class Outages:
                 if (status := http.get("/readyz").status_code) not in {200, 503}:
                     figures.wrong.append(f"readiness is {status}")
                 figures.unready += status == 503
+                figures.reads[http.get(STORED).status_code] += 1
                 time.sleep(0.1)
 
 

@@ -1,5 +1,6 @@
 """A real redis-server on loopback, started for tests in a folder of its own; it can go away and come back."""
 
+import signal
 import socket
 import subprocess
 import time
@@ -43,6 +44,16 @@ class RedisServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Let it take connections and answer nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """How do replicas count the requests of one caller together? In Redis, by one script; where that is away, alone.
 
-Redis's own clock counts, so those of the replicas need not agree. It is asked for a moment only: where it does not
-answer, the request is answered all the same, and it is left alone for a while.
+Redis's own clock counts, so those of the replicas need not agree. The request that first finds Redis away waits for
+ANSWER_SECONDS at most. The next ones do not wait: Redis is pinged in the background until it answers again.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from time import monotonic
@@ -17,8 +18,8 @@ from service.api.request_counts import SLACK_SECONDS, Limit, Standing, taken
 
 ANSWER_SECONDS = 0.1
 """Longest wait for Redis, for a connection to it, and for a free one. Source: a choice; it answers within 1 ms."""
-LEFT_ALONE_SECONDS = 1.0
-"""Time without a try after one that failed, so that not every request waits. Source: a choice."""
+PING_SECONDS = 1.0
+"""Time between two pings while Redis is away. Source: a choice."""
 MOST_CONNECTIONS = 64
 PREFIX = "traincost:limit:"
 
@@ -60,7 +61,9 @@ class SharedCounts:
         self._redis = Redis(connection_pool=pool)
         self._count = self._redis.register_script(COUNT)
         self._clock = clock
-        self._tried_again_at: float | None = None
+        self._is_away = False
+        self._next_ping_at = 0.0
+        self._ping: asyncio.Task[None] | None = None
 
     async def take(self, caller: str, limit: Limit, cost: int = 1) -> Standing | None:
         """Count a request.
@@ -73,26 +76,42 @@ class SharedCounts:
         Returns:
             where the caller stands; None where Redis does not answer
         """
-        if self._tried_again_at is not None and self._clock() < self._tried_again_at:
+        if self._is_away:
+            self._ping_again()
             return None
         most_seconds = limit.burst * limit.interval_seconds + SLACK_SECONDS
         asked = [cost * limit.interval_seconds, most_seconds]
         try:
             empty_at, now = await self._count(keys=[PREFIX + caller], args=asked)
         except (RedisError, OSError, TimeoutError) as error:
-            if self._tried_again_at is None:
+            if not self._is_away:
                 log.warning("Redis does not answer, so each replica counts requests alone: %s", type(error).__name__)
-            self._tried_again_at = self._clock() + LEFT_ALONE_SECONDS
+            self._is_away, self._next_ping_at = True, self._clock() + PING_SECONDS
             return None
-        if self._tried_again_at is not None:
-            log.warning("Redis answers again, so replicas count requests together")
-            self._tried_again_at = None
         return taken(float(empty_at), float(now), limit, cost)[1]
 
     async def close(self) -> None:
         """Close the connections."""
+        if self._ping is not None:
+            self._ping.cancel()
+            await asyncio.wait([self._ping])
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
+
+    def _ping_again(self) -> None:
+        if self._ping is None and self._clock() >= self._next_ping_at:
+            self._ping = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        try:
+            await self._redis.ping()
+        except (RedisError, OSError, TimeoutError):
+            self._next_ping_at = self._clock() + PING_SECONDS
+        else:
+            log.warning("Redis answers again, so replicas count requests together")
+            self._is_away = False
+        finally:
+            self._ping = None
 
 
 async def does_answer(url: str) -> bool:

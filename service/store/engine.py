@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Insert, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
@@ -84,6 +84,7 @@ def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int =
     engine = create_engine(parsed, **pool)
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
+    event.listen(engine, "handle_error", _close_read_only)
     return engine
 
 
@@ -269,6 +270,16 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     _write_ahead(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _close_read_only(context: ExceptionContext) -> None:
+    """Close all connections of the pool where one of them may only read.
+
+    SQLite opens a file for reading alone where it may not write, and the connection stays so when it may again.
+    """
+    code = getattr(context.original_exception, "sqlite_errorcode", 0)
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
+        context.is_disconnect = True
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

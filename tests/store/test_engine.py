@@ -16,6 +16,8 @@ from service.errors import Busy, StartupError, Unreachable
 from service.store import prepare_database, takes_changes
 from service.store.engine import alone, answering, be_patient, open_engine, reading, writing
 from service.store.tables import SEEDINGS
+from tests.immutable import files_of, immutable
+from tests.needing import needs
 from tests.store.conftest import Prepare
 from tests.store.racing import ROUNDS, count_up, race
 from tests.store.small import SMALL
@@ -75,6 +77,27 @@ def test_a_file_that_is_being_made_is_waited_for(tmp_path: Path) -> None:
     release.join()
     maker.close()
     engine.dispose()
+
+
+@needs("immutable-files")
+def test_connections_made_while_a_file_could_only_be_read_do_not_stay_so(tmp_path: Path) -> None:
+    file = tmp_path / "traincost.db"
+    made, engine = (prepare_database(f"sqlite:///{file}", SMALL), open_engine(f"sqlite:///{file}"))
+    assert takes_changes(made)
+    with immutable(files_of(file)):
+        with ExitStack() as stack:  # several at the same time, so that each opens a connection
+            for _ in range(3):
+                connection = stack.enter_context(reading(engine))
+                assert connection.execute(select(SEEDINGS.c.catalogue_revision)).all()
+        with pytest.raises(Unreachable, match="may only be read"), answering(), writing(engine) as connection:
+            connection.execute(insert(SEEDINGS).values(ANOTHER))
+        with ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(reading(engine))
+    found = [takes_changes(engine) for _ in range(4)]
+    made.dispose()
+    engine.dispose()
+    assert found == [False] + [True] * 3  # the first finds out, and has them all closed
 
 
 def test_a_reader_waits_for_no_writer_and_sees_one_state(prepare: Prepare) -> None:
