@@ -15,10 +15,12 @@ test extra's own binaries. Tests skip, and say so, where an extra or a program i
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from tests.databases import serving
@@ -66,6 +68,15 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if getattr(options, "numprocesses", 0) is None and not options.collectonly:
         options.numprocesses = min((os.cpu_count() or 1) + WAITING, options.maxprocesses or MOST_PROCESSES)
         options.dist = "loadfile" if options.dist == "no" else options.dist
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for doctests only in modules that have one: of the others, every function would be searched."""
+    collectors = yield
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
+        return [one for one in collectors if not isinstance(one, DoctestModule)]
+    return collectors
 
 
 @pytest.hookimpl(wrapper=True)
