@@ -21,12 +21,15 @@ LONGEST = (
 )  # fmt: skip
 """Files and folders, what takes longest first. The others, of which none takes long, follow."""
 
+OF_SHIPPED_ACCURACY = "tests/accuracy/"
+"""Tests that read the accuracy of all shipped rows, which takes seconds and which a process computes once."""
+
 KINDS = re.compile(r"[\[-](sqlite|postgresql)[]-]")
 """What stands in the name of a test that runs on each kind of database."""
 
 
 def unit_of(name: str) -> str:
-    """What runs in one process: a file on one kind of database, or a room's examples.
+    """What runs in one process: a file on one kind of database, a room's examples, or what reads the shipped accuracy.
 
     Args:
         name: of a test, as pytest has it
@@ -37,6 +40,8 @@ def unit_of(name: str) -> str:
     file, _, test = name.partition("::")
     if file.startswith("service/"):
         return "/".join(file.split("/")[:2])
+    if file.startswith(OF_SHIPPED_ACCURACY):
+        return OF_SHIPPED_ACCURACY
     kind = KINDS.search(test)
     return f"{file} {kind[1]}" if kind else file
 

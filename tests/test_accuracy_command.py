@@ -3,16 +3,17 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from service.calibration.shipped import shipped_rows
-from service.workflows.accuracy.accuracy import shipped_accuracy
-from service.workflows.accuracy.answers import Accuracy
+from service.catalogue import shipped_catalogue
+from service.workflows.accuracy.accuracy import accuracy_of
+from service.workflows.accuracy.files import read_file
 from service.workflows.accuracy.tables import accuracy_text
 from service.workflows.accuracy.written import PUBLISHED
 from service.workflows.wire import to_wire
+from tests.accuracy.few import STEP, ship_few
 from tests.commands import Command, Ran
 
 
@@ -28,20 +29,30 @@ def one_row(folder: Path) -> Path:
     return table
 
 
-@pytest.fixture(scope="module")
-def scored() -> Accuracy:
-    """The shipped rows, scored once."""
-    return shipped_accuracy()
-
-
-def test_without_a_file_the_shipped_rows_are_scored(run: Command, scored: Accuracy) -> None:
+def test_without_a_file_the_shipped_rows_are_scored(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ship_few(monkeypatch)
+    scored = accuracy_of([*few["memory"], *few["throughput"]], shipped_catalogue())
     assert run() == Ran(0, f"{accuracy_text(scored)}\n", "")
+    assert json.loads(run("--json").out) == to_wire(scored)
 
 
-def test_the_json_of_the_shipped_rows_is_that_of_their_files(run: Command, scored: Accuracy) -> None:
-    shipped = to_wire(scored)
-    memory: dict[str, Any] = json.loads(run(str(PUBLISHED), "--json").out)
-    steps: dict[str, Any] = json.loads(run(str(PUBLISHED.with_name("throughput.csv")), "--json").out)
+def test_the_shipped_rows_are_those_of_their_files() -> None:
+    assert read_file(str(PUBLISHED)) == tuple(shipped_rows())
+    assert read_file(str(PUBLISHED.with_name("throughput.csv"))) == tuple(shipped_rows("throughput"))
+
+
+def few_of(table: Path, folder: Path) -> Path:
+    """A table of some rows of another."""
+    heading, *lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
+    few = folder / table.name
+    few.write_text("".join([heading, *lines[::STEP]]), encoding="utf-8")
+    return few
+
+
+def test_the_json_of_two_tables_is_that_of_their_rows_together(run: Command, tmp_path: Path) -> None:
+    tables = [few_of(table, tmp_path) for table in (PUBLISHED, PUBLISHED.with_name("throughput.csv"))]
+    shipped = to_wire(accuracy_of([row for table in tables for row in read_file(str(table))], shipped_catalogue()))
+    memory, steps = (json.loads(run(str(table), "--json").out) for table in tables)
     assert sorted(map(str, [*memory["groups"], *steps["groups"]])) == sorted(map(str, shipped["groups"]))
     assert shipped == {
         **memory,
@@ -50,12 +61,13 @@ def test_the_json_of_the_shipped_rows_is_that_of_their_files(run: Command, score
     }
 
 
-def test_every_row_goes_into_the_file_of_rows(run: Command, tmp_path: Path) -> None:
+def test_every_row_goes_into_the_file_of_rows(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ship_few(monkeypatch)
     out = tmp_path / "rows.csv"
     assert run("--rows", str(out)).code == 0
     with out.open(encoding="utf-8", newline="") as file:
         ids = {line["id"] for line in csv.DictReader(file)}
-    assert ids == {row.text("id") for form in ("memory", "throughput") for row in shipped_rows(form)}
+    assert ids == {row.text("id") for rows in few.values() for row in rows}
 
 
 def test_errors_of_predictions_are_no_failure(run: Command, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from service.api.measurement_examples import NCCL_TESTS, RECORDS
+from tests.accuracy.few import ship_few
 from tests.commands import Command
 from tests.guide_pages import blocks_of, by_request, differences, walk
 from tests.house.source import ROOT, SERVICE
@@ -30,6 +31,7 @@ def test_measurements_become_a_calibration_as_the_page_shows(tmp_path: Path) -> 
 def test_files_come_in_from_the_command_line_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ship_few(monkeypatch)
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
     (tmp_path / "all_reduce.txt").write_text(NCCL_TESTS, encoding="utf-8")
     (tmp_path / "record.json").write_text(json.dumps(RECORDS["records"][0]), encoding="utf-8")

@@ -54,7 +54,7 @@ def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, floa
         one for each row that has a prediction
     """
     known = [row for row in rows if row.id in predicted_seconds]
-    classes = {row.id: _class_left_out(row, rows) for row in known}
+    classes = _classes_left_out(known, rows)
     pools = _residuals(known, classes, predicted_seconds)
     found = []
     for row in known:
@@ -90,7 +90,7 @@ def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]
         spreads, rounded up; classes without a row are missing
     """
     known = [row for row in rows if row.id in predicted_seconds]
-    classes = {row.id: _class_left_out(row, rows) for row in known}
+    classes = _classes_left_out(known, rows)
     found = {}
     for name, pool in _residuals(known, classes, predicted_seconds).items():
         if (spread := spread_fraction(pool)) is not None:
@@ -98,17 +98,24 @@ def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]
     return found
 
 
-def _class_left_out(row: StepRow, rows: Sequence[StepRow]) -> StepClass:
-    """The class of a row while its source is left out: its stack is known where another source runs it."""
-    others = {
-        other.stack
-        for other in rows
-        if other.left_out_with != row.left_out_with
-        and not other.is_apart
-        and generation(other.question.gpu) in FITTED_GENERATIONS
+def _classes_left_out(known: Sequence[StepRow], rows: Sequence[StepRow]) -> dict[str, StepClass]:
+    """The class of each row while its source is left out: its stack is known where another source runs it."""
+    fitted = {
+        (row.stack, row.left_out_with)
+        for row in rows
+        if not row.is_apart and generation(row.question.gpu) in FITTED_GENERATIONS
     }
-    is_sparse = bool(row.question.model.num_experts)
-    return step_class_of(row.stack, row.question.gpu, is_sparse=is_sparse, known_stacks=others)
+    names = {row.left_out_with for row in known}
+    others = {name: {stack for stack, left_out_with in fitted if left_out_with != name} for name in names}
+    return {
+        row.id: step_class_of(
+            row.stack,
+            row.question.gpu,
+            is_sparse=bool(row.question.model.num_experts),
+            known_stacks=others[row.left_out_with],
+        )
+        for row in known
+    }
 
 
 def _scale(row: StepRow) -> float:

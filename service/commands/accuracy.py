@@ -9,6 +9,7 @@ from service.commands.options import AsJson
 
 if TYPE_CHECKING:
     from service.workflows.accuracy.answers import Accuracy
+    from service.workflows.accuracy.judged import Judged
 
 app = typer.Typer()
 
@@ -28,26 +29,36 @@ def accuracy(
             raise typer.BadParameter("--totals compares published runs, and own measurements are none: leave --own out")
         _totals_accuracy(file, rows, as_json=as_json)
         return
-    from service.calibration.shipped import shipped_rows
     from service.catalogue import shipped_catalogue
-    from service.workflows.accuracy.accuracy import accuracy_of_judged
-    from service.workflows.accuracy.files import read_file, refuse_same_file, write_file
-    from service.workflows.accuracy.judging import judge_all
+    from service.workflows.accuracy.accuracy import accuracy_of_judged, shipped_accuracy
+    from service.workflows.accuracy.files import refuse_same_file, write_file
     from service.workflows.accuracy.tables import accuracy_text, rows_csv
     from service.workflows.accuracy.written import PUBLISHED
     from service.workflows.wire import to_bytes
 
     if rows is not None:
         refuse_same_file(PUBLISHED if file is None else file, rows)
-    catalogue = shipped_catalogue()
-    shipped = (*shipped_rows(), *shipped_rows("throughput"))
-    judged = judge_all(shipped if file is None else read_file(file), catalogue)
-    found = accuracy_of_judged(judged, catalogue)
+    if file is None and rows is None:
+        found = shipped_accuracy()
+    else:
+        judged = _judged(file)
+        found = accuracy_of_judged(judged, shipped_catalogue())
+        if rows is not None:
+            write_file(rows, rows_csv(judged))
     if own:
         found = _with_own(found)
-    if rows is not None:
-        write_file(rows, rows_csv(judged))
     typer.echo(to_bytes(found) if as_json else accuracy_text(found))
+
+
+def _judged(file: str | None) -> "tuple[Judged, ...]":
+    """Predictions beside the rows of a table, or beside those that the package ships."""
+    from service.calibration.shipped import shipped_rows
+    from service.catalogue import shipped_catalogue
+    from service.workflows.accuracy.files import read_file
+    from service.workflows.accuracy.judging import judge_all
+
+    rows = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
+    return judge_all(rows, shipped_catalogue())
 
 
 def _with_own(found: "Accuracy") -> "Accuracy":

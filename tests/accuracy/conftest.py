@@ -4,7 +4,7 @@ import pytest
 
 from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
-from service.workflows.accuracy.accuracy import shipped_accuracy
+from service.workflows.accuracy.accuracy import accuracy_of_judged
 from service.workflows.accuracy.answers import Accuracy
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.judging import judge_all
@@ -21,5 +21,5 @@ def steps() -> tuple[Judged, ...]:
 
 
 @pytest.fixture(scope="session")
-def found() -> Accuracy:
-    return shipped_accuracy()
+def found(judged: tuple[Judged, ...], steps: tuple[Judged, ...]) -> Accuracy:
+    return accuracy_of_judged((*judged, *steps), shipped_catalogue())

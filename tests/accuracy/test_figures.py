@@ -19,6 +19,7 @@ from service.workflows.accuracy.judging import judge
 from service.workflows.accuracy.worst import MOST
 from service.workflows.wire import to_wire
 from tests.accuracy.rows import ROWS, row_of
+from tests.amounts import amount
 
 CATALOGUE = shipped_catalogue()
 CELLS = sorted(
@@ -164,7 +165,7 @@ def test_the_last_rank_is_of_the_last_stage() -> None:
     assert (peak.stage.stage, other.stage.stage) == (3, 0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=amount(80, 300))
 @given(
     st.sampled_from(sorted(ROWS)),
     st.dictionaries(st.sampled_from(MEMORY.used), st.one_of(st.sampled_from(CELLS), st.text(max_size=12)), max_size=3),

@@ -7,9 +7,10 @@ import pytest
 from service.calibration.observed import Observed
 from service.calibration.processor_products import judged_products, observed_rows
 from service.catalogue import shipped_catalogue
-from service.workflows.accuracy.accuracy import shipped_accuracy_json, with_own_measurements
+from service.workflows.accuracy.accuracy import accuracy_of, with_own_measurements
 from service.workflows.accuracy.measured import shipped_measured
 from service.workflows.accuracy.measured_tables import measured_lines
+from service.workflows.wire import to_bytes
 
 
 def rows(rate: float = 5e10, seconds: float = 1e-3, second_run: float = 1.0) -> tuple[Observed, ...]:
@@ -71,7 +72,7 @@ def test_what_ships_is_told_with_its_noise() -> None:
     assert found.products.held_out_fraction <= 0.15
     assert found.products.noise_fraction <= 0.10
     assert found.own is None
-    shipped = shipped_accuracy_json()
+    shipped = to_bytes(accuracy_of([], shipped_catalogue()))
     assert with_own_measurements(shipped, None, shipped_catalogue()) == shipped
     told = "\n".join(measured_lines(found))
     assert f"{found.products.noise_fraction:.1%}" in told

@@ -74,15 +74,16 @@ def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accura
     Returns:
         figures by group, verdicts and worst rows
     """
-    keys = sorted({_key(one) for one in judged})
+    groups: dict[Key, list[Judged]] = {}
+    for one in judged:
+        groups.setdefault(_key(one), []).append(one)
     peaks = [one for one in judged if one.quantity == "peak"]
-    memory = [one for one in judged if one.quantity != "step"]
+    residuals = _residuals_by_kind(judged)
     steps = StepJudge(judged)
     return Accuracy(
         versions=Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None),
         groups=tuple(
-            _group(own := [one for one in judged if _key(one) == key], key, steps, _left_out_fraction(memory, own))
-            for key in keys
+            _group(own, key, steps, _left_out_fraction(residuals, own)) for key, own in sorted(groups.items())
         ),
         all=_group(peaks, ("peak", EVERY, EVERY, None), steps, None),
         verdicts=verdicts_of(peaks),
@@ -140,7 +141,7 @@ def with_own_measurements(
 Key = tuple[Quantity, str, str, bool | None]
 
 
-def _key(one: Judged) -> tuple[Quantity, str, str, bool]:
+def _key(one: Judged) -> Key:
     return one.quantity, one.row.text("source_key"), one.figure_class, one.is_moe
 
 
@@ -166,19 +167,34 @@ def _group(judged: Sequence[Judged], key: Key, steps: StepJudge, left_out: float
     )
 
 
-def _kind(one: Judged) -> tuple[str, str, str]:
-    """What errors of different sources are compared by: the quantity, and the class of stack and model."""
+Kind = tuple[str, str, str]
+"""What errors of different sources are compared by: the quantity, and the class of stack and model."""
+
+ResidualsByKind = dict[Kind, dict[str, list[float]]]
+"""Residuals by kind, and by source within it."""
+
+
+def _kind(one: Judged) -> Kind:
     return one.quantity, *class_of(one.stack, is_sparse=one.is_moe)
 
 
-def _left_out_fraction(judged: Sequence[Judged], own: Sequence[Judged]) -> float | None:
-    """Share of a group's bytes inside the interval that the other sources of its kind ask for; None for steps."""
-    kinds = {_kind(one) for one in own if one.comparison is not None}
-    residuals: dict[str, list[float]] = {}
+def _residuals_by_kind(judged: Sequence[Judged]) -> ResidualsByKind:
+    """Residuals of bytes by kind and source; those of steps are in no kind."""
+    found: ResidualsByKind = {}
     for one in judged:
-        if (comparison := one.comparison) is not None and _kind(one) in kinds:
-            residuals.setdefault(one.row.text("source_key"), []).append(comparison.residual_fraction)
-    return left_out_fraction(residuals, own[0].row.text("source_key"))
+        if one.quantity != "step" and (comparison := one.comparison) is not None:
+            sources = found.setdefault(_kind(one), {})
+            sources.setdefault(one.row.text("source_key"), []).append(comparison.residual_fraction)
+    return found
+
+
+def _left_out_fraction(residuals: ResidualsByKind, own: Sequence[Judged]) -> float | None:
+    """Share of a group's bytes inside the interval that the other sources of its kind ask for; None for steps."""
+    pooled: dict[str, list[float]] = {}
+    for kind in {_kind(one) for one in own if one.comparison is not None}:
+        for source, found in residuals.get(kind, {}).items():
+            pooled.setdefault(source, []).extend(found)
+    return left_out_fraction(pooled, own[0].row.text("source_key"))
 
 
 def _sized(judged: Sequence[Judged], quantity: Quantity) -> dict[str, Any]:
