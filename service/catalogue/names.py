@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 from unicodedata import normalize
 
@@ -150,7 +151,7 @@ def forms_of(*names: str) -> tuple[str, ...]:
     >>> forms_of("H100 PCIe", "h100-pcie", "***")
     ('h100pcie',)
     """
-    return tuple(dict.fromkeys(form for form in map(normal, names) if form))
+    return tuple(dict.fromkeys(form for form in map(_row_form, names) if form))
 
 
 def normal(name: str) -> str:
@@ -171,6 +172,12 @@ def normal(name: str) -> str:
     for provider in PROVIDERS:
         words = words.removeprefix(f"{provider}-")
     return re.sub(r"(?<!\d)-|-(?!\d)", "", words)
+
+
+@lru_cache(maxsize=8192)
+def _row_form(name: str) -> str:
+    """The normal form of a row's name: every change of the catalogue indexes the same names anew."""
+    return normal(name)
 
 
 def _run_together(named: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

@@ -228,7 +228,7 @@ class History:
         if (newest.number, newest.catalogue) == (number, current.revision):
             return current
         found = _brought_up(connection, current, number, newest)
-        if newest.number < number:  # restored from a backup
+        if newest.number < number or number == 0:  # restored from a backup, or read for the first time
             self._take(newest.number, found, instead_of=number)
         return found
 
