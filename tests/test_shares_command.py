@@ -8,10 +8,11 @@ import pytest
 from sqlalchemy import insert, text
 
 from service.settings import read_settings
-from service.store import Engine, ShareLink, create_share_link, prepare_database
+from service.store import Engine, ShareLink, create_share_link
 from service.store.engine import reading, writing
 from service.store.scenario_tables import SCENARIOS
 from tests.commands import Command
+from tests.databases import prepared
 from tests.store.small import SMALL
 
 NOW = datetime.now(UTC)
@@ -26,7 +27,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 @pytest.fixture
 def engine(run: Command) -> Engine:  # noqa: ARG001 - it sets up where the database is
-    made = prepare_database(read_settings().database_url, SMALL)
+    made = prepared(read_settings().database_url, SMALL)
     with writing(made) as connection:
         connection.execute(
             insert(SCENARIOS),

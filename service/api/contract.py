@@ -137,7 +137,7 @@ def write_contract(app: FastAPI) -> Path:
     Raises:
         StartupError: the package is installed, so there is no source tree around it
     """
-    return write_generated(COMMITTED, contract_bytes(app))
+    return write_generated(COMMITTED, lambda: contract_bytes(app))
 
 
 def contract(app: FastAPI) -> dict[str, Any]:

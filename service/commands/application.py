@@ -1,8 +1,10 @@
 """Which commands does `traincost` have, and how does it say what is wrong?"""
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from service import __version__
 from service.commands import (
@@ -34,11 +36,17 @@ for commands in (
 def main() -> None:
     """Run one command; whatever is wrong is said in a line on stderr, with exit code 2."""
     try:
-        app()
+        _command()()
     except TraincostError as error:
         for line in _lines(error):
             typer.echo(f"traincost: {' '.join(line.split())}", err=True)
         raise SystemExit(2) from None
+
+
+@cache
+def _command() -> Any:
+    """What the command line is read with; making it takes longer than most commands."""
+    return get_command(app)
 
 
 def _lines(error: TraincostError) -> list[str]:

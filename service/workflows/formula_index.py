@@ -53,7 +53,7 @@ def write_formula_index() -> Path:
     Raises:
         StartupError: the package is installed, so there is no source tree around it
     """
-    return write_generated(INDEX, formula_index().encode())
+    return write_generated(INDEX, lambda: formula_index().encode())
 
 
 def _modules() -> Iterator[ModuleType]:

@@ -1,5 +1,6 @@
 """May generated files be written? Into the source tree, where tests compare them; an installed package has none."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from service.errors import StartupError
@@ -8,12 +9,12 @@ ROOT = Path(__file__).parents[2]
 """What holds the package: the source tree, or a folder of installed packages."""
 
 
-def write_generated(file: Path, content: bytes) -> Path:
+def write_generated(file: Path, content: Callable[[], bytes]) -> Path:
     """Write a generated file into the source tree.
 
     Args:
         file: where it belongs
-        content: what it holds
+        content: makes what it holds, where there is a source tree
 
     Returns:
         the file
@@ -23,5 +24,5 @@ def write_generated(file: Path, content: bytes) -> Path:
     """
     if not (ROOT / "pyproject.toml").is_file():
         raise StartupError(f"{file.name} is written in the source tree, and there is none around the package")
-    file.write_bytes(content)
+    file.write_bytes(content())
     return file

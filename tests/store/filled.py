@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, insert
 
-from service.store import Engine, prepare_database
+from service.store import Engine
 from service.store.engine import writing
-from tests.databases import new_database
+from tests.databases import new_database, prepared
 from tests.store.small import SMALL
 
 
@@ -28,7 +28,7 @@ def filled(request: pytest.FixtureRequest, table: Table, rows: Sequence[Mapping[
             url = f"sqlite:///{folder / 'traincost.db'}"
         else:
             url = stack.enter_context(new_database(request.getfixturevalue("postgresql_server")))
-        engine = prepare_database(url, SMALL)
+        engine = prepared(url, SMALL)
         stack.callback(engine.dispose)
         with writing(engine) as connection:
             connection.execute(insert(table), rows)

@@ -63,7 +63,7 @@ def write_accuracy(found: Accuracy) -> Path:
     Raises:
         StartupError: the package is installed, so there is no source tree around it
     """
-    return write_generated(README, readme_with(README.read_text(encoding="utf-8"), found).encode())
+    return write_generated(README, lambda: readme_with(README.read_text(encoding="utf-8"), found).encode())
 
 
 def write_measurements(content: bytes) -> Path:
@@ -81,7 +81,7 @@ def write_measurements(content: bytes) -> Path:
     """
     rows = read_measured_rows(content)
     form = next(form for form in FORMS if not rows or form.name == rows[0].form)
-    return write_generated(PUBLISHED.with_name(f"{form.name}.csv"), trimmed_table(rows, form).encode())
+    return write_generated(PUBLISHED.with_name(f"{form.name}.csv"), lambda: trimmed_table(rows, form).encode())
 
 
 def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
@@ -102,4 +102,4 @@ def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
     model.fit(rows)
     predicted = held_out.held_out_seconds(rows, model)
     text = held_out.held_out_text(predicted, shipped_seconds(judged))
-    return write_generated(HELD_OUT, text.encode()), step_spreads(rows, held_out.rounded(predicted))
+    return write_generated(HELD_OUT, text.encode), step_spreads(rows, held_out.rounded(predicted))
