@@ -21,27 +21,31 @@ LONGEST = (
 )  # fmt: skip
 """Files and folders, what takes longest first. The others, of which none takes long, follow."""
 
-OF_SHIPPED_ACCURACY = "tests/accuracy/"
-"""Tests that read the accuracy of all shipped rows, which takes seconds and which a process computes once."""
+TOGETHER = (
+    ("tests/accuracy/", "tests/api/test_accuracy"),  # the accuracy of all shipped rows, which takes seconds
+    ("tests/api/test_audit.py", "tests/api/test_authorisation.py"),  # a service that every caller has asked everything
+)
+"""Starts of names of tests that share what a process makes once."""
 
 KINDS = re.compile(r"[\[-](sqlite|postgresql)[]-]")
 """What stands in the name of a test that runs on each kind of database."""
 
 
 def unit_of(name: str) -> str:
-    """What runs in one process: a file on one kind of database, a room's examples, or what reads the shipped accuracy.
+    """What runs in one process: a file on one kind of database, a room's examples, or files that belong together.
 
     Args:
         name: of a test, as pytest has it
 
     Returns:
-        the file or the room, and the kind
+        the file and the kind, the room, or the start that stands for several files
     """
     file, _, test = name.partition("::")
     if file.startswith("service/"):
         return "/".join(file.split("/")[:2])
-    if file.startswith(OF_SHIPPED_ACCURACY):
-        return OF_SHIPPED_ACCURACY
+    for starts in TOGETHER:
+        if file.startswith(starts):
+            return starts[0]
     kind = KINDS.search(test)
     return f"{file} {kind[1]}" if kind else file
 

@@ -1,38 +1,51 @@
-"""Every column of every own row against hostile values: a row or a small refusal without an echo, never a failure."""
+"""Every column of every own row against hostile values: a row or a small refusal without an echo, never a failure.
+
+Each column is tried with some of the values, each with others; `.ci/proof sweeps` tries all.
+"""
 
 import json
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from fastapi import FastAPI
 
 from service.api.problems import MOST_BYTES
 from service.errors import MOST_PROBLEMS
 from service.workflows.catalogue_lists import LISTINGS
 from service.workflows.row_bodies import body_columns
-from tests.amounts import WHOLE
+from tests.amounts import WHOLE, amount
 from tests.api.asking import QUESTION, Ask
 from tests.api.own_bodies import IDS, OWN, Own
 
 CANARY = "c4n4ry"
 JSON = {"content-type": "application/json"}
 NUMBERS = ("-1", "1e308", "5e-324", "1e3")
-HOSTILE = (
-    *NUMBERS, "NaN", "true", "[]", f'{{"{CANARY}": 1}}', '"a\\u0000"', f'"{CANARY} <script>"', '""',
-    f'"{"x" * 5000}"', f'[{{"{CANARY}": "{CANARY}"}}]',
-)  # fmt: skip
-FOR_A_DATABASE = (*NUMBERS, "true", '"a\\u0000"', f'"{CANARY} <script>"', '""')
-"""What some columns take, so that a database sees it, or what databases differ in; the rest is refused before."""
+TEXTS = ("true", '"a\\u0000"', f'"{CANARY} <script>"', '""')
+"""With the numbers, what some columns take, so that a database sees it, or what databases differ in."""
+REFUSED = ("NaN", "[]", f'{{"{CANARY}": 1}}', f'"{"x" * 5000}"', f'[{{"{CANARY}": "{CANARY}"}}]')
+"""What is refused before a database sees it."""
+EACH = amount(3, len(TEXTS) + len(REFUSED))
+"""Texts beside the numbers that a column is tried with, each column with others."""
 
 COLUMNS = [
-    pytest.param(own, column, id=f"{own.plural}.{column}")
+    (own, column)
     for own in OWN
     for column in (*body_columns(LISTINGS[own.plural].row), "owner", "revision", "id", "hf_config")
 ]
 
 
-def check(answer: Any, statuses: set[int]) -> None:
-    assert answer.status_code in statuses, answer.text[:500]
+def texts_for(place: int, plural: str, database: str) -> list[str]:
+    """JSON texts for the column at a place; PostgreSQL keeps a model in one column, so some of its fields suffice."""
+    if database == "postgresql" and plural == "models" and place % 4 and not WHOLE:
+        return []
+    others = [*TEXTS, *(REFUSED if database == "sqlite" else ())]
+    each = EACH if database == "sqlite" else amount(1, len(others))
+    return [*NUMBERS, *(others[(place + turn) % len(others)] for turn in range(each))]
+
+
+def check(answer: Any, statuses: set[int], where: str = "") -> None:
+    assert answer.status_code in statuses, (where, answer.text[:500])
     if answer.status_code >= 400:
         document = answer.json()
         assert len(answer.content) <= MOST_BYTES
@@ -41,21 +54,19 @@ def check(answer: Any, statuses: set[int]) -> None:
         assert CANARY not in answer.text + str(answer.headers)
 
 
-@pytest.mark.parametrize(("kind", "column"), COLUMNS)
-def test_a_column_takes_values_within_its_bounds_only(
-    own: Ask, kind: Own, column: str, request: pytest.FixtureRequest
-) -> None:
-    body = kind.named(f"hostile-{uuid4().hex[:12]}")
-    reaches_memory_alone = "sqlite" in request.node.nodeid or WHOLE
-    for text in HOSTILE if reaches_memory_alone else FOR_A_DATABASE:
-        content = json.dumps({**body, column: "@here@"}).replace('"@here@"', text)
-        answer = own("POST", f"/v1/{kind.plural}", content=content, headers=JSON)
-        check(answer, {201, 409, 422})
-        if answer.status_code == 201:
-            path = answer.headers["location"]
-            if reaches_memory_alone and text in NUMBERS and kind.plural in {"models", "clusters", "gpus"}:
-                _ask(own, kind.plural, path.rpartition("/")[2])
-            assert own("DELETE", path, headers={"If-Match": answer.headers["etag"]}).status_code == 204
+@pytest.mark.parametrize("kind", OWN, ids=IDS)
+def test_a_column_takes_values_within_its_bounds_only(own: Ask, own_app: FastAPI, kind: Own) -> None:
+    database = own_app.state.engine.dialect.name
+    for place, (owner, column) in enumerate(COLUMNS):
+        for text in texts_for(place, kind.plural, database) if owner is kind else ():
+            body = {**kind.named(f"hostile-{uuid4().hex[:12]}"), column: "@here@"}
+            answer = own("POST", f"/v1/{kind.plural}", content=json.dumps(body).replace('"@here@"', text), headers=JSON)
+            check(answer, {201, 409, 422}, column)
+            if answer.status_code == 201:
+                path = answer.headers["location"]
+                if database == "sqlite" and text in NUMBERS and kind.plural in {"models", "clusters", "gpus"}:
+                    _ask(own, kind.plural, path.rpartition("/")[2])
+                assert own("DELETE", path, headers={"If-Match": answer.headers["etag"]}).status_code == 204, column
 
 
 def _ask(own: Ask, plural: str, slug: str) -> None:
