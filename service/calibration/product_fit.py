@@ -7,6 +7,7 @@ measured): large errors weigh by their size, so no outlier pulls.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import exp, log
 
 import numpy as np
@@ -38,11 +39,18 @@ LEAST_LAUNCH_SECONDS = 1e-7
 """A product costs no less than this to start."""
 
 
+REMEMBERED = 256
+"""Fits that are remembered: a calibration is judged by the fit of all and the fits without each source, and so is the
+next one of the same device."""
+
+Product = tuple[float, float, float, float, float]
+"""Rows, columns, inner dimension and copies of a product, and its time [second]."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Products:
-    """Measured products of one format, as columns."""
+    """Measured products, as columns."""
 
-    format: Format
     rows: NDArray[np.float64]
     columns: NDArray[np.float64]
     inner: NDArray[np.float64]
@@ -60,46 +68,44 @@ def fitted_products(observed: Sequence[Observed], gpu: Gpu) -> tuple[MatrixCalib
     Returns:
         the rates of each format that was measured and that the device has
     """
-    return tuple(_fitted(products, gpu) for products in _products_in(observed, gpu))
+    return tuple(_fitted(number_format, own, gpu) for number_format, own in _products_in(observed, gpu))
 
 
-def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[Products]:
+def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[tuple[Format, tuple[Product, ...]]]:
     """Measured products by format, those that the device has a peak for."""
-    kinds: dict[Format, list[Observed]] = {}
+    kinds: dict[Format, list[Product]] = {}
     for one in observed:
         number_format = format_named(one.measurement.shape.get("dtype")) if one.probe == "gemm" else None
         if number_format is not None and peak_flop_per_s(gpu, number_format) is not None:
-            kinds.setdefault(number_format, []).append(one)
-    return [_columns(number_format, own) for number_format, own in sorted(kinds.items())]
+            kinds.setdefault(number_format, []).append(_product(one))
+    return [(number_format, tuple(own)) for number_format, own in sorted(kinds.items())]
 
 
-def _columns(number_format: Format, own: Sequence[Observed]) -> Products:
-    def column(name: str, default: int | None = None) -> NDArray[np.float64]:
-        return np.array([float(one.measurement.shape.get(name, default)) for one in own])
-
-    seconds = np.array([one.measurement.value for one in own])
-    rows, columns, inner = (column(name) for name in ("rows", "columns", "inner"))
-    return Products(
-        format=number_format, rows=rows, columns=columns, inner=inner, copies=column("copies", 1), seconds=seconds
-    )
+def _product(one: Observed) -> Product:
+    shape = {"copies": 1, **one.measurement.shape}
+    rows, columns, inner, copies = (float(shape[name]) for name in ("rows", "columns", "inner", "copies"))
+    return rows, columns, inner, copies, one.measurement.value
 
 
-def _fitted(products: Products, gpu: Gpu) -> MatrixCalibration:
+@lru_cache(maxsize=REMEMBERED)
+def _fitted(number_format: Format, measured: tuple[Product, ...], gpu: Gpu) -> MatrixCalibration:
     """The best constants of one format: one, then two, then three where products tell that many."""
-    known, peak = generation_rates(gpu), peak_flop_per_s(gpu, products.format) or 1.0
+    names = ("rows", "columns", "inner", "copies", "seconds")
+    products = Products(**dict(zip(names, np.array(measured).T.copy(), strict=True)))
+    known, peak = generation_rates(gpu), peak_flop_per_s(gpu, number_format) or 1.0
     start = {"rate": log(peak / 2), "launch": log(LAUNCH_SECONDS)}
     bounds = {"rate": (log(peak * LEAST_SHARE), log(peak * known.most_peak_fraction))}
     if len(products.seconds) >= LEAST_PRODUCTS:
         shortest = max(float(products.seconds.min()), 2 * LEAST_LAUNCH_SECONDS)
         bounds["launch"] = (log(LEAST_LAUNCH_SECONDS), log(shortest))
         start["launch"] = min(start["launch"], log(shortest))
-    base = rates_under(known, gpu, products.format)
+    base = rates_under(known, gpu, number_format)
     found = least(lambda values: _loss(products, _rates(base, values)), start, bounds)
     if _waiting(products, _rates(base, found)) >= LEAST_PRODUCTS:
         traffic = log(gpu.memory_bytes_per_s)
         bounds["traffic"] = (traffic + log(LEAST_SHARE), traffic + log(MOST_TRAFFIC))
         found = least(lambda values: _loss(products, _rates(base, values)), {**found, "traffic": traffic}, bounds)
-    return _told(products.format, found)
+    return _told(number_format, found)
 
 
 def _told(number_format: Format, values: Values) -> MatrixCalibration:
