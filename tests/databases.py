@@ -123,12 +123,24 @@ def _copy(url: str, shipped: Catalogue) -> None:
             connection.execute(NEW.format(sql.Identifier(name), sql.Identifier("template1")))
         prepare_database(_named(server, name), shipped).dispose()
         _PATTERNS[server, shipped.revision] = name
-    own, pattern = (
-        sql.Identifier(name or "") for name in (make_url(url).database, _PATTERNS[server, shipped.revision])
-    )
-    with psycopg.connect(server, autocommit=True) as connection, suppress(ObjectInUse):
-        connection.execute(sql.SQL("DROP DATABASE {}").format(own))
-        connection.execute(NEW.format(own, pattern))
+    copy_database(url, _named(server, _PATTERNS[server, shipped.revision]))
+
+
+def copy_database(url: str, pattern: str) -> None:
+    """Put a copy of a database in the place of an empty one of its kind, unless somebody is connected to that.
+
+    Args:
+        url: the empty database
+        pattern: the database to copy, to which nobody is connected
+    """
+    own, other = make_url(url), make_url(pattern)
+    if own.get_backend_name() == "sqlite":
+        Path(own.database or "").write_bytes(Path(other.database or "").read_bytes())
+        return
+    empty, held = (sql.Identifier(one.database or "") for one in (own, other))
+    with psycopg.connect(_named(url, "postgres"), autocommit=True) as connection, suppress(ObjectInUse):
+        connection.execute(sql.SQL("DROP DATABASE {}").format(empty))
+        connection.execute(NEW.format(empty, held))
 
 
 def _drop_patterns(server: str) -> None:

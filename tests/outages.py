@@ -26,6 +26,8 @@ from tests.house.source import ROOT
 from tests.prestarted import started
 
 WRITERS = 2
+LOOK_SECONDS, REST_SECONDS = 0.1, 0.5
+"""Between two questions of whoever looks, during a fault and after it, when all that is left is to wait."""
 PATIENT = Retries(most=10_000, deadline_seconds=120.0)
 MOST_RECOVERY_SECONDS = 30.0
 """From the end of a fault until changes are taken and a waiting client has its answer."""
@@ -79,6 +81,7 @@ class Outages:
         self._sent, self._figures, self._lock, self._stop = 0, Figures("before"), Lock(), Event()
         self.lost = self.doubled = -1
         self._last_acknowledged = 0.0
+        self._look_seconds = LOOK_SECONDS
         self._looker = httpx.Client(base_url=address, timeout=10, limits=httpx.Limits(max_keepalive_connections=0))
         asks = (self._ask_for_estimates, self._ask_for_health)
         self._threads = [Thread(target=target) for target in (*[self._write] * WRITERS, *asks)]
@@ -118,6 +121,7 @@ class Outages:
             what was seen
         """
         found = self._figures = Figures(name)
+        self._look_seconds = LOOK_SECONDS
         begin()
         try:
             if can_read:
@@ -126,6 +130,7 @@ class Outages:
         finally:
             end()
         ended = time.monotonic()
+        self._look_seconds = REST_SECONDS
         self._until_well(ended)
         found.recovery_seconds = time.monotonic() - ended
         self._figures = Figures("after")
@@ -217,7 +222,7 @@ class Outages:
                 figures.worst_estimate_seconds = max(figures.worst_estimate_seconds, seconds)
                 if answer.status_code != 200:
                     figures.wrong.append(f"an estimate is answered {answer.status_code}")
-                time.sleep(0.1)
+                self._stop.wait(self._look_seconds)
 
     def _ask_for_health(self) -> None:
         with httpx.Client(base_url=self.address, timeout=60) as http:
@@ -229,7 +234,7 @@ class Outages:
                     figures.wrong.append(f"readiness is {status}")
                 figures.unready += status == 503
                 figures.reads[http.get(STORED).status_code] += 1
-                time.sleep(0.1)
+                self._stop.wait(self._look_seconds)
 
 
 class _Watched(httpx.BaseTransport):

@@ -59,12 +59,14 @@ class Stopped:
     """Exit code."""
 
 
-def stopped_while_asked(folder: Path, *, callers: int, slow_callers: int, drain: int, seconds: float = 0.0) -> Stopped:
+def stopped_while_asked(
+    folder: Path, *, callers: int, slow_callers: int, drain: int, seconds: float = 0.0, pause: float = 0.005
+) -> Stopped:
     """Start a service, ask it from many connections, tell it to stop, and count; its log is in the folder.
 
-    Callers ask for some seconds, and until each path has answered. Then the process gets SIGTERM. Callers keep asking
-    on their connections until the service is not ready and has answered a later request; then they go elsewhere. A
-    request that began in the first half of the drain must be answered, however busy the machine is.
+    Callers ask for some seconds, with pauses, and until each path has answered. Then the process gets SIGTERM. Callers
+    keep asking on their connections until the service is not ready and has answered a later request; then they go
+    elsewhere. A request that began in the first half of the drain must be answered, however busy the machine is.
     """
     settings = {
         "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db",
@@ -82,7 +84,7 @@ def stopped_while_asked(folder: Path, *, callers: int, slow_callers: int, drain:
             line = process.stdout.readline() if process.stdout else ""
             assert "traincost answers at" in line, log.read_text()
             among = {"/v1/memory": (QUICK, callers), "/v1/plans": (SLOW, slow_callers)}
-            found = _asked(process, line.split()[3].removeprefix("http://"), among, seconds, drain)
+            found = _asked(process, line.split()[3].removeprefix("http://"), among, (seconds, pause), drain)
         finally:
             process.kill()
             process.communicate(timeout=60)
@@ -93,9 +95,10 @@ def _asked(
     process: Process,
     address: str,
     among: Mapping[str, tuple[dict[str, Any], int]],
-    seconds: float,
+    spell: tuple[float, float],
     drain: float,
 ) -> Stopped:
+    seconds, pause = spell
     found, elsewhere, told = Stopped(), threading.Event(), threading.Event()
     lock, heard, last = threading.Lock(), set[str](), [math.inf]
 
@@ -122,7 +125,8 @@ def _asked(
                 else:
                     found.answers[answer.status] += 1
                 found.answered_after += was_told
-            time.sleep(0.005)
+            time.sleep(pause)
+        connection.close()
 
     threads = [
         threading.Thread(target=call, args=(path, body)) for path, (body, many) in among.items() for _ in range(many)

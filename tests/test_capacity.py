@@ -2,10 +2,13 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import exp, factorial
 
 import pytest
 
+from service.catalogue import shipped_catalogue
 from tests.amounts import WHOLE
 from tests.capacity.figures import FIGURE, PAGE, figures, filled
 from tests.capacity.measured import (
@@ -20,10 +23,11 @@ from tests.capacity.measured import (
     read,
 )
 from tests.capacity.queueing import Service, service_of, simulated
+from tests.databases import new_database, prepared
 from tests.house.source import ROOT
 
 SMALL = Size(
-    seconds=0.2, workers=12, spell_seconds=1.2, lease_seconds=2.0, rows=300, shares=(0.2,), fewest=20, simulated=2_000
+    seconds=0.1, workers=12, spell_seconds=1.2, lease_seconds=2.0, rows=300, shares=(0.2,), fewest=20, simulated=2_000
 )
 
 
@@ -41,10 +45,24 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each kind a few requests, and short batches."""
     monkeypatch.setattr("tests.capacity.costs.FEWEST", 2)
     monkeypatch.setattr("tests.capacity.costs.TOGETHER", 3)
+    monkeypatch.setattr("tests.capacity.costs.CLIENTS", 2)
 
 
-def test_every_kind_of_request_is_answered_and_costs_something(postgresql_server: str) -> None:
-    assert postgresql_server
+@pytest.fixture
+def server(postgresql_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure on the server that is there, on databases that are copied from a prepared one."""
+
+    @contextmanager
+    def ready(_: str) -> Iterator[str]:
+        with new_database(postgresql_server) as url:
+            prepared(url, shipped_catalogue()).dispose()
+            yield url
+
+    monkeypatch.setattr("tests.capacity.measured.database", ready)
+
+
+@pytest.mark.usefixtures("server")
+def test_every_kind_of_request_is_answered_and_costs_something() -> None:
     found = measured_costs("postgresql", SMALL)
     assert found["costs"].keys() == read()["costs"]["postgresql"]["costs"].keys()
     for cost in found["costs"].values():

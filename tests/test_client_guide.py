@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +12,7 @@ from service.client import Client
 from tests.guide_pages import blocks_of, by_request, differences
 from tests.house.source import ROOT, SERVICE
 from tests.live import DOCUMENTED, serving
+from tests.prestarted import ran
 
 PAGE = SERVICE / "web" / "guide" / "clients.html"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -27,20 +26,18 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-def printed(program: str, address: str) -> str:
+def printed(program: str, address: str, folder: Path) -> str:
     """What a program says that is copied from a page."""
-    text = program.replace(DOCUMENTED, address)
-    done = subprocess.run(
-        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
-    )
+    (folder / "program.py").write_text(program.replace(DOCUMENTED, address), encoding="utf-8")
+    done = ran(["program"], folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("program", [block.text for block in BLOCKS if block.kind == "python"])
-def test_every_program_says_what_the_page_shows(address: str, program: str) -> None:
+def test_every_program_says_what_the_page_shows(address: str, program: str, tmp_path: Path) -> None:
     shown = re.escape(SHOWN[program]).replace("…", r"[\s\S]+")
-    assert re.fullmatch(shown, printed(program, address).strip())
+    assert re.fullmatch(shown, printed(program, address, tmp_path).strip())
 
 
 def test_the_command_is_answered_as_the_page_shows(address: str) -> None:

@@ -15,7 +15,7 @@ from tests.stopping import Stopped, stopped_while_asked
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stopped, Path]:
     folder = tmp_path_factory.mktemp("stopping")
-    return stopped_while_asked(folder, callers=3, slow_callers=1, drain=6), folder / "log"
+    return stopped_while_asked(folder, callers=3, slow_callers=1, drain=6, pause=0.1), folder / "log"
 
 
 def test_whoever_asked_is_answered(stopped: tuple[Stopped, Path]) -> None:

@@ -9,4 +9,4 @@ def wait_until(is_so: Callable[[], bool], most_seconds: float = 60.0) -> None:
     end = time.monotonic() + most_seconds
     while not is_so():
         assert time.monotonic() < end, f"not so within {most_seconds:g} s"
-        time.sleep(0.01)
+        time.sleep(0.05)

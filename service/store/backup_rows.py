@@ -80,17 +80,18 @@ def drop_tables(connection: Connection) -> None:
     found.drop_all(connection)
 
 
-def copy_rows(source: Connection, target: Connection) -> dict[str, Tally]:
+def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
     """Copy every row of a database into another that has the same tables, empty.
 
     Args:
         source: the one database
         target: the other, inside a writing transaction
+        tables: those of the other as it describes them, where that is known
 
     Returns:
         what was read of each table
     """
-    into = {table.name: table for table in described_tables(target)}
+    into = {table.name: table for table in (described_tables(target) if tables is None else tables)}
     copied = {
         table.name: _tally(source, table, partial(target.execute, insert(into[table.name])))
         for table in described_tables(source)
@@ -101,16 +102,18 @@ def copy_rows(source: Connection, target: Connection) -> dict[str, Tally]:
     return copied
 
 
-def tally_rows(connection: Connection) -> dict[str, Tally]:
+def tally_rows(connection: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
     """Count every row of a database.
 
     Args:
         connection: the database
+        tables: its tables as it describes them, where that is known
 
     Returns:
         what each table holds, by its name
     """
-    return {table.name: _tally(connection, table, lambda _: None) for table in described_tables(connection)}
+    found = described_tables(connection) if tables is None else tables
+    return {table.name: _tally(connection, table, lambda _: None) for table in found}
 
 
 def _count_on(connection: Connection, table: Table) -> None:

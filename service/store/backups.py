@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service import __version__
 from service.errors import BackupRefused, StartupError
 from service.store.backup_files import engine_on, new_file, refuse_damaged
-from service.store.backup_rows import Tally, copy_rows, drop_tables, our_tables, tally_rows
+from service.store.backup_rows import Tally, copy_rows, described_tables, drop_tables, our_tables, tally_rows
 from service.store.engine import alone, be_patient, open_engine, reading, writing
 from service.store.prepare import complaint, migrate, refuse_unknown, revision_in
 
@@ -103,8 +103,9 @@ def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
                 )
             drop_tables(target)
             migrate(target, backup.revision)
-            copy_rows(held, target)
-            if tally_rows(target) != backup.tables:
+            tables = described_tables(target)
+            copy_rows(held, target, tables)
+            if tally_rows(target, tables) != backup.tables:
                 raise BackupRefused("the database does not hold what the backup does; nothing of it was kept")
     finally:
         source.dispose()

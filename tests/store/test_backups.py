@@ -2,7 +2,9 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from threading import Event, Thread
 
@@ -17,7 +19,7 @@ from service.store.engine import open_engine, reading, writing
 from service.store.job_tables import JOB_EVENTS, JOBS
 from service.store.prepare import HEAD, migrate, revision_in
 from service.store.tables import METADATA
-from tests.databases import new_database, prepared
+from tests.databases import copy_database, new_database, prepared
 from tests.store.holding import fill, read, row_of
 from tests.store.small import SMALL
 
@@ -26,12 +28,33 @@ SEEDED = frozenset(("seedings",))
 SAY_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 
 
+@pytest.fixture(scope="module")
+def patterns(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], str]]:
+    """The URL of a database of a kind with rows in every table, made once and copied since then."""
+    with ExitStack() as stack:
+
+        @cache
+        def of_kind(kind: str) -> str:
+            if kind == "sqlite":
+                url = f"sqlite:///{tmp_path_factory.mktemp('filled') / 'traincost.db'}"
+            else:
+                url = stack.enter_context(new_database(request.getfixturevalue("postgresql_server")))
+            engine = prepared(url, SMALL)
+            with writing(engine) as connection:
+                fill(connection, ROWS, SEEDED)
+            engine.dispose()
+            return url
+
+        yield of_kind
+
+
 @pytest.fixture
-def filled(database_url: str) -> Iterator[Engine]:
+def filled(database_url: str, patterns: Callable[[str], str]) -> Iterator[Engine]:
     """A database with rows in every table."""
-    engine = prepared(database_url, SMALL)
-    with writing(engine) as connection:
-        fill(connection, ROWS, SEEDED)
+    engine = open_engine(database_url)
+    copy_database(database_url, patterns(engine.dialect.name))
     yield engine
     engine.dispose()
 

@@ -18,6 +18,8 @@ from tests.worker.processes import JUMPING, RIGHT, SLEEP, noted
 
 LEASE_SECONDS = 2.0
 JOB_SECONDS = 1.2
+LOOK_SECONDS = 0.05
+"""Between two looks at the database or at a process; each costs those that are tried as much as them."""
 MOST_BOOT_SECONDS = 180.0
 """Longest wait for a service to answer, on a machine that has much else to do."""
 
@@ -62,7 +64,7 @@ class Scene:
         while not self.is_answering():
             assert process.poll() is None, self._said()
             assert time.monotonic() < ends, self._said()
-            time.sleep(0.02)
+            time.sleep(LOOK_SECONDS)
         return process
 
     def _said(self) -> str:
@@ -84,7 +86,7 @@ class Scene:
         ends = time.monotonic() + 60
         while name not in {worker.id for worker in read_workers(self.engine, 60.0)}:
             assert time.monotonic() < ends, name
-            time.sleep(0.02)
+            time.sleep(LOOK_SECONDS)
 
     def kill(self, name: str) -> None:
         """Kill a worker."""
@@ -124,7 +126,7 @@ class Scene:
         started = time.monotonic()
         while not is_so(job := self.job(job_id)):
             assert time.monotonic() - started < most_seconds, job
-            time.sleep(0.02)
+            time.sleep(LOOK_SECONDS)
         return job, time.monotonic() - started
 
     def _process(self, *words: str) -> Process:

@@ -13,8 +13,10 @@ from urllib.request import urlopen
 
 import pytest
 
+from service.catalogue import shipped_catalogue
 from service.store import NewJob, create_jobs, read_job
 from service.store.engine import open_engine
+from tests.databases import prepared
 from tests.house.source import ROOT
 from tests.live import bearer
 from tests.prestarted import Started
@@ -49,6 +51,7 @@ class Served:
 @contextmanager
 def serving(folder: Path, *words: str) -> Iterator[Served]:
     environment = {**os.environ, "TRAINCOST_DATABASE_URL": f"sqlite:///{folder}/traincost.db", "PYTHONPATH": str(ROOT)}
+    prepared(environment["TRAINCOST_DATABASE_URL"], shipped_catalogue()).dispose()
     with (folder / "log").open("w", encoding="utf-8") as log:
         process = Started(["service", "serve", "--port", "0", *words], ROOT, environment, stderr=log)
         try:
