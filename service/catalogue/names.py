@@ -79,10 +79,10 @@ class NameIndex(Generic[Row]):
             for form in forms_of(entry.slug, *entry.aliases):
                 named.setdefault(form, []).append(entry.slug)
             for name in entry.default_for:
-                _, winner = defaults.setdefault(normal(name), (name, entry.slug))
+                _, winner = defaults.setdefault(_row_form(name), (name, entry.slug))
                 if winner != entry.slug:
                     raise UnsoundFact(f"{kind} {entry.slug} and {winner} both claim the alias {name}")
-        shadowed = next((named[normal(slug)] for slug in rows if len(named[normal(slug)]) > 1), None)
+        shadowed = next((named[form] for form in map(_row_form, rows) if len(named[form]) > 1), None)
         if shadowed:
             raise UnsoundFact(f"a name of one of the {kind} rows {', '.join(shadowed)} is the slug of another")
         return cls(kind, rows, {form: tuple(slugs) for form, slugs in named.items()}, _run_together(named), defaults)
