@@ -7,7 +7,6 @@ next page begins right behind that row, even where rows came or went in between,
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cmp_to_key
 from heapq import nsmallest
 from itertools import islice
 from typing import Any
@@ -128,8 +127,10 @@ class Order:
 
     @property
     def _sort_key(self) -> Callable[[Any], Any]:
-        compared = cmp_to_key(self._compared)
-        return lambda row: compared(self._forms(row))
+        return lambda row: [
+            _falling(form) if descends else _rising(form)
+            for form, (_, descends) in zip(self._forms(row), self.by, strict=True)
+        ]
 
     def _forms(self, row: object) -> Place:
         """What a row holds in the columns of the order, without its key, which takes longer to tell."""
@@ -209,6 +210,27 @@ def sortable(value: Any) -> Form:
     """
     forms = forms_of(value)
     return forms[0] if len(forms) == 1 else ";".join(map(str, forms))
+
+
+class _Falling(str):
+    """A text that comes before every smaller one."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+
+def _rising(form: Form) -> tuple[Any, ...]:
+    """What Python compares to find what `_direction` tells of a column that ascends."""
+    return (True,) if form is None else (False, isinstance(form, str), form)
+
+
+def _falling(form: Form) -> tuple[Any, ...]:
+    """The same of one that descends."""
+    if form is None:
+        return (True,)
+    return (False, False, _Falling(form)) if isinstance(form, str) else (False, True, -form)
 
 
 def _direction(mine: Form, other: Form, *, descends: bool) -> int:

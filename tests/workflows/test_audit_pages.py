@@ -18,7 +18,7 @@ from service.workflows.list_query import ListQuery
 from service.workflows.listed import Listed, Page, csv_of, page_of
 from tests.store.filled import filled
 
-ENTRIES = 2_500
+ENTRIES = 1_300
 START = datetime(2026, 11, 23, tzinfo=UTC)
 OWNERS = ("Straße", "straße", "team", "K", "")
 OPERATIONS = ("createKey", "createScenario", "deleteScenario")
@@ -28,7 +28,7 @@ OBJECTS = ("tck_A", "tck_a", "", None, "scn_1")
 def row(number: int) -> dict[str, object]:
     return {
         "number": number,
-        "at": START + timedelta(seconds=number % 700),
+        "at": START + timedelta(seconds=number % 400),
         "caller": None if number % 7 == 0 else f"tck_{number % 5}",
         "owner": OWNERS[number % len(OWNERS)],
         "operation": OPERATIONS[number % len(OPERATIONS)],
@@ -57,12 +57,16 @@ def audit_query() -> ListQuery:
 FILTERS = (
     (), (("owner", "STRASSE"),), (("owner", "k"), ("outcome", "done")), (("object", ""),),
     (("object", "TCK_A"), ("object", "")), (("operation", "CREATEkey"), ("outcome", "forbidden")), (("caller", ""),),
-    (("number", "17"), ("number", "2400")), (("request_id", f"{9:032X}"),), (("object", "nobody"),),
+    (("number", "17"), ("number", "1200")), (("request_id", f"{9:032X}"),), (("object", "nobody"),),
 )  # fmt: skip
 SORTS = (None, "number", "-number,at", "owner,-at", "-outcome")
 
 
-@pytest.mark.parametrize(("filters", "sort"), [*product(FILTERS, SORTS)])
+ASKED = [*product(FILTERS, SORTS[:3]), *product(FILTERS[1:3], SORTS[3:]), ((), SORTS[3])]
+"""Each filter in the orders of numbers; and in those for which every entry is read, some of the filters."""
+
+
+@pytest.mark.parametrize(("filters", "sort"), ASKED)
 def test_pages_are_those_of_a_list_in_memory(
     log: Engine, in_memory: Listed, filters: tuple[tuple[str, str], ...], sort: str | None
 ) -> None:

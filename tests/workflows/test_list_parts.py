@@ -29,7 +29,7 @@ from service.workflows.sweeps.kept import listed_sweeps
 from tests.store import holding
 from tests.store.filled import filled
 
-ROWS = 1_500
+ROWS = 1_000
 START = datetime(2026, 11, 23, tzinfo=UTC)
 OF_ONE_SECOND = 120
 """More than a page."""
@@ -72,8 +72,14 @@ def listed(database: Engine, sort: str | None, counted: list[int] | None = None)
     return listed_in_parts(COLUMNS, reading(database, counted), "measured_at", sort)
 
 
-def in_memory(database: Engine, sort: str | None) -> Listed:
-    return Listed(COLUMNS, reading(database)(None), sort=sort)
+@pytest.fixture(scope="module")
+def rows(database: Engine) -> tuple[object, ...]:
+    """What the database holds."""
+    return tuple(reading(database)(None))
+
+
+def in_memory(rows: tuple[object, ...], sort: str | None) -> Listed:
+    return Listed(COLUMNS, rows, sort=sort)
 
 
 FILTERS: tuple[tuple[tuple[str, str], ...], ...] = (
@@ -83,9 +89,9 @@ FILTERS: tuple[tuple[tuple[str, str], ...], ...] = (
 
 @pytest.mark.parametrize(("filters", "sort", "limit"), [*product(FILTERS, (None, NEWEST_FIRST, "value"), (40, 300))])
 def test_pages_are_those_of_a_list_in_memory(
-    database: Engine, filters: tuple[tuple[str, str], ...], sort: str | None, limit: int
+    database: Engine, rows: tuple[object, ...], filters: tuple[tuple[str, str], ...], sort: str | None, limit: int
 ) -> None:
-    held, expected = listed(database, sort), in_memory(database, sort)
+    held, expected = listed(database, sort), in_memory(rows, sort)
     cursor: tuple[tuple[str, str], ...] = ()
     for _ in range(5):
         asked = [*filters, ("limit", str(limit)), *cursor]
@@ -107,9 +113,9 @@ def test_every_row_stands_on_one_page(database: Engine) -> None:
         assert sorted(ids) == sorted(one.id for one in read_measurements_of(database, "a", None))
 
 
-def test_tables_are_those_of_a_list_in_memory(database: Engine) -> None:
+def test_tables_are_those_of_a_list_in_memory(database: Engine, rows: tuple[object, ...]) -> None:
     for asked in ([], [("sort", "id"), ("limit", "5")], [("limit", "3")]):
-        assert csv_of(listed(database, NEWEST_FIRST), asked) == csv_of(in_memory(database, NEWEST_FIRST), asked)
+        assert csv_of(listed(database, NEWEST_FIRST), asked) == csv_of(in_memory(rows, NEWEST_FIRST), asked)
 
 
 @pytest.mark.parametrize("sort", [None, NEWEST_FIRST])
@@ -127,11 +133,15 @@ KEYS = ("x", "\0", "ü", "\U0001d518", 5, True)
 
 
 @pytest.mark.parametrize(("moment", "key"), [*product(MOMENTS, KEYS)])
-def test_a_cursor_that_nobody_gave_breaks_nothing(database: Engine, moment: object, key: object) -> None:
+def test_a_cursor_that_nobody_gave_breaks_nothing(
+    database: Engine, rows: tuple[object, ...], moment: object, key: object
+) -> None:
     odd = SimpleNamespace(id=key, measured_at=moment)
-    for sort in (None, NEWEST_FIRST):
+    for sort in (
+        (None, NEWEST_FIRST) if moment == MOMENTS[0] else (NEWEST_FIRST,)
+    ):  # a moment stands in that order alone
         asked = [("limit", "5"), ("cursor", read_order(sort, COLUMNS).cursor_behind(odd))]
-        assert page_of(listed(database, sort), asked) == page_of(in_memory(database, sort), asked)
+        assert page_of(listed(database, sort), asked) == page_of(in_memory(rows, sort), asked)
 
 
 @pytest.fixture(scope="module")

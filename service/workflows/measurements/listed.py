@@ -159,7 +159,7 @@ def row_of(measured: Measured) -> MeasurementRow:
     Returns:
         the row
     """
-    same: dict[str, Any] = {one.name: getattr(measured, one.name) for one in fields(Measured) if one.name in _SAME}
+    same: dict[str, Any] = {name: getattr(measured, name) for name in _SAME}
     predicted = measured.predicted_value
     told: dict[str, Any] = {name: measured.environment.get(name) for name in _TOLD}
     ratio = measured.value / predicted if predicted else inf
@@ -186,5 +186,5 @@ def shape_text(shape: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(shape.items()))
 
 
-_SAME = {one.name for one in fields(MeasurementRow)} & {one.name for one in fields(Measured)} - {"shape"}
+_SAME = tuple({one.name for one in fields(MeasurementRow)} & {one.name for one in fields(Measured)} - {"shape"})
 """Fields that both have."""
