@@ -24,6 +24,7 @@ LONGEST = (
 TOGETHER = (
     ("tests/accuracy/", "tests/api/test_accuracy"),  # the accuracy of all shipped rows, which takes seconds
     ("tests/api/test_audit.py", "tests/api/test_authorisation.py"),  # a service that every caller has asked everything
+    tuple(f"tests/house/test_{name}.py" for name in ("docstrings", "imports", "names", "sources")),  # syntax trees
 )
 """Starts of names of tests that share what a process makes once."""
 

@@ -16,7 +16,7 @@ from tests.house.source import (
     arguments_of,
     each_of,
     fields_of,
-    functions,
+    functions_of,
     is_number,
     public_classes,
     public_functions,
@@ -123,7 +123,7 @@ def test_units_in_names_are_the_units_in_docstrings(path: Path, function: ast.Fu
 
 @each_of(FILES)
 def test_args_are_the_arguments(path: Path) -> None:
-    for function in functions(tree_of(path)):
+    for function in functions_of(path):
         said = list(_docstring(function).arguments)
         if said:
             spec = function.args

@@ -4,6 +4,8 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ known = set(sys.modules)
 sys.addaudithook(listen)
 import {module}
 for name in sorted(set(sys.modules) - known):
-    print("module", name.partition(".")[0])
+    print("module", name)
 for path in opened:
     print("open", path)
 """
@@ -40,12 +42,18 @@ def _imported(tree: ast.AST) -> set[str]:
     return names
 
 
-def _import_in_a_fresh_process(module: str) -> tuple[set[str], list[str]]:
-    """Packages that an import loads, and the files that it opens."""
+@cache
+def _import_in_a_fresh_process(module: str) -> tuple[frozenset[str], list[str]]:
+    """Modules that an import loads, and the files that it opens."""
     script = LOADED.format(root=str(ROOT), module=module)
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     lines = [line.split(" ", 1) for line in said.splitlines()]
-    return {name for kind, name in lines if kind == "module"}, [path for kind, path in lines if kind == "open"]
+    modules = frozenset(name for kind, name in lines if kind == "module")
+    return modules, [path for kind, path in lines if kind == "open"]
+
+
+def _packages(modules: Iterable[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
 
 
 def test_import_contracts_hold() -> None:
@@ -81,9 +89,9 @@ def _is_type_checking(node: ast.stmt) -> bool:
 
 
 def test_importing_the_core_loads_nothing_else() -> None:
-    packages, _ = _import_in_a_fresh_process("service.estimator")
+    modules, _ = _import_in_a_fresh_process("service.estimator")
     taken_by_annotated_types_where_installed = {"typing_extensions"}
-    foreign = packages - sys.stdlib_module_names - {"service"}
+    foreign = _packages(modules) - sys.stdlib_module_names - {"service"}
     assert foreign - taken_by_annotated_types_where_installed == {"annotated_types"}
 
 
@@ -101,14 +109,13 @@ ROOMS_OF = {
 
 @pytest.mark.parametrize("room", ROOMS_OF)
 def test_importing_a_room_loads_no_other(room: str) -> None:
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import service.{room}; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    loaded, _ = _import_in_a_fresh_process(f"service.{room}")
     assert {name.split(".")[1] for name in loaded if name.startswith("service.")} <= ROOMS_OF[room]
-    assert not {"fastapi", "numpy", "pydantic", "sqlalchemy"} & set(loaded)
+    assert not {"fastapi", "numpy", "pydantic", "sqlalchemy"} & loaded
 
 
 AS_SERVED = """
-import sys, tempfile
+import sys
 sys.path.insert(0, {root!r})
 from importlib import import_module
 from pkgutil import walk_packages
@@ -117,29 +124,32 @@ from service.api.app import create_app
 from service.api.contract import contract_bytes
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
+contract_bytes(create_app(Settings(), shipped_catalogue()))
+print(*sys.modules)
 for room in ("service.api", "service.workflows", "service.store"):
-    if not {all_of_it}:
-        break
     for found in walk_packages(import_module(room).__path__, room + "."):
         if not found.name.endswith("_process"):
             import_module(found.name)
-contract_bytes(create_app(Settings(), shipped_catalogue()))
-print(*sys.modules, sep="\\n")
+print(*sys.modules)
 """
 
 
-def _loaded_by_the_api(*, all_of_it: bool) -> set[str]:
-    script = AS_SERVED.format(root=str(ROOT), all_of_it=all_of_it)
-    return set(
-        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    )
+@cache
+def _loaded_by_the_api() -> tuple[set[str], set[str]]:
+    """What the service loads as it starts, and what all of it loads."""
+    script = AS_SERVED.format(root=str(ROOT))
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    at_first, of_all = (set(line.split()) for line in said.splitlines())
+    return at_first, of_all
 
 
 def test_the_api_starts_without_what_few_ask_for() -> None:
-    assert not {"jwt", "psycopg", "pyarrow", "redis"} & _loaded_by_the_api(all_of_it=False)
+    at_first, _ = _loaded_by_the_api()
+    assert "service.api.app" in at_first
+    assert not {"jwt", "psycopg", "pyarrow", "redis"} & at_first
 
 
 def test_the_api_imports_neither_torch_nor_ray() -> None:
-    loaded = _loaded_by_the_api(all_of_it=True)
-    assert "service.workflows.finished_jobs" in loaded
-    assert not {"ray", "torch"} & loaded
+    _, of_all = _loaded_by_the_api()
+    assert "service.workflows.finished_jobs" in of_all
+    assert not {"ray", "torch"} & of_all

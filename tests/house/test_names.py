@@ -15,9 +15,10 @@ from tests.house.source import (
     each_of,
     fields_of,
     functions,
+    functions_of,
+    nodes_of,
     public_classes,
     python_files,
-    tree_of,
     type_names,
 )
 
@@ -116,7 +117,7 @@ def test_measuring_functions_carry_their_unit(path: Path) -> None:
     }
     bare = [
         function.name
-        for function in functions(tree_of(path))
+        for function in functions_of(path)
         if not function.name.startswith("_") and function not in tables
         if _is_measure(function.returns) and not _has_unit(function.name)
         if function.name not in COUNTS | IN_ITS_OWN_UNIT
@@ -126,10 +127,9 @@ def test_measuring_functions_carry_their_unit(path: Path) -> None:
 
 @each_of(FILES)
 def test_no_name_hides_its_unit_or_its_purpose(path: Path) -> None:
-    tree = tree_of(path)
     defined = {path.stem} | {
         name
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         for name in (
             [node.name, *(arguments_of(node) if not isinstance(node, ast.ClassDef) else fields_of(node))]
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
@@ -146,7 +146,7 @@ def test_exceptions_are_still_needed() -> None:
     known = {
         name
         for path in FILES
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         for name in (
             [node.name, *(fields_of(node) if isinstance(node, ast.ClassDef) else [])]
             if isinstance(node, ast.FunctionDef | ast.ClassDef)
