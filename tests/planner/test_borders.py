@@ -16,13 +16,13 @@ from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 from tests.planner.borders import BOUNDS, Case, asked, cases, judged, wrong
 
-NEAR = 20
+NEAR = 10
 """Values beside each border that are asked again; `.ci/proof solve` asks more questions."""
 
 
 @pytest.mark.parametrize(("name", "is_limited"), [(name, limited) for name in BOUNDS for limited in BOUNDS[name]])
 @given(data=st.data())
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 def test_the_border_is_where_the_search_says(name: str, is_limited: bool, data: st.DataObject) -> None:
     case = data.draw(cases(name, is_limited=is_limited))
     found = asked(case)

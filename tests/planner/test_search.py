@@ -19,7 +19,7 @@ from service.planner.best import Found, question_of
 from service.planner.fitting import fits, most_reserved_bytes
 from service.planner.freedom import Freedom
 from service.planner.search import search
-from tests.amounts import WHOLE
+from tests.amounts import WHOLE, amount
 from tests.estimator.small_models import HYBRID
 
 SPARSE = Model(
@@ -69,7 +69,8 @@ SPACES: dict[str, tuple[Question, dict[str, tuple[Any, ...]]]] = {
     "dense": (
         asked(LLAMA_3_8B, 16),
         {
-            "tensor": (1, 2, 4), "context": (1, 2), "pipeline": (1, 2, 4), "virtual_pipeline": (1,), "expert": (1,),
+            "tensor": (1, 2, 4) if WHOLE else (1, 2), "context": (1, 2), "pipeline": (1, 2, 4),
+            "virtual_pipeline": (1,), "expert": (1,),
             "zero_stage": (0, 1, 3) if WHOLE else (1, 3), "sequence_parallel": (True, False),
             "micro_batch": (1, 2, 3) if WHOLE else (1, 2), "recompute": ("none", "selective", "full"),
             "schedule": ("1f1b", "gpipe", "zero-bubble", "dualpipe") if WHOLE else ("1f1b", "dualpipe"),
@@ -85,7 +86,7 @@ SPACES: dict[str, tuple[Question, dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "experts": (
-        asked(SPARSE, 16),
+        asked(SPARSE, 24, global_batch=48),
         {
             "tensor": (1, 2), "context": (1, 2), "pipeline": (1, 3), "virtual_pipeline": (1, 3), "expert": (1, 2, 8),
             "expert_tensor": (1, 2), "zero_stage": (1, 2), "sequence_parallel": (True, False), "micro_batch": (1, 2),
@@ -118,22 +119,29 @@ ALONE = {
 """What a single layout takes where nothing is said of it."""
 
 
-@pytest.mark.parametrize(("question", "allowed"), SPACES.values(), ids=SPACES)
-def test_a_search_is_a_loop_of_estimates(question: Question, allowed: dict[str, tuple[Any, ...]]) -> None:
+BOTH_ORDERS = {"rank_order": ("tp-cp-ep-pp-dp", "tp-cp-ep-dp-pp")}
+ORDERED = ("dense", "interleaved", "experts")
+"""Spaces that are searched in either order of ranks too."""
+
+
+@cache
+def singles_of(name: str) -> tuple[Estimate, ...]:
+    """Every combination of a space, under either order of ranks where it is searched in both, asked one by one."""
+    question, allowed = SPACES[name]
+    return tuple(singles(question, allowed | BOTH_ORDERS if name in ORDERED else allowed))
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_search_is_a_loop_of_estimates(name: str) -> None:
+    question, allowed = SPACES[name]
     found = found_in(question, allowed | ALONE)
-    answers = {shape(answer): answer for answer in singles(question, allowed)}
+    answers = {
+        shape(answer): answer for answer in singles_of(name) if answer.resolved.layout.rank_order in ALONE["rank_order"]
+    }
     fitting = sorted(answer.step.step_seconds.value for answer in answers.values() if answer.verdict == "fits")
     assert len(fitting) > 5
     assert [one.step_seconds for one in found.best] == pytest.approx(fitting, rel=1e-9)
     assert (found.scored, found.fitting) == (len(answers), len(fitting))
-
-
-BOTH_ORDERS = {"rank_order": ("tp-cp-ep-pp-dp", "tp-cp-ep-dp-pp")}
-ORDERED: dict[str, tuple[Question, dict[str, tuple[Any, ...]]]] = {
-    "dense": SPACES["dense"],
-    "interleaved": SPACES["interleaved"],
-    "experts": (asked(SPARSE, 24, global_batch=48), SPACES["experts"][1]),
-}
 
 
 def is_tried(answer: Estimate) -> bool:
@@ -144,18 +152,11 @@ def is_tried(answer: Estimate) -> bool:
     return 1 < layout.pipeline <= 8 // (layout.tensor * layout.context) and answer.verdict == "fits"
 
 
-@cache
-def in_both_orders(name: str) -> tuple[Estimate, ...]:
-    """Every combination of a space, under either order of ranks, asked one by one."""
-    question, allowed = ORDERED[name]
-    return tuple(singles(question, allowed | BOTH_ORDERS))
-
-
 @pytest.mark.parametrize("name", ORDERED)
 def test_another_order_of_ranks_is_tried_where_a_node_then_holds_all_stages(name: str) -> None:
-    question, allowed = ORDERED[name]
+    question, allowed = SPACES[name]
     found = found_in(question, allowed | ALONE | BOTH_ORDERS)
-    answers = {shape(answer): answer for answer in in_both_orders(name) if is_tried(answer)}
+    answers = {shape(answer): answer for answer in singles_of(name) if is_tried(answer)}
     fitting = sorted(answer.step.step_seconds.value for answer in answers.values() if answer.verdict == "fits")
     assert [one.step_seconds for one in found.best] == pytest.approx(fitting, rel=1e-9)
     assert (found.scored, found.fitting) == (len(answers), len(fitting))
@@ -165,12 +166,12 @@ def test_another_order_of_ranks_is_tried_where_a_node_then_holds_all_stages(name
 
 @pytest.mark.parametrize("name", ORDERED)
 def test_a_pinned_order_of_ranks_holds_everywhere(name: str) -> None:
-    question, allowed = ORDERED[name]
+    question, allowed = SPACES[name]
     pinned = {"rank_order": ("tp-cp-ep-pp-dp",)}
     found = found_in(question, allowed | ALONE | pinned)
     answers = {
         shape(answer): answer
-        for answer in in_both_orders(name)
+        for answer in singles_of(name)
         if answer.resolved.layout.rank_order in pinned["rank_order"]
     }
     assert (found.scored, found.fitting) == (len(answers), sum(one.verdict == "fits" for one in answers.values()))
@@ -197,19 +198,25 @@ def shape(answer: Estimate) -> tuple[object, ...]:
 
 
 WIDE = {
-    "dense": asked(LLAMA_3_8B, 64, global_batch=96),
-    "sparse": asked(SPARSE, 24, global_batch=48),
-    "recurrent": asked(replace(HYBRID, num_hidden_layers=16), 16),
+    "dense": asked(LLAMA_3_8B, amount(32, 64), global_batch=amount(48, 96)),
+    "sparse": asked(SPARSE, 24, global_batch=amount(24, 48)),
+    "recurrent": asked(replace(HYBRID, num_hidden_layers=16), amount(8, 16)),
     "other stack": asked(LLAMA_3_8B, 16, stack="deepspeed"),
     "by cost": asked(LLAMA_3_8B, 16, stack="nanotron"),
     "plain": asked(LLAMA_3_8B, 8, stack="transformers", method="lora"),
 }
-SAMPLE = 40
+SAMPLE = amount(20, 40)
 
 
-@pytest.mark.parametrize("question", WIDE.values(), ids=WIDE)
-def test_every_candidate_is_what_an_estimate_says(question: Question) -> None:
-    found = found_in(question, {})
+@cache
+def found_of(name: str) -> Found:
+    """What a search of everything finds."""
+    return found_in(WIDE[name], {})
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_every_candidate_is_what_an_estimate_says(name: str) -> None:
+    question, found = WIDE[name], found_of(name)
     assert found.best == sorted(found.best)
     for candidate in Random(7).sample(found.best, min(SAMPLE, len(found.best))):  # noqa: S311 - the same ones every time
         answer = estimate(question_of(question, candidate))
@@ -219,13 +226,13 @@ def test_every_candidate_is_what_an_estimate_says(question: Question) -> None:
 
 
 def test_refused_and_scored_are_all_that_is_generated() -> None:
-    found = found_in(WIDE["dense"], {}, top=1)
+    found = found_of("dense")
     assert found.generated == found.scored + found.refused.total()
     assert {"replica_divides_cluster", "accumulation_is_whole"} <= set(found.refused)
 
 
 def test_a_front_holds_whatever_nothing_beats() -> None:
-    found = found_in(WIDE["dense"], {})
+    found = found_of("dense")
     beaten = [
         any(
             one.step_seconds <= each.step_seconds
@@ -244,13 +251,13 @@ def test_a_front_holds_whatever_nothing_beats() -> None:
 
 
 def test_the_best_are_the_first_of_all() -> None:
-    every, few = found_in(WIDE["dense"], {}), found_in(WIDE["dense"], {}, top=7)
+    every, few = found_of("dense"), found_in(WIDE["dense"], {}, top=7)
     assert few.best == every.best[:7]
     assert few.front == every.front
 
 
 def test_a_search_finds_the_same_twice() -> None:
-    one, other = (found_in(WIDE["sparse"], {}, top=20) for _ in range(2))
+    one, other = found_of("sparse"), found_in(WIDE["sparse"], {})
     assert [(c, c.layout, c.micro_batch) for c in one.best] == [(c, c.layout, c.micro_batch) for c in other.best]
 
 
@@ -281,7 +288,7 @@ def test_a_job_that_no_layout_saves_is_refused() -> None:
 
 def test_pins_hold() -> None:
     pins = {"tensor": (2,), "zero_stage": (1, 3), "data": (8, 16), "micro_batch": (2,), "shard_group": (4,)}
-    found = found_in(WIDE["dense"], pins)
+    found = found_in(asked(LLAMA_3_8B, 64, global_batch=96), pins)
     assert found.best
     seen = Counter((c.layout.tensor, c.layout.shard_group, c.micro_batch) for c in found.best)
     assert set(seen) == {(2, 4, 2)}
