@@ -174,9 +174,19 @@ def loss_fraction(measured: Sequence[Columns], generation: GenerationRates) -> f
     Returns:
         the mean
     """
-    sizes = np.concatenate([np.hypot(residuals(one, generation), NOISE) for one in measured])
+    return _weighted(measured, generation, _shares(measured))
+
+
+def _shares(measured: Sequence[Columns]) -> NDArray[np.float64]:
+    """How much each product counts, all of them together one."""
     weights = np.concatenate([np.where(one.rows >= TRAINING_ROWS, 1.0, SMALL_WEIGHT) for one in measured])
-    return float(np.average(sizes, weights=weights))
+    shares: NDArray[np.float64] = weights / weights.sum()
+    return shares
+
+
+def _weighted(measured: Sequence[Columns], generation: GenerationRates, shares: NDArray[np.float64]) -> float:
+    sizes = np.concatenate([np.hypot(residuals(one, generation), NOISE) for one in measured])
+    return float(sizes @ shares)
 
 
 def mape_fraction(measured: Sequence[Columns], generation: GenerationRates, least_rows: int = TRAINING_ROWS) -> float:
@@ -243,13 +253,14 @@ def left_out_mape_fraction(
 def _best(own: Sequence[Columns], start: GenerationRates, number_format: Format) -> dict[str, float]:
     """The constants of one format with the least loss: one at a time, up and down, in ever smaller steps."""
     values = {name: float(getattr(START, name)) for name in TOLD[number_format]}
-    least, share = loss_fraction(own, _with(start, number_format, values)), 0.25
+    shares, share = _shares(own), 0.25
+    least = _weighted(own, _with(start, number_format, values), shares)
     while share > SMALLEST_SHARE:
         moved = False
         for name, direction in product(values, (1, -1)):
             low, high, _ = BOUNDS[name]
             tried = {**values, name: min(max(values[name] + direction * share * (high - low), low), high)}
-            reached = loss_fraction(own, _with(start, number_format, tried))
+            reached = _weighted(own, _with(start, number_format, tried), shares)
             if reached < least - SMALLEST_GAIN:
                 values, least, moved = tried, reached, True
         if not moved:

@@ -41,12 +41,12 @@ def _answer(
         "cluster": cluster or {"gpu": "h100-sxm5-80gb", "gpus": 16},
         **parts,
     }
-    return answer(read_question(body, FACTS), FACTS)
+    return answer(read_question(body, FACTS), FACTS, advise=False)
 
 
 def _is_the_same_asked_again(first: Answer) -> bool:
     resolved = json.loads(to_bytes(first.resolved))
-    again = answer(read_question({part: resolved[part] for part in PARTS}, FACTS), FACTS)
+    again = answer(read_question({part: resolved[part] for part in PARTS}, FACTS), FACTS, advise=False)
     return again.id == first.id
 
 

@@ -204,7 +204,7 @@ def numbers_of(body: dict[str, Any] | None, catalogue: Catalogue) -> bytes | Non
     if body is None:
         return None
     try:
-        found = answer(read_question(body, catalogue), catalogue)
+        found = answer(read_question(body, catalogue), catalogue, advise=False)
     except Refused:
         return None
     return to_bytes([found.verdict, found.parameters, found.memory, found.flop, found.step, found.totals])
