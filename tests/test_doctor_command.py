@@ -14,11 +14,11 @@ from sqlalchemy import text
 from service.catalogue import shipped_catalogue
 from service.settings import PREFIX
 from service.store import Replicas, prepare_database
-from service.store.engine import writing
+from service.store.engine import open_engine, writing
 from service.workflows.doctor import examined
 from service.workflows.keys import WantedKey, make_key, revoke
 from tests.commands import Command
-from tests.databases import new_database
+from tests.databases import new_database, prepared
 from tests.live import serving
 from tests.redis_server import running
 
@@ -36,7 +36,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def url(tmp_path: Path) -> str:
     """A database that holds what the first start leaves."""
     found = f"sqlite:///{tmp_path / 'traincost.db'}"
-    prepare_database(found, shipped_catalogue()).dispose()
+    prepared(found, shipped_catalogue()).dispose()
     return found
 
 
@@ -48,7 +48,7 @@ def findings(run: Command, code: int = 0) -> dict[str, dict[str, Any]]:
 
 
 def changed(url: str, statement: str) -> None:
-    engine = prepare_database(url, shipped_catalogue())
+    engine = open_engine(url)
     with writing(engine) as connection:
         connection.execute(text(statement))
     engine.dispose()
@@ -111,7 +111,7 @@ def test_postgresql_is_looked_at_too_and_its_password_kept(
     run: Command, postgresql_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with new_database(postgresql_server) as server:
-        prepare_database(server, shipped_catalogue()).dispose()
+        prepared(server, shipped_catalogue()).dispose()
         monkeypatch.setenv("TRAINCOST_DATABASE_URL", server)
         found = findings(run)
         assert (found["migrations"]["state"], found["writing"]["state"], found["clock"]["state"]) == ("ok",) * 3
@@ -124,7 +124,7 @@ def test_connections_of_replicas_are_held_against_what_the_server_takes(
     run: Command, postgresql_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with new_database(postgresql_server) as server:
-        engine = prepare_database(server, shipped_catalogue())
+        engine = prepared(server, shipped_catalogue())
         monkeypatch.setenv("TRAINCOST_DATABASE_URL", server)
         with engine.connect() as connection:
             most = int(connection.exec_driver_sql("SHOW max_connections").scalar_one())

@@ -165,7 +165,7 @@ def test_the_last_rank_is_of_the_last_stage() -> None:
     assert (peak.stage.stage, other.stage.stage) == (3, 0)
 
 
-@settings(max_examples=amount(80, 300))
+@settings(max_examples=amount(40, 300))
 @given(
     st.sampled_from(sorted(ROWS)),
     st.dictionaries(st.sampled_from(MEMORY.used), st.one_of(st.sampled_from(CELLS), st.text(max_size=12)), max_size=3),

@@ -16,39 +16,24 @@ from tests.ask import question
 from tests.estimator.legal_questions import questions
 from tests.estimator.small_models import FAMILIES
 
-any_question = settings(max_examples=60)
-
 
 def stages(asked: Question) -> tuple[StageTimeline, ...]:
     return timeline(fullest_in(resolve(asked)).resolved)
 
 
-@any_question
+@settings(max_examples=60)
 @given(questions())
-def test_parts_sum_to_the_total_at_every_moment(asked: Question) -> None:
-    for stage in stages(asked):
+def test_parts_sum_at_every_moment_and_the_ends_and_the_peak_are_those_of_the_memory_answer(asked: Question) -> None:
+    told = estimate(asked).memory.stages
+    for stage, line in zip(stages(asked), told, strict=True):
         for point in stage.points:
             assert len(point.series_bytes) == len(stage.kinds)
             assert all(amount >= 0 for amount in point.series_bytes)
             assert sum(point.series_bytes) == pytest.approx(point.allocated_bytes, rel=1e-12)
-
-
-@any_question
-@given(questions())
-def test_the_peak_of_a_later_step_is_the_peak_of_the_memory_answer(asked: Question) -> None:
-    told = estimate(asked).memory.stages
-    for stage, line in zip(stages(asked), told, strict=True):
         assert stage.later_step_peak_bytes == pytest.approx(line.allocated_peak_bytes, rel=1e-12)
         assert stage.first_step_peak_bytes == pytest.approx(line.first_step_peak_bytes, rel=1e-12)
         assert stage.peak.allocated_bytes == max(point.allocated_bytes for point in stage.points)
         assert sum(held.bytes for held in stage.peak.lines) == pytest.approx(stage.peak.allocated_bytes, rel=1e-12)
-
-
-@any_question
-@given(questions())
-def test_a_step_begins_and_ends_as_the_stage_rests(asked: Question) -> None:
-    told = estimate(asked).memory.stages
-    for stage, line in zip(stages(asked), told, strict=True):
         first, later = ([point for point in stage.points if point.step == step] for step in ("first", "later"))
         assert (first[0].moment, first[-1].moment) == (later[0].moment, later[-1].moment) == ("start", "end")
         assert first[-1].allocated_bytes == later[-1].allocated_bytes == pytest.approx(line.idle_bytes, rel=1e-12)

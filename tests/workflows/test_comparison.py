@@ -205,12 +205,12 @@ def test_no_row_tries_changes(catalogue: Catalogue, monkeypatch: pytest.MonkeyPa
     assert row["verdict"] == "out_of_memory"
 
 
-def test_as_many_rows_as_may_be_are_answered_the_same_each_time(catalogue: Catalogue) -> None:
+def test_as_many_rows_as_may_be_are_answered_and_the_same_each_time(catalogue: Catalogue) -> None:
     prices = [{"usd_per_gpu_hour": price} for price in range(1, 251)]
-    body = {"question": JOB, "clusters": [H100, A100], "prices": prices}
-    first, second = (to_bytes(whole_comparison(compare(body, catalogue))) for _ in range(2))
+    body = {"question": JOB, "clusters": [H100, A100, "dgx-h100", "dgx-h100"], "prices": prices}
+    assert len(compare(body, catalogue).rows) == MOST_ROWS
+    first, second = (to_bytes(whole_comparison(compare({**body, "prices": prices[:25]}, catalogue))) for _ in range(2))
     assert first == second
-    assert len(compare({**body, "clusters": [H100, A100, "dgx-h100", "dgx-h100"]}, catalogue).rows) == MOST_ROWS
 
 
 def test_the_record_of_a_row_holds_every_field(catalogue: Catalogue) -> None:
