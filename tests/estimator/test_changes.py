@@ -12,6 +12,7 @@ from service.estimator.memory_parts import Change, Memory
 from service.estimator.question import Cluster, Layout, Recipe, Software
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.verdict import verdict_of
+from tests.amounts import amount
 from tests.estimator.legal_questions import questions
 from tests.estimator.small_models import FAMILIES
 
@@ -49,7 +50,7 @@ def made(asked: Question, change: Change) -> Question:
     return asked
 
 
-@settings(max_examples=60)
+@settings(max_examples=amount(30, 60))
 @given(questions())
 def test_a_change_saves_what_is_said_and_is_told_once_those_that_fit_first(asked: Question) -> None:
     small = replace(asked, gpu=replace(asked.gpu, usable_bytes=ROOM_BYTES))
