@@ -17,7 +17,7 @@ LONGEST = (
     "tests/test_replicas.py", "tests/test_capacity.py", "tests/api/test_calibrations.py",
     "tests/store/test_backups.py", "tests/api/test_hostile", "tests/api/test_audit.py", "tests/worker",
     "tests/test_serve.py", "tests/test_stopping.py", "tests/test_accuracy_command.py", "tests/test_",
-    "tests/exports", "tests/planner", "tests/house", "tests/store", "tests/estimator",
+    "tests/exports", "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/workflows",
 )  # fmt: skip
 """Files and folders, what takes longest first. The others, of which none takes long, follow."""
 
