@@ -14,7 +14,7 @@ VARIABLES = {
 }  # fmt: skip
 """What launchers tell a node."""
 
-TELL = """#!/usr/bin/env python3
+TELL = """#!/usr/bin/env -S python3 -IS
 import json, os, pathlib, sys
 files = {path.name: path.read_text() for path in pathlib.Path(".").iterdir() if path.is_file()}
 pathlib.Path(os.environ["TOLD"]).write_text(json.dumps([os.path.basename(sys.argv[0]), sys.argv[1:], files]))
