@@ -12,6 +12,7 @@ import pytest
 from service.workflows.budget import EXAMPLE, FIRST_FIELD, NUMBERS
 from tests.libreoffice import Book, Cell, shown
 from tests.live import serving
+from tests.needing import need
 
 LOCALES = ("en-US", "de-DE", "fr-FR")
 ENDS = ("value", "low", "high")
@@ -83,6 +84,7 @@ def requests_in(log: str) -> dict[str, Counter[str]]:
 
 @pytest.fixture(scope="module", params=LOCALES)
 def calc(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    need("libreoffice")
     folder = tmp_path_factory.mktemp("calc")
     log = folder / "requests"
     with serving(folder, log) as address:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.live import bearer, serving
+from tests.needing import need
 from tests.slurm import running
 
 SITE = "gpu=a100-sxm4-80gb&usd_per_gpu_hour=2"
@@ -34,6 +35,7 @@ OTHER = "#!/bin/bash\n#SBATCH --gpus-per-node=8\nhostname\n"
 @pytest.fixture(scope="module", params=["job_submit.lua", "cli_filter.lua"])
 def hooked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
     """The environment of a Slurm with one of the hooks, as the live service gives it out."""
+    need("slurm")
     with ExitStack() as stack:
         folder = tmp_path_factory.mktemp("service")
         headers = bearer(folder, "read") if request.param == LOCKED else {}
