@@ -14,7 +14,6 @@ from service.exports.back.formats import FORMATS
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written
 from service.workflows.imports import import_file
-from tests.amounts import amount
 from tests.estimator.legal_questions import questions
 
 DEGREES = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor", "zero_stage")
@@ -51,7 +50,7 @@ def differences(name: str, resolved: Question, written: Written, found: Imported
     }
 
 
-@settings(max_examples=amount(120, 200))
+@settings(max_examples=200)
 @given(asked=questions())
 def test_degrees_batches_and_recompute_come_back(asked: Question) -> None:
     resolved = resolve(asked).question
