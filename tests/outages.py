@@ -32,6 +32,8 @@ PATIENT = Retries(most=10_000, deadline_seconds=120.0)
 MOST_RECOVERY_SECONDS = 30.0
 """From the end of a fault until changes are taken and a waiting client has its answer."""
 MOST_ESTIMATE_SECONDS = 5.0
+UNREADY = {"disk full", "database locked", "database gone and back", "database read-only"}
+"""Faults of which readiness tells: they last until it has, however slow the machine is."""
 STORED = "/v1/launch-checks?limit=1"
 TOGETHER, TOGETHER_BUDGET_SECONDS = 8, 59.0
 """Simultaneous requests, and the budget of launch checks that they make: shorter than that of any writer's."""
@@ -114,7 +116,7 @@ class Outages:
             name: of the fault
             begin: lets it begin
             end: lets it end
-            seconds: how long it lasts
+            seconds: how long it lasts at least
             can_read: whether what is stored can be read all the time
 
         Returns:
@@ -127,6 +129,8 @@ class Outages:
             if can_read:
                 self._read_together()
             time.sleep(seconds)
+            if name in UNREADY:
+                self._until_unready(found)
         finally:
             end()
         ended = time.monotonic()
@@ -140,6 +144,8 @@ class Outages:
             found.wrong.append("estimates are not answered")
         if can_read and set(found.reads) != {200}:
             found.wrong.append("what is stored cannot be read")
+        if name in UNREADY and not found.unready:
+            found.wrong.append("readiness does not tell of it")
         if can_read and not self._all_write():
             found.wrong.append("some connections to the database still take no changes")
         return found
@@ -174,6 +180,11 @@ class Outages:
         engine.dispose()
         self.lost = sum(check_id not in ids for check_id in self.acknowledged.values())
         self.doubled = sum(count > 1 for budget, count in counts.items() if budget != TOGETHER_BUDGET_SECONDS)
+
+    def _until_unready(self, found: Figures) -> None:
+        ends = time.monotonic() + MOST_RECOVERY_SECONDS
+        while not found.unready and time.monotonic() < ends:
+            time.sleep(0.05)
 
     def _until_well(self, since: float) -> None:
         ends = time.monotonic() + 2 * MOST_RECOVERY_SECONDS
