@@ -37,6 +37,9 @@ def serve(
         insecure: whether to start without keys on an address that other machines reach
         no_worker: whether to start no worker beside the service
     """
+    from service.api.heaps import bound_heaps
+
+    bound_heaps()
     from service.api.server import Moments, listen, refuse_unguarded, run
     from service.settings import read_settings
 

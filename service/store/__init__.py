@@ -73,11 +73,13 @@ from service.store.launch_checks import (
 from service.store.measurements import (
     Measured,
     counting_measurements,
+    each_measurement,
     keep_measurements_in,
     measurements_like,
     quarantine_measurements,
     read_measurements,
     read_measurements_of,
+    shape_key,
 )
 from service.store.prepare import prepare_database
 from service.store.readiness import takes_changes
@@ -190,6 +192,7 @@ __all__ = [
     "create_sweep",
     "database_time",
     "delete_scenario",
+    "each_measurement",
     "file_of",
     "finish_job",
     "forget_checked_questions",
@@ -255,6 +258,7 @@ __all__ = [
     "revoke_share_link",
     "revoke_unlisted_links",
     "see_worker",
+    "shape_key",
     "takes_changes",
     "utc_text",
     "watch_errors",

@@ -1,11 +1,13 @@
 """What was measured, by whom and on what? Rows are added and quarantined, never changed otherwise."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import lru_cache
+from json import loads
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, select, update
+from sqlalchemy import JSON, ColumnElement, Connection, Engine, Select, Text, cast, func, select, update
 
 from service.store.audit import note_in
 from service.store.engine import answering, insert_new, reading, writing
@@ -15,6 +17,10 @@ from service.store.scenarios import utc_text
 
 MOST_NAMED = 500
 """Rows that one query names: databases take a few thousand parameters."""
+AT_ONCE = 500
+"""Rows that are fetched at a time."""
+TEXTS_KEPT = 256
+"""Shapes and environments that rows read at once share: most are measured by the same worker. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +135,26 @@ def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None
         Unreachable: the database does not answer
     """
     held = MEASUREMENTS.c
-    query = part_of(select(MEASUREMENTS).where(*_whose(owner)), engine, part, held.id, held.measured_at)
+    query = part_of(_ALL.where(*_whose(owner)), engine, part, held.id, held.measured_at)
     with answering(), reading(engine) as connection:
-        return [_measured(row) for row in connection.execute(query).mappings()]
+        return list(_measured_by(connection, query))
+
+
+def each_measurement(engine: Engine, owner: str | None) -> Iterator[Measured]:
+    """Measurements of an owner, one after the other: however many there are, a few are in memory at a time.
+
+    Args:
+        engine: the database
+        owner: whose; None for everybody's
+
+    Yields:
+        the measurements, in no order
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        yield from _measured_by(connection, _ALL.where(*_whose(owner)))
 
 
 def counting_measurements(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:
@@ -155,19 +178,43 @@ def counting_measurements(engine: Engine, owner: str | None, device: str, since:
         return measurements_in(connection, *newer, *_whose(owner))
 
 
-def measurements_like(connection: Connection, rows: Collection[Measured]) -> list[Measured]:
-    """Measurements that others may be compared with: those that count of their owner, fingerprints, probes, operations.
+def measurements_like(connection: Connection, rows: Collection[Measured], most: int) -> list[Measured]:
+    """Measurements that others may be compared with: those that count of their owner, device, software and shapes.
 
     Args:
         connection: the database
         rows: the others
+        most: how many of one owner, device, probe, operation, quantity and shape; the newest
 
     Returns:
         the measurements, in no order
     """
+    held = MEASUREMENTS.c
     named = ("owner", "device", "fingerprint", "probe", "operation")
-    alike = (MEASUREMENTS.c[name].in_(sorted({getattr(row, name) for row in rows})) for name in named)
-    return measurements_in(connection, MEASUREMENTS.c.quarantined_at.is_(None), *alike)
+    alike = [held[name].in_(sorted({getattr(row, name) for row in rows})) for name in named]
+    counting = _ALL.where(held.quarantined_at.is_(None), *alike)
+    wanted = {shape_key(row.shape) for row in rows}
+    told = connection.scalars(counting.with_only_columns(_SHAPE).distinct())
+    shapes = [text for text in told if shape_key(loads(text)) in wanted]
+    one_thing = (*(held[name] for name in named), held.quantity, _SHAPE)
+    age = func.row_number().over(partition_by=one_thing, order_by=(held.measured_at.desc(), held.id)).label("age")
+    found: list[Measured] = []
+    for place in range(0, len(shapes), MOST_NAMED):
+        aged = counting.where(_SHAPE.in_(shapes[place : place + MOST_NAMED])).add_columns(age).subquery()
+        found += _measured_by(connection, select(aged).where(aged.c.age <= most))
+    return found
+
+
+def shape_key(shape: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What a shape tells of what was measured, whatever that is called.
+
+    Args:
+        shape: sizes, number format and kernel
+
+    Returns:
+        the same for the same sizes
+    """
+    return tuple(sorted((name, str(value)) for name, value in shape.items() if name != "name"))
 
 
 def _whose(owner: str | None) -> list[ColumnElement[bool]]:
@@ -184,7 +231,7 @@ def measurements_in(connection: Connection, *which: ColumnElement[bool]) -> list
     Returns:
         the measurements, in no order
     """
-    return [_measured(row) for row in connection.execute(select(MEASUREMENTS).where(*which)).mappings()]
+    return list(_measured_by(connection, _ALL.where(*which)))
 
 
 def quarantine_measurements(engine: Engine, ids: Sequence[str], moment: datetime | None, reason: str | None) -> None:
@@ -211,10 +258,19 @@ def _record(row: Measured) -> dict[str, Any]:
     return {**record, **{name: record[name] and datetime.fromisoformat(record[name]) for name in _DATES}}
 
 
-def _measured(row: Mapping[Any, Any]) -> Measured:
-    values = {name: row[name] for name in _NAMES}
-    return Measured(**{**values, **{name: values[name] and utc_text(values[name]) for name in _DATES}})
+def _measured_by(connection: Connection, query: Select[Any]) -> Iterator[Measured]:
+    """What a query finds, one after the other; equal shapes and environments are one object."""
+    read = lru_cache(maxsize=TEXTS_KEPT)(loads)
+    for row in connection.execute(query, execution_options={"yield_per": AT_ONCE}).mappings():
+        values = {name: row[name] for name in _NAMES}
+        values |= {name: read(values[name]) for name in _TEXTS}
+        values |= {name: values[name] and utc_text(values[name]) for name in _DATES}
+        yield Measured(**values)
 
 
 _NAMES = tuple(one.name for one in fields(Measured))
 _DATES = ("measured_at", "quarantined_at")
+_TEXTS = tuple(one.name for one in MEASUREMENTS.c if isinstance(one.type, JSON))
+_SHAPE = cast(MEASUREMENTS.c.shape, Text)
+_ALL = select(*(cast(one, Text).label(one.name) if one.name in _TEXTS else one for one in MEASUREMENTS.c))
+"""All measurements, values in JSON as texts: equal ones are told before they are read."""

@@ -1,7 +1,6 @@
 """How near do predictions come to what workers measured? Live tensors and products that ship, and a team's own."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from statistics import fmean
 from typing import Any, ClassVar
@@ -9,8 +8,9 @@ from typing import Any, ClassVar
 from service.calibration.processor_products import judged_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue
+from service.estimator.gpu import Gpu
 from service.estimator.noun import SPOKEN
-from service.store import Engine, Measured, read_measurements
+from service.store import Engine, Measured, each_measurement
 from service.workflows.accuracy.counted_peaks import judged_peaks
 from service.workflows.calibrations.fitting import slug_of
 from service.workflows.callers import Caller
@@ -169,29 +169,45 @@ def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[Ow
     Raises:
         Unreachable: the database does not answer
     """
-    found: dict[tuple[Any, ...], list[Measured]] = {}
-    for row in read_measurements(engine, owner=caller.whose):
-        found.setdefault(tuple(getattr(row, name) for name in _KEY), []).append(row)
-    return tuple(_group(key, rows, catalogue) for key, rows in sorted(found.items(), key=lambda item: str(item[0])))
+    found: dict[tuple[Any, ...], _Tally] = {}
+    for row in each_measurement(engine, caller.whose):
+        key = tuple(getattr(row, name) for name in _KEY)
+        if key not in found:
+            slug = slug_of(row, catalogue)
+            found[key] = _Tally(gpu=None if slug is None else catalogue.gpus[slug].gpu)
+        found[key].add(row)
+    return tuple(tally.group(key) for key, tally in sorted(found.items(), key=lambda item: str(item[0])))
 
 
 _KEY = ("device", "gpu", "probe", "quantity", "calibration")
 
 
-def _group(key: tuple[Any, ...], rows: Sequence[Measured], catalogue: Catalogue) -> OwnGroup:
-    slug = slug_of(rows[0], catalogue)
-    gpu = None if slug is None else catalogue.gpus[slug].gpu
-    counting = [row for row in rows if row.quarantined_at is None and is_possible(row, gpu)]
-    compared = [
-        Comparison(measured=row.value, low=row.predicted_value, value=row.predicted_value, high=row.predicted_value)
-        for row in counting
-        if row.predicted_value
-    ]
-    errors = asdict(errors_of(compared))
-    told = {one.name for one in fields(OwnGroup)}
-    return OwnGroup(
-        **dict(zip(_KEY, key, strict=True)),
-        measurements=len(counting),
-        quarantined=len(rows) - len(counting),
-        **{name: value for name, value in errors.items() if name in told},
-    )
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    """What of measurements of one group is needed for its figures: they are not all held for that."""
+
+    gpu: Gpu | None
+    """Their device; None where the catalogue does not hold it."""
+    measurements: int = 0
+    quarantined: int = 0
+    compared: list[Comparison] = field(default_factory=list)
+
+    def add(self, row: Measured) -> None:
+        """One more."""
+        if row.quarantined_at is not None or not is_possible(row, self.gpu):
+            self.quarantined += 1
+            return
+        self.measurements += 1
+        if row.predicted_value:
+            predicted = row.predicted_value
+            self.compared.append(Comparison(measured=row.value, low=predicted, value=predicted, high=predicted))
+
+    def group(self, key: tuple[Any, ...]) -> OwnGroup:
+        """Their figures."""
+        errors, told = asdict(errors_of(self.compared)), {one.name for one in fields(OwnGroup)}
+        return OwnGroup(
+            **dict(zip(_KEY, key, strict=True)),
+            measurements=self.measurements,
+            quarantined=self.quarantined,
+            **{name: value for name, value in errors.items() if name in told},
+        )

@@ -13,7 +13,7 @@ from service.calibration.records import Environment, Measurement, ProbeRecord
 from service.calibration.shapes import fault_of
 from service.estimator import FORMULAS_VERSION
 from service.estimator.gpu import Gpu
-from service.store import Connection, Measured, keep_measurements_in, measurements_like, utc_text
+from service.store import Connection, Measured, keep_measurements_in, measurements_like, shape_key, utc_text
 from service.workflows.callers import TEAM
 from service.workflows.wire import digest_of, to_bytes
 
@@ -77,7 +77,7 @@ def measurements_in(
         the rows that were kept
     """
     rows = list(_rows(records, origin, predict))
-    kept = quarantined(rows, measurements_like(connection, rows), gpu)
+    kept = quarantined(rows, measurements_like(connection, rows, MOST_LIKE), gpu)
     keep_measurements_in(connection, kept)
     return kept
 
@@ -209,8 +209,7 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
 
 def _thing(row: Measured) -> object:
     """What a measurement is one of: the same of the same device."""
-    shape = tuple(sorted((name, str(value)) for name, value in row.shape.items() if name != "name"))
-    return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape
+    return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape_key(row.shape)
 
 
 def is_possible(row: Measured, gpu: Gpu | None) -> bool:
