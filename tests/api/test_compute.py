@@ -1,5 +1,6 @@
 """What is computed beside the event loop: the same answers, while someone waits, and a fair share for each caller."""
 
+import asyncio
 import http.client
 import json
 import pickle
@@ -17,6 +18,7 @@ from service import errors
 from service.api import compute
 from service.api.app import create_app
 from service.api.compute import Compute
+from service.api.metrics import Metrics
 from service.api.plan_schemas import PLANS
 from service.api.routes import plans
 from service.api.server import configured
@@ -327,3 +329,22 @@ def test_every_error_crosses_to_another_process_as_it_is(kind: type[TraincostErr
     error = kind(problem) if issubclass(kind, Refused) else kind("what is wrong")
     found = pickle.loads(pickle.dumps(error))  # noqa: S301 - of this test
     assert (type(found), str(found), vars(found)) == (kind, str(error), vars(error))
+
+
+def test_packed_catalogues_that_are_kept_are_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def packed(catalogue: Any) -> bytes:
+        made.append(catalogue)
+        return bytes(40)
+
+    monkeypatch.setattr(compute, "packed_catalogue", packed)
+    monkeypatch.setattr(compute, "MOST_PACKED_BYTES", 100)
+    found = Compute(1, Metrics())
+    names: Any = {token: token for token in "abc"}
+
+    async def ask() -> list[int]:
+        return [len(await found._packed_catalogue(names, token)) for token in "abccab"]
+
+    assert asyncio.run(ask()) == [40] * 6
+    assert made == [*"abcab"]
