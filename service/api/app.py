@@ -33,7 +33,6 @@ from service.api.foreign_pages import ForeignPages
 from service.api.keys import NotAllowed, on_not_allowed
 from service.api.launch_check_events import launch_check_looks
 from service.api.limits import BodyLimit
-from service.api.lists import FILES_AT_ONCE
 from service.api.metrics import Metrics
 from service.api.openings import Openings
 from service.api.rate_limits import is_loopback, rate_limits_of
@@ -42,7 +41,7 @@ from service.api.reaping import reaped
 from service.api.secret_looks import SecretLooks
 from service.api.sweep_events import sweep_looks
 from service.api.telemetry import tracing_of
-from service.api.turns import AT_ONCE
+from service.api.turns import AT_ONCE, COMPUTING_AT_ONCE
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.settings import Settings
@@ -101,7 +100,7 @@ def create_app(
         dependencies=[Depends(enter)],
     )
     app.state.settings, app.state.engine = settings, engine
-    app.state.turns, app.state.file_turns = Semaphore(AT_ONCE), Semaphore(FILES_AT_ONCE)
+    app.state.turns, app.state.computing_turns = Semaphore(AT_ONCE), Semaphore(COMPUTING_AT_ONCE)
     app.state.keys = KeyRing(engine) if keys is None else keys
     app.state.credential_ends = CredentialEnds(app.state.keys)
     app.state.secret_looks, app.state.foreign_pages = SecretLooks(app.state.keys), ForeignPages(settings)

@@ -3,10 +3,8 @@
 They run in threads: a workbook of 500 rows takes 50 ms, which no estimate should wait for.
 """
 
-from asyncio import Semaphore
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -16,13 +14,9 @@ from service.api.accept import preferred
 from service.api.answers import json_answer
 from service.api.json_schema import CSV_BODY, JSON_BODY
 from service.api.list_schemas import PARQUET, XLSX, list_operation, table_operation
+from service.api.turns import on_few_threads
 from service.workflows.columns import Column
 from service.workflows.listed import Listed, csv_of, page_of, parquet_of, workbook_of
-
-FILES_AT_ONCE = 2
-"""Files that are written at once. Source: a choice; one that takes long leaves room for another."""
-
-Content = TypeVar("Content", str, bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +52,16 @@ def add_list(router: APIRouter, routes: Routes) -> None:
         return json_answer(await run_in_threadpool(lambda: page_of(held(request), _parameters(request))))
 
     async def table(request: Request) -> Response:
-        text = await _written(request, lambda: csv_of(held(request), _parameters(request)))
+        text = await on_few_threads(request, lambda: csv_of(held(request), _parameters(request)))
         return Response(text, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
 
     async def workbook(request: Request) -> Response:
-        file = await _written(request, lambda: workbook_of(held(request), _parameters(request)))
+        file = await on_few_threads(request, lambda: workbook_of(held(request), _parameters(request)))
         saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.xlsx"'}
         return Response(file, media_type=XLSX, headers=saved_as)
 
     async def columnar(request: Request) -> Response:
-        file = await _written(request, lambda: parquet_of(held(request), _parameters(request)))
+        file = await on_few_threads(request, lambda: parquet_of(held(request), _parameters(request)))
         saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.parquet"'}
         return Response(file, media_type=PARQUET, headers=saved_as)
 
@@ -90,10 +84,3 @@ def add_list(router: APIRouter, routes: Routes) -> None:
 
 def _parameters(request: Request) -> list[tuple[str, str]]:
     return request.query_params.multi_items()
-
-
-async def _written(request: Request, written: Callable[[], Content]) -> Content:
-    """A whole list as a file, written on a thread while few others are: each thread that computes slows answers."""
-    turns: Semaphore = request.app.state.file_turns
-    async with turns:
-        return await run_in_threadpool(written)

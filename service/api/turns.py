@@ -3,13 +3,15 @@
 Writers are alone in the database, one after the other. Were each to wait on a thread, forty of them would leave none
 for the lists, which are answered from memory. A change of the catalogue is answered once every replica holds it, so
 that whoever made it reads it back, whichever of them answers.
+
+What computes on threads is done by few at once: the loop waits some milliseconds for each thread that computes.
 """
 
 from asyncio import Semaphore, sleep, timeout
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from inspect import signature
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -20,6 +22,8 @@ from service.store import History, Replicas
 
 AT_ONCE = 4
 """Writers that have a thread: one writes, the others check what they were sent or wait to be next."""
+COMPUTING_AT_ONCE = 2
+"""Threads that compute for a request. Source: a choice; each slows answers, and one that takes long leaves another."""
 PATIENCE_SECONDS = 30.0
 """Longest wait for a thread."""
 FOLLOWING_SECONDS = 3.0
@@ -28,6 +32,25 @@ ASK_SECONDS = 0.03
 """Time between two questions whether they have. Source: a choice; far below what taking over takes."""
 
 NOT_YET = "other changes are being written, and this one did not get its turn; nothing of it was written"
+
+
+Result = TypeVar("Result")
+
+
+async def on_few_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
+    """What a function returns that takes milliseconds of a processor, on a thread while few others do such a thing.
+
+    Args:
+        request: for which
+        compute: the function
+        arguments: what it takes
+
+    Returns:
+        its result
+    """
+    turns: Semaphore = request.app.state.computing_turns
+    async with turns:
+        return await run_in_threadpool(compute, *arguments)
 
 
 def in_turn(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import JSON
 from service.api.callers import caller_of
@@ -10,6 +9,7 @@ from service.api.catalogues import catalogue_of
 from service.api.compute import computed_once
 from service.api.json_schema import json_response, ref
 from service.api.queries import takes_only
+from service.api.turns import on_few_threads
 from service.workflows.accuracy.accuracy import shipped_accuracy_json, with_own_measurements
 
 router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
@@ -31,5 +31,5 @@ async def get_accuracy(request: Request) -> Response:
     """The figures of what ships are computed once a process, those of own measurements for each request."""
     shipped = await computed_once(request, shipped_accuracy_json)
     engine, caller = request.app.state.engine, caller_of(request)
-    found = await run_in_threadpool(with_own_measurements, shipped, engine, await catalogue_of(request), caller)
+    found = await on_few_threads(request, with_own_measurements, shipped, engine, await catalogue_of(request), caller)
     return Response(found, media_type=JSON)
