@@ -27,13 +27,13 @@ from tests.prestarted import started
 
 WRITERS = 2
 LOOK_SECONDS, REST_SECONDS = 0.1, 0.5
-"""Between two questions of whoever looks, during a fault and after it, when all that is left is to wait."""
+"""Time between two looks during a fault, and after it [second]."""
 PATIENT = Retries(most=10_000, deadline_seconds=120.0)
 MOST_RECOVERY_SECONDS = 30.0
 """From the end of a fault until changes are taken and a waiting client has its answer."""
 MOST_ESTIMATE_SECONDS = 5.0
 UNREADY = {"disk full", "database locked", "database gone and back", "database read-only"}
-"""Faults of which readiness tells: they last until it has, however slow the machine is."""
+"""Faults that readiness reports: each lasts until it is reported, however slow the machine is."""
 STORED = "/v1/launch-checks?limit=1"
 TOGETHER, TOGETHER_BUDGET_SECONDS = 8, 59.0
 """Simultaneous requests, and the budget of launch checks that they make: shorter than that of any writer's."""
@@ -145,7 +145,7 @@ class Outages:
         if can_read and set(found.reads) != {200}:
             found.wrong.append("what is stored cannot be read")
         if name in UNREADY and not found.unready:
-            found.wrong.append("readiness does not tell of it")
+            found.wrong.append("readiness does not report it")
         if can_read and not self._all_write():
             found.wrong.append("some connections to the database still take no changes")
         return found

@@ -18,7 +18,9 @@ from random import Random
 from typing import Any
 
 import httpx
+from attacks.record import leaves
 
+from tests.api.asking import paged_items
 from tests.house.source import ROOT
 
 QUESTIONS = 2_000
@@ -32,9 +34,9 @@ QUESTION_PATHS = ("/v1/estimates", "/v1/check", "/v1/memory", "/v1/flops", "/v1/
 METRICS = ("gpu_hours", "cost_usd", "step_seconds", "device_peak_bytes", "mfu_fraction", "total_flop", "fits", "why")
 MISTAKES = ("field", "misspelt", "text", "huge", "negative", "null", "name", "degree")
 DEGREES = (1, 2, 4, 8)
-MANY = (0, 0, 0, 1, 1, 2, 4)
-"""Optional fields of a part that a question gives: few, for many together are seldom legal."""
-WRONG = 0.15
+OPTIONAL_FIELDS = (0, 0, 0, 1, 1, 2, 4)
+"""How many optional fields of a part a question gives: many together are seldom legal."""
+MISTAKE_SHARE = 0.15
 """Share of questions with a mistake."""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
@@ -151,7 +153,7 @@ class Questions:
         }
         if choose.random() < 0.5:
             question["price"] = {"usd_per_gpu_hour": round(choose.uniform(0.5, 9), 2)}
-        if choose.random() < WRONG:
+        if choose.random() < MISTAKE_SHARE:
             self._spoil(question, choose.choice(MISTAKES))
         return question
 
@@ -160,7 +162,7 @@ class Questions:
         properties = self._schemas[name]["properties"]
         required = set(self._schemas[name].get("required", ()))
         optional = [one for one in properties if one not in required]
-        given = self._random.sample(optional, self._random.choice(MANY))
+        given = self._random.sample(optional, self._random.choice(OPTIONAL_FIELDS))
         return {one: self._value(properties[one]) for one in given}
 
     def _value(self, schema: dict[str, Any]) -> Any:
@@ -221,17 +223,17 @@ def _flat(question: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What of an answer has to be the same."""
+    """The parts of an answer that both versions must agree in."""
 
     status: int
     errors: tuple[tuple[str, str], ...]
     """Code and pointer of each problem, in order."""
     numbers: Mapping[str, Any]
-    """Numbers and truths by their place; of a text, those in it one after the other."""
+    """Numbers, true and false by their JSON pointer; the numbers of a text by their position."""
 
 
 def read(response: httpx.Response) -> Answer:
-    """Read what has to be the same from a response."""
+    """Read the parts that both versions must agree in."""
     if "json" not in response.headers.get("content-type", ""):
         found = enumerate(NUMBER.findall(response.text))
         return Answer(response.status_code, (), {str(place): number for place, number in found})
@@ -240,23 +242,13 @@ def read(response: httpx.Response) -> Answer:
     problems = [(one["code"], one.get("pointer", one.get("parameter", ""))) for one in errors]
     if response.is_error:
         return Answer(response.status_code, ((document["code"], ""), *sorted(problems)), {})
-    return Answer(response.status_code, (), dict(_leaves(document, "")))
-
-
-def _leaves(part: Any, place: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(part, dict):
-        for name, inner in part.items():
-            yield from _leaves(inner, f"{place}/{name}")
-    elif isinstance(part, list):
-        for number, inner in enumerate(part):
-            yield from _leaves(inner, f"{place}/{number}")
-    elif isinstance(part, int | float):
-        yield place, part
+    numbers = {place: value for place, value in leaves(document) if isinstance(value, int | float)}
+    return Answer(response.status_code, (), numbers)
 
 
 @dataclass(slots=True)
 class Differences:
-    """What is not the same, by kind."""
+    """Differences between the two versions, by kind."""
 
     statuses: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -266,7 +258,7 @@ class Differences:
     answered: Counter[int] = field(default_factory=Counter)
     """Statuses of the earlier version."""
     unsteady: Counter[str] = field(default_factory=Counter)
-    """Numbers in which two answers of the earlier version itself differ, by the part of the answer."""
+    """Numbers that differ between two answers of the earlier version, by the part of the answer."""
 
     def note(self, asked: Asked, first: Answer, again: Answer, now: Answer) -> None:
         """Compare an answer of this version with two of the earlier one."""
@@ -336,13 +328,11 @@ async def compare(questions: list[Asked], before: str, now: str) -> Differences:
 
 def names_of(address: str, plural: str) -> list[str]:
     """The names of all rows of a list, in its order."""
-    items, cursor = [], ""
-    while True:
-        page = httpx.get(f"{address}/v1/{plural}?limit=500{cursor}").raise_for_status().json()
-        items += [item["slug"] for item in page["items"]]
-        if page["next_cursor"] is None:
-            return items
-        cursor = f"&cursor={page['next_cursor']}"
+
+    def ask(method: str, path: str, **request: Any) -> httpx.Response:
+        return httpx.request(method, f"{address}{path}", **request).raise_for_status()
+
+    return [item["slug"] for item in paged_items(ask, f"/v1/{plural}?limit=500")]
 
 
 def main() -> None:
@@ -365,7 +355,7 @@ def main() -> None:
         f"{len(questions)} requests to {given.revision} and to this version, answered "
         f"{dict(sorted(found.answered.items()))}: {len(found.statuses)} statuses and {len(found.errors)} lists of "
         f"errors differ, and numbers of {len(found.numbers)} answers; {found.compared} numbers compared, "
-        f"{found.unsteady.total()} left out in which the version before differs from itself "
+        f"{found.unsteady.total()} left out that differ between two answers of the version before "
         f"{dict(found.unsteady) or ''}"
     )
     for kind in (found.statuses, found.errors, found.numbers):

@@ -60,7 +60,7 @@ LOOK_SECONDS = 0.25
 MOST_PACKED = 4
 """Catalogues that are kept ready to be sent to a process that lacks them."""
 MOST_PACKED_BYTES = 1 << 26
-"""What they take together, but for the newest. Source: a choice; the one that ships takes 0.4 MB."""
+"""Bytes of these together; the newest is kept whatever its size. Source: a choice; the shipped one has 0.4 MB."""
 
 LATE = Problem(
     field="",
@@ -357,11 +357,12 @@ class Compute:
         if token not in self._packed:
             self._packed[token] = await run_in_threadpool(packed_catalogue, catalogues[token])
         self._packed.move_to_end(token)
-        while len(self._packed) > MOST_PACKED or (
-            len(self._packed) > 1 and sum(map(len, self._packed.values())) > MOST_PACKED_BYTES
-        ):
+        while len(self._packed) > 1 and not self._is_room_for_packed():
             self._packed.popitem(last=False)
         return self._packed[token]
+
+    def _is_room_for_packed(self) -> bool:
+        return len(self._packed) <= MOST_PACKED and sum(map(len, self._packed.values())) <= MOST_PACKED_BYTES
 
 
 def _close(processes: list[ComputeProcess]) -> None:

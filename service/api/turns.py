@@ -4,7 +4,7 @@ Writers are alone in the database, one after the other. Were each to wait on a t
 for the lists, which are answered from memory. A change of the catalogue is answered once every replica holds it, so
 that whoever made it reads it back, whichever of them answers.
 
-What computes on threads is done by few at once: the loop waits some milliseconds for each thread that computes.
+Few threads compute at the same time: the event loop waits some milliseconds for each of them.
 """
 
 from asyncio import Semaphore, sleep, timeout
@@ -23,7 +23,7 @@ from service.store import History, Replicas
 AT_ONCE = 4
 """Writers that have a thread: one writes, the others check what they were sent or wait to be next."""
 COMPUTING_AT_ONCE = 2
-"""Threads that compute for a request. Source: a choice; each slows answers, and one that takes long leaves another."""
+"""Threads that compute at the same time. Source: a choice; each slows other answers; a long task leaves one free."""
 PATIENCE_SECONDS = 30.0
 """Longest wait for a thread."""
 FOLLOWING_SECONDS = 3.0
@@ -38,12 +38,12 @@ Result = TypeVar("Result")
 
 
 async def on_few_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
-    """What a function returns that takes milliseconds of a processor, on a thread while few others do such a thing.
+    """Run a function that computes for milliseconds on a thread, and few of them at the same time.
 
     Args:
-        request: for which
+        request: the request that needs the result
         compute: the function
-        arguments: what it takes
+        arguments: its arguments
 
     Returns:
         its result

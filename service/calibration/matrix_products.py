@@ -174,19 +174,21 @@ def loss_fraction(measured: Sequence[Columns], generation: GenerationRates) -> f
     Returns:
         the mean
     """
-    return _weighted(measured, generation, _shares(measured))
+    return _weighted_loss_fraction(measured, generation, _weights(measured))
 
 
-def _shares(measured: Sequence[Columns]) -> NDArray[np.float64]:
-    """How much each product counts, all of them together one."""
+def _weights(measured: Sequence[Columns]) -> NDArray[np.float64]:
+    """Weight of each product; the sum of all is one."""
     weights = np.concatenate([np.where(one.rows >= TRAINING_ROWS, 1.0, SMALL_WEIGHT) for one in measured])
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
 
 
-def _weighted(measured: Sequence[Columns], generation: GenerationRates, shares: NDArray[np.float64]) -> float:
+def _weighted_loss_fraction(
+    measured: Sequence[Columns], generation: GenerationRates, weights: NDArray[np.float64]
+) -> float:
     sizes = np.concatenate([np.hypot(residuals(one, generation), NOISE) for one in measured])
-    return float(sizes @ shares)
+    return float(sizes @ weights)
 
 
 def mape_fraction(measured: Sequence[Columns], generation: GenerationRates, least_rows: int = TRAINING_ROWS) -> float:
@@ -253,14 +255,14 @@ def left_out_mape_fraction(
 def _best(own: Sequence[Columns], start: GenerationRates, number_format: Format) -> dict[str, float]:
     """The constants of one format with the least loss: one at a time, up and down, in ever smaller steps."""
     values = {name: float(getattr(START, name)) for name in TOLD[number_format]}
-    shares, share = _shares(own), 0.25
-    least = _weighted(own, _with(start, number_format, values), shares)
+    weights, share = _weights(own), 0.25
+    least = _weighted_loss_fraction(own, _with(start, number_format, values), weights)
     while share > SMALLEST_SHARE:
         moved = False
         for name, direction in product(values, (1, -1)):
             low, high, _ = BOUNDS[name]
             tried = {**values, name: min(max(values[name] + direction * share * (high - low), low), high)}
-            reached = _weighted(own, _with(start, number_format, tried), shares)
+            reached = _weighted_loss_fraction(own, _with(start, number_format, tried), weights)
             if reached < least - SMALLEST_GAIN:
                 values, least, moved = tried, reached, True
         if not moved:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp, log
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +41,17 @@ LEAST_LAUNCH_SECONDS = 1e-7
 
 
 REMEMBERED = 256
-"""Fits that are remembered: a calibration is judged by the fit of all and the fits without each source, and so is the
-next one of the same device."""
+"""Fits kept in memory: scoring a calibration repeats the fit of all its products and of those without each source."""
 
-Product = tuple[float, float, float, float, float]
-"""Rows, columns, inner dimension and copies of a product, and its time [second]."""
+
+class Product(NamedTuple):
+    """One measured product."""
+
+    rows: float
+    columns: float
+    inner: float
+    copies: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +91,13 @@ def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[tuple[Format, t
 def _product(one: Observed) -> Product:
     shape = {"copies": 1, **one.measurement.shape}
     rows, columns, inner, copies = (float(shape[name]) for name in ("rows", "columns", "inner", "copies"))
-    return rows, columns, inner, copies, one.measurement.value
+    return Product(rows, columns, inner, copies, one.measurement.value)
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _fitted(number_format: Format, measured: tuple[Product, ...], gpu: Gpu) -> MatrixCalibration:
     """The best constants of one format: one, then two, then three where products tell that many."""
-    names = ("rows", "columns", "inner", "copies", "seconds")
-    products = Products(**dict(zip(names, np.array(measured).T.copy(), strict=True)))
+    products = Products(**dict(zip(Product._fields, np.array(measured).T.copy(), strict=True)))
     known, peak = generation_rates(gpu), peak_flop_per_s(gpu, number_format) or 1.0
     start = {"rate": log(peak / 2), "launch": log(LAUNCH_SECONDS)}
     bounds = {"rate": (log(peak * LEAST_SHARE), log(peak * known.most_peak_fraction))}

@@ -45,7 +45,7 @@ def main() -> None:
 
 @cache
 def _command() -> Any:
-    """What the command line is read with; making it takes longer than most commands."""
+    """The parser of the command line, built once: building it takes longer than most commands run."""
     return get_command(app)
 
 

@@ -20,7 +20,7 @@ MOST_NAMED = 500
 AT_ONCE = 500
 """Rows that are fetched at a time."""
 TEXTS_KEPT = 256
-"""Shapes and environments that rows read at once share: most are measured by the same worker. Source: a choice."""
+"""Different shapes and environments kept while rows are read: one worker measures most rows. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def counting_measurements(engine: Engine, owner: str | None, device: str, since:
 
 
 def measurements_like(connection: Connection, rows: Collection[Measured], most: int) -> list[Measured]:
-    """Measurements that others may be compared with: those that count of their owner, device, software and shapes.
+    """Measurements to compare others with: of the same owner, device, software and shapes, and not in quarantine.
 
     Args:
         connection: the database
@@ -206,13 +206,13 @@ def measurements_like(connection: Connection, rows: Collection[Measured], most: 
 
 
 def shape_key(shape: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What a shape tells of what was measured, whatever that is called.
+    """The sizes, number format and kernel of a shape, without its name.
 
     Args:
         shape: sizes, number format and kernel
 
     Returns:
-        the same for the same sizes
+        equal keys for equal sizes, number formats and kernels
     """
     return tuple(sorted((name, str(value)) for name, value in shape.items() if name != "name"))
 
@@ -259,7 +259,7 @@ def _record(row: Measured) -> dict[str, Any]:
 
 
 def _measured_by(connection: Connection, query: Select[Any]) -> Iterator[Measured]:
-    """What a query finds, one after the other; equal shapes and environments are one object."""
+    """Measurements of a query, one after the other; equal shapes and environments share one object."""
     read = lru_cache(maxsize=TEXTS_KEPT)(loads)
     for row in connection.execute(query, execution_options={"yield_per": AT_ONCE}).mappings():
         values = {name: row[name] for name in _NAMES}
@@ -273,4 +273,4 @@ _DATES = ("measured_at", "quarantined_at")
 _TEXTS = tuple(one.name for one in MEASUREMENTS.c if isinstance(one.type, JSON))
 _SHAPE = cast(MEASUREMENTS.c.shape, Text)
 _ALL = select(*(cast(one, Text).label(one.name) if one.name in _TEXTS else one for one in MEASUREMENTS.c))
-"""All measurements, values in JSON as texts: equal ones are told before they are read."""
+"""All measurements, with JSON values as texts: equal texts are parsed once."""

@@ -5,7 +5,7 @@ next page begins right behind that row, even where rows came or went in between,
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
@@ -20,6 +20,9 @@ Form = str | int | float | None
 """A value as rows are compared by it: text without regard to capitals, None for nothing known."""
 Place = tuple[Form, ...]
 """Where a row stands: its value in each column of the order, then its key."""
+
+SortKey = list[tuple[Any, ...]]
+"""What Python compares: one tuple for each column of the order."""
 
 DESCENDING = "-"
 """What stands before a column that goes from the largest value to the smallest."""
@@ -86,8 +89,8 @@ class Order:
         Returns:
             true if it belongs to a later page
         """
-        decided = self._compared(self._forms(row), place)
-        return (decided or _direction(self.key.value(row), place[-1], descends=False)) > 0
+        ended = (self._sort_key_of(place[:-1]), _rising(place[-1]))
+        return ended < (self._sort_key(row), _rising(self.key.value(row)))
 
     def cursor_behind(self, row: object) -> str:
         """The opaque text with which the page behind a row is asked for.
@@ -125,23 +128,18 @@ class Order:
     def _said(self) -> str:
         return ",".join(f"{DESCENDING if descends else ''}{column.name}" for column, descends in self.by)
 
-    @property
-    def _sort_key(self) -> Callable[[Any], Any]:
-        return lambda row: [
-            _falling(form) if descends else _rising(form)
-            for form, (_, descends) in zip(self._forms(row), self.by, strict=True)
+    def _sort_key(self, row: object) -> SortKey:
+        return self._sort_key_of(self._forms(row))
+
+    def _sort_key_of(self, forms: Place) -> SortKey:
+        """The columns of the order without the key of the row: a smaller sort key comes first."""
+        return [
+            _falling(form) if descends else _rising(form) for form, (_, descends) in zip(forms, self.by, strict=True)
         ]
 
     def _forms(self, row: object) -> Place:
         """What a row holds in the columns of the order, without its key, which takes longer to tell."""
         return tuple(sortable(column.value(row)) for column, _ in self.by)
-
-    def _compared(self, ours: Place, theirs: Place) -> int:
-        """Which of two comes first by the columns of the order alone; 0 where they agree in all of them."""
-        for (_, descends), mine, other in zip(self.by, ours, theirs, strict=False):
-            if mine != other:
-                return _direction(mine, other, descends=descends)
-        return 0
 
 
 NO_CURSOR = Problem(
@@ -213,7 +211,7 @@ def sortable(value: Any) -> Form:
 
 
 class _Falling(str):
-    """A text that comes before every smaller one."""
+    """A text that sorts before every smaller one."""
 
     __slots__ = ()
 
@@ -222,25 +220,15 @@ class _Falling(str):
 
 
 def _rising(form: Form) -> tuple[Any, ...]:
-    """What Python compares to find what `_direction` tells of a column that ascends."""
+    """A sort key of a column that ascends: numbers, then texts, then what is not known."""
     return (True,) if form is None else (False, isinstance(form, str), form)
 
 
 def _falling(form: Form) -> tuple[Any, ...]:
-    """The same of one that descends."""
+    """A sort key of a column that descends: texts, then numbers, then what is not known."""
     if form is None:
         return (True,)
     return (False, False, _Falling(form)) if isinstance(form, str) else (False, True, -form)
-
-
-def _direction(mine: Form, other: Form, *, descends: bool) -> int:
-    """-1 where the first of two values comes first, 1 where the second does, 0 where they are equal."""
-    if mine is None or other is None:
-        return (mine is None) - (other is None)
-    ours: Any = (isinstance(mine, str), mine)
-    theirs: Any = (isinstance(other, str), other)
-    first, second = (theirs, ours) if descends else (ours, theirs)
-    return int(first > second) - int(first < second)
 
 
 def _sealed(parts: list[Form]) -> str:

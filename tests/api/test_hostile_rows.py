@@ -22,13 +22,13 @@ CANARY = "c4n4ry"
 JSON = {"content-type": "application/json"}
 NUMBERS = ("-1", "1e308", "5e-324", "1e3")
 STORED_NUMBERS = ("1e308", "1e3")
-"""Those that a database may hold otherwise than memory does: most columns refuse the others before."""
+"""Numbers that reach PostgreSQL; most columns refuse the others first."""
 TEXTS = ("true", '"a\\u0000"', f'"{CANARY} <script>"', '""')
-"""With the numbers, what some columns take, so that a database sees it, or what databases differ in."""
+"""Other values that reach the database from some columns, or that databases treat differently."""
 REFUSED = ("NaN", "[]", f'{{"{CANARY}": 1}}', f'"{"x" * 5000}"', f'[{{"{CANARY}": "{CANARY}"}}]')
-"""What is refused before a database sees it."""
+"""Values that are refused before the database sees them."""
 EACH = amount(3, len(TEXTS) + len(REFUSED))
-"""Texts beside the numbers that a column is tried with, each column with others."""
+"""How many values beside the numbers each column is tried with; the columns take turns."""
 
 COLUMNS = [
     (own, column)

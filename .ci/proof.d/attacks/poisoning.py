@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import httpx
-from attacks.record import Report, expect
+from attacks.record import Report, expect, leaves
 from attacks.service import QUESTION, Caller, Service, Target, changed, serving
 from attacks.worker import ENVIRONMENT, FalseWorker
 
@@ -169,24 +169,19 @@ class Owner:
         return found | {path: plain(self.caller.ask("GET", path, timeout=180)) for path in paths}
 
 
-def numbers(value: Any, place: str = "") -> Iterator[tuple[str, float]]:
-    """Every number of a document, with its place."""
-    if isinstance(value, dict):
-        for name, part in value.items():
-            yield from numbers(part, f"{place}.{name}")
-    elif isinstance(value, list):
-        for number, part in enumerate(value):
-            yield from numbers(part, f"{place}[{number}]")
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield place.lstrip("."), float(value)
+def numbers(document: Any) -> dict[str, float]:
+    """Every number of a document, by its JSON pointer."""
+    return {
+        place: float(value)
+        for place, value in leaves(document)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def first_change(before: str, after: str) -> str:
     """The number that changed most, or the text where the first change stands."""
     try:
-        old, new = (
-            dict(numbers(json.loads(text[4:].replace("{,", "{").replace(",}", "}")))) for text in (before, after)
-        )
+        old, new = (numbers(json.loads(text[4:].replace("{,", "{").replace(",}", "}"))) for text in (before, after))
     except ValueError:
         old, new = {}, {}
     changes = [(abs(math.log(abs(new[name] / old[name]))), name) for name in old if old[name] * new.get(name, 0.0) > 0]

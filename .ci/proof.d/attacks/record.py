@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from attacks.service import HttpError
 
@@ -84,3 +85,15 @@ class Report:
             )
         rows += [f"not held: {one.family}: {one.name}: {one.failure[:600]}" for one in self.failed()]
         return "\n".join(rows)
+
+
+def leaves(part: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a JSON document that is no object and no list, with its JSON pointer."""
+    if isinstance(part, dict):
+        for name, inner in part.items():
+            yield from leaves(inner, f"{place}/{name}")
+    elif isinstance(part, list):
+        for number, inner in enumerate(part):
+            yield from leaves(inner, f"{place}/{number}")
+    else:
+        yield place, part

@@ -184,7 +184,7 @@ _KEY = ("device", "gpu", "probe", "quantity", "calibration")
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
-    """What of measurements of one group is needed for its figures: they are not all held for that."""
+    """Counts and errors of one group of measurements, without the measurements themselves."""
 
     gpu: Gpu | None
     """Their device; None where the catalogue does not hold it."""
@@ -193,7 +193,7 @@ class _Tally:
     compared: list[Comparison] = field(default_factory=list)
 
     def add(self, row: Measured) -> None:
-        """One more."""
+        """Count a measurement."""
         if row.quarantined_at is not None or not is_possible(row, self.gpu):
             self.quarantined += 1
             return
@@ -203,7 +203,7 @@ class _Tally:
             self.compared.append(Comparison(measured=row.value, low=predicted, value=predicted, high=predicted))
 
     def group(self, key: tuple[Any, ...]) -> OwnGroup:
-        """Their figures."""
+        """The figures of the group."""
         errors, told = asdict(errors_of(self.compared)), {one.name for one in fields(OwnGroup)}
         return OwnGroup(
             **dict(zip(_KEY, key, strict=True)),
