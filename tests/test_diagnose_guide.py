@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.workflows.diagnosis.messages import LONGEST_MESSAGE
+from service.answers.diagnoses import LONGEST_MESSAGE
 from tests.commands import Command
 from tests.guide_pages import blocks_of, by_request, differences
 from tests.house.source import ROOT, SERVICE

@@ -9,6 +9,9 @@ from service.estimator.noun import SPOKEN
 
 CheckVerdict = Literal["ok", "warn", "deny"]
 
+MOST_FREE = 16
+"""Places with free GPUs that one check looks at. Source: a choice; a verdict has to come at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:

@@ -22,6 +22,9 @@ Cause = Literal[
 
 Confidence = Literal["high", "medium", "low"]
 
+LONGEST_MESSAGE = 200_000
+"""Characters of a message. Source: a choice; a traceback of many ranks has some 50,000."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidNumber:

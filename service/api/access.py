@@ -5,10 +5,19 @@ GET reads, and PUT, PATCH and DELETE change; a POST may do either, so each has i
 
 from collections.abc import Mapping
 
-from service.api.catalogue_schemas import SINGULAR
 from service.api.json_schema import Schema
 from service.store import Scope
-from service.workflows.share_links import PARAMETER
+from service.workflows.share_signatures import PARAMETER
+
+SINGULAR: Mapping[str, str] = {
+    "models": "Model",
+    "gpus": "Gpu",
+    "clusters": "Cluster",
+    "prices": "Price",
+    "rate-cards": "RateCard",
+    "regions": "Region",
+}
+"""What one row of a list is called in the names of schemas and operations."""
 
 OPEN = frozenset({"getHealth", "getReadiness", "createAdmissionReview"})
 """Operations that ask for no key: probes send none, and the address of the webhook holds a secret of its own."""

@@ -16,6 +16,7 @@ from service import __version__
 from service.api import problems, routes
 from service.api.bearers import TokenJudge
 from service.api.catalogues import kept_current
+from service.api.cell_answers import on_not_allowed
 from service.api.checked_questions import CheckedQuestions, kept_checks
 from service.api.compute import Compute
 from service.api.conditional import Conditional
@@ -30,7 +31,7 @@ from service.api.entry import enter
 from service.api.envelope import Envelope, LastResort
 from service.api.exact_paths import closed_routes
 from service.api.foreign_pages import ForeignPages
-from service.api.keys import NotAllowed, on_not_allowed
+from service.api.keys import NotAllowed
 from service.api.launch_check_events import launch_check_looks
 from service.api.limits import BodyLimit
 from service.api.metrics import Metrics

@@ -1,23 +1,11 @@
 """How the lists of the catalogue stand in the contract: a row, a page and a filter for each, from the same columns."""
 
-from collections.abc import Mapping
-
+from service.api.access import SINGULAR
 from service.api.json_schema import Schema, json_response, path_parameter, query_parameter, ref
 from service.api.list_schemas import list_parameters, list_schemas, paging_parameters
 from service.api.row_examples import PRICE_ID, ROWS
 from service.workflows.catalogue_lists import LISTINGS
 from service.workflows.revisions import COLUMNS, NEWEST_FIRST
-
-SINGULAR: Mapping[str, str] = {
-    "models": "Model",
-    "gpus": "Gpu",
-    "clusters": "Cluster",
-    "prices": "Price",
-    "rate-cards": "RateCard",
-    "regions": "Region",
-}
-"""What one row of a list is called in the names of schemas and operations."""
-
 
 OWNER = "owner"
 """Parameter by which an admin says whose row is meant."""

@@ -12,7 +12,8 @@ from service import __version__
 from service.api.catalogues import view_of
 from service.api.conditional import is_head
 from service.api.json_schema import CSV_BODY, parameter_ref, query_parameter
-from service.api.problems import WrongParameter
+from service.api.keys import NotAllowed
+from service.api.problems import WrongParameter, on_api_error
 from service.api.queries import REV
 from service.errors import UnknownRevision, Unreachable
 from service.estimator import FORMULAS_VERSION
@@ -135,3 +136,25 @@ def head_answer(request: Request, media_type: str = TEXT) -> Response:
         the response
     """
     return sheet_text(request, "", request.query_params.get(REV) or view_of(request).revision, media_type=media_type)
+
+
+def on_not_allowed(request: Request, error: NotAllowed) -> Response:
+    """Problem document of a refusal, or its text where a cell asks for that.
+
+    Args:
+        request: the request
+        error: the refusal
+
+    Returns:
+        the response
+    """
+    operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
+    if operation_id == "getCellReason":
+        return passing_text(text)
+    form = ERROR_FORMS.get(operation_id)
+    wanted = (
+        "problem" if form is None else cells.on_error_of(cells.split_options(request.query_params.multi_items())[0])
+    )
+    if form is None or wanted == "problem":
+        return on_api_error(request, error)
+    return passing_text(form.shown(f"#ERR {text}", wanted), form.media_type)

@@ -43,6 +43,7 @@ PRELOADED = (
     "service.workflows.whole_bodies",
     "service.workflows.accuracy.accuracy",
     "service.workflows.accuracy.totals",
+    "service.workflows.places",
 )
 """Modules that the server imports once for all processes; others are imported where they are first needed."""
 

@@ -5,21 +5,18 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from fastapi import Request
-from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access import SHARED, needed
 from service.api.bearers import TokenJudge, WrongToken, is_token
 from service.api.callers import ADMITTED, CALLER, Admitted, caller_of
-from service.api.cell_answers import ERROR_FORMS, passing_text
 from service.api.credentials import Presented, presented_by
 from service.api.deeds import begin_deed
-from service.api.problems import ApiError, on_api_error
+from service.api.problems import ApiError
 from service.store import ApiKey, KeyRing, Scope
 from service.workflows.callers import Caller
-from service.workflows.cells import on_error_of, split_options
 from service.workflows.keys import does_allow, standing_of
-from service.workflows.share_links import open_link, refusal_of_row
+from service.workflows.share_signatures import open_link, refusal_of_row
 
 CHALLENGE = 'Bearer realm="traincost"'
 
@@ -103,26 +100,6 @@ def is_locked(ring: KeyRing, tokens: TokenJudge | None) -> bool:
         true from the first key on, and wherever tokens are taken
     """
     return tokens is not None or ring.is_locked
-
-
-def on_not_allowed(request: Request, error: NotAllowed) -> Response:
-    """Problem document of a refusal, or its text where a cell asks for that.
-
-    Args:
-        request: the request
-        error: the refusal
-
-    Returns:
-        the response
-    """
-    operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
-    if operation_id == "getCellReason":
-        return passing_text(text)
-    form = ERROR_FORMS.get(operation_id)
-    wanted = "problem" if form is None else on_error_of(split_options(request.query_params.multi_items())[0])
-    if form is None or wanted == "problem":
-        return on_api_error(request, error)
-    return passing_text(form.shown(f"#ERR {text}", wanted), form.media_type)
 
 
 async def _known(ring: KeyRing, tokens: TokenJudge | None, presented: Presented) -> _Known:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from service.api.catalogue_schemas import OWNED, SINGULAR, named_row
+from service.api.access import SINGULAR
+from service.api.catalogue_schemas import OWNED, named_row
 from service.api.json_schema import (
     ETAG,
     JSON_BODY,

@@ -6,8 +6,7 @@ from fastapi import Depends, Request
 
 from service.api.conditional import etag_of
 from service.api.problems import ApiError
-from service.workflows.listed import Record
-from service.workflows.own_rows import IsCurrent
+from service.workflows.listed import IsCurrent, Record
 from service.workflows.wire import to_bytes
 
 NEEDED = "send If-Match with the ETag that GET of the row gives, so that nobody else's change is undone (* for any)"

@@ -36,7 +36,7 @@ from service.errors import (
 )
 from service.workflows.dialects import QUERY, retold
 from service.workflows.flat import flat_fields
-from service.workflows.places import PARTS
+from service.workflows.question_parts import PARTS
 
 MEDIA_TYPE = "application/problem+json"
 MOST_BYTES = 16 * 1024

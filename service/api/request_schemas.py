@@ -1,8 +1,8 @@
 """What may a request body look like? The nouns, and the shorter forms in which a body takes them."""
 
+from service.answers.checks import MOST_FREE
+from service.answers.diagnoses import LONGEST_MESSAGE
 from service.api.json_schema import NULL, Schema, described, ref, undefaulted
-from service.workflows.check_body import MOST_FREE
-from service.workflows.diagnosis.messages import LONGEST_MESSAGE
 from service.workflows.nouns import LONGEST_NAME
 
 MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")

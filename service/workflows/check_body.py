@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Ge, Le, MaxLen
 
+from service.answers.checks import MOST_FREE
 from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
@@ -18,9 +19,6 @@ from service.workflows.limits import Limits
 from service.workflows.merge_patch import merged
 from service.workflows.nouns import field_names, read_noun
 from service.workflows.one_line import one_line
-
-MOST_FREE = 16
-"""Places with free GPUs that one check looks at. Source: a choice; a verdict has to come at once."""
 
 MOST_UNREAD = 8
 """Settings not understood that a check names."""

@@ -2,10 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from service.answers.workers import Capabilities
+from service.calibration.observed import Observed
+from service.calibration.physics import impossible
+from service.calibration.records import Environment, Measurement
 from service.catalogue import Catalogue
 from service.estimator.gpu import Gpu
+from service.store import Measured
 
 LEAST_MEMORY_FRACTION, MOST_MEMORY_FRACTION = 0.85, 1.05
 """What a driver may report of the memory that a GPU has. Source: nvidia-smi of a T4 (15,360 of 16,384 MiB, the rest is
@@ -75,3 +80,59 @@ def named_in(catalogue: Catalogue, capabilities: Capabilities) -> Capabilities:
     devices = capabilities.devices
     named = tuple(replace(one, gpu=gpu_of_device(one.name, one.memory_bytes, catalogue)) for one in devices)
     return replace(capabilities, devices=named)
+
+
+def environment_of(row: Measured) -> Environment:
+    """What a measurement was taken on.
+
+    Args:
+        row: the measurement
+
+    Returns:
+        the environment
+    """
+    told: dict[str, Any] = {**row.environment}
+    lists = {name: tuple(told.get(name, ())) for name in ("throttle_reasons", "instructions")}
+    return Environment(**{**told, **lists})
+
+
+def observed_of(row: Measured) -> Observed:
+    """A kept measurement as calibrations are fitted on it.
+
+    Args:
+        row: the measurement
+
+    Returns:
+        the same
+    """
+    measurement = Measurement(
+        operation=row.operation,
+        shape=row.shape,
+        quantity=row.quantity,
+        value=row.value,
+        low=row.low,
+        high=row.high,
+        repeats=row.repeats,
+        relative_error_fraction=row.relative_error_fraction,
+    )
+    probe: Any = row.probe
+    return Observed(id=row.id, run=row.run, probe=probe, measurement=measurement, environment=environment_of(row))
+
+
+def is_possible(row: Measured, gpu: Gpu | None) -> bool:
+    """Whether a device can have done what was measured; what it cannot counts nowhere, even if it was released."""
+    return impossible(observed_of(row), None if row.kind == "cpu" else gpu) is None
+
+
+def slug_of(row: Measured, catalogue: Catalogue) -> str | None:
+    """The catalogue's name of what a measurement was taken on, as the catalogue is now.
+
+    Args:
+        row: a measurement
+        catalogue: the facts
+
+    Returns:
+        the slug; None where the catalogue does not hold the device
+    """
+    known = row.gpu if row.gpu in catalogue.gpus else None
+    return known or gpu_of_device(row.device, environment_of(row).memory_bytes or None, catalogue)

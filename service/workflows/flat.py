@@ -23,7 +23,7 @@ from service.workflows.flat_values import (
     read_value,
 )
 from service.workflows.nouns import schema_of
-from service.workflows.places import ASKED
+from service.workflows.question_parts import ASKED
 
 PRESETS = {
     "model": "Name of the model; model fields given beside it change the preset.",

@@ -13,6 +13,7 @@ from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.formats import FORMATS, Format
 from service.text_bounds import FIELD
 from service.workflows.nouns import read_noun
+from service.workflows.wire import to_bytes
 
 MOST_UNKNOWN = 200
 """Settings not understood that an answer names."""
@@ -94,3 +95,8 @@ def _problems(noun: type, path: str, values: Mapping[str, Any]) -> tuple[Problem
 def _retold(problem: Problem) -> Problem:
     message = f"the file gives {problem.field} a value that it cannot have: {problem.message}"
     return Problem(field=FIELD, code=problem.code, message=message, fix=problem.fix)
+
+
+def imported(name: str, text: str) -> bytes:
+    """The file of a training framework as the parts of a question, as JSON."""
+    return to_bytes(import_file(format_named(name), text))

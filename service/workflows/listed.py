@@ -17,6 +17,9 @@ from service.workflows.parquet_file import parquet
 from service.workflows.workbook import workbook
 
 Record = Mapping[str, Any]
+
+IsCurrent = Callable[[Record], bool]
+"""Whether the version of a row that a caller saw is the current one."""
 Parameters = Sequence[tuple[str, str]]
 
 

@@ -14,7 +14,7 @@ from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stal
 from service.store import History, Rows, Written
 from service.workflows.callers import Caller
 from service.workflows.catalogue_lists import Listing, record_of
-from service.workflows.listed import Record
+from service.workflows.listed import IsCurrent, Record
 from service.workflows.model_bodies import patched, with_model
 from service.workflows.row_bodies import FOLLOWING, read_row
 from service.workflows.row_defaults import filled, judged_once, underived
@@ -24,8 +24,6 @@ UNVERIFIED = "no"
 """What a row says of its verification until an admin has looked at it."""
 
 Body = Mapping[str, Any]
-IsCurrent = Callable[[Record], bool]
-"""Whether the caller's change starts from a row as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,42 +1,24 @@
-"""Which nouns may a request spell, and in which part of its body does each stand? The one table of them."""
+"""Dataclasses that request bodies spell, each with its place, and all field names of bodies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import get_args, get_type_hints
 
 from service.catalogue import Row
-from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
 from service.exports.back.slurm_job import SlurmJob
 from service.planner.solve_limits import SolveLimits
 from service.workflows.check_body import BESIDE, Launch
-from service.workflows.clusters import Nodes
 from service.workflows.columns import columns_of
 from service.workflows.comparison_label import COMPARED
 from service.workflows.limits import Limits
 from service.workflows.nouns import field_names
 from service.workflows.plan_label import CLUSTERS, WHY_NOT, PlanLimits, PlanManner
-from service.workflows.prices import CardPrice, CataloguePrice
+from service.workflows.question_parts import ASKED
 from service.workflows.scenario_label import FIELDS
 from service.workflows.sensitivity_label import VARIED_BY
 from service.workflows.solve_label import SERVING, SOLVED_FROM, Serving
+from service.workflows.strict_json import FIELD_NAMES
 from service.workflows.sweep_label import LISTS, ROWS, SweepManner, SweepPlan
-
-ASKED: Sequence[tuple[str, type]] = (
-    ("model", Model),
-    ("recipe", Recipe),
-    ("layout", Layout),
-    ("cluster", Cluster),
-    ("cluster", Nodes),
-    ("price", Price),
-    ("price", CataloguePrice),
-    ("price", CardPrice),
-    ("price", OwnedPrice),
-)
-"""Part of a question, and a noun that spells it."""
-
-PARTS = tuple(dict.fromkeys(part for part, _ in ASKED))
-"""The parts of a question."""
 
 PLACES = (
     *ASKED,
@@ -60,7 +42,7 @@ def _names_in(noun: type) -> Iterator[str]:
                 yield from _names_in(inner)  # type: ignore[arg-type]  # arguments of a type hint are types
 
 
-FIELD_NAMES = frozenset(
+FIELD_NAMES.update(
     (
         "preset",
         *BESIDE,
@@ -77,4 +59,3 @@ FIELD_NAMES = frozenset(
         *(column.name for row in get_args(Row) for column in columns_of(row)),
     )
 )
-"""Every name that a request body may hold, at any depth."""

@@ -10,8 +10,8 @@ from service.estimator.question import Layout, Question, Recipe
 from service.planner.freedom import Freedom
 from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.nouns import field_names, read_noun
-from service.workflows.places import PARTS
 from service.workflows.plan_label import CLUSTERS, MOST_CLUSTERS, MOST_MACHINES, WHY_NOT, PlanLimits, PlanManner
+from service.workflows.question_parts import PARTS
 from service.workflows.questions import Asked, read_question
 
 SEARCHED: Mapping[str, tuple[type, tuple[str, ...]]] = {

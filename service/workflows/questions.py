@@ -16,8 +16,8 @@ from service.workflows.findings import not_an_object, unknown_field
 from service.workflows.grids import placed
 from service.workflows.models import read_model
 from service.workflows.nouns import read_noun
-from service.workflows.places import PARTS
 from service.workflows.prices import read_price
+from service.workflows.question_parts import PARTS
 from service.workflows.reading import Read
 
 EXAMPLES = {

@@ -21,9 +21,8 @@ from service.workflows.callers import Caller
 from service.workflows.columns import Column, columns_of
 from service.workflows.findings import unknown_field
 from service.workflows.list_parts import listed_in_parts
-from service.workflows.listed import Listed, Record, as_record
+from service.workflows.listed import IsCurrent, Listed, Record, as_record
 from service.workflows.merge_patch import merged
-from service.workflows.own_rows import IsCurrent
 from service.workflows.scenario_body import Wanted, read_wanted
 from service.workflows.scenario_label import FIELDS, QUESTION
 from service.workflows.wire import to_bytes

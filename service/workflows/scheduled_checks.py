@@ -19,7 +19,7 @@ from service.workflows.findings import not_an_object
 from service.workflows.merge_patch import merged
 from service.workflows.nouns import read_noun
 from service.workflows.one_line import one_line
-from service.workflows.places import PARTS
+from service.workflows.question_parts import PARTS
 
 NAME_A_GPU = (
     "name it in the job (Slurm: gres/gpu:h100:8), in the address that a hook is fetched from (?gpu=h100), or in the "

@@ -4,12 +4,9 @@ What is signed is the scheme, the scenario, the id of the link and its end. The 
 revoked. Links of earlier versions have no id; they hold until they expire, or until all of them are revoked at once.
 """
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
-from hmac import compare_digest, digest
 from secrets import token_urlsafe
 from typing import Annotated, Any, ClassVar
 
@@ -23,7 +20,6 @@ from service.store import (
     KeyRing,
     ShareLink,
     create_share_link,
-    read_share_link,
     read_share_links,
     revoke_share_link,
     utc_text,
@@ -32,15 +28,11 @@ from service.workflows.callers import Caller
 from service.workflows.listed import Record
 from service.workflows.nouns import read_noun
 from service.workflows.scenarios import PATH, find_scenario
+from service.workflows.share_signatures import PARAMETER, signed
 
-SCHEME = "2"
-"""Version of what is signed, and how."""
-UNLISTED_SCHEME = "1"
-"""That of links without an id."""
 ID_BYTES = 9
 MOST_LINKS = 1000
 """Links of one scenario. Source: a choice; far more than readers, and few enough to be listed at once."""
-PARAMETER = "share"
 DEFAULT_DAYS = 30
 MOST_DAYS = 366
 
@@ -129,69 +121,6 @@ def _status(link: ShareLink, moment: datetime) -> ShareStatus:
     if link.revoked_at is not None:
         return "revoked"
     return "expired" if link.expires_at <= moment else "active"
-
-
-def signed(secret: bytes, link_id: str, scenario_id: str, end: int) -> str:
-    """What a link holds that lets its reader in: scheme, id, end [second since 1970] and signature."""
-    return f"{SCHEME}.{link_id}.{end}.{_signature(secret, f'{SCHEME} {scenario_id} {link_id} {end}')}"
-
-
-def signed_unlisted(secret: bytes, scenario_id: str, end: int) -> str:
-    """What links of earlier versions hold, which have no id: scheme, end [second since 1970] and signature."""
-    return f"{UNLISTED_SCHEME}.{end}.{_signature(secret, f'{UNLISTED_SCHEME} {scenario_id} {end}')}"
-
-
-def _signature(secret: bytes, text: str) -> str:
-    return urlsafe_b64encode(digest(secret, text.encode(), sha256)).rstrip(b"=").decode()
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedLink:
-    """What a link says of itself, once its signature was checked."""
-
-    id: str | None
-    """Its id; None for a link of an earlier version."""
-
-
-def open_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -> OpenedLink | str:
-    """Check the signature and the end of a link.
-
-    Args:
-        keys: what signs
-        scenario_id: the scenario that is asked for
-        token: what the link holds
-        moment: now
-
-    Returns:
-        the link, or the reason why it opens nothing
-    """
-    scheme, _, rest = token.partition(".")
-    link_id: str | None = None
-    if scheme == SCHEME:
-        link_id, _, rest = rest.partition(".")
-    text, _, _ = rest.partition(".")
-    end = int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_END else 0
-    secret = keys.unlisted_secret if link_id is None else keys.signing_secret
-    genuine = signed_unlisted(secret or b"", scenario_id, end)
-    if link_id is not None:
-        genuine = signed(secret or b"", link_id, scenario_id, end)
-    if secret is None or not compare_digest(genuine.encode(errors="replace"), token.encode(errors="replace")):
-        return "the link is none that this service signed for this scenario; look for a part of it that is missing"
-    if end <= moment.timestamp():
-        return f"the link ended at {utc_text(datetime.fromtimestamp(end, UTC))}; ask for another"
-    return OpenedLink(link_id)
-
-
-def refusal_of_row(engine: Engine, link_id: str) -> str | None:
-    """Why the row of a link does not let its reader in; None where it does."""
-    link = read_share_link(engine, link_id)
-    if link is None:
-        return "the link is kept no longer; ask for another"
-    return None if link.revoked_at is None else "the link was revoked; ask for another"
-
-
-LONGEST_END = 11
-"""Digits of a moment in seconds: enough until the year 5138, and few enough to be computed with."""
 
 
 def _end(body: Mapping[str, Any], moment: datetime) -> datetime:

@@ -13,7 +13,10 @@ from typing import Any
 
 from service.errors import MOST_PROBLEMS, NotJson, Problem, Refused
 from service.text_bounds import is_text
-from service.workflows.places import FIELD_NAMES
+
+FIELD_NAMES: set[str] = set()
+"""Every name that a request body may hold, at any depth; those who read bodies add their own. Other names are the
+caller's own words, and no problem repeats them."""
 
 MAXIMUM_DEPTH = 32
 """Lists and objects inside each other."""

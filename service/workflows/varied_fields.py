@@ -6,7 +6,7 @@ from typing import Any
 
 from service.errors import Problem, did_you_mean, nearest
 from service.workflows.flat import ALIASES, NAMING, flat_fields
-from service.workflows.places import PARTS
+from service.workflows.question_parts import PARTS
 
 NOTHING: Mapping[str, Any] = {}
 

@@ -5,7 +5,6 @@ from service.catalogue import Catalogue
 from service.store import CheckedQuestion
 from service.workflows.admission import reviewed
 from service.workflows.checks import check
-from service.workflows.imports import format_named, import_file
 from service.workflows.scheduled_checks import JudgedJob, judge_manifest, judge_slurm_job
 from service.workflows.strict_json import parse_object
 from service.workflows.wire import to_bytes
@@ -37,8 +36,3 @@ def review_of(content: bytes, catalogue: Catalogue) -> tuple[bytes, Kept, list[s
     kept: Kept = []
     verdicts: list[str] = []
     return to_bytes(reviewed(parse_object(content), catalogue, kept.append, verdicts.append)), kept, verdicts
-
-
-def imported(name: str, text: str) -> bytes:
-    """The file of a training framework as the parts of a question, as JSON."""
-    return to_bytes(import_file(format_named(name), text))

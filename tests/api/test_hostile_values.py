@@ -19,8 +19,8 @@ from service.estimator.price import Egress, Storage
 from service.estimator.question import Checkpointing, Cluster, Layout, OwnedPrice, Price, Recipe, Recompute
 from service.workflows.clusters import Nodes
 from service.workflows.flat import flat_fields
-from service.workflows.places import ASKED
 from service.workflows.prices import CardPrice, CataloguePrice
+from service.workflows.question_parts import ASKED
 from tests.amounts import WHOLE
 from tests.api.asking import QUESTION, Ask
 

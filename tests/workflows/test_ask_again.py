@@ -9,7 +9,7 @@ from service.answers.estimates import Answer
 from service.catalogue import GpuRow, ModelRow, shipped_catalogue
 from service.estimator.names import StackName
 from service.workflows.estimates import answer
-from service.workflows.places import PARTS
+from service.workflows.question_parts import PARTS
 from service.workflows.questions import read_question
 from service.workflows.wire import to_bytes
 

@@ -12,7 +12,7 @@ from service.estimator.price import Egress, Storage
 from service.estimator.question import Checkpointing, Method, Recompute, Software, Versions
 from service.workflows.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
 from service.workflows.flat_values import DecimalMark
-from service.workflows.places import ASKED
+from service.workflows.question_parts import ASKED
 
 PLACES = list(dict.fromkeys((part, field.name) for part, noun in ASKED for field in fields(noun)))
 FIELD_NAMES = [name for _, name in PLACES]

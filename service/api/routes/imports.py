@@ -18,8 +18,7 @@ from service.errors import Problem, Refused
 from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.formats import FORMATS
 from service.text_bounds import FIELD
-from service.workflows.imports import format_named, import_file
-from service.workflows.whole_bodies import imported
+from service.workflows.imports import format_named, import_file, imported
 
 router = APIRouter(tags=["exports"])
 

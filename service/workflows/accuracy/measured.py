@@ -12,9 +12,8 @@ from service.estimator.gpu import Gpu
 from service.estimator.noun import SPOKEN
 from service.store import Engine, Measured, each_measurement
 from service.workflows.accuracy.counted_peaks import judged_peaks
-from service.workflows.calibrations.fitting import slug_of
 from service.workflows.callers import Caller
-from service.workflows.measurements.keeping import is_possible
+from service.workflows.devices import is_possible, slug_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

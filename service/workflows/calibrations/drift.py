@@ -15,7 +15,7 @@ from service.workflows.calibrations.fitting import constants_of, device_of
 from service.workflows.calibrations.listed import find_calibration
 from service.workflows.calibrations.steps import Steps, steps_of
 from service.workflows.callers import Caller
-from service.workflows.measurements.keeping import is_possible, observed_of
+from service.workflows.devices import is_possible, observed_of
 
 DRIFTING = 2.0
 """Times the held-out error at which newer measurements show that a device has changed. Source: a choice."""

@@ -19,8 +19,8 @@ from service.store import Calibration, Engine, Measured
 from service.workflows.calibrations.body import chosen_of, read_chosen, values_of
 from service.workflows.calibrations.steps import Steps, steps_of
 from service.workflows.callers import TEAM, Caller
-from service.workflows.devices import gpu_of_device
-from service.workflows.measurements.keeping import environment_of, is_possible, now_text, observed_of
+from service.workflows.devices import environment_of, is_possible, observed_of, slug_of
+from service.workflows.measurements.keeping import now_text
 from service.workflows.wire import adapter_of, digest_of, to_bytes, to_wire
 
 
@@ -106,20 +106,6 @@ def calibration_on(
         retired_at=None,
         owner=TEAM,
     )
-
-
-def slug_of(row: Measured, catalogue: Catalogue) -> str | None:
-    """The catalogue's name of what a measurement was taken on, as the catalogue is now.
-
-    Args:
-        row: a measurement
-        catalogue: the facts
-
-    Returns:
-        the slug; None where the catalogue does not hold the device
-    """
-    known = row.gpu if row.gpu in catalogue.gpus else None
-    return known or gpu_of_device(row.device, environment_of(row).memory_bytes or None, catalogue)
 
 
 def _held_by(row: Measured, catalogue: Catalogue) -> str | None:

@@ -6,8 +6,9 @@ from typing import Any
 from service.answers.diagnoses import ComparedLine, ComparedTotal, Diagnosis, Said
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
+from service.estimator import changes as memory_changes
 from service.estimator import estimate_memory
-from service.estimator.changes import in_words, ranked_changes
+from service.estimator.changes import ranked_changes
 from service.estimator.memory_parts import Memory
 from service.estimator.timeline import Point
 from service.workflows.diagnosis.causes import OUTSIDE, Found, found_cause, needed_bytes, of_a_tensor
@@ -112,7 +113,7 @@ def _diagnosed(asked: Asked, said: Said, catalogue: Catalogue) -> Diagnosis:
 def _suggestions(cause: Found, changes: tuple[Any, ...], ran: Supposed) -> tuple[str, ...]:
     own = () if ran.supposition is None else (f"see whether it ran as it is asked: {ran.supposition.message}",)
     first = () if cause.first is None else (cause.first,)
-    return (*first, *own, *map(in_words, changes))
+    return (*first, *own, *map(memory_changes.in_words, changes))
 
 
 def _point(ran: Supposed, said: Said, needed: float | None) -> Point | None:

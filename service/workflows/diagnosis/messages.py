@@ -4,14 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from service.answers.diagnoses import MessageKind, Said, SaidNumber
+from service.answers.diagnoses import LONGEST_MESSAGE, MessageKind, Said, SaidNumber
 from service.errors import Problem, Refused
 from service.estimator.first_step import Moment
 from service.workflows.diagnosis.amounts import amounts_in
 from service.workflows.diagnosis.memory_tables import numbers_of_stats, numbers_of_summary
-
-LONGEST_MESSAGE = 200_000
-"""Characters of a message. Source: a choice; a traceback of many ranks has some 50,000."""
 
 LONGEST_PHRASE = 4_000
 """Characters after the words that tell it in which its numbers stand. Source: a choice; a message has some 700."""

@@ -17,7 +17,7 @@ from service.workflows.check_body import Problems
 from service.workflows.estimates import answer
 from service.workflows.findings import not_an_object
 from service.workflows.nouns import read_noun
-from service.workflows.places import PARTS
+from service.workflows.question_parts import PARTS
 from service.workflows.questions import Asked, read_question
 
 QUESTION, ESTIMATE = "question", "estimate_id"

@@ -9,12 +9,13 @@ from service.calibration.doubts import doubt_of
 from service.calibration.observed import Observed
 from service.calibration.outliers import outlier_reason
 from service.calibration.physics import impossible
-from service.calibration.records import Environment, Measurement, ProbeRecord
+from service.calibration.records import ProbeRecord
 from service.calibration.shapes import fault_of
 from service.estimator import FORMULAS_VERSION
 from service.estimator.gpu import Gpu
 from service.store import Connection, Measured, keep_measurements_in, measurements_like, shape_key, utc_text
 from service.workflows.callers import TEAM
+from service.workflows.devices import is_possible, observed_of
 from service.workflows.wire import digest_of, to_bytes
 
 Predict = Callable[[Observed], float | None]
@@ -106,43 +107,6 @@ def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | 
     return found
 
 
-def environment_of(row: Measured) -> Environment:
-    """What a measurement was taken on.
-
-    Args:
-        row: the measurement
-
-    Returns:
-        the environment
-    """
-    told: dict[str, Any] = {**row.environment}
-    lists = {name: tuple(told.get(name, ())) for name in ("throttle_reasons", "instructions")}
-    return Environment(**{**told, **lists})
-
-
-def observed_of(row: Measured) -> Observed:
-    """A kept measurement as calibrations are fitted on it.
-
-    Args:
-        row: the measurement
-
-    Returns:
-        the same
-    """
-    measurement = Measurement(
-        operation=row.operation,
-        shape=row.shape,
-        quantity=row.quantity,
-        value=row.value,
-        low=row.low,
-        high=row.high,
-        repeats=row.repeats,
-        relative_error_fraction=row.relative_error_fraction,
-    )
-    probe: Any = row.probe
-    return Observed(id=row.id, run=row.run, probe=probe, measurement=measurement, environment=environment_of(row))
-
-
 def fingerprint_of(environment: Mapping[str, Any]) -> str:
     """What measurements have in common that may be compared.
 
@@ -210,11 +174,6 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
 def _thing(row: Measured) -> object:
     """What a measurement is one of: the same of the same device."""
     return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape_key(row.shape)
-
-
-def is_possible(row: Measured, gpu: Gpu | None) -> bool:
-    """Whether a device can have done what was measured; what it cannot counts nowhere, even if it was released."""
-    return impossible(observed_of(row), None if row.kind == "cpu" else gpu) is None
 
 
 def _doubt(row: Measured, gpu: Gpu | None) -> str | None:

@@ -6,9 +6,10 @@ Rows that differ in their price alone share everything but their money, for a co
 from dataclasses import replace
 
 from service.errors import Problem, Refused
+from service.estimator import running
 from service.estimator.question import Question
 from service.estimator.resolve import Resolved, configuration_of, run_problems
-from service.estimator.running import Running, at_price, numbers_of, running_of
+from service.estimator.running import Running, at_price, running_of
 from service.workflows.sweeps.axes import Axes, Combination
 from service.workflows.sweeps.rows import Found
 
@@ -53,7 +54,7 @@ class Estimating:
         place = self._axes.prices[at.price].place
         if place not in self._running:
             self._running[place] = running_of(asked, self._configuration)
-        return Found(numbers_of(at_price(self._running[place], asked.price)))
+        return Found(running.numbers_of(at_price(self._running[place], asked.price)))
 
     def _turn_to(self, unpriced: Question) -> None:
         """Look up another configuration, or what is wrong with it."""
