@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from service.api.key_rules import WantedKey, make_key
 from service.catalogue import shipped_catalogue
 from service.store import Scope
-from service.workflows.keys import WantedKey, make_key
 from tests.databases import prepared
 from tests.house.source import ROOT
 from tests.prestarted import started

@@ -12,8 +12,8 @@ from secrets import token_urlsafe
 
 import pytest
 
+from service.api import key_rules
 from service.logs import AsJson, AsText
-from service.workflows import keys
 
 PRESENTED = re.compile(r"tck_[\w-]{8}\.[\w-]{43}")
 """What a whole key looks like, whoever made it."""
@@ -49,7 +49,7 @@ def watched() -> Iterator[None]:
 
     def told(size: int | None = None) -> str:
         secret = token_urlsafe(size)
-        if size == keys.SECRET_BYTES:
+        if size == key_rules.SECRET_BYTES:
             issued(secret)
         return secret
 
@@ -61,6 +61,6 @@ def watched() -> Iterator[None]:
         call(logger, record)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keys, "token_urlsafe", told)
+        patch.setattr(key_rules, "token_urlsafe", told)
         patch.setattr(logging.Logger, "callHandlers", hand_on)
         yield

@@ -12,9 +12,9 @@ import httpx
 
 from service.client.events import Event as Heard
 from service.client.events import events_of
-from service.workflows.ended_shards import KIND, ROWS_FILE
-from service.workflows.sweeps.axes import sweep_from_bytes
-from service.workflows.sweeps.shard_process import shard_of, worked_out
+from service.features.launch_checks.finished_jobs import KIND, ROWS_FILE
+from service.features.sweeps.axes import sweep_from_bytes
+from service.features.sweeps.shard_process import shard_of, worked_out
 from tests.api.asking import QUESTION
 from tests.api.fake_worker import FakeWorker
 

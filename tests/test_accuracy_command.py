@@ -8,11 +8,11 @@ import pytest
 
 from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
+from service.validation.serialization import to_wire
 from service.workflows.accuracy.accuracy import accuracy_of
 from service.workflows.accuracy.files import read_file
 from service.workflows.accuracy.tables import accuracy_text
 from service.workflows.accuracy.written import PUBLISHED
-from service.workflows.wire import to_wire
 from tests.accuracy.few import STEP, ship_few
 from tests.commands import Command, Ran
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.api.measurement_examples import NCCL_TESTS, RECORDS
+from service.features.measurements.openapi import NCCL_TESTS, RECORDS
 from tests.accuracy.few import ship_few
 from tests.commands import Command
 from tests.guide_pages import blocks_of, by_request, differences, walk

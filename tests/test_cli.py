@@ -12,11 +12,11 @@ import pytest
 from service import __version__
 from service.catalogue import shipped_catalogue
 from service.commands.application import main
-from service.workflows.estimates import answer
-from service.workflows.flat import ALIASES, flat_fields
-from service.workflows.questions import read_question
-from service.workflows.report import report
-from service.workflows.wire import to_wire
+from service.features.estimates.answers import answer
+from service.features.estimates.report import report
+from service.validation.flat import ALIASES, flat_fields
+from service.validation.questions import read_question
+from service.validation.serialization import to_wire
 from tests.commands import Command, Ran
 
 ROOT = Path(__file__).parents[1]
@@ -132,7 +132,7 @@ def test_an_unknown_option_names_the_nearest(run: Command) -> None:
 def test_an_installed_package_writes_no_generated_file(
     command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("service.workflows.source_tree.ROOT", tmp_path)
+    monkeypatch.setattr("service.source_tree.ROOT", tmp_path)
     monkeypatch.setattr(sys, "argv", ["traincost", command])
     with pytest.raises(SystemExit) as ended:
         main()

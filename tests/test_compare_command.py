@@ -5,9 +5,9 @@ import json
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.workflows.comparison import compare
-from service.workflows.comparison_table import comparison_csv, comparison_report, whole_comparison
-from service.workflows.wire import to_bytes
+from service.features.compare.compare import compare
+from service.features.compare.tables import comparison_csv, comparison_report, whole_comparison
+from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran
 
 JOB = ["--model", "llama-3.1-8b", "--sequence-length", "8192", "--training-tokens", "2e11", "--tp", "2"]

@@ -12,10 +12,10 @@ from threading import Thread
 import httpx
 import pytest
 
+from service.api.key_rules import NewKey, WantedKey, make_key, revoke
 from service.client.events import Event, events_of
 from service.store import Engine, Scope, create_key
 from service.store.engine import open_engine
-from service.workflows.keys import NewKey, WantedKey, make_key, revoke
 from tests.api.asking import QUESTION
 from tests.api.fake_worker import FakeWorker
 from tests.api.test_sweeps import BODY as SWEEP

@@ -11,8 +11,8 @@ import typer.main
 import yaml
 
 from service import __version__
-from service.api.readiness import LOOK_SECONDS
-from service.api.routes.deployment_pages import GUIDE, MANIFESTS
+from service.api.health import LOOK_SECONDS
+from service.api.pages import GUIDE, MANIFESTS
 from service.api.server import STOP_SECONDS
 from service.commands.application import app
 from service.commands.local_worker import END_SECONDS

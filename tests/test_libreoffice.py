@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.workflows.budget import EXAMPLE, FIRST_FIELD, NUMBERS
+from service.features.scenarios.budgets import EXAMPLE, FIRST_FIELD, NUMBERS
 from tests.libreoffice import Book, Cell, shown
 from tests.live import serving
 from tests.needing import need

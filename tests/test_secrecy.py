@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import Response
 
+from service.api.key_rules import WantedKey, make_key
 from service.settings import read_settings
-from service.workflows.keys import WantedKey, make_key
 from tests.api.conftest import asking, one_by_one
 from tests.databases import prepared
 from tests.live import looked_through

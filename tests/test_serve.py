@@ -14,12 +14,12 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from service.api.key_rules import WantedKey, make_key, revoke
 from service.api.server import refuse_unguarded
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import PREFIX, Settings
 from service.store import prepare_database
 from service.store.engine import reading, writing
-from service.workflows.keys import WantedKey, make_key, revoke
 from tests.databases import prepared
 from tests.live import serving
 from tests.prestarted import Process, Started, ran

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from service.answers.plans import PlanAnswer, PlanCounts
-from service.api.sensitivity_schemas import VARIATIONS
-from service.api.solve_schemas import SOLUTIONS
 from service.catalogue import shipped_catalogue
 from service.commands.progress import PATIENCE_SECONDS, Progress
-from service.workflows.plan_table import counted, plans_csv, plans_report
-from service.workflows.plans import planning
-from service.workflows.sensitivity import vary
-from service.workflows.sensitivity_table import table_csv, table_report, whole_table
-from service.workflows.solve import solve
-from service.workflows.solve_table import solution_report
-from service.workflows.wire import to_bytes
+from service.features.plans.report import counted, plans_csv, plans_report
+from service.features.plans.search_plans import planning
+from service.features.sensitivity.openapi import VARIATIONS
+from service.features.sensitivity.tables import table_csv, table_report, whole_table
+from service.features.sensitivity.vary import vary
+from service.features.solve.openapi import SOLUTIONS
+from service.features.solve.report import solution_report
+from service.features.solve.solve import solve
+from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran
 
 OPEN: dict[str, Any] = SOLUTIONS["largest-micro-batch"]["value"]

@@ -9,13 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.workflows.sweeps.answering import rows_of
-from service.workflows.sweeps.axes import Sweep
-from service.workflows.sweeps.body import read_sweep
-from service.workflows.sweeps.columns import columns_of
-from service.workflows.sweeps.local import run_locally
-from service.workflows.sweeps.rows import Counts
-from service.workflows.sweeps.shards import SHARD_ROWS
+from service.features.sweeps.axes import Sweep
+from service.features.sweeps.columns import columns_of
+from service.features.sweeps.local import run_locally
+from service.features.sweeps.requests import read_sweep
+from service.features.sweeps.rows import Counts, rows_of
+from service.features.sweeps.sweeps import SHARD_ROWS
 from tests.commands import Command
 
 BODY: dict[str, Any] = {

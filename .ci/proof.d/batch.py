@@ -15,7 +15,7 @@ from check import questions
 from service.answers.batch import BatchKind
 from service.catalogue import Catalogue, shipped_catalogue
 from service.client import Client, Problem
-from service.workflows.batch import ANSWERED
+from service.features.batch.batch import ANSWERED
 from tests.live import serving
 
 TOGETHER = 100

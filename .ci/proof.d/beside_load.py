@@ -167,8 +167,8 @@ def shown(name: str, seconds: Sequence[float], idle: float) -> str:
 
 def keys_in(folder: Path) -> tuple[str, str]:
     """Keys of the one who checks, and of the one who asks for everything, whom no limit of requests holds back."""
+    from service.api.key_rules import KeyLimits, WantedKey, make_key
     from service.catalogue import shipped_catalogue
-    from service.workflows.keys import KeyLimits, WantedKey, make_key
     from tests.databases import prepared
 
     engine = prepared(f"sqlite:///{folder}/traincost.db", shipped_catalogue())

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from service.catalogue import shipped_catalogue
-from service.workflows.checks import check
+from service.features.checks.check import check
 from tests.live import serving
 from tests.needing import lacks
 from tests.slurm import running

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from service.catalogue import shipped_catalogue
 from service.client import Client
+from service.features.sweeps.local import run_locally
+from service.features.sweeps.requests import read_sweep
 from service.store import prepare_database, read_shards
 from service.worker.runners.ray import RayRunner
-from service.workflows.sweeps.body import read_sweep
-from service.workflows.sweeps.local import run_locally
 from tests.house.source import ROOT
 from tests.live import serving
 from tests.worker.clusters import A100, H100, Cluster, cluster

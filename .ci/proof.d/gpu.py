@@ -11,9 +11,9 @@ import httpx
 from service.answers.launch_checks import LaunchCheck
 from service.catalogue import shipped_catalogue
 from service.client import Client
+from service.features.launch_checks.report import launch_check_shown
+from service.validation.devices import gpu_of_device
 from service.worker.hardware import devices_here
-from service.workflows.devices import gpu_of_device
-from service.workflows.launch_checks.table import launch_check_shown
 from tests.live import serving
 
 MODELS = {"qwen3-0.6b": "dense, small", "llama-3.1-8b": "dense, the width of 8B", "olmoe-1b-7b": "mixture of experts"}

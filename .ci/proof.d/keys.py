@@ -17,11 +17,11 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-from service.api.app import create_app
+from service.api.key_rules import WantedKey, make_key
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
-from service.workflows.keys import WantedKey, make_key
 
 TRIES = 24_000
 """Requests of each kind."""

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from service.client import Client
-from service.workflows.launch_checks.table import launch_check_shown
+from service.features.launch_checks.report import launch_check_shown
 from tests.live import serving
 
 BODY = {

@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 from service.answers.estimates import Answer
 from service.catalogue import shipped_catalogue
-from service.workflows.estimates import answer_of
+from service.features.estimates.answers import answer_of
 from tests.load import Request, all_asked, asked, keep_asking, post, processor_seconds, serving
 
 MOST_TIMES, MOST_TIMES_IN_A_BATCH = 1.2, 1.3

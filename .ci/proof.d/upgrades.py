@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from service.api.measurement_examples import CHOSEN, RECORDS
+from service.features.measurements.openapi import CHOSEN, RECORDS
 from service.store.engine import open_engine, reading
 from service.store.prepare import HEAD, revision_in
 from tests.api.asking import QUESTION

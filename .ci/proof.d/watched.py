@@ -13,9 +13,9 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import Message
 
-from service.api.app import create_app
 from service.api.metrics import Metrics
 from service.api.seen import Seen
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database

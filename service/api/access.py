@@ -6,8 +6,8 @@ GET reads, and PUT, PATCH and DELETE change; a POST may do either, so each has i
 from collections.abc import Mapping
 
 from service.api.json_schema import Schema
+from service.api.share_links import PARAMETER
 from service.store import Scope
-from service.workflows.share_signatures import PARAMETER
 
 SINGULAR: Mapping[str, str] = {
     "models": "Model",

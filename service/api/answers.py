@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from service.api.json_schema import CSV_BODY
 from service.api.list_schemas import XLSX
-from service.workflows.wire import to_bytes
+from service.validation.serialization import to_bytes
 
 JSON = "application/json"
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from service.errors import TraincostError
 from service.store import Scope
-from service.workflows.callers import Caller
+from service.store.callers import Caller
 
 AWAY = "the issuer of tokens does not say with which key this one is signed; ask again"
 

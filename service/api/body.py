@@ -10,7 +10,7 @@ from service.api.long_bodies import is_long, read_apart
 from service.api.problems import ApiError
 from service.errors import Problem, Refused
 from service.text_bounds import is_text
-from service.workflows.strict_json import NOT_TEXT, parse_object, parse_unjudged_object
+from service.validation.json_text import NOT_TEXT, parse_object, parse_unjudged_object
 
 PARAMETERS = {
     JSON_BODY: {"", "charset=utf-8"},

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from service.store import ApiKey, Scope
-from service.workflows.callers import ANYBODY, Caller
+from service.store.callers import ANYBODY, Caller
 
 CALLER = "caller"
 """Name of who asks in the state of the request."""

@@ -19,7 +19,7 @@ from service.store import (
     forget_checked_questions,
     keep_checked_questions,
 )
-from service.workflows.callers import TEAM
+from service.store.callers import TEAM
 
 WRITE_SECONDS = 0.5
 """Time between two writes. Source: a choice; whoever reads a job's comment is slower."""

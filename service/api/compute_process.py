@@ -35,15 +35,15 @@ from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import TraincostError
 
 PRELOADED = (
-    "service.workflows.plans",
-    "service.workflows.solve",
-    "service.workflows.comparison_table",
-    "service.workflows.sensitivity_table",
-    "service.workflows.batch",
-    "service.workflows.whole_bodies",
+    "service.features.plans.search_plans",
+    "service.features.solve.solve",
+    "service.features.compare.tables",
+    "service.features.sensitivity.tables",
+    "service.features.batch.batch",
+    "service.features.checks.bodies",
     "service.workflows.accuracy.accuracy",
     "service.workflows.accuracy.totals",
-    "service.workflows.places",
+    "service.openapi.places",
 )
 """Modules that the server imports once for all processes; others are imported where they are first needed."""
 

@@ -8,7 +8,7 @@ from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.workflows.wire import digest_of
+from service.validation.serialization import digest_of
 
 HEAD = "traincost.head"
 

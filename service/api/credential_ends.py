@@ -16,9 +16,9 @@ from fastapi import Request
 
 from service.api.callers import ADMITTED, Admitted
 from service.api.envelope import refusal_of
+from service.api.key_rules import does_allow, standing_of
 from service.api.keys import NO_KEY, NotAllowed, ended_key, unauthorized
 from service.store import ApiKey, KeyRing, Scope
-from service.workflows.keys import does_allow, standing_of
 
 LOOK_SECONDS = 0.2
 """Time between two questions whether it still would. Source: a choice; a second, with what keys take to be seen."""

@@ -14,7 +14,7 @@ from service.api.problems import ApiError
 from service.api.rate_limits import Counted, RateLimits, network_of
 from service.api.seen import seen_of
 from service.store import ApiKey
-from service.workflows.callers import Caller
+from service.store.callers import Caller
 
 
 async def enter(request: Request) -> None:

@@ -20,7 +20,7 @@ from service.api.json_schema import Schema
 from service.api.problems import ApiError, WrongParameter
 from service.errors import Problem
 from service.store import RememberedAnswer, RequestKey, once
-from service.workflows.wire import digest_of
+from service.validation.serialization import digest_of
 
 HEADER = "Idempotency-Key"
 REPEATED = "Idempotent-Replayed"

@@ -12,11 +12,11 @@ from service.api.bearers import TokenJudge, WrongToken, is_token
 from service.api.callers import ADMITTED, CALLER, Admitted, caller_of
 from service.api.credentials import Presented, presented_by
 from service.api.deeds import begin_deed
+from service.api.key_rules import does_allow, standing_of
 from service.api.problems import ApiError
+from service.api.share_links import open_link, refusal_of_row
 from service.store import ApiKey, KeyRing, Scope
-from service.workflows.callers import Caller
-from service.workflows.keys import does_allow, standing_of
-from service.workflows.share_signatures import open_link, refusal_of_row
+from service.store.callers import Caller
 
 CHALLENGE = 'Bearer realm="traincost"'
 

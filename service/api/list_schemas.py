@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from service.api.json_schema import CSV_BODY, Schema, json_response, parameter_ref, query_parameter, ref
-from service.workflows.columns import Column
-from service.workflows.list_query import DEFAULT_ROWS, MOST_ROWS
+from service.tabular.columns import Column
+from service.tabular.queries import DEFAULT_ROWS, MOST_ROWS
 
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 

@@ -15,8 +15,8 @@ from service.api.answers import json_answer
 from service.api.json_schema import CSV_BODY, JSON_BODY
 from service.api.list_schemas import PARQUET, XLSX, list_operation, table_operation
 from service.api.turns import on_few_threads
-from service.workflows.columns import Column
-from service.workflows.listed import Listed, csv_of, page_of, parquet_of, workbook_of
+from service.tabular.columns import Column
+from service.tabular.lists import Listed, csv_of, page_of, parquet_of, workbook_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from fastapi import Depends, Request
 
 from service.api.conditional import etag_of
 from service.api.problems import ApiError
-from service.workflows.listed import IsCurrent, Record
-from service.workflows.wire import to_bytes
+from service.tabular.lists import IsCurrent, Record
+from service.validation.serialization import to_bytes
 
 NEEDED = "send If-Match with the ETag that GET of the row gives, so that nobody else's change is undone (* for any)"
 

@@ -34,9 +34,9 @@ from service.errors import (
     UnknownRevision,
     Unreachable,
 )
-from service.workflows.dialects import QUERY, retold
-from service.workflows.flat import flat_fields
-from service.workflows.question_parts import PARTS
+from service.validation.error_styles import QUERY, retold
+from service.validation.flat import flat_fields
+from service.validation.question_parts import PARTS
 
 MEDIA_TYPE = "application/problem+json"
 MOST_BYTES = 16 * 1024

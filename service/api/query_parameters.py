@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from service.api.json_schema import Schema, parameter_ref, query_parameter
 from service.api.queries import EXPLAIN, REV
-from service.workflows.flat import FlatField, flat_fields
+from service.validation.flat import FlatField, flat_fields
 
 TYPES: dict[str, Schema] = {
     "integer": {"type": "integer"},

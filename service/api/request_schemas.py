@@ -3,7 +3,7 @@
 from service.answers.checks import MOST_FREE
 from service.answers.diagnoses import LONGEST_MESSAGE
 from service.api.json_schema import NULL, Schema, described, ref, undefaulted
-from service.workflows.nouns import LONGEST_NAME
+from service.validation.specs import LONGEST_NAME
 
 MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
 """Components that spell a model, beside its name."""

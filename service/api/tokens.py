@@ -10,13 +10,13 @@ from typing import Any
 import jwt
 
 from service.api.bearers import Bearer, WrongToken
+from service.api.key_rules import LONGEST_NAME
 from service.api.signing_keys import SigningKeys
 from service.catalogue import SHIPPED
 from service.settings import Settings
 from service.store import Scope
-from service.workflows.callers import Caller
-from service.workflows.keys import LONGEST_NAME
-from service.workflows.plain_text import composed
+from service.store.callers import Caller
+from service.validation.text import composed
 
 LONGEST = 8_192
 """Characters of the longest token. Source: a choice; providers stay below 4,096."""

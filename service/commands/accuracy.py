@@ -30,11 +30,11 @@ def accuracy(
         _totals_accuracy(file, rows, as_json=as_json)
         return
     from service.catalogue import shipped_catalogue
+    from service.validation.serialization import to_bytes
     from service.workflows.accuracy.accuracy import accuracy_of_judged, shipped_accuracy
     from service.workflows.accuracy.files import refuse_same_file, write_file
     from service.workflows.accuracy.tables import accuracy_text, rows_csv
     from service.workflows.accuracy.written import PUBLISHED
-    from service.workflows.wire import to_bytes
 
     if rows is not None:
         refuse_same_file(PUBLISHED if file is None else file, rows)
@@ -65,8 +65,8 @@ def _with_own(found: "Accuracy") -> "Accuracy":
     """The figures with those of own measurements."""
     from service.commands.database import database
     from service.store import load_catalogue
+    from service.store.callers import ANYBODY, TEAM
     from service.workflows.accuracy.measured import own_groups
-    from service.workflows.callers import ANYBODY, TEAM
 
     with database() as engine:
         own = own_groups(engine, ANYBODY, load_catalogue(engine).view(TEAM))
@@ -74,9 +74,9 @@ def _with_own(found: "Accuracy") -> "Accuracy":
 
 
 def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:
+    from service.validation.serialization import to_bytes
     from service.workflows.accuracy.totals import totals_accuracy
     from service.workflows.accuracy.totals_tables import totals_text
-    from service.workflows.wire import to_bytes
 
     if file is not None or rows is not None:
         message = "--totals compares the published runs that ship with the package, and takes no table and no --rows"

@@ -10,8 +10,8 @@ from service.commands.options import AsJson
 from service.errors import StartupError
 
 if TYPE_CHECKING:
+    from service.cli.doctor_findings import Finding
     from service.settings import Settings
-    from service.workflows.doctor import Finding
 
 app = typer.Typer()
 
@@ -29,7 +29,7 @@ def doctor(*, as_json: AsJson = False) -> None:
     Raises:
         typer.Exit: something is at fault
     """
-    from service.workflows.wire import to_bytes
+    from service.validation.serialization import to_bytes
 
     findings = []
     for found in _findings():
@@ -43,8 +43,8 @@ def doctor(*, as_json: AsJson = False) -> None:
 
 
 def _findings() -> Iterator["Finding"]:
+    from service.cli.doctor_findings import Finding, examined
     from service.settings import read_settings
-    from service.workflows.doctor import Finding, examined
 
     try:
         settings = read_settings()
@@ -59,7 +59,7 @@ def _of_optional(settings: "Settings") -> Iterator["Finding"]:
     """Findings of what is only set up where a setting names it."""
     from service.api.rate_limits import WITHOUT_REDIS, has_redis
     from service.api.telemetry import WITHOUT_OPENTELEMETRY, is_installed
-    from service.workflows.doctor import Finding
+    from service.cli.doctor_findings import Finding
 
     if settings.otlp_endpoint is not None and not is_installed():
         yield Finding(name="telemetry", state="fault", said=WITHOUT_OPENTELEMETRY)

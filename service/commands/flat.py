@@ -7,8 +7,8 @@ import typer
 
 from service.commands.options import AsCsv, AsJson
 from service.errors import Refused
-from service.workflows.dialects import COMMAND_LINE, retold
-from service.workflows.flat import ALIASES, FlatField, body_of_flat, flat_fields
+from service.validation.error_styles import COMMAND_LINE, retold
+from service.validation.flat import ALIASES, FlatField, body_of_flat, flat_fields
 
 app = typer.Typer()
 
@@ -16,10 +16,10 @@ app = typer.Typer()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """What does this training job take? Needs no server and no database; a list is a repeated option."""
     from service.catalogue import shipped_catalogue
-    from service.workflows.estimates import answer
-    from service.workflows.questions import read_question
-    from service.workflows.report import report
-    from service.workflows.wire import to_bytes
+    from service.features.estimates.answers import answer
+    from service.features.estimates.report import report
+    from service.validation.questions import read_question
+    from service.validation.serialization import to_bytes
 
     catalogue = shipped_catalogue()
     try:
@@ -61,10 +61,10 @@ app.command("estimate")(ESTIMATE)
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Where is this job cheapest? Repeat options of the cluster and of the price: all combinations are compared."""
     from service.catalogue import shipped_catalogue
-    from service.workflows.comparison import compare
-    from service.workflows.comparison_flat import BESIDE, body_of_flat_comparison, told_flat
-    from service.workflows.comparison_table import comparison_csv, comparison_report, whole_comparison
-    from service.workflows.wire import to_bytes
+    from service.features.compare.compare import compare
+    from service.features.compare.requests import BESIDE, body_of_flat_comparison, told_flat
+    from service.features.compare.tables import comparison_csv, comparison_report, whole_comparison
+    from service.validation.serialization import to_bytes
 
     try:
         body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])

@@ -50,11 +50,11 @@ def create(  # noqa: PLR0913 - each is an option of the command
     as_json: AsJson = False,
 ) -> None:
     """Make a key and print it, this once; from the first key on, the service asks every caller for one."""
-    from service.workflows.audit import by_command
-    from service.workflows.callers import TEAM
-    from service.workflows.keys import KeyLimits, WantedKey, make_key, shown
-    from service.workflows.keys_table import sent_as
-    from service.workflows.wire import to_bytes
+    from service.api.key_rules import KeyLimits, WantedKey, make_key, shown
+    from service.features.accounts.audit import by_command
+    from service.features.accounts.report import sent_as
+    from service.store.callers import TEAM
+    from service.validation.serialization import to_bytes
 
     limits = KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
     wanted = WantedKey(name=name, scopes=scope, owner=owner or TEAM, days=days, limits=limits)
@@ -70,10 +70,10 @@ def create(  # noqa: PLR0913 - each is an option of the command
 @keys.command("list")
 def list_keys(*, as_json: AsJson = False) -> None:
     """Tell every key that was made, without its secret."""
+    from service.api.key_rules import shown_keys
+    from service.features.accounts.report import keys_report
     from service.store import place_of
-    from service.workflows.keys import shown_keys
-    from service.workflows.keys_table import keys_report
-    from service.workflows.wire import to_bytes
+    from service.validation.serialization import to_bytes
 
     with database(is_made=False) as engine:
         found, place = shown_keys(engine), place_of(engine)
@@ -83,8 +83,8 @@ def list_keys(*, as_json: AsJson = False) -> None:
 @keys.command()
 def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst = None) -> None:
     """Give a key other limits, those of the service where absent; running services follow within about a second."""
-    from service.workflows import keys as workflow
-    from service.workflows.audit import by_command
+    from service.api import key_rules as workflow
+    from service.features.accounts.audit import by_command
 
     limits = workflow.KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
     with database(is_made=False) as engine, by_command("limitKey"):
@@ -95,9 +95,9 @@ def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst 
 @keys.command()
 def revoke(key_id: KeyId) -> None:
     """Have a key refused; running services hear of it within about a second."""
+    from service.api import key_rules as workflow
+    from service.features.accounts.audit import by_command
     from service.store import utc_text
-    from service.workflows import keys as workflow
-    from service.workflows.audit import by_command
 
     with database(is_made=False) as engine, by_command("revokeKey"):
         before = workflow.revoke(engine, key_id)

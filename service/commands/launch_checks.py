@@ -27,8 +27,8 @@ def launch_check(
     """
     from service.client.events import Event
     from service.commands.service_answers import asked_of
-    from service.workflows.body_file import body_in
-    from service.workflows.launch_checks.table import event_said, launch_check_shown
+    from service.features.launch_checks.report import event_said, launch_check_shown
+    from service.validation.body_files import body_in
 
     def tell(event: Event) -> None:
         for line in event_said(event.name, event.data):

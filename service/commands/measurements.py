@@ -23,11 +23,11 @@ def import_measurements(kind: Format, file: File, *, tell: Told = None, as_json:
     """Keep what another tool measured, beside what is predicted of it, for calibrations to be fitted on."""
     import sys
 
+    from service.features.accounts.audit import by_command
+    from service.features.measurements.file_formats import import_file
     from service.store import load_catalogue
-    from service.workflows.audit import by_command
-    from service.workflows.callers import TEAM
-    from service.workflows.measurements.files import import_file
-    from service.workflows.wire import to_bytes
+    from service.store.callers import TEAM
+    from service.validation.serialization import to_bytes
 
     content = sys.stdin.buffer.read() if str(file) == "-" else _content(file)
     with database() as engine, by_command("importMeasurements"):

@@ -33,9 +33,8 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """What did jobs take that were estimated before? What Slurm's sacct tells, compared by the service."""
     from service.commands.service_answers import asked_of
-    from service.workflows.reconciliation.sacct import Wanted, sacct_output
-    from service.workflows.reconciliation.sending import reconciled_by
-    from service.workflows.reconciliation.tables import reconciliation_shown
+    from service.features.reconcile.report import reconciliation_shown
+    from service.features.reconcile.sending import Wanted, reconciled_by, sacct_output
 
     text = sacct_output(file, Wanted(since=since, until=until, cluster=cluster))
     with asked_of(url, key) as client:

@@ -90,7 +90,7 @@ def _announced(listener: socket, host: str) -> str:
 
 def _application(settings: "Settings") -> Any:
     """The service on its database; importing it takes a second, for which no wrong setting and no taken port waits."""
-    from service.api.app import create_app
+    from service.app import create_app
     from service.catalogue import shipped_catalogue
     from service.store import load_numbered, prepare_database
 
@@ -101,10 +101,10 @@ def _application(settings: "Settings") -> Any:
 
 def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":
     """A worker that reaches this service on this machine, with a key in case the service asks for one."""
+    from service.api.key_rules import WantedKey, lend_key
     from service.api.server import address
     from service.commands.local_worker import LocalWorker
     from service.settings import LOOPBACK
-    from service.workflows.keys import WantedKey, lend_key
 
     host, port = listener.getsockname()[:2]
     reached = LOOPBACK.get(host, host)

@@ -18,10 +18,10 @@ ShareId = Annotated[str, typer.Argument(help="Id of the links, as the list has i
 @shares.command("list")
 def list_shares(scenario_id: ScenarioId = None, *, as_json: AsJson = False) -> None:
     """List share links: those that hold and, for thirty days, those that have ended."""
+    from service.features.accounts.report import shares_report
+    from service.features.scenarios.shares import shown_shares
     from service.store import place_of
-    from service.workflows.share_links import shown_shares
-    from service.workflows.shares_table import shares_report
-    from service.workflows.wire import to_bytes
+    from service.validation.serialization import to_bytes
 
     with database(is_made=False) as engine:
         found, place = shown_shares(engine, scenario_id), place_of(engine)
@@ -34,8 +34,8 @@ def revoke(share_id: ShareId) -> None:
     from datetime import UTC, datetime
 
     from service.errors import NotFound
+    from service.features.accounts.audit import by_command
     from service.store import place_of, revoke_share_link
-    from service.workflows.audit import by_command
 
     with database(is_made=False) as engine, by_command("revokeShare"):
         if not revoke_share_link(engine, share_id, datetime.now(UTC)):
@@ -46,8 +46,8 @@ def revoke(share_id: ShareId) -> None:
 @shares.command("revoke-unlisted")
 def revoke_unlisted() -> None:
     """Revoke all links that versions without a list signed, at once; running services follow within about a second."""
+    from service.features.accounts.audit import by_command
     from service.store import revoke_unlisted_links
-    from service.workflows.audit import by_command
 
     with database(is_made=False) as engine, by_command("revokeUnlistedShares"):
         was_any = revoke_unlisted_links(engine)

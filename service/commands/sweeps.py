@@ -25,10 +25,10 @@ def sweep(
     ended goes on from there when it is given again.
     """
     from service.catalogue import shipped_catalogue
-    from service.workflows.body_file import body_in
-    from service.workflows.sweeps.body import read_sweep
-    from service.workflows.sweeps.local import TableThere, cores, run_locally
-    from service.workflows.sweeps.rows import Counts
+    from service.features.sweeps.local import TableThere, cores, run_locally
+    from service.features.sweeps.requests import read_sweep
+    from service.features.sweeps.rows import Counts
+    from service.validation.body_files import body_in
 
     if out.exists() and not replace:
         raise TableThere(f"{out} is there already; name another file, or say --replace")

@@ -42,7 +42,7 @@ def write_held_out() -> None:
 @app.command(rich_help_panel=PANEL)
 def write_formulas() -> None:
     """Write the index of formulas (service/estimator/README.md) from their docstrings."""
-    from service.workflows.formula_index import write_formula_index
+    from service.cli.formula_index import write_formula_index
 
     typer.echo(write_formula_index())
 
@@ -50,9 +50,9 @@ def write_formulas() -> None:
 @app.command(rich_help_panel=PANEL)
 def write_openapi() -> None:
     """Write the contract (openapi/openapi.json) from the routes and the dataclasses."""
-    from service.api.app import create_app
-    from service.api.contract import write_contract
+    from service.app import create_app
     from service.catalogue import shipped_catalogue
+    from service.openapi.document import write_contract
     from service.settings import Settings
 
     typer.echo(write_contract(create_app(Settings(), shipped_catalogue())))

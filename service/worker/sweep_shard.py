@@ -5,7 +5,7 @@ from typing import Any
 from service.worker.claimed import Desk, Ending, FoundFile
 from service.worker.errands import Errand, record_of
 
-SHARD_PROCESS = "service.workflows.sweeps.shard_process"
+SHARD_PROCESS = "service.features.sweeps.shard_process"
 """The module that works out a piece: it reads the sweep in its folder, and leaves the rows there."""
 
 SWEEP_FILE, ROWS_FILE = "sweep.json", "rows.parquet"

@@ -12,12 +12,12 @@ from service.calibration.in_sample import FITTED_SOURCES, READ_OFF
 from service.calibration.scores import score
 from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
+from service.validation.serialization import to_wire
 from service.workflows.accuracy.accuracy import accuracy_of
 from service.workflows.accuracy.answers import Accuracy, Figures
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.judging import judge
 from service.workflows.accuracy.worst import MOST
-from service.workflows.wire import to_wire
 from tests.accuracy.rows import ROWS, row_of
 from tests.amounts import amount
 

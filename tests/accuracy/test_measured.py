@@ -7,10 +7,10 @@ import pytest
 from service.calibration.observed import Observed
 from service.calibration.processor_products import judged_products, observed_rows
 from service.catalogue import shipped_catalogue
+from service.validation.serialization import to_bytes
 from service.workflows.accuracy.accuracy import accuracy_of, with_own_measurements
 from service.workflows.accuracy.measured import shipped_measured
 from service.workflows.accuracy.measured_tables import measured_lines
-from service.workflows.wire import to_bytes
 
 
 def rows(rate: float = 5e10, seconds: float = 1e-3, second_run: float = 1.0) -> tuple[Observed, ...]:

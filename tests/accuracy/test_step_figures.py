@@ -22,12 +22,12 @@ from service.estimator.step_residuals import (
     spread_scale,
 )
 from service.estimator.workspaces import generation
+from service.validation.serialization import to_wire
 from service.workflows.accuracy.accuracy import accuracy_of
 from service.workflows.accuracy.answers import Accuracy, Group
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.steps import APART, shipped_seconds, step_rows_of
 from service.workflows.accuracy.written import HELD_OUT
-from service.workflows.wire import to_wire
 from tests.accuracy.rows import step_of
 
 CATALOGUE = shipped_catalogue()

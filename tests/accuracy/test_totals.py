@@ -14,6 +14,7 @@ from service.catalogue import shipped_catalogue
 from service.estimator import Model, estimate_memory
 from service.estimator.parameters import count_parameters
 from service.estimator.run_residuals import RUN_RESIDUALS
+from service.validation.serialization import to_wire
 from service.workflows.accuracy.totals import TotalsAccuracy, TotalsRow, totals_accuracy, totals_accuracy_of
 from service.workflows.accuracy.totals_asking import AskedRun, run_question
 from service.workflows.accuracy.totals_habits import HABITS
@@ -21,7 +22,6 @@ from service.workflows.accuracy.totals_judging import judged_run, run_residuals
 from service.workflows.accuracy.totals_models import SHAPES
 from service.workflows.accuracy.totals_sizes import gpu_of, gpus_of, sequence_of, sequences_of
 from service.workflows.accuracy.totals_tables import totals_text
-from service.workflows.wire import to_wire
 from tests.commands import Command
 
 CATALOGUE = shipped_catalogue()

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from service.answers.plans import PlanCounts
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.workflows.batch import ANSWERED, BatchAnswer, answer_all
+from service.features.batch.batch import ANSWERED, BatchAnswer, answer_all
 
 Question = dict[str, Any]
 

@@ -14,9 +14,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.api.app import create_app
-from service.api.contract import contract
+from service.app import create_app
 from service.catalogue import Catalogue, shipped_catalogue
+from service.openapi.document import contract
 from service.settings import Settings
 from service.store import load_catalogue
 from tests.api import replicated

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from service.catalogue import Catalogue
-from service.workflows.flat_question import flat_question
+from service.features.scenarios.budgets import flat_question
 from tests.api.asking import Ask
 
 PATHS: Mapping[str, str] = {

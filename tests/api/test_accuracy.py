@@ -7,10 +7,10 @@ import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
-from service.api.routes import accuracy as routes
 from service.api.turns import COMPUTING_AT_ONCE
+from service.features.accuracy import routes
+from service.validation.serialization import to_wire
 from service.workflows.accuracy.accuracy import shipped_accuracy
-from service.workflows.wire import to_wire
 from tests.api.asking import Ask
 from tests.api.conftest import asking
 

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 
 from service.answers.batch import MOST_QUESTIONS
-from service.api.batch_schemas import BATCHES
-from service.workflows.batch import ANSWERED, BatchAnswer
+from service.features.batch.batch import ANSWERED, BatchAnswer
+from service.features.batch.openapi import BATCHES
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking
@@ -54,7 +54,7 @@ def together(*questions: Any) -> dict[str, Any]:
 
 def answering(monkeypatch: pytest.MonkeyPatch, answered: Callable[..., list[BatchAnswer]]) -> None:
     """Questions are answered otherwise, by a function that other processes can import."""
-    monkeypatch.setattr("service.api.routes.batch.answer_all", answered)
+    monkeypatch.setattr("service.features.batch.routes.answer_all", answered)
 
 
 def test_every_kind_has_its_route() -> None:

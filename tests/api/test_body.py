@@ -5,7 +5,7 @@ import json
 import pytest
 
 from service.errors import NotJson, Problem, Refused
-from service.workflows.strict_json import MAXIMUM_DEPTH, MAXIMUM_ITEMS, MAXIMUM_VALUES, parse
+from service.validation.json_text import MAXIMUM_DEPTH, MAXIMUM_ITEMS, MAXIMUM_VALUES, parse
 
 
 def problems_of(body: str | bytes) -> tuple[Problem, ...]:

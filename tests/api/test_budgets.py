@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from openpyxl import load_workbook
 
-from service.workflows.budget import NUMBERS
+from service.features.scenarios.budgets import NUMBERS
 from tests.api.asking import QUESTION, Ask
 
 CONFIG = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.api.measurement_examples import CHOSEN, MEASUREMENT_ID, RECORDS, SHAPES
+from service.features.calibrations import promotion
+from service.features.measurements.openapi import CHOSEN, MEASUREMENT_ID, RECORDS, SHAPES
 from service.store import History, load_catalogue
-from service.workflows.calibrations import promoting
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 
@@ -139,7 +139,7 @@ def test_what_other_formulas_fitted_is_fitted_again_before_it_holds(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = service.fitted()
-    monkeypatch.setattr(promoting, "FORMULAS_VERSION", "1999.1.1")
+    monkeypatch.setattr(promotion, "FORMULAS_VERSION", "1999.1.1")
     refused = service.post(f"{PATH}/{draft['id']}/promote", status=409)["errors"][0]
     assert refused["code"] == "other_formulas"
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 
-from service.workflows import cell_tables
+from service.features.cells import tables
 from tests.api.asking import Ask
 from tests.api.test_cells import FLAT
 
@@ -31,7 +31,7 @@ def read_xml(text: str) -> ElementTree.Element:
 
 def test_a_table_tells_the_numbers_of_the_cells(ask: Ask) -> None:
     rows = {row["metric"]: row for row in rows_of(get(ask, TABLE))}
-    assert list(rows) == list(cell_tables.MAIN)
+    assert list(rows) == list(tables.MAIN)
     for name in ("fits", "parameters.total", "gpu_hours", "step_seconds", "cost_usd"):
         cell = ask("GET", f"/v1/cell/{name}", params=FLAT)
         assert (rows[name]["value"], rows[name]["unit"]) == (cell.text, cell.headers["x-unit"])
@@ -127,7 +127,7 @@ def test_head_and_options_compute_nothing(path: str, ask: Ask, monkeypatch: pyte
     def refuse(*_: object) -> None:
         raise AssertionError("HEAD ran the estimate")
 
-    monkeypatch.setattr(cell_tables, "answered", refuse)
+    monkeypatch.setattr(tables, "answered", refuse)
     head = ask("HEAD", path, params=FLAT)
     assert (head.status_code, head.headers["etag"]) == (200, asked.headers["etag"])
     assert head.headers["content-type"] == asked.headers["content-type"]

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.workflows import cells
+from service.features.cells import cells
 from tests.api.asking import Ask
 
 FLAT = {

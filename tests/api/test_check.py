@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.api.routes.check import OPERATION
+from service.features.checks.routes import OPERATION
 from tests.api.asking import QUESTION, Ask
 
 EXAMPLES = OPERATION["requestBody"]["content"]["application/json"]["examples"]

@@ -8,11 +8,11 @@ from pydantic_core import to_json
 
 from service.api import checked_questions
 from service.api.checked_questions import CheckedQuestions
-from service.api.routes.adapters import JOB, REVIEW, SLURM_JOB
 from service.errors import Unreachable
+from service.features.checks.adapter_routes import JOB, REVIEW, SLURM_JOB
+from service.features.estimates import store
 from service.store import CheckedQuestion, keep_checked_questions, read_checked_question
 from service.store.engine import writing
-from service.workflows import stored_answers
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
 from tests.api.own_bodies import TINY
 
@@ -56,7 +56,7 @@ def test_other_formulas_answer_no_old_check(kept: Ask, monkeypatch: pytest.Monke
     asked_once = {**QUESTION, "recipe": {**QUESTION["recipe"], "training_tokens": 123456789}}
     check = kept("POST", "/v1/check", json=asked_once).json()
     kept("GET", f"/v1/estimates/{check['id']}")
-    monkeypatch.setattr(stored_answers, "FORMULAS_VERSION", "1999.1.1")
+    monkeypatch.setattr(store, "FORMULAS_VERSION", "1999.1.1")
     answer = kept("GET", f"/v1/estimates/{check['id']}")
     assert answer.status_code == 404
     assert "1999.1.1" in answer.json()["detail"]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from service.api.comparison_schemas import COMPARISONS
 from service.api.list_schemas import XLSX
+from service.features.compare.openapi import COMPARISONS
 from tests.api.asking import Ask
 from tests.api.test_contract import check
 

@@ -16,28 +16,28 @@ import uvicorn
 
 from service import errors
 from service.api import compute
-from service.api.app import create_app
 from service.api.compute import Compute
+from service.api.key_rules import WantedKey, make_key
 from service.api.metrics import Metrics
-from service.api.plan_schemas import PLANS
-from service.api.routes import plans
 from service.api.server import configured
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.errors import Problem, Refused, TraincostError
+from service.features.cells.tables import table_csv
+from service.features.checks import check
+from service.features.compare.tables import comparison_sent, flat_comparison_sent
+from service.features.diagnose.diagnose import diagnosis_sent
+from service.features.diagnose.messages import EXAMPLE
+from service.features.estimates.timeline import timeline_sent
+from service.features.plans import routes
+from service.features.plans.openapi import PLANS
+from service.features.plans.search_plans import plans_on_the_wire
+from service.features.sensitivity.tables import sensitivity_sent
+from service.features.solve.solve import solution_sent
 from service.settings import Settings
 from service.store import Scope
-from service.workflows import checks
+from service.validation.serialization import to_bytes
 from service.workflows.accuracy.totals import totals_accuracy_json
-from service.workflows.cell_tables import table_csv
-from service.workflows.comparison_table import comparison_sent, flat_comparison_sent
-from service.workflows.diagnosis.diagnose import diagnosis_sent
-from service.workflows.diagnosis.messages import EXAMPLE
-from service.workflows.keys import WantedKey, make_key
-from service.workflows.plans import plans_on_the_wire
-from service.workflows.sensitivity_table import sensitivity_sent
-from service.workflows.solve import solution_sent
-from service.workflows.timelines import timeline_sent
-from service.workflows.wire import to_bytes
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.databases import prepared
@@ -152,7 +152,7 @@ def test_answers_are_those_of_this_process(ask: Ask, method: str, path: str, sen
 
 
 def test_a_hang_up_ends_the_work(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     before = served.figure('traincost_computations_total{outcome="cancelled"}')
     with searching(served):
         waiting = served.send("b", "/v1/solve", SOLVED)
@@ -164,7 +164,7 @@ def test_a_hang_up_ends_the_work(served: Served, monkeypatch: pytest.MonkeyPatch
 
 
 def test_who_hangs_up_while_waiting_leaves_the_queue(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     with searching(served):
         with closing(served.send("b", "/v1/solve", SOLVED)):
             wait_until(lambda: served.figure("traincost_compute_waiting") == 1.0)
@@ -174,7 +174,7 @@ def test_who_hangs_up_while_waiting_leaves_the_queue(served: Served, monkeypatch
 def test_a_caller_with_too_many_is_refused_and_another_is_served(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     monkeypatch.setattr(compute, "MOST_OF_A_CALLER", 1)
     monkeypatch.setattr(served.app.state.compute, "processes", 2)
     with searching(served):
@@ -186,7 +186,7 @@ def test_a_caller_with_too_many_is_refused_and_another_is_served(
 
 
 def test_a_full_service_says_when_to_ask_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     monkeypatch.setattr(compute, "MOST_WAITING", 0)
     with searching(served):
         answer, content = served.asked("b", "/v1/solve", SOLVED)
@@ -195,7 +195,7 @@ def test_a_full_service_says_when_to_ask_again(served: Served, monkeypatch: pyte
 
 
 def test_callers_take_turns(served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.noted)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.noted)
     asked = []
     for number, (caller, name) in enumerate((("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"))):
         until = {"until": "go"} if name == "a1" else {}
@@ -231,7 +231,7 @@ def _done(served: Served) -> float:
 def test_a_process_that_dies_is_replaced_and_its_work_done_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.dying_once)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.dying_once)
     before = served.figure('traincost_compute_restarts_total{reason="lost"}')
     answer, content = served.asked("a", "/v1/plans", {"folder": str(tmp_path)})
     assert (answer.status, content) == (200, b"{}")
@@ -242,7 +242,7 @@ def test_a_process_that_dies_is_replaced_and_its_work_done_again(
 def test_work_that_kills_its_process_is_answered_and_the_next_is_done(
     served: Served, monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", function)
+    monkeypatch.setattr(routes, "plans_on_the_wire", function)
     answer, content = served.asked("a", "/v1/plans", QUESTION)
     assert (answer.status, json.loads(content)["code"]) == (503, "computation_lost")
     assert int(answer.headers["retry-after"]) >= 1
@@ -250,7 +250,7 @@ def test_work_that_kills_its_process_is_answered_and_the_next_is_done(
 
 
 def test_work_that_takes_too_long_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     monkeypatch.setattr(compute, "DEADLINE_SECONDS", 0.2)
     answer, content = served.asked("a", "/v1/plans", QUESTION)
     assert (answer.status, json.loads(content)["errors"][0]["code"]) == (422, "took_too_long")
@@ -258,13 +258,13 @@ def test_work_that_takes_too_long_is_refused(served: Served, monkeypatch: pytest
 
 
 def test_a_patient_check_has_its_alternatives_from_a_process(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "INLINE_SECONDS", 0.0)  # of this process alone
+    monkeypatch.setattr(check, "INLINE_SECONDS", 0.0)  # of this process alone
     before = _done(served)
     answer, content = served.asked("a", "/v1/check", PATIENT)
     found = json.loads(content)
     assert (answer.status, found["verdict"], _done(served)) == (200, "deny", before + 1)
     assert found["alternatives"]
-    assert content == to_bytes(checks.check(PATIENT, shipped_catalogue()))
+    assert content == to_bytes(check.check(PATIENT, shipped_catalogue()))
 
 
 def test_an_impatient_check_is_answered_by_the_process_that_took_it(served: Served) -> None:
@@ -276,8 +276,8 @@ def test_an_impatient_check_is_answered_by_the_process_that_took_it(served: Serv
 def test_a_check_whose_caller_has_no_computation_left_is_answered(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "INLINE_SECONDS", 0.0)
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(check, "INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     monkeypatch.setattr(compute, "MOST_OF_A_CALLER", 1)
     with searching(served):
         _answered_without_a_process(served, "a", 60)
@@ -286,8 +286,8 @@ def test_a_check_whose_caller_has_no_computation_left_is_answered(
 def test_a_check_whose_deadline_passes_in_the_queue_is_answered(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "INLINE_SECONDS", 0.0)
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(check, "INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     with searching(served):
         _answered_without_a_process(served, "b", 0.2)
         assert served.figure("traincost_compute_waiting") == 0.0
@@ -297,12 +297,12 @@ def _answered_without_a_process(served: Served, caller: str, deadline_seconds: f
     answer, content = served.asked(caller, "/v1/check", {**PATIENT, "deadline_seconds": deadline_seconds})
     found = json.loads(content)
     assert (answer.status, found["verdict"]) == (200, "deny")
-    assert found["warnings"] == [checks.NO_TURN]
+    assert found["warnings"] == [check.NO_TURN]
 
 
 def test_a_check_that_is_left_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "INLINE_SECONDS", 0.0)
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(check, "INLINE_SECONDS", 0.0)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     with searching(served):
         with closing(served.send("b", "/v1/check", PATIENT)):
             wait_until(lambda: served.figure("traincost_compute_waiting") == 1.0)

@@ -9,14 +9,14 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from service.api.contract import COMMITTED, NEVER_REFUSED, TAGS
 from service.api.idempotency import REPEATED
 from service.api.problem_kinds import KINDS
-from service.api.problem_schemas import LIMIT_HEADERS
-from service.api.routes.estimates import PARTS
-from service.api.worker_schemas import JOB_ID
+from service.features.catalogue.lists import LISTINGS
+from service.features.estimates.routes import PARTS
+from service.features.workers.openapi import JOB_ID
+from service.openapi.document import COMMITTED, NEVER_REFUSED, TAGS
+from service.openapi.problems import LIMIT_HEADERS
 from service.store import NewJob, create_jobs
-from service.workflows.catalogue_lists import LISTINGS
 from tests.api.asking import ADMISSION_TOKEN, Ask
 
 METHODS = {"get", "post", "put", "patch", "delete"}

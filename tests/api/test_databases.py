@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.workflows.catalogue_lists import LISTINGS
+from service.features.catalogue.lists import LISTINGS
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from service.api import idempotency
-from service.api.measurement_examples import CHOSEN
+from service.features.measurements.openapi import CHOSEN
 from tests.api.asking import QUESTION, AskTogether
 from tests.api.callers import run
 from tests.api.conftest import NewUrl, asking, running

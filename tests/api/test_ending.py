@@ -13,14 +13,14 @@ import pytest
 from fastapi import FastAPI
 
 from service.api import server
-from service.api.app import create_app
 from service.api.json_schema import EVENTS
-from service.api.problem_schemas import problem_example
 from service.api.protocol import Guarded
 from service.api.refusal_kinds import RefusalKind
-from service.api.routes import plans
 from service.api.server import Moments, configured
+from service.app import create_app
 from service.catalogue import shipped_catalogue
+from service.features.plans import routes
+from service.openapi.problems import problem_example
 from service.settings import Settings
 from tests.api import computations
 from tests.api.asking import QUESTION
@@ -76,7 +76,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ending]:
 def test_a_search_that_takes_longer_than_the_end_is_answered_that_it_may_be_asked_again(
     ending: Ending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     connection = ending.connect()
     connection.request("POST", "/v1/plans", json.dumps(QUESTION), {"Content-Type": "application/json"})
     wait_until(lambda: "traincost_compute_running 1.0" in ending.app.state.metrics.exposed("", None).decode())
@@ -92,7 +92,7 @@ def test_a_search_that_takes_longer_than_the_end_is_answered_that_it_may_be_aske
 
 
 def test_a_stream_of_plans_ends_with_an_event_that_says_why(ending: Ending, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
     connection = ending.connect()
     headers = {"Content-Type": "application/json", "Accept": EVENTS}
     connection.request("POST", "/v1/plans", json.dumps(QUESTION), headers)

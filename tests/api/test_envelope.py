@@ -8,8 +8,8 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.api.app import create_app
 from service.api.envelope import Envelope, LastResort
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from tests.api.asking import Ask

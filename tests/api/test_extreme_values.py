@@ -8,7 +8,7 @@ import pytest
 from service.estimator.model import Model
 from service.estimator.price import Egress, Storage
 from service.estimator.question import Checkpointing, Cluster, Layout, OwnedPrice, Price, Recipe
-from service.workflows.nouns import schema_of
+from service.validation.specs import schema_of
 from tests.api.asking import QUESTION, Ask
 
 SMALLEST_DOUBLE = 5e-324

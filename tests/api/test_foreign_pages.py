@@ -8,11 +8,11 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.api.app import create_app
+from service.api.key_rules import WantedKey, make_key
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
-from service.workflows.keys import WantedKey, make_key
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking, one_by_one
 from tests.live import serving

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 
 from service.api.problems import MOST_BYTES
 from service.errors import MOST_PROBLEMS
-from service.workflows.catalogue_lists import LISTINGS
-from service.workflows.row_bodies import body_columns
+from service.features.catalogue.lists import LISTINGS
+from service.features.catalogue.row_bodies import body_columns
 from tests.amounts import WHOLE, amount
 from tests.api.asking import QUESTION, Ask
 from tests.api.own_bodies import IDS, OWN, Own

@@ -17,10 +17,10 @@ from service.errors import MOST_PROBLEMS
 from service.estimator.model import Model
 from service.estimator.price import Egress, Storage
 from service.estimator.question import Checkpointing, Cluster, Layout, OwnedPrice, Price, Recipe, Recompute
-from service.workflows.clusters import Nodes
-from service.workflows.flat import flat_fields
-from service.workflows.prices import CardPrice, CataloguePrice
-from service.workflows.question_parts import ASKED
+from service.validation.clusters import Nodes
+from service.validation.flat import flat_fields
+from service.validation.prices import CardPrice, CataloguePrice
+from service.validation.question_parts import ASKED
 from tests.amounts import WHOLE
 from tests.api.asking import QUESTION, Ask
 

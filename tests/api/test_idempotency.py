@@ -8,11 +8,11 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete, func, select, update
 
+from service.api.key_rules import WantedKey, make_key
+from service.features.launch_checks import launch_checks
 from service.store.engine import reading, writing
 from service.store.job_tables import JOBS
 from service.store.remembered_tables import REMEMBERED_ANSWERS
-from service.workflows.keys import WantedKey, make_key
-from service.workflows.launch_checks import launch_checks
 from tests.api.asking import AskTogether
 from tests.api.conftest import NewUrl, asking, running
 from tests.api.test_launch_checks import PATH, QUESTION

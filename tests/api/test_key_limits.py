@@ -9,15 +9,15 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from service.api.app import create_app
+from service.api.key_rules import KeyLimits, NewKey, WantedKey, limit, make_key
 from service.api.rate_limits import Counted, RateLimits, limit_of
 from service.api.request_counts import Limit
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
 from service.store.engine import reading
 from service.store.sweep_tables import SWEEPS
-from service.workflows.keys import KeyLimits, NewKey, WantedKey, limit, make_key
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking, one_by_one
 from tests.api.test_sweeps import BODY as SWEPT

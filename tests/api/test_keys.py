@@ -11,10 +11,10 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from service.api.access import SCOPE
-from service.api.app import ROUTERS
-from service.api.problem_schemas import problem_example
+from service.api.key_rules import WantedKey, make_key
+from service.app import ROUTERS
+from service.openapi.problems import problem_example
 from service.store import ApiKey, Scope, create_key, revoke_key
-from service.workflows.keys import WantedKey, make_key
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
 from tests.api.conftest import asking, one_by_one, running
 

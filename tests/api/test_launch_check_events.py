@@ -10,9 +10,9 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete
 
-from service.api import launch_check_events
 from service.api.shared_looks import AGAIN
 from service.client.events import Event, events_of
+from service.features.launch_checks import events
 from service.store import Engine, read_later_events
 from service.store.engine import writing
 from service.store.job_tables import JOBS, WORKERS
@@ -149,13 +149,13 @@ def test_listeners_share_one_look_at_the_database(told_app: FastAPI, ask: Ask, m
         looks.append(len(known))
         return read_later_events(engine, known)
 
-    monkeypatch.setattr(launch_check_events, "read_later_events", counted)
+    monkeypatch.setattr(events, "read_later_events", counted)
     ids = [create(ask, probes=["gemm"]).json()["id"] for _ in range(3)]
 
     async def whole() -> list[httpx.Response]:
         async with client_of(told_app) as client, asyncio.timeout(30):
             listening = [asyncio.create_task(client.get(f"{PATH}/{ids[place % 3]}/events")) for place in range(30)]
-            await asyncio.sleep(4 * launch_check_events.LOOK_SECONDS)
+            await asyncio.sleep(4 * events.LOOK_SECONDS)
             for check_id in ids:
                 await client.post(f"{PATH}/{check_id}/cancel")
             return await asyncio.gather(*listening)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
-from service.workflows.catalogue_lists import LISTINGS, listed
-from service.workflows.list_order import sortable
-from service.workflows.listed import Page, page_of
+from service.features.catalogue.lists import LISTINGS, listed
+from service.tabular.lists import Page, page_of
+from service.tabular.queries import sortable
 from tests.amounts import sample
 from tests.api.asking import KEYS, Ask, items_of, paged_items
 

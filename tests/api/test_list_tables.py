@@ -12,9 +12,9 @@ from openpyxl.utils.escape import unescape
 from openpyxl.worksheet.worksheet import Worksheet
 
 from service.catalogue import Catalogue
-from service.workflows.catalogue_lists import LISTINGS, listed
-from service.workflows.listed import csv_of, workbook_of
-from service.workflows.workbook import LONGEST_CELL, workbook
+from service.features.catalogue.lists import LISTINGS, listed
+from service.tabular.lists import csv_of, workbook_of
+from service.tabular.workbooks import LONGEST_CELL, workbook
 from tests.api.asking import KEYS, Ask
 
 STARTS = ["=", "+", "-", "@", "\t", "\r"]

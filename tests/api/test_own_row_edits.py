@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from service.workflows import row_defaults
+from service.features.catalogue import row_bodies
 from tests.api.asking import Ask
 from tests.api.own_bodies import OWN
 
@@ -41,7 +41,7 @@ def old(
     """Path and body of a row that was created on another day, without a word of its date."""
     body = {name: value for name, value in request.param.named(slug).items() if name != "as_of"}
     with monkeypatch.context() as patch:
-        patch.setattr(row_defaults, "datetime", _Yesterday)
+        patch.setattr(row_bodies, "datetime", _Yesterday)
         created = own("POST", f"/v1/{request.param.plural}", json=body)
     assert created.json()["as_of"] == LONG_AGO
     yield created.headers["location"], body

@@ -8,8 +8,8 @@ import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
-from service.api.own_row_schemas import NEEDED
 from service.catalogue import shipped_catalogue
+from service.features.catalogue.openapi import NEEDED
 from service.store import load_catalogue
 from tests.api.asking import QUESTION, Ask
 from tests.api.own_bodies import IDS, OWN, TINY, Own

@@ -5,9 +5,8 @@ import asyncio
 import httpx
 import pytest
 
-from service.api.app import create_app
-from service.api.routes.deployment_pages import MANIFESTS
-from service.api.routes.pages import ASSETS, WEB
+from service.api.pages import ASSETS, MANIFESTS, WEB
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from tests.api.asking import Ask

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
 from service.api.limits import MAXIMUM_BODY_BYTES
-from service.workflows.price_import import MOST_FINDINGS
+from service.features.catalogue.price_import import MOST_FINDINGS
 from tests.api.asking import QUESTION, Ask, AskTogether
 
 CSV = {"Content-Type": "text/csv"}

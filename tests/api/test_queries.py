@@ -3,10 +3,10 @@
 import pytest
 from fastapi.routing import APIRoute
 
-from service.api.app import ROUTERS
 from service.api.queries import EXPLAIN, REV
-from service.workflows import cells
-from service.workflows.flat import ALIASES, flat_fields
+from service.app import ROUTERS
+from service.features.cells import cells
+from service.validation.flat import ALIASES, flat_fields
 from tests.api.asking import QUESTION, Ask
 
 CANARY = "c4n4ry"

@@ -14,17 +14,17 @@ from fastapi import FastAPI
 from redis.asyncio import Redis
 
 from service.api.access import is_limited
-from service.api.app import create_app
+from service.api.key_rules import WantedKey, make_key
 from service.api.metrics import Metrics
-from service.api.problem_schemas import problem_example
 from service.api.rate_limits import RateLimits, limit_of, rate_limits_of
 from service.api.request_counts import MOST_CALLERS, Limit, OwnCounts
 from service.api.shared_limits import SharedCounts
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
+from service.openapi.problems import problem_example
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
-from service.workflows.keys import WantedKey, make_key
 from tests.api.asking import Ask
 from tests.api.conftest import asking, one_by_one
 from tests.redis_server import RedisServer, running

@@ -7,10 +7,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.api.routes.reconciliations import DOCUMENT_EXAMPLE, TEXT_EXAMPLE
 from service.errors import UnknownRevision
+from service.features.reconcile import reconcile
+from service.features.reconcile.routes import DOCUMENT_EXAMPLE, TEXT_EXAMPLE
 from service.store import forget_checked_questions
-from service.workflows.reconciliation import predictions
 from tests.api.asking import QUESTION, Ask
 
 PATH = "/v1/reconciliations"
@@ -65,7 +65,7 @@ def test_a_compared_job_is_kept_once_and_counts_in_what_was_measured(own: Ask) -
 def test_what_older_formulas_or_facts_said_is_asked_again(kept: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     check = kept("POST", "/v1/check", json=question(3)).json()
     reconciled(kept, check["id"])
-    monkeypatch.setattr(predictions, "FORMULAS_VERSION", "1999.1.1")
+    monkeypatch.setattr(reconcile, "FORMULAS_VERSION", "1999.1.1")
     assert only(reconciled(kept, check["id"]))["is_asked_again"] is True
 
 

@@ -11,12 +11,12 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert
 
+from service.api.key_rules import NewKey, WantedKey, make_key, revoke
 from service.api.secret_looks import APART_SECONDS
+from service.api.share_links import signed, signed_unlisted
 from service.store import revoke_unlisted_links
 from service.store.engine import writing
 from service.store.key_tables import SERVER_SECRETS
-from service.workflows.keys import NewKey, WantedKey, make_key, revoke
-from service.workflows.share_signatures import signed, signed_unlisted
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking, one_by_one, running
 

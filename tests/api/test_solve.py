@@ -8,8 +8,8 @@ import pytest
 from openpyxl import load_workbook
 
 from service.api.list_schemas import XLSX
-from service.api.sensitivity_schemas import VARIATIONS
-from service.api.solve_schemas import SOLUTIONS
+from service.features.sensitivity.openapi import VARIATIONS
+from service.features.solve.openapi import SOLUTIONS
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check
 

@@ -13,18 +13,17 @@ from fastapi import FastAPI
 from sqlalchemy import update
 
 from service.catalogue import shipped_catalogue
+from service.features.launch_checks.finished_jobs import KIND, ROWS_FILE, on_end
+from service.features.sweeps.axes import sweep_from_bytes
+from service.features.sweeps.columns import columns_of
+from service.features.sweeps.requests import read_sweep
+from service.features.sweeps.rows import rows_of
+from service.features.sweeps.shard_process import shard_of, worked_out
+from service.features.sweeps.sweeps import SHARD_ROWS
 from service.store.database_clock import later
 from service.store.engine import writing
 from service.store.job_ends import reap_jobs
 from service.store.job_tables import JOBS
-from service.workflows.ended_shards import KIND, ROWS_FILE
-from service.workflows.finished_jobs import on_end
-from service.workflows.sweeps.answering import rows_of
-from service.workflows.sweeps.axes import sweep_from_bytes
-from service.workflows.sweeps.body import read_sweep
-from service.workflows.sweeps.columns import columns_of
-from service.workflows.sweeps.shard_process import shard_of, worked_out
-from service.workflows.sweeps.shards import SHARD_ROWS
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 
@@ -43,7 +42,7 @@ PIECES = ROWS // EACH
 
 @pytest.fixture(scope="module")
 def sweep_app(new_url: NewUrl) -> Iterator[FastAPI]:
-    smaller = f"from service.workflows.sweeps.shards import SHARD_ROWS\nSHARD_ROWS['estimate'] = {EACH}"
+    smaller = f"from service.features.sweeps.sweeps import SHARD_ROWS\nSHARD_ROWS['estimate'] = {EACH}"
     with pytest.MonkeyPatch.context() as patch, running(new_url(), smaller) as started:
         patch.setitem(SHARD_ROWS, "estimate", EACH)
         yield started
@@ -241,7 +240,7 @@ def test_other_formulas_answer_nothing(ask: Ask, tmp_path: Path) -> None:
     job = worker.claim()
     assert job is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.workflows.sweeps.shard_process.FORMULAS_VERSION", "1999.1.1")
+        patch.setattr("service.features.sweeps.shard_process.FORMULAS_VERSION", "1999.1.1")
         record = worker.work(job)
     assert (record["status"], record["final"]) == ("failed", True)
     error = {"code": "shard_failed", "message": record["reason"], "final": True}

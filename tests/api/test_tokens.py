@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi import FastAPI
 
 from service.api import signing_keys
-from service.api.app import create_app
+from service.api.key_rules import WantedKey, make_key
 from service.api.signing_keys import keys_of
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.client.events import events_of
 from service.errors import StartupError
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
-from service.workflows.keys import WantedKey, make_key
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking, one_by_one
 from tests.api.issuer import AUDIENCE, ISSUER, Issuer, issuing

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from service.api.app import create_app
 from service.api.telemetry import tracing_of
 from service.api.tracing import Tracing
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.settings import Settings
@@ -91,7 +91,7 @@ def test_a_collector_that_is_away_keeps_nobody_waiting() -> None:
 
 def test_nothing_is_loaded_where_no_setting_asks_for_it() -> None:
     program = (
-        "import sys; from service.api.app import create_app; from service.catalogue import shipped_catalogue; "
+        "import sys; from service.app import create_app; from service.catalogue import shipped_catalogue; "
         "from service.settings import Settings; "
         "create_app(Settings(database_url='sqlite:////x.db'), shipped_catalogue()); "
         "asked_for = ('opentelemetry.sdk', 'opentelemetry.exporter', 'redis'); "

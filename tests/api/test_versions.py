@@ -8,8 +8,8 @@ import pytest
 from fastapi import FastAPI
 
 from service.api import deprecations
-from service.api.contract import contract
 from service.api.deprecations import DEPRECATED, Deprecation
+from service.openapi.document import contract
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import start
 

@@ -9,13 +9,13 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete
 
-from service.api.app import create_app
+from service.api.key_rules import KeyLimits, WantedKey, make_key
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from service.store import NewJob, create_jobs, load_catalogue, prepare_database, read_job
 from service.store.engine import writing
 from service.store.job_tables import JOBS, WORKERS
-from service.workflows.keys import KeyLimits, WantedKey, make_key
 from tests.api.asking import Ask
 from tests.api.conftest import asking, one_by_one
 

@@ -13,7 +13,8 @@ from starlette.concurrency import run_in_threadpool
 
 from service.answers.workers import Requirements
 from service.api.limits import HANDED_IN_BYTES
-from service.api.openings import AT_ONCE
+from service.features.launch_checks import finished_jobs
+from service.features.workers.notifications import AT_ONCE
 from service.store import (
     Claim,
     NewJob,
@@ -30,7 +31,6 @@ from service.store import (
 from service.store.database_clock import later
 from service.store.engine import writing
 from service.store.job_tables import JOB_TURNS, JOBS, WORKERS
-from service.workflows import finished_jobs
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.replicated import client_of
@@ -401,8 +401,8 @@ def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: py
             await run_in_threadpool(add, app)
             return [answer.status_code for answer in await asyncio.gather(*claims)]
 
-    monkeypatch.setattr("service.api.openings.claim_job", counted)
-    monkeypatch.setattr("service.api.routes.worker.see_worker", noted)
+    monkeypatch.setattr("service.features.workers.notifications.claim_job", counted)
+    monkeypatch.setattr("service.features.workers.routes.see_worker", noted)
     statuses = asyncio.run(run())
     assert sorted(statuses) == [200] + [204] * (WAITING - 1)
     assert 0 < len(asked) <= 2 * AT_ONCE

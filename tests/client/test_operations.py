@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.contract import COMMITTED
 from service.client import Client, ClientError
+from service.openapi.document import COMMITTED
 
 ROW = {"slug": "a"}
 

@@ -9,30 +9,29 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 import pytest
 
 from service.answers import checks, estimates, exports, plans, rows, solutions
-from service.api.comparison_schemas import COMPARISONS
-from service.api.operations import EXAMPLES
-from service.api.plan_schemas import PLANS
-from service.api.routes.check import LAUNCHED
-from service.api.sensitivity_schemas import VARIATIONS
-from service.api.solve_schemas import SOLUTIONS
 from service.catalogue import Catalogue, shipped_catalogue
 from service.client import Layout, Price, Recipe, Recompute, Unreadable
 from service.client.reading import from_json, to_json
 from service.exports.table import TARGETS
-from service.workflows.check_body import read_launch
-from service.workflows.checks import check
-from service.workflows.comparison import compare
-from service.workflows.comparison_table import whole_comparison
-from service.workflows.estimates import answer, answer_of
-from service.workflows.exports import export, listed_targets
-from service.workflows.methods import answer_by
-from service.workflows.plans import planning
-from service.workflows.questions import read_question
-from service.workflows.sensitivity import vary
-from service.workflows.sensitivity_table import whole_table
-from service.workflows.solve import solve
-from service.workflows.timelines import timeline_answer
-from service.workflows.wire import to_bytes
+from service.features.checks.check import check
+from service.features.checks.requests import read_launch
+from service.features.checks.routes import LAUNCHED
+from service.features.compare.compare import compare
+from service.features.compare.openapi import COMPARISONS
+from service.features.compare.tables import whole_comparison
+from service.features.estimates.answers import answer, answer_by, answer_of
+from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.timeline import timeline_answer
+from service.features.exports.exports import export, listed_targets
+from service.features.plans.openapi import PLANS
+from service.features.plans.search_plans import planning
+from service.features.sensitivity.openapi import VARIATIONS
+from service.features.sensitivity.tables import whole_table
+from service.features.sensitivity.vary import vary
+from service.features.solve.openapi import SOLUTIONS
+from service.features.solve.solve import solve
+from service.validation.questions import read_question
+from service.validation.serialization import to_bytes
 from tests.api.asking import QUESTION
 
 MODULES = (checks, estimates, exports, plans, rows, solutions)

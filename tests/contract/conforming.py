@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.api.contract import COMMITTED
+from service.openapi.document import COMMITTED
 from tests.needing import tool
 
 MANNER = Path(__file__).with_name("schemathesis.toml")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi import FastAPI
 
-from service.api.contract import contract
+from service.openapi.document import contract
 from tests.api.asking import Ask
 from tests.api.conftest import asking, one_by_one, running
 from tests.contract.record import Document

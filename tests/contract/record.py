@@ -12,12 +12,12 @@ from typing import Any
 
 import httpx
 
-from service.api.answer_examples import GIVEN, given_answers, successes, types_of
-from service.api.contract import contract
 from service.api.json_schema import JSON
-from service.api.measurement_operations import CALIBRATION
-from service.api.scenario_schemas import ID
-from service.api.worker_schemas import JOB_ID, LEASE
+from service.features.measurements.openapi import CALIBRATION
+from service.features.scenarios.openapi import ID
+from service.features.workers.openapi import JOB_ID, LEASE
+from service.openapi.answer_examples import GIVEN, given_answers, successes, types_of
+from service.openapi.document import contract
 from service.store import NewJob, create_jobs
 from tests.api.asking import ADMISSION_TOKEN, Ask
 from tests.api.conftest import asking, one_by_one, running

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from openapi_schema_validator import OAS31Validator
 
-from service.api.answer_examples import given_answers, successes
 from service.api.problem_kinds import KINDS
-from service.api.problem_schemas import problem_example
-from service.api.row_examples import ROWS
+from service.features.catalogue.list_openapi import ROWS
+from service.openapi.answer_examples import given_answers, successes
+from service.openapi.problems import problem_example
 from tests.api.asking import Ask
 from tests.contract.record import Document, form_of, recorded, resolved
 

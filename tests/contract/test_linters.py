@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.api.contract import COMMITTED
+from service.openapi.document import COMMITTED
 from tests.contract.tools import modules, output_of
 
 CONTRACT, MISTAKEN = "contract.json", "mistaken.json"

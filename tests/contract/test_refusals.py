@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.api.app import create_app
+from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from service.store import KeyRing

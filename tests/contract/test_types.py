@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from service.api.answer_examples import successes, types_of
 from service.api.json_schema import JSON
-from service.api.launch_check_schemas import launch_check_schemas
-from service.api.published_names import CHOICES, EXAMPLES, RENAMED, published_name
-from service.api.schemas import component_schemas
-from service.api.worker_schemas import worker_schemas
+from service.features.launch_checks.openapi import launch_check_schemas
+from service.features.workers.openapi import worker_schemas
+from service.openapi.answer_examples import successes, types_of
+from service.openapi.components import component_schemas
+from service.openapi.published_names import CHOICES, EXAMPLES, RENAMED, published_name
 from tests.contract.record import Document
 
 FREE = {

@@ -22,7 +22,7 @@ from service.estimator.gpu import Gpu
 from service.estimator.measured_step import MeasuredStep
 from service.estimator.question import Question
 from service.estimator.samples import H100
-from service.workflows.wire import to_bytes
+from service.validation.serialization import to_bytes
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 

@@ -9,8 +9,8 @@ from service.answers.exports import Imported
 from service.errors import Refused
 from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.formats import FORMATS
+from service.features.exports.exports import import_file
 from service.text_bounds import MOST_WORDS
-from service.workflows.imports import import_file
 
 MEGATRON = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --vocab-size 99 --seq-length 128"
 

@@ -13,7 +13,7 @@ from service.estimator.stacks import STACKS
 from service.exports.back.formats import FORMATS
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written
-from service.workflows.imports import import_file
+from service.features.exports.exports import import_file
 from tests.estimator.legal_questions import questions
 
 DEGREES = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor", "zero_stage")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from service.calibration.live_bytes import live_step_bytes
 from service.calibration.records import ProbeRecord, ProbeTask
-from service.workflows.launch_checks.live_bytes import live_step_bytes
 from tests.gpu.needing import need_gpus
 from tests.worker.probing import run_probe
 from tests.worker.step_cases import MODELS, model_of, parameters_of, resolved_step

@@ -13,7 +13,7 @@ from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.precision import PRECISIONS
 from service.estimator.quantization import QUANTIZATIONS
 from service.estimator.stacks import STACKS
-from service.workflows.question_parts import ASKED
+from service.validation.question_parts import ASKED
 
 TABLES = {
     "PrecisionName": PRECISIONS,

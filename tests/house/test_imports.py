@@ -120,8 +120,8 @@ sys.path.insert(0, {root!r})
 from importlib import import_module
 from pkgutil import walk_packages
 import service.api
-from service.api.app import create_app
-from service.api.contract import contract_bytes
+from service.app import create_app
+from service.openapi.document import contract_bytes
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
 contract_bytes(create_app(Settings(), shipped_catalogue()))
@@ -145,11 +145,11 @@ def _loaded_by_the_api() -> tuple[set[str], set[str]]:
 
 def test_the_api_starts_without_what_few_ask_for() -> None:
     at_first, _ = _loaded_by_the_api()
-    assert "service.api.app" in at_first
+    assert "service.app" in at_first
     assert not {"jwt", "psycopg", "pyarrow", "redis"} & at_first
 
 
 def test_the_api_imports_neither_torch_nor_ray() -> None:
     _, of_all = _loaded_by_the_api()
-    assert "service.workflows.finished_jobs" in of_all
+    assert "service.features.launch_checks.finished_jobs" in of_all
     assert not {"ray", "torch"} & of_all

@@ -5,7 +5,7 @@ import json
 import re
 
 from service.estimator.memory import StageBytes
-from service.workflows.flat import flat_fields
+from service.validation.flat import flat_fields
 from tests.house.source import SERVICE
 
 WEB = SERVICE / "web"

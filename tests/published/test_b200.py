@@ -7,7 +7,7 @@ import pytest
 
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import estimate
-from service.workflows.questions import read_question
+from service.validation.questions import read_question
 from tests.published.cases import Case, cases, tables
 
 GIB = 2**30

@@ -15,7 +15,7 @@ from service.estimator.money import sum_of
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.spending import Used, charges_of
 from service.estimator.totals import power_of, used_of
-from service.workflows.questions import read_question
+from service.validation.questions import read_question
 from tests.published.cases import Case, cases
 
 KG_A_TONNE = 1000

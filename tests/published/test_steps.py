@@ -12,9 +12,9 @@ from service.calibration.shipped import shipped_rows
 from service.calibration.step_rows import StepRow
 from service.catalogue import shipped_catalogue
 from service.estimator import Estimate, estimate
+from service.validation.questions import read_question
 from service.workflows.accuracy.judging import judge_all
 from service.workflows.accuracy.steps import step_rows_of
-from service.workflows.questions import read_question
 from tests.published.cases import Case, cases
 
 CHUNKS = [0] + [1] * 126 + [0]

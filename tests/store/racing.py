@@ -9,12 +9,12 @@ from traceback import format_exc
 from sqlalchemy import select, text
 
 from service.errors import Stale
+from service.features.catalogue.custom_rows import RowChange, create_row, patch_row
+from service.features.catalogue.lists import LISTINGS
 from service.store import History, load_catalogue, prepare_database
+from service.store.callers import ANYBODY
 from service.store.engine import open_engine, reading, writing
 from service.store.tables import SEEDINGS
-from service.workflows.callers import ANYBODY
-from service.workflows.catalogue_lists import LISTINGS
-from service.workflows.own_rows import RowChange, create_row, patch_row
 from tests.store.small import SMALL
 
 ROUNDS = 50

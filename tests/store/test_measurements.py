@@ -8,12 +8,12 @@ from sqlalchemy import Engine
 
 from service.calibration.records import ProbeRecord
 from service.catalogue import shipped_catalogue
+from service.features.measurements import measurements
+from service.features.measurements.measurements import Origin, measurements_in, quarantined
 from service.store import Measured, keep_measurements_in, measurements_like, read_measurements
+from service.store.callers import ANYBODY, TEAM
 from service.store.engine import writing
 from service.workflows.accuracy.measured import own_groups
-from service.workflows.callers import ANYBODY, TEAM
-from service.workflows.measurements import keeping
-from service.workflows.measurements.keeping import Origin, measurements_in, quarantined
 from tests.calibration.observations import ENVIRONMENT, products, records_of
 from tests.store.conftest import Prepare
 
@@ -59,7 +59,7 @@ def test_a_measurement_that_came_before_counts_once(prepare: Prepare, monkeypatc
     empty, seen = prepare(), list[int]()
     rows = rows_of(empty, "first")
     others = rows_of(empty, "second")
-    monkeypatch.setattr(keeping, "outlier_reason", lambda _, values: seen.append(len(values)))
+    monkeypatch.setattr(measurements, "outlier_reason", lambda _, values: seen.append(len(values)))
     quarantined(rows, [*rows, *others])
     assert seen == [1] * len(rows)
 

@@ -49,8 +49,8 @@ def serve(url: str, port: int, lease_seconds: float, log: str) -> None:
     from fastapi import Request
     from fastapi.responses import Response
 
-    from service.api.app import create_app
     from service.api.server import Moments, listen, run
+    from service.app import create_app
     from service.catalogue import shipped_catalogue
     from service.settings import Settings
     from service.store import NewJob, create_jobs, load_catalogue, prepare_database

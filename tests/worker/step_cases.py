@@ -11,7 +11,7 @@ from service.estimator.filled import filled
 from service.estimator.question import Cluster, Software
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.samples import H100
-from service.workflows.wire import to_wire
+from service.validation.serialization import to_wire
 
 MODELS = ("gpt2-124m", "smollm2-135m", "qwen3-0.6b")
 

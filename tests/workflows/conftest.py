@@ -4,9 +4,9 @@ import pytest
 
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue, shipped_catalogue
-from service.workflows.estimates import answer
-from service.workflows.flat import body_of_flat
-from service.workflows.questions import read_question
+from service.features.estimates.answers import answer
+from service.validation.flat import body_of_flat
+from service.validation.questions import read_question
 
 FLAT = [
     ("model", "llama-3.1-8b"), ("gpu", "h100-sxm5-80gb"), ("gpus", "64"), ("tp", "2"), ("seq", "8192"),

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import Estimate, estimate
-from service.workflows.questions import read_question
-from service.workflows.solve import solve
-from service.workflows.wire import to_wire
+from service.features.solve.solve import solve
+from service.validation.questions import read_question
+from service.validation.serialization import to_wire
 
 FITS = {
     "besiroglu-2024": (1.8172, 482.01, 2085.43, 0.3478, 0.3658),

@@ -8,10 +8,10 @@ import pytest
 from service.answers.estimates import Answer
 from service.catalogue import GpuRow, ModelRow, shipped_catalogue
 from service.estimator.names import StackName
-from service.workflows.estimates import answer
-from service.workflows.question_parts import PARTS
-from service.workflows.questions import read_question
-from service.workflows.wire import to_bytes
+from service.features.estimates.answers import answer
+from service.validation.question_parts import PARTS
+from service.validation.questions import read_question
+from service.validation.serialization import to_bytes
 
 FACTS = shipped_catalogue()
 GPUS = list(FACTS.gpus.values())

@@ -8,14 +8,13 @@ import pytest
 from sqlalchemy import event, insert
 
 from service.errors import Refused
+from service.features.accounts import audit
+from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
 from service.store import AuditPart, Engine, KeptEntry, read_audit
 from service.store.audit_tables import AUDIT_LOG
 from service.store.engine import writing
-from service.workflows import audit
-from service.workflows.audit import COLUMNS, NEWEST_FIRST, listed_audit
-from service.workflows.list_order import read_order
-from service.workflows.list_query import ListQuery
-from service.workflows.listed import Listed, Page, csv_of, page_of
+from service.tabular.lists import Listed, Page, csv_of, page_of
+from service.tabular.queries import ListQuery, read_order
 from tests.store.filled import filled
 
 ENTRIES = 1_300

@@ -15,8 +15,8 @@ from service.estimator.configuration import worked_out
 from service.estimator.device_calibration import calibrated
 from service.estimator.resolve import configuration_of
 from service.estimator.samples import H100
-from service.workflows.calibrations.steps import Steps, Trained, trained_by
-from service.workflows.launch_checks.steps import step_parameters
+from service.features.calibrations.fitting import Steps, Trained, trained_by
+from service.features.launch_checks.tasks import step_parameters
 from tests.ask import question
 from tests.calibration.observations import ENVIRONMENT, TRUE_GPU, products
 from tests.estimator.small_models import FAMILIES

@@ -8,7 +8,7 @@ from service.answers.cells import Cell
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import Refused, UnknownMetric
-from service.workflows.cells import (
+from service.features.cells.cells import (
     CellOptions,
     cell,
     error_text,

@@ -8,12 +8,12 @@ from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.exports.back.formats import FORMATS
-from service.workflows.check_body import BESIDE
-from service.workflows.checks import check
-from service.workflows.estimates import answer
-from service.workflows.imports import import_file
-from service.workflows.merge_patch import merged
-from service.workflows.questions import read_question
+from service.features.checks.check import check
+from service.features.checks.requests import BESIDE
+from service.features.estimates.answers import answer
+from service.features.exports.exports import import_file
+from service.validation.merge_patch import merged
+from service.validation.questions import read_question
 
 Body = dict[str, Any]
 

@@ -7,16 +7,14 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
-from service.workflows import estimates
-from service.workflows.comparison import Compared, compare, comparing
-from service.workflows.comparison_label import MOST_ROWS
-from service.workflows.comparison_row import FIRST, LAST
-from service.workflows.comparison_table import whole_comparison
-from service.workflows.estimates import answer
-from service.workflows.metrics import metric_named
-from service.workflows.questions import read_question
-from service.workflows.row_numbers import COLUMNS
-from service.workflows.wire import to_bytes, to_wire
+from service.features.compare.compare import FIRST, LAST, Compared, compare, comparing
+from service.features.compare.requests import MOST_ROWS
+from service.features.compare.tables import whole_comparison
+from service.features.estimates import answers
+from service.features.estimates.answers import answer
+from service.features.estimates.metrics import COLUMNS, metric_named
+from service.validation.questions import read_question
+from service.validation.serialization import to_bytes, to_wire
 
 Body = dict[str, Any]
 
@@ -200,7 +198,7 @@ def test_no_row_tries_changes(catalogue: Catalogue, monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(estimates, "advised", fail)
+    monkeypatch.setattr(answers, "advised", fail)
     (row,) = compared(catalogue, [{"gpu": "v100-sxm2-32gb", "gpus": 8}])
     assert row["verdict"] == "out_of_memory"
 

@@ -4,7 +4,7 @@ import pytest
 
 from service.answers.workers import Capabilities, Device
 from service.catalogue import shipped_catalogue
-from service.workflows.devices import gpu_of_device, named_in
+from service.validation.devices import gpu_of_device, named_in
 
 MEBIBYTE = 2.0**20
 

@@ -11,10 +11,10 @@ from service.errors import Refused
 from service.estimator.fullest import fullest_in
 from service.estimator.resolve import resolve
 from service.estimator.timeline import Peak, timeline
-from service.workflows.diagnosis.diagnose import diagnose
-from service.workflows.diagnosis.tensors import segment_bytes
-from service.workflows.merge_patch import merged
-from service.workflows.questions import read_question
+from service.features.diagnose.diagnose import diagnose
+from service.features.diagnose.hypotheses import segment_bytes
+from service.validation.merge_patch import merged
+from service.validation.questions import read_question
 
 GIB = 2.0**30
 

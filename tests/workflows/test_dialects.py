@@ -4,8 +4,8 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.workflows.dialects import COMMAND_LINE, QUERY, Dialect, retold
-from service.workflows.questions import read_question
+from service.validation.error_styles import COMMAND_LINE, QUERY, Dialect, retold
+from service.validation.questions import read_question
 
 
 @pytest.mark.parametrize(

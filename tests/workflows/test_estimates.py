@@ -9,11 +9,11 @@ import pytest
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, Versions
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION
-from service.workflows import estimates
-from service.workflows.estimates import answer, part
-from service.workflows.metrics import metric_named
-from service.workflows.questions import read_question
-from service.workflows.wire import DIGEST_CHARACTERS, to_bytes, to_wire
+from service.features.estimates import answers
+from service.features.estimates.answers import answer, part
+from service.features.estimates.metrics import metric_named
+from service.validation.questions import read_question
+from service.validation.serialization import DIGEST_CHARACTERS, to_bytes, to_wire
 
 BODY: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -46,7 +46,7 @@ def test_the_id_is_of_the_versions_too(catalogue: Catalogue, monkeypatch: pytest
     first = whole(catalogue)
     assert first.versions == Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None)
     assert whole(replace(catalogue, revision="another")).id != first.id
-    monkeypatch.setattr(estimates, "FORMULAS_VERSION", "another")
+    monkeypatch.setattr(answers, "FORMULAS_VERSION", "another")
     assert whole(catalogue).id != first.id
 
 

@@ -28,12 +28,12 @@ from service.estimator.question import (
     Versions,
 )
 from service.estimator.run_stage import RunStage
-from service.workflows.clusters import Nodes
-from service.workflows.estimates import answer
-from service.workflows.nouns import schema_of
-from service.workflows.prices import QUERIED, CardPrice, CataloguePrice
-from service.workflows.questions import read_question
-from service.workflows.wire import to_bytes
+from service.features.estimates.answers import answer
+from service.validation.clusters import Nodes
+from service.validation.prices import QUERIED, CardPrice, CataloguePrice
+from service.validation.questions import read_question
+from service.validation.serialization import to_bytes
+from service.validation.specs import schema_of
 
 DENSE = {
     "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 16,

@@ -3,7 +3,7 @@
 from dataclasses import asdict, replace
 
 from service.calibration.records import Environment
-from service.workflows.measurements.keeping import fingerprint_of
+from service.features.measurements.measurements import fingerprint_of
 
 PROCESSOR = Environment(kind="cpu", device="AMD EPYC", devices=1, memory_bytes=8e9, threads=2)
 WIDE = replace(PROCESSOR, instructions=("avx2", "avx512f"))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from service.errors import Refused
 from service.estimator.price import Egress, Storage
 from service.estimator.question import Checkpointing, Method, Recompute, Software, Versions
-from service.workflows.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
-from service.workflows.flat_values import DecimalMark
-from service.workflows.question_parts import ASKED
+from service.validation.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
+from service.validation.flat_values import DecimalMark
+from service.validation.question_parts import ASKED
 
 PLACES = list(dict.fromkeys((part, field.name) for part, noun in ASKED for field in fields(noun)))
 FIELD_NAMES = [name for _, name in PLACES]

@@ -9,23 +9,22 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import String, func, insert, type_coerce, update
 
+from service.features.launch_checks import launch_checks
+from service.features.launch_checks.launch_checks import listed_launch_checks
+from service.features.measurements.lists import COLUMNS, NEWEST_FIRST, row_of
+from service.features.scenarios import scenarios
+from service.features.sweeps import sweeps
+from service.features.sweeps.sweeps import listed_sweeps
 from service.store import Engine, Measured, RowPart, read_measurements_of
+from service.store.callers import ANYBODY
 from service.store.engine import writing
 from service.store.job_tables import JOBS
 from service.store.launch_check_tables import LAUNCH_CHECKS
 from service.store.measurement_tables import MEASUREMENTS
 from service.store.scenario_tables import ESTIMATES
 from service.store.sweep_tables import SWEEPS
-from service.workflows import scenarios
-from service.workflows.callers import ANYBODY
-from service.workflows.launch_checks import launch_checks
-from service.workflows.launch_checks.launch_checks import listed_launch_checks
-from service.workflows.list_order import read_order
-from service.workflows.list_parts import Read, listed_in_parts
-from service.workflows.listed import Listed, Page, Record, csv_of, page_of
-from service.workflows.measurements.listed import COLUMNS, NEWEST_FIRST, row_of
-from service.workflows.sweeps import kept as sweeps
-from service.workflows.sweeps.kept import listed_sweeps
+from service.tabular.lists import Listed, Page, Read, Record, csv_of, listed_in_parts, page_of
+from service.tabular.queries import read_order
 from tests.store import holding
 from tests.store.filled import filled
 

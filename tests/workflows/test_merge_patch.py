@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.workflows.merge_patch import merged
+from service.validation.merge_patch import merged
 
 
 @pytest.mark.parametrize(

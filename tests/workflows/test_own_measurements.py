@@ -17,7 +17,7 @@ from service.estimator.gpu import Gpu
 from service.estimator.measured_step import MeasuredStep
 from service.estimator.names import StackName
 from service.estimator.samples import H100
-from service.workflows.calibrations.own import with_measured
+from service.features.calibrations.fitting import with_measured
 from tests.ask import question
 from tests.calibration.observations import ENVIRONMENT, others, products, records_of
 from tests.estimator.small_models import FAMILIES

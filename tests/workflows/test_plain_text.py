@@ -4,7 +4,7 @@ import pytest
 
 from service.catalogue.names import normal
 from service.errors import Refused
-from service.workflows.plain_text import plain
+from service.validation.text import plain
 
 
 @pytest.mark.parametrize("text", ["", "caf\u00e9", "模型 🚀 \u200d", "שלום", " spaces ", "=1+1", "\u202e"])

@@ -11,9 +11,9 @@ from service.answers.plans import PlanAnswer
 from service.catalogue import shipped_catalogue
 from service.errors import Refused
 from service.estimator import estimate
-from service.workflows.plans import planning
-from service.workflows.questions import read_question
-from service.workflows.wire import to_wire
+from service.features.plans.search_plans import planning
+from service.validation.questions import read_question
+from service.validation.serialization import to_wire
 
 CATALOGUE = shipped_catalogue()
 BODY: dict[str, Any] = {

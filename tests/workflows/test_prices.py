@@ -9,8 +9,8 @@ from service.catalogue import Catalogue, PriceRow, Rate, RateCardRow
 from service.catalogue.rows import Purchase
 from service.errors import Refused
 from service.estimator.price import OwnedPrice, Price, Storage
-from service.workflows.ages import MOST_DAYS, age_days, age_warnings
-from service.workflows.questions import Asked, read_question
+from service.validation.prices import MOST_DAYS, age_days, age_warnings
+from service.validation.questions import Asked, read_question
 
 H100 = "h100-sxm5-80gb"
 ON_AWS = {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"}

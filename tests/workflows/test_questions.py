@@ -9,7 +9,7 @@ from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.model import Model
 from service.estimator.question import Cluster, Layout, Price, Recipe, Recompute
-from service.workflows.questions import Asked, read_question
+from service.validation.questions import Asked, read_question
 
 BODY: dict[str, Any] = {
     "model": "llama-3.1-8b",

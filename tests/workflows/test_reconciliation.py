@@ -9,12 +9,9 @@ import pytest
 from service.answers.reconciliations import ReconciledJob, Reconciliation
 from service.errors import Refused
 from service.estimator.interval import Interval
-from service.workflows.reconciliation.predictions import Prediction
-from service.workflows.reconciliation.reading import read_sacct
-from service.workflows.reconciliation.reconcile import MOST_ESTIMATES, judged_jobs
-from service.workflows.reconciliation.sending import JOBS_AT_ONCE, reconciled_by
-from service.workflows.reconciliation.summed import reconciliation_of
-from service.workflows.reconciliation.tables import reconciliation_shown
+from service.features.reconcile.reconcile import MOST_ESTIMATES, Prediction, judged_jobs, reconciliation_of
+from service.features.reconcile.report import reconciliation_shown
+from service.features.reconcile.sending import JOBS_AT_ONCE, read_sacct, reconciled_by
 
 ESTIMATE = "est_0123456789abcdef0123456789abcdef"
 OTHER = "est_fedcba9876543210fedcba9876543210"

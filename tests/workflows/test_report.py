@@ -7,11 +7,11 @@ import pytest
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.estimator.memory_parts import Verdict
+from service.features.estimates.answers import answer
+from service.features.estimates.report import report
 from service.units import BYTES, SECONDS, said
-from service.workflows.estimates import answer
-from service.workflows.flat import body_of_flat
-from service.workflows.questions import read_question
-from service.workflows.report import report
+from service.validation.flat import body_of_flat
+from service.validation.questions import read_question
 
 
 def row(text: str, label: str) -> str:

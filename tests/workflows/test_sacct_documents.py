@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from service.errors import Refused
-from service.workflows.reconciliation.document import read_document
-from service.workflows.reconciliation.jobs import finished_jobs
-from service.workflows.reconciliation.reading import handed_on, read_sacct
+from service.features.reconcile.jobs import finished_jobs
+from service.features.reconcile.sending import handed_on, read_sacct
+from service.features.reconcile.slurm import read_document
 
 RECORDED: dict[str, dict[str, Any]] = {
     one["slurm"]: one["document"] for one in json.loads((Path(__file__).parent / "sacct_documents.json").read_text())

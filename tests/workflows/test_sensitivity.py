@@ -8,15 +8,15 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.workflows.estimates import answer
-from service.workflows.flat import flat_fields
-from service.workflows.questions import read_question
-from service.workflows.row_numbers import COLUMNS
-from service.workflows.sensitivity import vary
-from service.workflows.sensitivity_label import MOST_ROWS
-from service.workflows.sensitivity_table import table_csv, table_report, whole_table
-from service.workflows.varied_fields import variable_fields, with_value
-from service.workflows.wire import to_wire
+from service.features.estimates.answers import answer
+from service.features.estimates.metrics import COLUMNS
+from service.features.sensitivity.requests import MOST_ROWS
+from service.features.sensitivity.tables import table_csv, table_report, whole_table
+from service.features.sensitivity.vary import vary
+from service.validation.fields import variable_fields, with_value
+from service.validation.flat import flat_fields
+from service.validation.questions import read_question
+from service.validation.serialization import to_wire
 
 QUESTION: dict[str, Any] = {
     "model": "llama-3.1-8b",

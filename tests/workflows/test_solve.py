@@ -6,12 +6,12 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
+from service.features.estimates.answers import answer
+from service.features.solve.solve import solve, solving_body
 from service.planner.unknowns import UNKNOWNS
-from service.workflows.estimates import answer
-from service.workflows.questions import read_question
-from service.workflows.solve import solve, solving_body
-from service.workflows.varied_fields import variable_fields, with_value
-from service.workflows.wire import to_wire
+from service.validation.fields import variable_fields, with_value
+from service.validation.questions import read_question
+from service.validation.serialization import to_wire
 
 QUESTION: dict[str, Any] = {
     "model": "llama-3.1-8b",

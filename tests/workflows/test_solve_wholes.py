@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
+from service.features.compare.compare import compare
+from service.features.compare.tables import whole_comparison
+from service.features.estimates.answers import answer
 from service.planner.optimal_size import optimal_size
-from service.workflows.comparison import compare
-from service.workflows.comparison_table import whole_comparison
-from service.workflows.estimates import answer
-from service.workflows.questions import read_question
-from service.workflows.wire import to_wire
+from service.validation.questions import read_question
+from service.validation.serialization import to_wire
 from tests.workflows.test_solve import JOB, QUESTION, solved
 
 CLUSTERS = [

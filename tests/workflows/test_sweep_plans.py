@@ -7,11 +7,11 @@ import pytest
 from service.answers.plans import PlanAnswer
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.workflows.plans import planning
-from service.workflows.sweeps.answering import rows_of
-from service.workflows.sweeps.axes import Sweep, sweep_from_bytes, sweep_to_bytes
-from service.workflows.sweeps.body import read_sweep
-from service.workflows.sweeps.columns import columns_of
+from service.features.plans.search_plans import planning
+from service.features.sweeps.axes import Sweep, sweep_from_bytes, sweep_to_bytes
+from service.features.sweeps.columns import columns_of
+from service.features.sweeps.requests import read_sweep
+from service.features.sweeps.rows import rows_of
 
 Body = dict[str, Any]
 

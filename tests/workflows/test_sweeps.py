@@ -10,17 +10,23 @@ from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.device_calibration import DeviceCalibration, MatrixCalibration, calibrated
 from service.estimator.estimate import estimate
-from service.workflows.estimates import answer
-from service.workflows.metrics import Metric, metric_named, whole_of
-from service.workflows.metrics import _paths as known_paths
-from service.workflows.questions import read_question
-from service.workflows.row_numbers import COLUMNS, number_in
-from service.workflows.sweep_label import LISTS, MOST_ITEMS, MOST_ROWS
-from service.workflows.sweeps.answering import rows_of
-from service.workflows.sweeps.axes import Combination, Sweep, sweep_from_bytes, sweep_to_bytes
-from service.workflows.sweeps.body import read_sweep
-from service.workflows.sweeps.columns import columns_of, found_by
-from service.workflows.sweeps.shards import shards_of
+from service.features.estimates.answers import answer
+from service.features.estimates.metrics import COLUMNS, Metric, metric_named, number_in, whole_of
+from service.features.estimates.metrics import _paths as known_paths
+from service.features.sweeps.axes import (
+    LISTS,
+    MOST_ITEMS,
+    MOST_ROWS,
+    Combination,
+    Sweep,
+    sweep_from_bytes,
+    sweep_to_bytes,
+)
+from service.features.sweeps.columns import columns_of, found_by
+from service.features.sweeps.requests import read_sweep
+from service.features.sweeps.rows import rows_of
+from service.features.sweeps.sweeps import shards_of
+from service.validation.questions import read_question
 
 Body = dict[str, Any]
 Row = dict[str, Any]

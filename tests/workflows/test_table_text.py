@@ -6,10 +6,9 @@ import io
 import pytest
 
 from service.errors import Refused
-from service.workflows.formula_text import MARK, unmarked
-from service.workflows.listed import cell_text
-from service.workflows.number_text import exact_text
-from service.workflows.table_text import MOST_LINES, Table, read_table
+from service.tabular.cell_text import MARK, exact_text, unmarked
+from service.tabular.csv_text import MOST_LINES, Table, read_table
+from service.tabular.lists import cell_text
 
 COLUMNS = ("name", "gpu", "usd", "note")
 

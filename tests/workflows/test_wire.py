@@ -7,7 +7,7 @@ import pytest
 
 from service.estimator.answer import Conventions
 from service.estimator.interval import Interval
-from service.workflows.wire import NotFinite, to_bytes, to_wire
+from service.validation.serialization import NotFinite, to_bytes, to_wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,26 +13,25 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["service"]):
-    from service.api.contract import COMMITTED
     from service.calibration.imports.memory_snapshot import read_memory_snapshot
     from service.catalogue import shipped_catalogue
     from service.errors import TraincostError
     from service.estimator.parameters import count_parameters
     from service.exports.back.formats import FORMATS
     from service.exports.table import TARGETS
+    from service.features.catalogue.price_import import Manner, import_prices
+    from service.features.diagnose.diagnose import diagnose
+    from service.features.diagnose.messages import read_message
+    from service.features.exports.exports import export, import_file
+    from service.features.measurements.file_formats import FORMATS as MEASUREMENT_FORMATS
+    from service.features.measurements.file_formats import Beside, text_of
+    from service.features.reconcile.jobs import finished_jobs
+    from service.features.reconcile.sending import read_sacct
+    from service.openapi.document import COMMITTED
     from service.store import History, load_catalogue, prepare_database
-    from service.workflows.callers import ANYBODY
-    from service.workflows.diagnosis.diagnose import diagnose
-    from service.workflows.diagnosis.messages import read_message
-    from service.workflows.exports import export
-    from service.workflows.imports import import_file
-    from service.workflows.measurements.formats import FORMATS as MEASUREMENT_FORMATS
-    from service.workflows.measurements.formats import Beside, text_of
-    from service.workflows.models import read_config
-    from service.workflows.price_import import Manner, import_prices
-    from service.workflows.reconciliation.jobs import finished_jobs
-    from service.workflows.reconciliation.reading import read_sacct
-    from service.workflows.strict_json import parse
+    from service.store.callers import ANYBODY
+    from service.validation.json_text import parse
+    from service.validation.models import read_config
 
 from tests.api.asking import QUESTION
 

@@ -18,6 +18,8 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.residuals import class_of
 from service.estimator.step_residuals import StepClass
 from service.store import Engine
+from service.store.callers import ANYBODY, Caller
+from service.validation.serialization import to_bytes
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, Quantity, Sized
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.judging import judge_all
@@ -26,8 +28,6 @@ from service.workflows.accuracy.step_scores import StepJudge
 from service.workflows.accuracy.steps import APART
 from service.workflows.accuracy.verdicts import verdicts_of
 from service.workflows.accuracy.worst import worst_rows, worst_steps
-from service.workflows.callers import ANYBODY, Caller
-from service.workflows.wire import to_bytes
 
 NO_OWN = b'"own":null}}'
 """End of the JSON of an answer without own measurements, the last field of its last field."""

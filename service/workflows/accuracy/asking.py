@@ -6,6 +6,7 @@ from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.question import Question
+from service.validation.questions import read_question
 from service.workflows.accuracy.architecture import put_architecture
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.features import put_features, put_sharding
@@ -16,7 +17,6 @@ from service.workflows.accuracy.megatron import PATTERNS, Flags, flags_of, put_e
 from service.workflows.accuracy.networks import network_bytes_per_s
 from service.workflows.accuracy.pipelines import layers_by_cost, layers_spread, virtual_group
 from service.workflows.accuracy.recipes import put_recipe
-from service.workflows.questions import read_question
 
 COMMAND_LINE = "Megatron-LM (Megatron-Core)"
 """Framework whose rows carry the options of its command line, and whose silence means their defaults."""

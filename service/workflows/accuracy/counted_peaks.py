@@ -5,11 +5,11 @@ from functools import cache
 from typing import Any
 
 from service.calibration.counted_peaks import CountedPeak, counted_peaks
+from service.calibration.live_bytes import live_step_bytes
 from service.catalogue import shipped_catalogue
 from service.estimator.filled import filled
 from service.estimator.question import Cluster, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
-from service.workflows.launch_checks.live_bytes import live_step_bytes
 
 GPU = "h100-sxm5-80gb"
 """The GPU of the questions; live tensors are the same on any."""

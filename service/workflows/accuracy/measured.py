@@ -11,9 +11,9 @@ from service.catalogue import Catalogue
 from service.estimator.gpu import Gpu
 from service.estimator.noun import SPOKEN
 from service.store import Engine, Measured, each_measurement
+from service.store.callers import Caller
+from service.validation.devices import is_possible, slug_of
 from service.workflows.accuracy.counted_peaks import judged_peaks
-from service.workflows.callers import Caller
-from service.workflows.devices import is_possible, slug_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

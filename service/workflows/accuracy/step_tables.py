@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from service.calibration.measured_rows import NotExpressible
+from service.tabular.cell_text import marked
 from service.workflows.accuracy.answers import Accuracy, Group, StepScores, WorstStep
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.steps import figure_of
 from service.workflows.accuracy.table_cells import aligned, percent
-from service.workflows.formula_text import marked
 
 HEADER = (
     "source", "class", "rows", "told", "scored", "MAPE", "median", "bias", "held out: MAPE", "median", "bias", "p90",

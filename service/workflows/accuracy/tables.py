@@ -4,13 +4,13 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
+from service.tabular.cell_text import marked
 from service.units import BYTES, said
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, VerdictCounts, WorstRow
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.measured_tables import measured_lines
 from service.workflows.accuracy.step_tables import step_blocks, step_cells, step_markdown
 from service.workflows.accuracy.table_cells import aligned, percent
-from service.workflows.formula_text import marked
 
 ROW_COLUMNS = (
     "id", "source_key", "quantity", "class", "measured_bytes", "low_bytes", "value_bytes", "high_bytes",

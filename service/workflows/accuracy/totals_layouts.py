@@ -10,10 +10,10 @@ from service.errors import Refused
 from service.estimator import estimate_memory
 from service.estimator.question import Question
 from service.estimator.stacks import STACKS
+from service.validation.questions import read_question
 from service.workflows.accuracy.asking import reason_of
 from service.workflows.accuracy.totals_habits import Habits
 from service.workflows.accuracy.totals_sizes import sequences_of
-from service.workflows.questions import read_question
 
 TENSOR = (1, 2, 4, 8)
 """Degrees of tensor parallelism within a node of eight."""

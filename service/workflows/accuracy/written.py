@@ -12,11 +12,11 @@ from service.calibration.step_spreads import step_spreads
 from service.catalogue import Catalogue
 from service.errors import StartupError
 from service.estimator.step_residuals import StepClass
+from service.source_tree import write_generated
 from service.workflows.accuracy.answers import Accuracy
 from service.workflows.accuracy.judging import judge_all
 from service.workflows.accuracy.steps import shipped_seconds, step_rows_of
 from service.workflows.accuracy.tables import accuracy_markdown
-from service.workflows.source_tree import write_generated
 
 README = Path(calibration.__file__).with_name("README.md")
 """Where the table stands."""

@@ -6,11 +6,11 @@ from service.calibration.records import ProbeName
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Question
 from service.estimator.resolve import Resolved, configuration_of, resolve
-from service.workflows.launch_checks.body import ALL_PROBES
-from service.workflows.launch_checks.sized import sized_question
-from service.workflows.launch_checks.target import Target
-from service.workflows.launch_checks.tasks import Planned, planned
-from service.workflows.questions import read_question
+from service.features.launch_checks.launch_checks import ALL_PROBES
+from service.features.launch_checks.sizing import sized_question
+from service.features.launch_checks.targets import Target
+from service.features.launch_checks.tasks import Planned, planned
+from service.validation.questions import read_question
 
 H100 = shipped_catalogue().gpus["h100-sxm5-80gb"].gpu
 NODE = Target(

@@ -2,8 +2,8 @@
 
 from service.answers.launch_checks import Compared, Measured
 from service.estimator.interval import Interval
-from service.workflows.launch_checks.deepening import deepened
-from service.workflows.launch_checks.items import Expected
+from service.features.launch_checks.findings import deepened
+from service.features.launch_checks.items import Expected
 
 
 def took(depth: int, value: float, predicted: float | None, step: int = 3) -> Compared:

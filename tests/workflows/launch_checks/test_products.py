@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.estimator.resolve import Resolved
-from service.workflows.launch_checks.products import product_items
+from service.features.launch_checks.kernels import product_items
 from tests.workflows.launch_checks.sizing import NODE, asked, worked_out
 
 DENSE: Mapping[str, Any] = {

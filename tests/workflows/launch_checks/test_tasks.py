@@ -7,11 +7,10 @@ import pytest
 
 from service.calibration.records import ProbeName, ProbeTask
 from service.catalogue import shipped_catalogue
-from service.workflows.launch_checks.body import ALL_PROBES, read_launch_check
-from service.workflows.launch_checks.depths import depths_of
-from service.workflows.launch_checks.sized import CPU_TOKENS, LEAST_TOKENS, RUN_KERNELS, sized_question
-from service.workflows.launch_checks.target import CPU_RANKS, Target
-from service.workflows.launch_checks.tasks import FEWEST_REPEATS, REPEATS, SHARES, START_SECONDS
+from service.features.launch_checks.launch_checks import ALL_PROBES, read_launch_check
+from service.features.launch_checks.sizing import CPU_TOKENS, LEAST_TOKENS, RUN_KERNELS, depths_of, sized_question
+from service.features.launch_checks.targets import CPU_RANKS, Target
+from service.features.launch_checks.tasks import FEWEST_REPEATS, REPEATS, SHARES, START_SECONDS
 from tests.needing import needs
 from tests.workflows.launch_checks.sizing import H100, LAPTOP, NODE, asked, plan
 

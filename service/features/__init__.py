@@ -1,0 +1,1 @@
+"""What callers ask: one folder a question."""

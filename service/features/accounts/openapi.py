@@ -1,0 +1,23 @@
+"""How does the audit log stand in the contract?"""
+
+from service.api.json_schema import Schema
+from service.api.list_schemas import list_parameters, list_schemas
+from service.features.accounts.audit import COLUMNS, NEWEST_FIRST
+
+
+def audit_schemas() -> dict[str, Schema]:
+    """The schemas that the audit log refers to.
+
+    Returns:
+        JSON schemas by component name
+    """
+    return list_schemas("AuditRecord", "A change that somebody asked for.", COLUMNS)
+
+
+def audit_parameters() -> dict[str, Schema]:
+    """The parameters that the audit log takes beside those of every list.
+
+    Returns:
+        OpenAPI parameters by component name
+    """
+    return list_parameters("AuditRecord", COLUMNS, NEWEST_FIRST)

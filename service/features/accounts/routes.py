@@ -1,0 +1,27 @@
+"""GET /v1/audit: who changed what and when, and what was refused; for admins."""
+
+from fastapi import APIRouter, Request
+
+from service.api.database import database_of
+from service.api.lists import Routes, add_list
+from service.features.accounts.audit import COLUMNS, listed_audit
+from service.tabular.lists import Listed
+
+router = APIRouter(tags=["audit"])
+
+
+def _held(request: Request) -> Listed:
+    request.app.state.refused_deeds.write()  # one that was refused just now is found, too
+    return listed_audit(database_of(request))
+
+
+add_list(
+    router,
+    Routes(
+        plural="audit",
+        singular="AuditRecord",
+        meaning="Who changed what, the newest first",
+        columns=COLUMNS,
+        held=_held,
+    ),
+)

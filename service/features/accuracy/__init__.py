@@ -1,0 +1,1 @@
+"""How accurate predictions are, scored on published runs."""

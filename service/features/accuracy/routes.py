@@ -1,0 +1,51 @@
+"""GET /v1/accuracy: how near predictions come to what others measured and published."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.api.answers import JSON
+from service.api.callers import caller_of
+from service.api.catalogues import catalogue_of
+from service.api.compute import computed_once
+from service.api.json_schema import json_response, ref
+from service.api.queries import takes_only
+from service.api.turns import on_few_threads
+from service.workflows.accuracy.accuracy import shipped_accuracy_json, with_own_measurements
+from service.workflows.accuracy.totals import totals_accuracy_json
+
+router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
+
+
+@router.get(
+    "/v1/accuracy",
+    operation_id="getAccuracy",
+    summary="Predicted against published memory and step time, by source",
+    openapi_extra={
+        "description": "Every published measurement that ships with the service, asked and compared: errors by source, "
+        "rows that cannot be asked by reason, how often the verdict was right, and the rows farthest off. Steps are "
+        "also predicted without their own source, beside what a single utilisation of each GPU would say. `measured` "
+        "holds what workers measured: counted live tensors, matrix products of a processor, and own measurements.",
+        "responses": json_response(ref("Accuracy")),
+    },
+)
+async def get_accuracy(request: Request) -> Response:
+    """The figures of what ships are computed once a process, those of own measurements for each request."""
+    shipped = await computed_once(request, shipped_accuracy_json)
+    engine, caller = request.app.state.engine, caller_of(request)
+    found = await on_few_threads(request, with_own_measurements, shipped, engine, await catalogue_of(request), caller)
+    return Response(found, media_type=JSON)
+
+
+@router.get(
+    "/v1/accuracy/totals",
+    operation_id="getTotalsAccuracy",
+    summary="Predicted against published GPU-hours, run by run",
+    openapi_extra={
+        "description": "Every published run that ships with the service, asked and compared: those whose GPU-hours are "
+        "of one pre-training run, as decided from their own text before any was asked, and the others beside them.",
+        "responses": json_response(ref("TotalsAccuracy")),
+    },
+)
+async def get_totals_accuracy(request: Request) -> Response:
+    """The figures, computed once a process."""
+    return Response(await computed_once(request, totals_accuracy_json), media_type=JSON)

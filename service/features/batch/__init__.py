@@ -1,0 +1,1 @@
+"""Up to a thousand questions in one request."""

@@ -1,0 +1,148 @@
+"""Many questions that come in one request: each gets the answer that the route of its kind would give it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from traceback import format_exception
+from typing import Any, ClassVar
+
+from service.answers.batch import MOST_QUESTIONS, BatchKind
+from service.answers.checks import Check
+from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError
+from service.estimator.noun import STRICT
+from service.features.checks.check import Keep, check
+from service.features.estimates.answers import answer_of
+from service.store import CheckedQuestion
+from service.validation.json_text import as_object, refuse_faults
+from service.validation.problems import not_an_object, unknown_field
+from service.validation.serialization import to_bytes
+from service.validation.specs import read_noun
+
+QUESTIONS, KIND, BODY = "questions", "kind", "body"
+
+
+def _estimated(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, _: Keep) -> Grounds:
+    return answer_of(kind, body, catalogue)
+
+
+ANSWERED: Mapping[BatchKind, Callable[[Mapping[str, Any], Catalogue, Keep], Any]] = {
+    "estimate": partial(_estimated, Answer),
+    "memory": partial(_estimated, MemoryAnswer),
+    "flops": partial(_estimated, FlopAnswer),
+    "gpu-hours": partial(_estimated, GpuHoursAnswer),
+    "check": check,
+}
+"""What answers the body of a question, by its kind; the question of a check is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What stands beside the body of a question."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    kind: BatchKind
+    """Which answer it wants."""
+
+
+def read_batch(body: Mapping[str, Any]) -> Sequence[object]:
+    """The questions of a request; none of them is judged yet.
+
+    Args:
+        body: the JSON object of the request
+
+    Returns:
+        the questions, in order
+
+    Raises:
+        Refused: the body holds something else, or too many questions
+    """
+    unknown = [name for name in body if name != QUESTIONS][:MOST_PROBLEMS]
+    if unknown:
+        raise Refused(*(unknown_field("", name, {QUESTIONS}, "the body") for name in unknown))
+    questions = body.get(QUESTIONS)
+    if not isinstance(questions, list):
+        message = "questions is not a list of questions"
+        fix = f'give questions, e.g. [{{"{KIND}": "memory", "{BODY}": {{...}}}}]'
+        raise Refused(Problem(field=QUESTIONS, code="not_a_list", message=message, fix=fix))
+    if len(questions) > MOST_QUESTIONS:
+        message = f"there are {len(questions)} questions, and one request takes {MOST_QUESTIONS}"
+        raise Refused(Problem(field=QUESTIONS, code="too_many", message=message, fix="ask in several requests"))
+    return questions
+
+
+def read_one(question: object) -> tuple[BatchKind, object]:
+    """Which answer a question wants, and its body, which is not judged yet.
+
+    Args:
+        question: JSON value of the list
+
+    Returns:
+        kind, body
+
+    Raises:
+        Refused: it is no object, or holds something else than a kind and a body
+    """
+    if not isinstance(question, Mapping):
+        raise Refused(not_an_object("", [KIND, BODY]))
+    if BODY not in question:
+        message, fix = "body is missing; it says what is asked", "give what the route of its kind takes"
+        raise Refused(Problem(field=BODY, code="required", message=message, fix=fix))
+    label = {name: value for name, value in question.items() if name != BODY}
+    return read_noun(Label, label, "", beside=(BODY,)).kind, question[BODY]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswer:
+    """The answer to one question, or why there is none."""
+
+    content: bytes
+    """JSON of the answer; empty where there is none."""
+    error: Exception | None
+    """Why there is none."""
+    verdict: str | None
+    """Verdict of a check."""
+    kept: tuple[CheckedQuestion, ...]
+    """Question of a check, so that its estimate can be read again."""
+
+
+def answer_all(questions: Sequence[object], catalogue: Catalogue) -> list[BatchAnswer]:
+    """Answers to some of the questions of a batch, each on its own.
+
+    Args:
+        questions: JSON values of the list, not judged yet
+        catalogue: the facts
+
+    Returns:
+        one answer a question, in order
+    """
+    return [answer_one(question, catalogue) for question in questions]
+
+
+def answer_one(question: object, catalogue: Catalogue) -> BatchAnswer:
+    """The answer to one question of a batch.
+
+    Args:
+        question: JSON value of the list, not judged yet
+        catalogue: the facts
+
+    Returns:
+        the answer, or why there is none
+    """
+    kept: list[CheckedQuestion] = []
+    try:
+        if isinstance(question, dict):
+            refuse_faults({**question, BODY: None})
+        kind, body = read_one(question)
+        refuse_faults(body)
+        found = ANSWERED[kind](as_object(body), catalogue, kept.append)
+        content = to_bytes(found)
+    except TraincostError as error:
+        return BatchAnswer(b"", error, None, tuple(kept))
+    except Exception as error:  # a defect; the other questions have their answers
+        unforeseen = RuntimeError(repr(error))
+        unforeseen.add_note("".join(format_exception(error)))
+        return BatchAnswer(b"", unforeseen, None, tuple(kept))
+    return BatchAnswer(content, None, found.verdict if isinstance(found, Check) else None, tuple(kept))

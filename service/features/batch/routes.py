@@ -1,0 +1,100 @@
+"""POST /v1/batch: up to a thousand questions, each answered, or refused, as the route of its kind would.
+
+Some questions at a time are worked out in a process of their own, the next ones once the answers before are sent: a
+caller who reads slowly keeps no process from others, and one who hangs up ends the rest.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from service.api.answers import JSON
+from service.api.body import read_large_body
+from service.api.callers import caller_of
+from service.api.catalogues import catalogue_of
+from service.api.charges import charge_questions
+from service.api.compute import compute
+from service.api.envelope import refusal_of
+from service.api.long_bodies import is_long_launch
+from service.api.problems import CallerGone
+from service.api.queries import REV, takes_only
+from service.api.steps import others_first
+from service.catalogue import Catalogue
+from service.features.batch.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch
+from service.features.batch.openapi import batch_operation
+from service.validation.json_text import refuse_faults
+
+router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
+
+FEW_QUESTIONS = 2
+"""Questions that are worked out between those of others; more are in a process of their own."""
+AT_A_TIME = 16
+"""Questions that a process works out before the next caller's turn. Source: a choice; some 50 ms."""
+
+
+@router.post(
+    "/v1/batch",
+    operation_id="createBatch",
+    summary="Many questions, each with its own status",
+    openapi_extra=batch_operation(),
+)
+async def ask_many(request: Request) -> Response:
+    """The answers stand in the order of the questions; one that is refused leaves the others as they are."""
+    catalogue, body = await catalogue_of(request), await read_large_body(request)
+    refuse_faults({**body, QUESTIONS: None})
+    questions = read_batch(body)
+    await charge_questions(request, len(questions))
+    parts = [questions[first : first + AT_A_TIME] for first in range(0, len(questions), AT_A_TIME)] or [()]
+    first = await _answers(request, catalogue, parts[0], is_admitted=False)  # a refusal of all of it has its status
+    return StreamingResponse(_sent(request, catalogue, first, parts[1:]), media_type=JSON)
+
+
+async def _sent(
+    request: Request, catalogue: Catalogue, first: bytes, parts: Sequence[Sequence[object]]
+) -> AsyncIterator[bytes]:
+    yield b'{"answers":[' + first
+    for part in parts:
+        try:
+            answers = await _answers(request, catalogue, part, is_admitted=True)
+        except CallerGone:
+            return
+        except Exception as error:  # of all questions of this part; the others have their answers
+            refusal = refusal_of(request, error)
+            answers = b",".join([_shown(refusal.status_code, bytes(refusal.body))] * len(part))
+        yield b"," + answers
+    yield b"]}"
+
+
+async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object], *, is_admitted: bool) -> bytes:
+    """The answers to some questions, each with its status, its body byte for byte that of the route of its kind."""
+    if len(part) <= FEW_QUESTIONS and not any(map(_is_long, part)):
+        found = []
+        for question in part:
+            found.append(answer_one(question, catalogue))
+            await others_first()
+    else:
+        found = await compute(request, answer_all, part, catalogue, is_admitted=is_admitted)
+    responses = [_response(request, one) for one in found]
+    return b",".join(_shown(one.status_code, bytes(one.body)) for one in responses)
+
+
+def _is_long(question: object) -> bool:
+    """Whether a question is a check with a launcher's words that take long to read."""
+    body = question.get(BODY) if isinstance(question, Mapping) else None
+    launch = body.get("launch") if isinstance(body, Mapping) else None
+    content = launch.get("content") if isinstance(launch, Mapping) else None
+    return isinstance(content, str) and is_long_launch(content.encode(errors="replace"))
+
+
+def _response(request: Request, answer: BatchAnswer) -> Response:
+    state = request.app.state
+    for question in answer.kept:
+        state.checked_questions.keep(question, caller_of(request).owner)
+    if answer.verdict is not None:
+        state.metrics.verdicts.labels(answer.verdict).inc()
+    return Response(answer.content) if answer.error is None else refusal_of(request, answer.error)
+
+
+def _shown(status: int, body: bytes) -> bytes:
+    return b'{"status":%d,"body":%b}' % (status, body)

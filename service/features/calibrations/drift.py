@@ -1,0 +1,136 @@
+"""Does a calibration still hold? Its predictions beside what was measured since."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import fmean, median
+from typing import Any, ClassVar
+
+from service import store
+from service.catalogue import Catalogue
+from service.estimator.device_calibration import calibrated
+from service.estimator.noun import SPOKEN
+from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
+from service.features.calibrations.lists import find_calibration
+from service.store import Calibration, Engine, Measured
+from service.store.callers import Caller
+from service.validation.devices import is_possible, observed_of
+
+DRIFTING = 2.0
+"""Times the held-out error at which newer measurements show that a device has changed. Source: a choice."""
+
+LEAST_ERROR_FRACTION = 0.03
+"""Errors below this are those of any run. Source: a choice; runs of one machine differ by 1 to 3 %."""
+
+LEAST_MEASUREMENTS = 3
+"""Newer measurements of a probe from which it can drift. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftPart:
+    """How far predictions of one probe are off now."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    probe: str
+    """The probe."""
+    measurements: int
+    """Newer measurements that were predicted."""
+    error_fraction: float
+    """Mean error on them, as a share of what was measured."""
+    bias_fraction: float
+    """Median of measured over predicted, less one: above zero where more was measured than said."""
+    held_out_fraction: float | None
+    """Mean error when it was fitted, on what it never saw; null where nothing was held out."""
+    uncalibrated_fraction: float
+    """Mean error of published rates on the newer measurements."""
+    is_drifting: bool
+    """Whether the error has more than doubled, beyond what runs differ by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Whether a calibration still holds."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    calibration: str
+    """Its id."""
+    status: str
+    """draft, promoted or retired."""
+    since: str
+    """When it was fitted: only what was measured later and had no part in it counts, in UTC."""
+    measurements: int
+    """Newer measurements of its device that count."""
+    is_drifting: bool
+    """Whether any probe is."""
+    parts: tuple[DriftPart, ...]
+    """By probe."""
+
+
+def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_id: str) -> Drift:
+    """What a calibration says of measurements that came after it.
+
+    Args:
+        engine: the database
+        catalogue: the facts
+        caller: who asks; of measurements only theirs count, to an admin those of its owner
+        calibration_id: its id
+
+    Returns:
+        its errors beside those of its fit
+
+    Raises:
+        NotFound: there is no such calibration
+        Unreachable: the database does not answer
+    """
+    calibration = find_calibration(engine, caller, calibration_id)
+    whose = calibration.owner if caller.sees_all else caller.owner
+    seen = set(calibration.fitted_on)
+    since = datetime.fromisoformat(calibration.created_at)
+    newer = [row for row in store.counting_measurements(engine, whose, calibration.device, since) if row.id not in seen]
+    newer = [row for row in newer if is_possible(row, device_of(row, catalogue))]
+    steps = steps_of(engine, newer)
+    parts = tuple(
+        part
+        for probe in sorted({row.probe for row in newer})
+        if (part := _part(probe, newer, calibration, (catalogue, steps))) is not None
+    )
+    return Drift(
+        calibration=calibration.id,
+        status=calibration.status,
+        since=calibration.created_at,
+        measurements=len(newer),
+        is_drifting=any(part.is_drifting for part in parts),
+        parts=parts,
+    )
+
+
+def _part(
+    probe: str, newer: Sequence[Measured], calibration: Calibration, known: tuple[Catalogue, Steps]
+) -> DriftPart | None:
+    """How far predictions of one probe are off, given the facts and what trained; None where it says nothing of it."""
+    catalogue, steps = known
+    plain = device_of(newer[0], catalogue)
+    gpu = calibrated(plain, constants_of(calibration))
+    pairs = [
+        (row.value, predicted, published)
+        for row in newer
+        if row.probe == probe
+        and (predicted := steps.predict(observed_of(row), gpu)) is not None
+        and (published := steps.predict(observed_of(row), plain)) is not None
+    ]
+    if all(predicted == published for _, predicted, published in pairs):
+        return None
+    error = fmean(abs(predicted / value - 1) for value, predicted, _ in pairs)
+    held_out = next((part["held_out_fraction"] for part in calibration.parts if part["probe"] == probe), None)
+    most = max(LEAST_ERROR_FRACTION, DRIFTING * (held_out or 0.0))
+    return DriftPart(
+        probe=probe,
+        measurements=len(pairs),
+        error_fraction=error,
+        bias_fraction=median(value / predicted for value, predicted, _ in pairs) - 1,
+        held_out_fraction=held_out,
+        uncalibrated_fraction=fmean(abs(published / value - 1) for value, _, published in pairs),
+        is_drifting=len(pairs) >= LEAST_MEASUREMENTS and error > most,
+    )

@@ -1,0 +1,375 @@
+"""How does a calibration come about? Fitted on chosen measurements, and judged by those that it never saw."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from service import store
+from service.calibration.device_fit import StepsOn, fitted_device
+from service.calibration.doubts import doubt_of
+from service.calibration.judging import STEP, Manner, judged
+from service.calibration.observed import Observed, observed_in
+from service.calibration.physics import impossible
+from service.calibration.predicted import predicted_value
+from service.calibration.processors import processor_of
+from service.calibration.records import ProbeRecord
+from service.catalogue import Catalogue
+from service.catalogue.calibrated import calibrated_gpu
+from service.errors import Problem, Refused
+from service.estimator import FORMULAS_VERSION
+from service.estimator.configuration import worked_out
+from service.estimator.device_calibration import DeviceCalibration, StepCalibration, calibrated, calibration_of
+from service.estimator.gpu import Gpu
+from service.estimator.measured_step import MeasuredStep
+from service.estimator.model import Model
+from service.estimator.question import Cluster, Layout, Question, Recipe
+from service.estimator.resolve import Resolved, configuration_of
+from service.estimator.software import software_of
+from service.features.calibrations.requests import chosen_of, read_chosen, values_of
+from service.features.measurements.measurements import now_text
+from service.store import Calibration, Engine, Measured
+from service.store.callers import TEAM, Caller
+from service.validation.devices import environment_of, is_possible, observed_of, slug_of
+from service.validation.serialization import adapter_of, digest_of, to_bytes, to_wire
+from service.validation.specs import read_noun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What a step probe trained."""
+
+    model: Model
+    """The model; each measurement tells how many of its layers."""
+    recipe: Recipe
+    """The recipe, in the probe's own stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What step probes trained, by run."""
+
+    trained: Mapping[str, Trained]
+    """Runs whose steps can be predicted."""
+
+    def predict(self, observed: Observed, gpu: Gpu) -> float | None:
+        """What formulas say of a measurement, whole steps among them.
+
+        Args:
+            observed: the measurement
+            gpu: the GPU, with its calibration where it has one
+
+        Returns:
+            the value in the unit of the measurement; None where no formula speaks of it
+        """
+        if observed.probe != STEP:
+            return predicted_value(observed, gpu)
+        found = self._resolved(observed, gpu)
+        return None if found is None else worked_out(found).step.step_seconds.value
+
+    def on(self, observed: Iterable[Observed], gpu: Gpu) -> tuple[StepCalibration, ...]:
+        """Measured steps, each beside what is predicted of it on a GPU.
+
+        Args:
+            observed: measurements; those of other things are passed over
+            gpu: the GPU
+
+        Returns:
+            the steps that can be predicted
+        """
+        told = ((one, self._resolved(one, gpu)) for one in observed)
+        return tuple(
+            StepCalibration(
+                stack=found.job.software.name,
+                implementation=found.job.software.implementation,
+                step=MeasuredStep(
+                    predicted_seconds=worked_out(found).step.step_seconds.value,
+                    measured_seconds=one.measurement.value,
+                ),
+            )
+            for one, found in told
+            if found is not None
+        )
+
+    def _resolved(self, observed: Observed, gpu: Gpu) -> Resolved | None:
+        """The configuration of a timed step on a GPU; None for anything else, and for what formulas refuse."""
+        trained = self.trained.get(observed.run)
+        depth = observed.measurement.shape.get("depth")
+        is_timed = observed.probe == observed.measurement.operation == STEP and observed.environment.kind != "cpu"
+        if trained is None or not is_timed or not isinstance(depth, int):
+            return None
+        question = Question(
+            model=replace(trained.model, num_hidden_layers=depth),
+            recipe=trained.recipe,
+            layout=Layout(),
+            cluster=Cluster(gpu=gpu.slug, gpus=1, gpus_per_node=1),
+            gpu=gpu,
+        )
+        try:
+            return configuration_of(question)
+        except Refused:
+            return None
+
+
+def trained_by(payload: Mapping[str, Any]) -> Trained | None:
+    """What the step probe of a launch check trained.
+
+    Args:
+        payload: of its job
+
+    Returns:
+        model and recipe; None where it has no step probe, or one that this release cannot read
+    """
+    told = next((task.get("parameters", {}) for task in payload.get("tasks", ()) if task.get("probe") == STEP), None)
+    if told is None:
+        return None
+    try:
+        return Trained(
+            model=read_noun(Model, told.get("model"), "model"), recipe=read_noun(Recipe, told.get("recipe"), "recipe")
+        )
+    except Refused:
+        return None
+
+
+def steps_of(engine: Engine, rows: Sequence[Measured]) -> Steps:
+    """What the step probes of some measurements trained.
+
+    Args:
+        engine: the database
+        rows: measurements
+
+    Returns:
+        the runs whose steps can be predicted
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    checks = {row.run: row.launch_check_id for row in rows if row.probe == STEP and row.launch_check_id is not None}
+    jobs = {run: store.read_job(engine, check) for run, check in checks.items()}
+    found = {run: trained_by(job.payload) for run, job in jobs.items() if job is not None}
+    return Steps({run: trained for run, trained in found.items() if trained is not None})
+
+
+def steps_on(payload: Mapping[str, Any], run: str) -> Callable[[Iterable[Observed], Gpu], tuple[StepCalibration, ...]]:
+    """What predicts the steps of one launch check.
+
+    Args:
+        payload: of its job
+        run: what its measurements are called
+
+    Returns:
+        measured steps, each beside what is predicted of it on a GPU
+    """
+    trained = trained_by(payload)
+    return Steps({} if trained is None else {run: trained}).on
+
+
+OWN = "own"
+"""What measurements of the question's own device are called, as a run."""
+
+
+def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: StepsOn | None = None) -> Question:
+    """A question with what was measured of its GPU in the place of published rates, and of a calibration's.
+
+    What a processor did says nothing of a GPU, and what a slice of one, a throttled or a shared one did too little:
+    such records change nothing, and neither do steps of other training software.
+
+    Args:
+        question: the question
+        records: what came of probes on its GPU
+        steps_on: whole steps among them, each beside what is predicted of it on a GPU; None where nobody knows what ran
+
+    Returns:
+        the question; the same where nothing was measured that formulas speak of
+    """
+    observed = [one for one in observed_in(records, OWN) if _counts(one) and impossible(one, question.gpu) is None]
+    known = calibration_of(question.gpu)
+    before = known.id if known is not None else None
+    name = f"own_{digest_of(to_bytes([before, [asdict(record) for record in records]]))}"
+    fitted = fitted_device(observed, calibrated(question.gpu, None), name)
+    told = fitted if known is None else _beside(fitted, known)
+    if steps_on is not None:
+        software = software_of(question.recipe)
+        timed = steps_on(observed, calibrated(question.gpu, replace(told, steps=())))
+        steps = tuple(
+            one for one in timed if (one.stack, one.implementation) == (software.name, software.implementation)
+        )
+        told = replace(told, steps=steps or told.steps)
+        fitted = replace(fitted, steps=steps)
+    return question if fitted.is_empty else replace(question, gpu=calibrated(question.gpu, told))
+
+
+def _counts(one: Observed) -> bool:
+    return one.environment.kind != "cpu" and doubt_of(one.environment) is None
+
+
+def _beside(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibration:
+    """What was measured now, and of what was not, what was known before."""
+    formats, kernels = {one.format for one in fitted.matrix}, {one.kernel for one in fitted.attention}
+    collectives = {one.collective for one in fitted.links}
+    return DeviceCalibration(
+        id=fitted.id,
+        matrix=(*fitted.matrix, *(one for one in known.matrix if one.format not in formats)),
+        attention=(*fitted.attention, *(one for one in known.attention if one.kernel not in kernels)),
+        links=(*fitted.links, *(one for one in known.links if one.collective not in collectives)),
+        memory_bytes_per_s=fitted.memory_bytes_per_s or known.memory_bytes_per_s,
+        context_bytes=fitted.context_bytes or known.context_bytes,
+        communicator_bytes=fitted.communicator_bytes or known.communicator_bytes,
+        steps=known.steps,
+    )
+
+
+def create_calibration(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> Calibration:
+    """Fit a calibration on chosen measurements.
+
+    Args:
+        engine: the database
+        catalogue: the facts
+        caller: whose it is
+        body: which measurements, and a note
+
+    Returns:
+        the calibration, a draft; the one that is there where the same was fitted before
+
+    Raises:
+        Refused: a wrong body, nothing to fit on, or a device that nobody knows
+        Unreachable: the database does not answer
+    """
+    chosen = read_chosen(body)
+    whose = caller.whose if chosen.measurements else caller.own
+    held = store.read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
+    rows = _possible(chosen_of(held, chosen), catalogue)
+    fitted = calibration_on(rows, catalogue, _seen_by(engine), steps_of(engine, rows))
+    return store.create_calibration(engine, replace(fitted, note=chosen.note, owner=caller.owner))
+
+
+def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
+    """The measurements that a device can have made: others are fitted on by nobody, even if they were released."""
+    gpu = device_of(rows[0], catalogue)
+    found = [row for row in rows if is_possible(row, gpu)]
+    if not found:
+        message = "no device can have made any of the measurements that are chosen, so nothing is fitted on them"
+        fix = "see their reasons at GET /v1/measurements, and measure again"
+        raise Refused(Problem(field="", code="nothing_chosen", message=message, fix=fix))
+    return found
+
+
+def calibration_on(
+    rows: Sequence[Measured], catalogue: Catalogue, seen_by: Callable[[str], frozenset[str]], steps: Steps
+) -> Calibration:
+    """The calibration that fits some measurements of one device.
+
+    Args:
+        rows: the measurements
+        catalogue: the facts
+        seen_by: ids of the measurements that a calibration was fitted on
+        steps: what step probes among them trained
+
+    Returns:
+        the calibration, a draft
+
+    Raises:
+        Refused: nobody knows the device, or formulas speak of none of the measurements
+    """
+    gpu = device_of(rows[0], catalogue)
+    observed = [observed_of(row) for row in rows]
+    constants = fitted_device(observed, gpu, "", steps.on)
+    if constants.is_empty:
+        message = "formulas speak of none of these measurements alone, so nothing can be fitted on them"
+        fix = "choose measurements of gemm, attention, bandwidth, collective, context, or a launch check's step"
+        raise Refused(Problem(field="probes", code="nothing_to_fit", message=message, fix=fix))
+    before = before_with(rows[0], catalogue, seen_by, steps)
+    judgement = judged(observed, gpu, before, Manner(predict=steps.predict, steps_on=steps.on))
+    told = {name: value for name, value in asdict(constants).items() if name != "id"}
+    ids = tuple(sorted(row.id for row in rows))
+    return Calibration(
+        id=f"cal_{digest_of(to_bytes([told, ids, FORMULAS_VERSION]))}",
+        status="draft",
+        gpu=slug_of(rows[0], catalogue),
+        device=rows[0].device,
+        note="",
+        held_out_fraction=judgement.held_out_fraction,
+        before_fraction=judgement.before_fraction,
+        in_sample_fraction=judgement.in_sample_fraction,
+        parts=tuple(to_wire(part) for part in judgement.parts),
+        constants=to_wire(told),
+        fitted_on=ids,
+        formulas=FORMULAS_VERSION,
+        replaces=_held_by(rows[0], catalogue),
+        created_at=now_text(),
+        promoted_at=None,
+        retired_at=None,
+        owner=TEAM,
+    )
+
+
+def _held_by(row: Measured, catalogue: Catalogue) -> str | None:
+    """The calibration that holds for a device now."""
+    slug = slug_of(row, catalogue)
+    known = None if slug is None else calibration_of(calibrated_gpu(slug, catalogue))
+    return None if known is None else known.id
+
+
+def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
+    """The device of a measurement, as its data sheet has it.
+
+    Args:
+        row: a measurement
+        catalogue: the facts
+
+    Returns:
+        the catalogue's GPU; for a processor what its threads would do
+
+    Raises:
+        Refused: it is a GPU that the catalogue does not hold
+    """
+    slug = slug_of(row, catalogue)
+    if slug is not None:
+        return catalogue.gpus[slug].gpu
+    if row.kind == "cpu":
+        return processor_of(environment_of(row))
+    message = "the catalogue holds no GPU of the device's name, so there is no peak to measure rates by"
+    fix = "create the GPU at POST /v1/gpus with a slug of the words of this name, and fit again"
+    raise Refused(Problem(field="device", code="unknown_device", message=message, fix=fix))
+
+
+def before_with(
+    row: Measured, catalogue: Catalogue, seen_by: Callable[[str], frozenset[str]], steps: Steps
+) -> Callable[[Observed], float | None]:
+    """What is predicted of a device's measurements now, by constants that never saw them.
+
+    Args:
+        row: one of its measurements
+        catalogue: the facts
+        seen_by: ids of the measurements that a calibration was fitted on
+        steps: what step probes among them trained
+
+    Returns:
+        what predicts: the calibration that holds, or published rates for what that was fitted on
+    """
+    plain, slug = device_of(row, catalogue), slug_of(row, catalogue)
+    now = plain if slug is None else calibrated_gpu(slug, catalogue)
+    known = calibration_of(now)
+    seen = frozenset() if known is None else seen_by(known.id)
+    return lambda observed: steps.predict(observed, plain if observed.id in seen else now)
+
+
+def constants_of(calibration: Calibration) -> DeviceCalibration:
+    """What stands in the place of published rates.
+
+    Args:
+        calibration: a calibration
+
+    Returns:
+        its constants under its id
+    """
+    told = {**calibration.constants, "id": calibration.id}
+    found: DeviceCalibration = adapter_of(DeviceCalibration).validate_python(told)
+    return found
+
+
+def _seen_by(engine: Engine) -> Callable[[str], frozenset[str]]:
+    def seen(calibration_id: str) -> frozenset[str]:
+        found = store.read_calibration(engine, calibration_id)
+        return frozenset() if found is None else frozenset(found.fitted_on)
+
+    return seen

@@ -1,0 +1,160 @@
+"""How are calibrations listed and shown? Their errors beside those of before, and what they stand for."""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from service import store
+from service.catalogue.provenance import Scope
+from service.errors import NotFound
+from service.estimator.noun import SPOKEN
+from service.store import Calibration, Engine
+from service.store.calibrations import CalibrationStatus
+from service.store.callers import Caller
+from service.tabular.columns import Column, columns_of
+from service.tabular.lists import Listed, Record, as_record
+
+PATH = "/v1/calibrations"
+NEWEST_FIRST = "-created_at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationSummary:
+    """A calibration as tables hold it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """What it is read by, and what answers name as versions.calibration."""
+    status: CalibrationStatus
+    """draft, promoted (it holds for its GPU) or retired."""
+    gpu: str | None
+    """Catalogue name of the device; null where the catalogue does not hold it, so that no answer could rest on it."""
+    device: str
+    """Name of the device."""
+    note: str
+    """What to know about it; empty where nobody wrote anything."""
+    measurements: int
+    """Measurements that it was fitted on."""
+    held_out_fraction: float | None
+    """Mean error, as a share of what was measured, on what had no part in the fit; null where nothing was held out."""
+    before_fraction: float | None
+    """The same of what was predicted before."""
+    in_sample_fraction: float | None
+    """The same of what it was fitted on."""
+    formulas: str
+    """Version of the formulas that it was fitted with."""
+    replaces: str | None
+    """Calibration that held when it was fitted: it is compared with that, may take its place alone, and a rollback
+    brings it back; null where none did."""
+    created_at: str
+    """When it was fitted, in UTC."""
+    promoted_at: str | None
+    """When it was promoted last; null where it never was."""
+    retired_at: str | None
+    """When it was taken back or given up; null where it was not."""
+    owner: str
+    """Whose it is."""
+    scope: Scope
+    """Whose answers rest on it while it is promoted: its owner's, or everyone's, which only an admin can decide."""
+
+
+_KEYED = {column.name: column for column in columns_of(CalibrationSummary)}
+COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
+"""Columns of the list, the key first."""
+
+
+def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
+    """The list of calibrations: the caller's, and all that held for everyone.
+
+    Args:
+        engine: the database
+        caller: who asks for it
+
+    Returns:
+        its rows and how they are asked for
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    return Listed(COLUMNS, map(summary_of, store.read_calibrations(engine, caller.whose)), sort=NEWEST_FIRST)
+
+
+def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
+    """One calibration: the caller's, or one that held for everyone, for answers name it.
+
+    Args:
+        engine: the database
+        caller: who asks for it
+        calibration_id: its id
+
+    Returns:
+        the calibration
+
+    Raises:
+        NotFound: there is no such calibration
+        Unreachable: the database does not answer
+    """
+    found = store.read_calibration(engine, calibration_id)
+    if found is None or not (is_for_everyone(found) or caller.reaches(found.owner)):
+        raise NotFound(f"there is no calibration of this id; GET {PATH} lists the ids")
+    return found
+
+
+def is_for_everyone(calibration: Calibration) -> bool:
+    """Whether a calibration holds or held for everyone, so that every caller may read what answers rested on."""
+    return calibration.scope == "everyone" and calibration.promoted_at is not None
+
+
+def find_own(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
+    """One calibration that the caller may change.
+
+    Args:
+        engine: the database
+        caller: who changes it
+        calibration_id: its id
+
+    Returns:
+        the calibration
+
+    Raises:
+        NotFound: the caller has no such calibration
+        Unreachable: the database does not answer
+    """
+    found = find_calibration(engine, caller, calibration_id)
+    if not caller.reaches(found.owner):
+        raise NotFound("no calibration of yours has this id; one of others is changed by its owner, or by an admin")
+    return found
+
+
+def shown(calibration: Calibration) -> Record:
+    """A calibration as the resource that callers read.
+
+    Args:
+        calibration: the calibration
+
+    Returns:
+        its columns, its errors by probe, its constants and the measurements that it was fitted on
+    """
+    return {
+        **as_record(COLUMNS, summary_of(calibration)),
+        "parts": calibration.parts,
+        "constants": calibration.constants,
+        "fitted_on": calibration.fitted_on,
+    }
+
+
+def summary_of(calibration: Calibration) -> CalibrationSummary:
+    """A calibration as a row of a table.
+
+    Args:
+        calibration: the calibration
+
+    Returns:
+        the row
+    """
+    same: dict[str, Any] = {name: getattr(calibration, name) for name in _SAME}
+    return CalibrationSummary(**same, measurements=len(calibration.fitted_on))
+
+
+_SAME = {one.name for one in fields(CalibrationSummary)} & {one.name for one in fields(Calibration)}
+"""Fields that both have."""

@@ -1,0 +1,135 @@
+"""What is a calibration to be fitted on? Measurements by id, or all of a device that pass some filters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Len
+
+from service.calibration.records import ProbeName
+from service.catalogue.provenance import Scope
+from service.errors import Problem, Refused
+from service.estimator.noun import STRICT, Name
+from service.features.measurements.importing import moment_of
+from service.store import Measured
+from service.validation.specs import read_noun
+from service.validation.text import plain
+
+MOST_IDS = 10_000
+"""Measurements that one request names. Source: a choice; fifty launch checks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Measurements to fit on; those in quarantine are left out, however they were chosen."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    measurements: Annotated[tuple[Name, ...], Len(0, MOST_IDS)] = ()
+    """Their ids; those that pass the filters where empty."""
+    gpu: Name | None = None
+    """Catalogue name of the device."""
+    device: Name | None = None
+    """Name of the device as its driver tells it, or of the processor."""
+    probes: Annotated[tuple[ProbeName, ...], Len(0, 8)] = ()
+    """Probes; all where empty."""
+    runs: Annotated[tuple[Name, ...], Len(0, 1000)] = ()
+    """Runs; all where empty."""
+    since: Name | None = None
+    """Only what was measured from this moment on, RFC 3339."""
+    note: Annotated[str, Len(0, 1000)] = ""
+    """What to know about the calibration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promotion:
+    """For whom a calibration is to hold."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    scope: Scope = "owner"
+    """Whose answers rest on it: its owner's, or everyone's, which only an admin may decide."""
+
+
+def read_promotion(body: Mapping[str, Any]) -> Promotion:
+    """For whom a calibration is to hold, by a request body; for its owner where the body is empty."""
+    return read_noun(Promotion, body, "")
+
+
+def read_chosen(body: Mapping[str, Any]) -> Chosen:
+    """Which measurements a request body chooses.
+
+    Args:
+        body: the JSON object of the request
+
+    Returns:
+        the choice
+
+    Raises:
+        Refused: an unknown field, a wrong value, or nothing that chooses a device
+    """
+    chosen = read_noun(Chosen, plain(body), "")
+    if not (chosen.measurements or chosen.gpu or chosen.device or chosen.runs):
+        message = "nothing says which device is to be calibrated, and one calibration is of one device"
+        fix = "give gpu, device, runs or the ids of measurements"
+        raise Refused(Problem(field="gpu", code="required", message=message, fix=fix))
+    return chosen
+
+
+def values_of(chosen: Chosen) -> dict[str, tuple[str, ...]]:
+    """What the columns of measurements may hold, for a choice.
+
+    Args:
+        chosen: the choice
+
+    Returns:
+        the values, by column; only of columns that the choice speaks of
+    """
+    told = {"probe": chosen.probes, "run": chosen.runs}
+    told |= {name: (value,) for name, value in (("gpu", chosen.gpu), ("device", chosen.device)) if value is not None}
+    return {name: values for name, values in told.items() if values}
+
+
+def chosen_of(rows: Sequence[Measured], chosen: Chosen) -> list[Measured]:
+    """The measurements that are chosen.
+
+    Args:
+        rows: measurements that there are
+        chosen: the choice
+
+    Returns:
+        those that are chosen and count, the oldest first
+
+    Raises:
+        Refused: an id of no measurement, none at all, or those of several devices
+    """
+    wanted = set(chosen.measurements)
+    missing = len(wanted - {row.id for row in rows})
+    if missing:
+        message = f"{missing} of the {len(wanted)} ids are those of no measurement"
+        raise Refused(_problem("measurements", "not_found", message, "take ids from GET /v1/measurements"))
+    since = None if chosen.since is None else moment_of(chosen.since)
+    found = [
+        row
+        for row in rows
+        if row.quarantined_at is None
+        and (not wanted or row.id in wanted)
+        and chosen.gpu in (None, row.gpu)
+        and chosen.device in (None, row.device)
+        and (not chosen.probes or row.probe in chosen.probes)
+        and (not chosen.runs or row.run in chosen.runs)
+        and (since is None or moment_of(row.measured_at) >= since)
+    ]
+    if not found:
+        message = "no measurement that counts is chosen, so there is nothing to fit on"
+        fix = "see GET /v1/measurements with the same filters; those in quarantine do not count"
+        raise Refused(_problem("", "nothing_chosen", message, fix))
+    devices = sorted({(row.device, row.gpu or "") for row in found})
+    if len(devices) > 1:
+        message = f"measurements of {len(devices)} devices are chosen: {', '.join(name for name, _ in devices[:5])}"
+        raise Refused(_problem("device", "several_devices", message, "name one of them as device"))
+    return sorted(found, key=lambda row: (row.measured_at, row.id))
+
+
+def _problem(field: str, code: str, message: str, fix: str) -> Problem:
+    return Problem(field=field, code=code, message=message, fix=fix)

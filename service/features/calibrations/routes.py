@@ -1,0 +1,125 @@
+"""/v1/calibrations: what is fitted on measurements, how far off it is, and which of them holds for a GPU."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.api.answers import JSON, json_answer
+from service.api.body import JsonObject, OptionalObject
+from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
+from service.api.database import Database, database_of
+from service.api.idempotency import idempotent
+from service.api.lists import Routes, add_list
+from service.api.queries import takes_only
+from service.api.turns import in_turn
+from service.features.calibrations import lists
+from service.features.calibrations.drift import drift_of
+from service.features.calibrations.fitting import create_calibration
+from service.features.calibrations.promotion import promote, retire, roll_back
+from service.features.calibrations.requests import read_promotion
+from service.features.measurements.openapi import (
+    calibration_operation,
+    drift_operation,
+    fit_operation,
+    promote_operation,
+)
+from service.validation.serialization import to_bytes
+
+router = APIRouter(tags=["calibrations"])
+
+ONE = "/v1/calibrations/{calibration_id}"
+NONE_OTHER = [takes_only()]
+
+add_list(
+    router,
+    Routes(
+        plural="calibrations",
+        singular="Calibration",
+        meaning="What was fitted on measurements, the newest first",
+        columns=lists.COLUMNS,
+        held=lambda request: lists.listed_calibrations(database_of(request), caller_of(request)),
+    ),
+)
+
+
+@router.post(
+    "/v1/calibrations",
+    status_code=201,
+    operation_id="createCalibration",
+    summary="Fit the constants of a device on measurements of it",
+    dependencies=NONE_OTHER,
+    openapi_extra=fit_operation(),
+)
+@in_turn
+@idempotent
+def create(request: Request, database: Database, body: JsonObject) -> Response:
+    """It changes no answer until somebody promotes it."""
+    found = create_calibration(database, view_of(request), caller_of(request), body)
+    location = {"Location": f"{lists.PATH}/{found.id}"}
+    return Response(to_bytes(lists.shown(found)), status_code=201, headers=location, media_type=JSON)
+
+
+@router.get(
+    ONE,
+    operation_id="getCalibration",
+    summary="One calibration",
+    dependencies=NONE_OTHER,
+    openapi_extra=calibration_operation("Its errors by probe, its constants, and what it was fitted on."),
+)
+def read(database: Database, caller: Asker, calibration_id: str) -> Response:
+    """As it is now."""
+    return json_answer(lists.shown(lists.find_calibration(database, caller, calibration_id)))
+
+
+@router.get(
+    f"{ONE}/drift",
+    operation_id="getCalibrationDrift",
+    summary="Whether a calibration still holds",
+    dependencies=NONE_OTHER,
+    openapi_extra=drift_operation(),
+)
+def drift(request: Request, database: Database, calibration_id: str) -> Response:
+    """By what was measured since it was fitted."""
+    return json_answer(drift_of(database, view_of(request), caller_of(request), calibration_id))
+
+
+@router.post(
+    f"{ONE}/promote",
+    operation_id="promoteCalibration",
+    summary="Let a calibration hold for its GPU",
+    dependencies=NONE_OTHER,
+    openapi_extra=promote_operation(),
+)
+@in_turn
+def promote_one(request: Request, database: Database, calibration_id: str, body: OptionalObject) -> Response:
+    """A change of the catalogue: `rev` asks for what held before."""
+    history, caller = request.app.state.history, caller_of(request)
+    return json_answer(lists.shown(promote(database, history, caller, calibration_id, read_promotion(body).scope)))
+
+
+@router.post(
+    f"{ONE}/rollback",
+    operation_id="rollBackCalibration",
+    summary="Let what held before a calibration hold again",
+    dependencies=NONE_OTHER,
+    openapi_extra=calibration_operation("Another calibration, or published rates: answers are those of before again."),
+)
+@in_turn
+def roll_back_one(request: Request, database: Database, calibration_id: str) -> Response:
+    """Only the calibration that holds can be rolled back."""
+    history, caller = request.app.state.history, caller_of(request)
+    return json_answer(lists.shown(roll_back(database, history, caller, calibration_id)))
+
+
+@router.post(
+    f"{ONE}/retire",
+    operation_id="retireCalibration",
+    summary="Give a calibration up",
+    dependencies=NONE_OTHER,
+    openapi_extra=calibration_operation("A draft, or the one that holds: published rates come in its place."),
+)
+@in_turn
+def retire_one(request: Request, database: Database, calibration_id: str) -> Response:
+    """It stays readable, for answers name it."""
+    history, caller = request.app.state.history, caller_of(request)
+    return json_answer(lists.shown(retire(database, history, caller, calibration_id)))

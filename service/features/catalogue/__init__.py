@@ -1,0 +1,1 @@
+"""Lists of the catalogue, custom rows, price import and revisions."""

@@ -1,0 +1,129 @@
+"""How the lists of the catalogue stand in the contract: a row, a page and a filter for each, from the same columns."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from service.api.access import SINGULAR
+from service.api.json_schema import Schema, json_response, path_parameter, query_parameter, ref
+from service.api.list_schemas import list_parameters, list_schemas, paging_parameters
+from service.features.catalogue.lists import COLUMNS, LISTINGS, NEWEST_FIRST
+
+ROWS: Mapping[str, Schema] = {
+    "models": {
+        "slug": "example-model", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632,
+        "num_hidden_layers": 22, "num_attention_heads": 32, "num_key_value_heads": 4,
+    },
+    "gpus": {
+        "slug": "example-gpu", "memory_bytes": 96e9, "memory_bytes_per_s": 4e12, "bf16_flop_per_s": 1e15,
+        "link_bytes_per_s": 450e9, "inter_node_bytes_per_s": 50e9, "board_watts": 700,
+    },
+    "clusters": {"slug": "example-cluster", "gpu": "h100-sxm5-80gb", "gpus": 256, "gpus_per_node": 8},
+    "prices": {
+        "provider": "example-cloud", "gpu": "h100-sxm5-80gb", "region": "frankfurt", "price_model": "reserved-1y",
+        "usd_per_gpu_hour": 2.4, "as_of": "2025-06-01",
+    },
+    "rate-cards": {"slug": "example-rates", "rates": [{"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.4}]},
+    "regions": {"slug": "example-hall", "country": "DEU", "grid_kg_co2e_per_kwh": 0.31, "pue": 1.25},
+}  # fmt: skip
+"""A body for each list; a whole row is put in the place of another by the same."""
+
+PRICE_ID = "example-cloud-any-h100-sxm5-80gb-frankfurt-reserved-1y-point-2025-06-01-e0b45c36"
+"""Id of that price."""
+
+PATCHES: Mapping[str, Schema] = {
+    "models": {"name": "Example 1.1B", "tie_word_embeddings": True},
+    "gpus": {"board_watts": 650, "note": "capped"},
+    "clusters": {"gpus": 512},
+    "prices": {"usd_per_gpu_hour": 2.2, "note": "renewed"},
+    "rate-cards": {"note": "until June"},
+    "regions": {"grid_kg_co2e_per_kwh": 0.05, "note": "own wind power since May"},
+}
+"""A merge patch of that row."""
+
+CONFIG_JSON: Schema = {
+    "model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+"""A config.json, its longest keys left out."""
+
+
+def one_example(summary: str, value: Any) -> Schema:
+    """The examples of a body that has one.
+
+    Args:
+        summary: what it does
+        value: the body
+
+    Returns:
+        OpenAPI examples by name
+    """
+    return {"example": {"summary": summary, "value": value}}
+
+
+OWNER = "owner"
+"""Parameter by which an admin says whose row is meant."""
+OWNED = query_parameter(
+    OWNER,
+    "Whose row is meant, where an admin asks and several owners have one of this name; your own where absent.",
+    {"type": "string"},
+)
+VERSION = query_parameter(
+    "revision",
+    "An older version of the row, by its revision; the one that holds where absent.",
+    {"type": "integer", "minimum": 1},
+)
+
+
+def catalogue_schemas() -> dict[str, Schema]:
+    """The schemas that the lists refer to.
+
+    Returns:
+        JSON schemas by component name
+    """
+    schemas: dict[str, Schema] = {}
+    for plural, listing in LISTINGS.items():
+        schemas |= list_schemas(SINGULAR[plural], f"One of the {plural} of the catalogue", listing.columns)
+    return schemas | list_schemas("Revision", "One change of the catalogue", COLUMNS)
+
+
+def catalogue_parameters() -> dict[str, Schema]:
+    """The parameters that the lists refer to.
+
+    Returns:
+        OpenAPI parameters by component name
+    """
+    parameters = paging_parameters() | list_parameters("Revision", COLUMNS, NEWEST_FIRST)
+    for plural, listing in LISTINGS.items():
+        parameters |= list_parameters(SINGULAR[plural], listing.columns)
+    return parameters
+
+
+def row_operation(plural: str) -> Schema:
+    """What the contract adds to the reading of one row.
+
+    Args:
+        plural: the list it stands in
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
+    return {
+        "parameters": [named_row(plural, meaning), VERSION, OWNED],
+        "responses": json_response(ref(f"{SINGULAR[plural]}Row")),
+    }
+
+
+def named_row(plural: str, meaning: str) -> Schema:
+    """The part of a path that names one row.
+
+    Args:
+        plural: the list that it stands in
+        meaning: which names mean it
+
+    Returns:
+        an OpenAPI parameter
+    """
+    row = ROWS[plural]
+    return path_parameter("name", meaning, row.get("slug", PRICE_ID))

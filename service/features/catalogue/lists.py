@@ -1,0 +1,165 @@
+"""What does the catalogue hold? Its lists, as a whole or row by row."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
+from service.catalogue.names import normal
+from service.errors import NotFound, UnknownName
+from service.store import Change, History, utc_text
+from service.store.callers import Caller
+from service.tabular.columns import Column, columns_of
+from service.tabular.lists import Listed, Record, as_record
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One list of the catalogue."""
+
+    row: type
+    """Class of its rows."""
+    key: Column
+    """What a row is read by; rows are listed in its order."""
+    rows: Callable[[Catalogue], Iterable[Any]]
+    """Its rows."""
+    find: Callable[[Catalogue, str], Any]
+    """The row that a name means."""
+    is_in_order: bool = False
+    """Whether the catalogue keeps the rows in the order of their keys."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Its columns, the key first."""
+        return (self.key, *(column for column in columns_of(self.row) if column.name != self.key.name))
+
+
+def listed(listing: Listing, catalogue: Catalogue) -> Listed:
+    """A list of the catalogue, to be shown as pages or as a table.
+
+    Args:
+        listing: which list
+        catalogue: the facts
+
+    Returns:
+        its rows and how they are asked for
+    """
+    meanings = {"gpu": partial(_gpus_meant, catalogue)}
+    return Listed(listing.columns, listing.rows(catalogue), meanings, is_in_order=listing.is_in_order)
+
+
+def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
+    """One row of a list.
+
+    Args:
+        listing: which list
+        catalogue: the facts
+        name: slug or any other name of the row; for a price its id
+
+    Returns:
+        the row, column by column
+
+    Raises:
+        NotFound: nothing has this name; the error lists the nearest ones
+    """
+    try:
+        return record_of(listing, listing.find(catalogue, name))
+    except UnknownName as error:
+        problem = error.problems[0]
+        raise NotFound(f"{problem.message}; {problem.fix}") from None
+
+
+def record_of(listing: Listing, row: Row) -> Record:
+    """A row as a list shows it.
+
+    Args:
+        listing: the list
+        row: one of its rows
+
+    Returns:
+        the row, column by column
+    """
+    return as_record(listing.columns, row)
+
+
+def _find_price(catalogue: Catalogue, name: str) -> PriceRow:
+    found = catalogue.price_index.rows.get(name)
+    if found is None:
+        raise NotFound("the catalogue holds no price of this id; GET /v1/prices lists the ids")
+    return found
+
+
+def _gpus_meant(catalogue: Catalogue, name: str) -> tuple[str, ...]:
+    """Every GPU that goes by a name: a filter need not choose between them."""
+    return catalogue.gpu_index.slugs.get(normal(name)) or (catalogue.find_gpu(name, "gpu").row.slug,)
+
+
+_SLUG = Column("slug", attrgetter("slug"), {"type": "string", "description": "Catalogue name."})
+_ID = Column("id", attrgetter("id"), {"type": "string", "description": "What this price is read by."})
+
+LISTINGS: Mapping[str, Listing] = {
+    "models": Listing(ModelRow, _SLUG, lambda held: held.models.values(), lambda held, name: held.find_model(name).row),
+    "gpus": Listing(GpuRow, _SLUG, lambda held: held.gpus.values(), lambda held, name: held.find_gpu(name).row),
+    "clusters": Listing(
+        ClusterRow, _SLUG, lambda held: held.clusters.values(), lambda held, name: held.find_cluster(name).row
+    ),
+    "prices": Listing(PriceRow, _ID, lambda held: held.prices, _find_price, is_in_order=True),
+    "rate-cards": Listing(
+        RateCardRow, _SLUG, lambda held: held.rate_cards.values(), lambda held, name: held.find_rate_card(name).row
+    ),
+    "regions": Listing(
+        RegionRow, _SLUG, lambda held: held.regions.values(), lambda held, name: held.find_region(name).row
+    ),
+}
+"""The lists by the name that stands in their path."""
+
+
+NEWEST_FIRST = "-number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One change of the catalogue."""
+
+    number: int
+    """Its number, from 1 without a gap."""
+    made_at: str
+    """When it was made, RFC 3339 in UTC."""
+    catalogue: str
+    """Digest of what the caller sees of the catalogue after it: what answers name as versions.catalogue, and `rev` asks
+    for."""
+    owner: str
+    """Who made it: catalogue for what a version of the service ships, else a team."""
+    summary: str
+    """What was changed."""
+
+
+COLUMNS = columns_of(Revision)
+
+
+def listed_revisions(history: History, caller: Caller) -> Listed:
+    """The changes of what a caller sees of the catalogue.
+
+    Args:
+        history: the catalogue over time
+        caller: who asks; to an admin the changes of every owner's private rows are listed too
+
+    Returns:
+        its rows and how they are asked for
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    return Listed(COLUMNS, map(_revision, history.changes(caller.owner, of_all=caller.sees_all)), sort=NEWEST_FIRST)
+
+
+def _revision(change: Change) -> Revision:
+    return Revision(
+        number=change.number,
+        made_at=utc_text(change.made_at),
+        catalogue=change.catalogue,
+        owner=change.owner,
+        summary=change.summary,
+    )

@@ -1,0 +1,119 @@
+"""How does an own model come in: as columns, as a config inside a body, or as a config.json and nothing else?"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from service.catalogue import ModelRow
+from service.errors import Problem, Refused
+from service.estimator.model import Model
+from service.estimator.parameters import count_parameters
+from service.features.catalogue.row_bodies import columns_below
+from service.features.catalogue.row_rules import may_be_slug
+from service.validation.merge_patch import merged
+from service.validation.models import read_config
+from service.validation.reading import Read
+from service.validation.specs import spelled
+
+CONFIG = "hf_config"
+"""Column of a body that stands for all of the model's own."""
+
+READ_FROM = "read from a Hugging Face config"
+"""How a note begins that tells what was assumed to read a config."""
+
+NOT_IN_SLUGS = re.compile(r"[^a-z0-9.]+")
+MOST_TOLD = 3500
+"""Characters of a note that assumptions may take."""
+
+
+def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A body whose config, if it holds one, has become columns.
+
+    Args:
+        body: columns of a model, or some of them and `hf_config`
+
+    Returns:
+        columns alone; the note says what was assumed to read the config
+
+    Raises:
+        Refused: the config is refused, or columns of the model stand beside it
+    """
+    if body.get(CONFIG) is None:
+        return {name: value for name, value in body.items() if name != CONFIG}
+    beside = [name for name in columns_below(ModelRow, "model") if body.get(name) is not None]
+    if beside:
+        message = "the model is told twice, by its config and by columns of its own, and they may differ"
+        raise Refused(
+            Problem(field=CONFIG, code="told_twice", message=message, fix=f"leave {beside[0]} out, or hf_config")
+        )
+    return {**columns_of_config(read_config(body[CONFIG], CONFIG)), **_without(body, CONFIG)}
+
+
+def patched(record: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """A row under a merge patch, in which a config takes the place of whatever the row says of the model.
+
+    Args:
+        record: the row as GET shows it
+        patch: what changes; a config in it is taken whole, for null means something in a config
+
+    Returns:
+        the columns of the patched row, or some of them and `hf_config`
+    """
+    config = patch.get(CONFIG)
+    if config is None:
+        return dict(merged(record, patch))
+    told = {*columns_below(ModelRow, "model")}
+    if str(record.get("note", "")).startswith(READ_FROM):
+        told.add("note")
+    return {**merged({name: value for name, value in record.items() if name not in told}, patch), CONFIG: config}
+
+
+def columns_of_config(read: Read[Model]) -> dict[str, Any]:
+    """A model that was read from a config as columns of a row.
+
+    Args:
+        read: the model, and what was assumed
+
+    Returns:
+        the columns of the model, and a note
+    """
+    assumed = "; ".join(read.assumptions)[:MOST_TOLD]
+    note = f"{READ_FROM}; {assumed}" if assumed else READ_FROM
+    return {**spelled(read.noun), "note": note}
+
+
+def slug_of_config(config: Mapping[str, Any], model: Model) -> str:
+    """What a model is called whose config came without a name: as its repository, else by type and size.
+
+    Args:
+        config: the config
+        model: the model that it describes
+
+    Returns:
+        a slug, which may be taken
+    """
+    named = config.get("_name_or_path")
+    last = named.rstrip("/").rpartition("/")[2] if isinstance(named, str) else ""
+    size = _size(count_parameters(model).total)
+    spelled = (_slug(name) for name in (last, f"{config.get('model_type')}-{size}"))
+    return next(filter(may_be_slug, spelled), _slug(f"model-{size}"))
+
+
+def _slug(text: str) -> str:
+    return NOT_IN_SLUGS.sub("-", text.lower())[:80].strip("-.")
+
+
+def _size(parameters: int) -> str:
+    """A count as it stands in names of models.
+
+    >>> _size(494_032_768), _size(8_030_261_248), _size(1_234)
+    ('494m', '8.03b', '1234')
+    """
+    for unit, letter in ((10**12, "t"), (10**9, "b"), (10**6, "m")):
+        if parameters >= unit:
+            return f"{parameters / unit:.3g}{letter}"
+    return str(parameters)
+
+
+def _without(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in names and value is not None}

@@ -1,0 +1,87 @@
+"""GET /v1/models, /v1/gpus, /v1/prices and the other lists of the catalogue: in every form, and single rows.
+
+The catalogue is in memory, so these routes answer without the database; only an older version of a row is read there.
+"""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from service.api.access import SINGULAR
+from service.api.answers import json_answer
+from service.api.callers import caller_of
+from service.api.catalogues import view_of
+from service.api.lists import Routes, add_list
+from service.api.queries import one_of, takes_only
+from service.catalogue import Catalogue
+from service.features.catalogue.list_openapi import OWNER, row_operation
+from service.features.catalogue.lists import COLUMNS, LISTINGS, Listing, listed, listed_revisions, read_row
+from service.features.catalogue.versions import REVISION, read_version
+from service.store import History
+from service.tabular.lists import Record
+
+router = APIRouter(tags=["catalogue"])
+
+
+def shown_to(request: Request) -> Catalogue:
+    """What the caller of a list or a row sees; to an admin who names one owner, what that one sees."""
+    owners, caller = request.query_params.getlist(OWNER), caller_of(request)
+    history: History = request.app.state.history
+    if caller.sees_all and len(owners) == 1 and owners[0] in history.holdings.private:
+        return history.view(owners[0])
+    return view_of(request)
+
+
+def _row(request: Request, listing: Listing, name: str) -> Record:
+    """One row that the caller sees; to an admin also one that a single other owner has under this key."""
+    history: History = request.app.state.history
+    view, key = shown_to(request), (listing.row, name)
+    if caller_of(request).sees_all and OWNER not in request.query_params and view.held(*key) is None:
+        owners = [owner for owner, held in history.holdings.private.items() if key in held.rows]
+        view = history.view(owners[0]) if len(owners) == 1 else view
+    return read_row(listing, view, name)
+
+
+def _add_routes(plural: str, listing: Listing) -> None:
+    add_list(
+        router,
+        Routes(
+            plural=plural,
+            singular=SINGULAR[plural],
+            meaning=f"The {plural} of the catalogue",
+            columns=listing.columns,
+            held=lambda request: listed(listing, shown_to(request)),
+        ),
+    )
+
+    async def row(request: Request, name: str) -> Response:
+        revision = one_of(request, REVISION)
+        if revision is None:
+            return json_answer(await run_in_threadpool(_row, request, listing, name))
+        history, caller = request.app.state.history, caller_of(request)
+        return json_answer(await run_in_threadpool(read_version, listing, history, caller, name, revision))
+
+    router.add_api_route(
+        f"/v1/{plural}/{{name:path}}",
+        row,
+        dependencies=[takes_only(REVISION, OWNER)],
+        operation_id=f"get{SINGULAR[plural]}",
+        summary=f"One of the {plural} of the catalogue",
+        openapi_extra=row_operation(plural),
+    )
+
+
+for _plural, _listing in LISTINGS.items():
+    _add_routes(_plural, _listing)
+
+
+add_list(
+    router,
+    Routes(
+        plural="catalogue/revisions",
+        singular="Revision",
+        meaning="Every change of the catalogue, the newest first",
+        columns=COLUMNS,
+        held=lambda request: listed_revisions(request.app.state.history, caller_of(request)),
+    ),
+)

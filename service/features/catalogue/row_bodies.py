@@ -1,0 +1,335 @@
+"""Which row does the body of a request spell? The columns of its list, gathered into the nouns that they stand for.
+
+A body has the columns that GET of a row shows, so that a row can be read, edited and sent back. Null means not known,
+as everywhere; `owner`, `revision` and the `id` of a price follow from the rest and are never set by it.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from math import isfinite
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
+from service.catalogue.provenance import is_date
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.tabular.columns import columns_of
+from service.validation.problems import unknown_field
+from service.validation.specs import read_noun
+from service.validation.text import composed, text_problems
+
+Flat = Mapping[str, Any]
+
+FOLLOWING = ("id", "owner", "revision")
+"""Columns that follow from the rest of the row."""
+
+
+def read_row(kind: type, flat: Flat) -> Row:
+    """The row that a flat body spells, judged by the bounds of its nouns.
+
+    Args:
+        kind: class of the row
+        flat: columns and their values, without those that follow from the rest
+
+    Returns:
+        the row
+
+    Raises:
+        Refused: one problem for each unknown column and each wrong value
+    """
+    names = body_columns(kind)
+    unknown = [name for name in flat if name not in names]
+    problems = [unknown_field("", name, set(names), "the row") for name in unknown[:MOST_PROBLEMS]]
+    given = {name: composed(value) for name, value in flat.items() if value is not None and name in names}
+    problems += text_problems(given)
+    problems += [*_origin_problems(given), *(_absence_problems(given) if kind is ModelRow else ())]
+    if problems:
+        raise Refused(*problems)
+    try:
+        row: Row = read_noun(kind, _nested(kind, given), "")
+    except Refused as refused:
+        raise Refused(
+            *(replace(problem, field=_column_at(kind, problem.field)) for problem in refused.problems)
+        ) from None
+    return row
+
+
+@cache
+def body_columns(kind: type) -> tuple[str, ...]:
+    """The columns that a body may give.
+
+    Args:
+        kind: class of the row
+
+    Returns:
+        their names
+    """
+    return tuple(column.name for column in columns_of(kind) if column.name not in FOLLOWING)
+
+
+@cache
+def columns_below(kind: type, field: str) -> tuple[str, ...]:
+    """The columns that together are one noun of a row.
+
+    Args:
+        kind: class of the row
+        field: the field that holds the noun
+
+    Returns:
+        their names
+    """
+    return tuple(column.name for column in columns_of(kind) if column.path[0] == field)
+
+
+def _nested(kind: type, given: Flat) -> dict[str, Any]:
+    """The body with the columns of each noun inside it; a noun that may be absent is, where no column is given."""
+    nested: dict[str, Any] = {}
+    for column in columns_of(kind):
+        *outer, last = column.path
+        place = nested
+        for step in outer:
+            place = place.setdefault(step, {})
+        if column.name in given:
+            place[last] = given[column.name]
+    return {name: None if value == {} and _may_be_absent(kind, name) else value for name, value in nested.items()}
+
+
+def _may_be_absent(kind: type, field: str) -> bool:
+    return NoneType in get_args(get_type_hints(kind)[field])
+
+
+def _column_at(kind: type, field: str) -> str:
+    """The column that a problem of the nested row is about, with the place inside its value."""
+    steps = tuple(field.split("."))
+    for column in columns_of(kind):
+        if steps[: len(column.path)] == column.path:
+            return ".".join((column.name, *steps[len(column.path) :]))
+    return ""
+
+
+DATES = ("as_of", "purchase_as_of")
+"""Columns that hold a date."""
+
+
+def _not_a_date(name: str) -> Problem:
+    message = f"{name} is no date, so nobody could tell which number is the newer one"
+    return Problem(field=name, code="not_a_date", message=message, fix="give 2025, 2025-03 or 2025-03-17")
+
+
+def _origin_problems(given: Flat) -> list[Problem]:
+    """What is wrong with where the numbers come from, before a row refuses to be made of it."""
+    problems: list[Problem] = []
+    source, as_of = given.get("source"), given.get("as_of")
+    if isinstance(source, str) and not source.strip():
+        message = "source is blank; a number without a source is none that others can rely on"
+        problems.append(Problem(field="source", code="wrong_length", message=message, fix="say where it comes from"))
+    problems += [_not_a_date(name) for name in DATES if isinstance(given.get(name), str) and not is_date(given[name])]
+    today = datetime.now(UTC).date().isoformat()
+    if isinstance(as_of, str) and is_date(as_of) and as_of > today[: len(as_of)]:
+        message = "as_of lies in the future; the newest row counts, so what holds later would count already today"
+        problems.append(Problem(field="as_of", code="out_of_range", message=message, fix=f"give {today} or earlier"))
+    return problems
+
+
+def _absence_problems(given: Flat) -> list[Problem]:
+    """What is wrong with a model that is neither there nor excused, or both."""
+    is_there = any(name in given for name in columns_below(ModelRow, "model"))
+    if is_there and "not_estimated" in given:
+        message = "not_estimated says why there is no model, and the columns of one are given"
+        return [Problem(field="not_estimated", code="contradiction", message=message, fix="leave one of them out")]
+    if not is_there and "not_estimated" not in given:
+        message = "the row holds no model, so nothing could be estimated with it"
+        fix = "give vocab_size, hidden_size, num_hidden_layers and the other columns of the model, or hf_config"
+        return [Problem(field="vocab_size", code="required", message=message, fix=fix)]
+    return []
+
+
+Record = dict[str, Any]
+
+SOURCE = "stated by the owner"
+"""Source of a row whose body names none."""
+
+LABEL_SHARE = 0.985
+"""Usable share of a device's stated memory, where nobody has looked. Source: the rule of the shipped catalogue, label x
+0.985 (usable_basis in gpus.csv)."""
+
+LABEL_BASIS = "estimate: label x 0.985"
+"""How the usable memory is known then."""
+
+HOST_BYTES_PER_S = 16e9
+"""Host link where none is stated. Source: PCIe 4 x8, as the shipped catalogue assumes it (note in gpus.csv)."""
+
+NETWORK_BYTES_PER_S = 12.5e9 / 8
+"""Network of one GPU where none is stated. Source: 100 Gbit/s shared by 8 GPUs as in AWS g5.48xlarge, as the shipped
+catalogue assumes it (note in gpus.csv)."""
+
+DERIVED_SAID = "derived, not stated: "
+"""What a note says before the values that nobody stated."""
+DERIVED_NOTE = re.compile(rf"(?:; )?{DERIVED_SAID}[^;]*$")
+
+NODE_GPUS = 8
+"""GPUs on one fast link where a link is stated and their number is not. Source: the usual node."""
+
+
+def filled(kind: type, body: Mapping[str, Any]) -> Record:
+    """The columns of an own row, with what its body leaves open.
+
+    Args:
+        kind: class of the row
+        body: the columns that are given; null counts as not given
+
+    Returns:
+        the columns, nothing judged yet
+    """
+    given = {name: value for name, value in body.items() if value is not None}
+    today = datetime.now(UTC).date().isoformat()
+    common = {"source": SOURCE, "as_of": today, "verified": "no"}
+    if "slug" in given and kind is not PriceRow:
+        common["name"] = given["slug"]
+    return FILLING[kind]({**common, **given})
+
+
+DERIVED: Mapping[type, Mapping[str, tuple[str, ...]]] = {
+    GpuRow: {
+        "usable_bytes": ("memory_bytes",),
+        "usable_basis": ("usable_bytes",),
+        "host_bytes_per_s": (),
+        "link_bytes_per_s": ("host_bytes_per_s",),
+        "link_name": ("link_bytes_per_s",),
+        "scale_up_gpus": ("link_bytes_per_s",),
+        "inter_node_bytes_per_s": (),
+        "release_year": ("as_of",),
+    },
+    PriceRow: {"usd_per_instance_hour": ("usd_per_gpu_hour", "gpu_count")},
+}
+"""Columns that follow from others where nobody states them: from which ones, which stand before them."""
+
+
+def underived(kind: type, held: Mapping[str, Any], edited: Mapping[str, Any]) -> Record:
+    """An edited row without what was derived before the edit and left as it was, so that it follows the edit.
+
+    Args:
+        kind: class of the row
+        held: the columns of the row before
+        edited: the columns after
+
+    Returns:
+        the columns to fill again
+    """
+    derived = _derived(kind, held)
+    kept = {name: value for name, value in edited.items() if name not in derived or value != held[name]}
+    if isinstance(kept.get("note"), str):
+        kept["note"] = DERIVED_NOTE.sub("", kept["note"])
+    return kept
+
+
+def _derived(kind: type, held: Mapping[str, Any]) -> set[str]:
+    """The columns of a row that hold what they would hold if nobody had stated them."""
+    names, found = tuple(DERIVED.get(kind, ())), set[str]()
+    for place, name in enumerate(names):
+        absent = {*found, *names[place:]}
+        again = filled(kind, {other: value for other, value in held.items() if other not in absent})
+        found |= {name} if again.get(name) == held[name] else set()
+    return found
+
+
+def judged_once(kind: type, given: Mapping[str, Any], problems: Sequence[Problem]) -> list[Problem]:
+    """The problems of a row without those of columns that nobody stated and that follow from a column with one.
+
+    Args:
+        kind: class of the row
+        given: the columns that were given; null counts as not given
+        problems: what is wrong with the filled row, by column
+
+    Returns:
+        what there is to mend
+    """
+    follows = {"name": ("slug",), **DERIVED.get(kind, {})}
+    wrong = {problem.field for problem in problems}
+    return [
+        problem
+        for problem in problems
+        if given.get(problem.field) is not None or wrong.isdisjoint(follows.get(problem.field, ()))
+    ]
+
+
+def _model(given: Record) -> Record:
+    return {"family": "own", **given}
+
+
+def _gpu(given: Record) -> Record:
+    has_link = "link_bytes_per_s" in given
+    memory, host = _number(given.get("memory_bytes")), given.get("host_bytes_per_s", HOST_BYTES_PER_S)
+    derived: Record = {
+        "usable_bytes": None if memory is None else memory * LABEL_SHARE,
+        "host_bytes_per_s": host,
+        "link_bytes_per_s": host,
+        "scale_up_gpus": NODE_GPUS if has_link else 1,
+        "inter_node_bytes_per_s": NETWORK_BYTES_PER_S,
+    }
+    absent = {name: value for name, value in derived.items() if name not in given and _number(value) is not None}
+    words = {
+        "vendor": "not stated",
+        "architecture": "own",
+        "release_year": _year(given["as_of"]),
+        "usable_basis": "stated by the owner" if "usable_bytes" in given else LABEL_BASIS,
+        "link_name": "not stated" if has_link else "host link",
+    }
+    return _noted({**words, **absent, **given}, absent)
+
+
+def _price(given: Record) -> Record:
+    words: Record = {
+        "instance_type": "any",
+        "region": "all",
+        "price_model": "on-demand",
+        "stat": "point",
+        "gpu_count": 1,
+    }
+    whole = {**words, **given}
+    cost, count = _number(whole.get("usd_per_gpu_hour")), _number(whole["gpu_count"])
+    return whole if cost is None or count is None else {"usd_per_instance_hour": cost * count, **whole}
+
+
+def _region(given: Record) -> Record:
+    words = {"kind": "own", **({"pue_source": given["source"]} if "pue" in given else {})}
+    return {**words, **given}
+
+
+def _as_given(given: Record) -> Record:
+    return given
+
+
+FILLING: Mapping[type, Callable[[Record], Record]] = {
+    ModelRow: _model,
+    GpuRow: _gpu,
+    ClusterRow: _as_given,
+    PriceRow: _price,
+    RateCardRow: _as_given,
+    RegionRow: _region,
+}
+"""How the rows of each kind are filled."""
+
+
+def _noted(row: Record, derived: Record) -> Record:
+    """The row, its note saying which values nobody stated."""
+    note = row.get("note", "")
+    if not derived or not isinstance(note, str):
+        return row
+    said = DERIVED_SAID + ", ".join(f"{name} {value:g}" for name, value in derived.items())
+    return {**row, "note": f"{note}; {said}" if note else said}
+
+
+def _number(value: object) -> float | None:
+    """A number to derive others from; anything else is judged where the row is read."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return None
+    return float(value)
+
+
+def _year(as_of: object) -> int | None:
+    year = as_of[:4] if isinstance(as_of, str) else ""
+    return int(year) if year.isascii() and year.isdigit() else None

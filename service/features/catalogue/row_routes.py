@@ -1,0 +1,190 @@
+"""POST, PUT, PATCH and DELETE under /v1/models, /v1/gpus and the other lists of the catalogue: a team's own rows.
+
+These routes write to the database, so they wait for their turn and then run on threads; the catalogue in memory is the
+new one before they answer. A shipped row is 409 and not 403: nobody may change it, whoever asks.
+"""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from service.api.access import SINGULAR
+from service.api.answers import JSON, json_answer
+from service.api.body import JsonObject, MergePatch, read_table_text
+from service.api.callers import caller_of
+from service.api.idempotency import idempotent
+from service.api.json_schema import CSV_BODY, Schema, json_response, query_parameter, ref
+from service.api.preconditions import IfMatch, row_etag
+from service.api.problems import WrongParameter, problem_response
+from service.api.queries import choice_of, one_of, takes_only
+from service.api.turns import in_turn
+from service.errors import Conflict, Refused
+from service.features.catalogue.custom_rows import (
+    RowChange,
+    create_row,
+    delete_row,
+    import_model,
+    patch_row,
+    replace_row,
+)
+from service.features.catalogue.list_openapi import OWNER, one_example
+from service.features.catalogue.lists import LISTINGS, Listing
+from service.features.catalogue.openapi import (
+    create_operation,
+    delete_operation,
+    import_operation,
+    patch_operation,
+    replace_operation,
+)
+from service.features.catalogue.price_import import ImportRefused, ImportReport, Manner, import_prices
+from service.tabular.lists import Record
+from service.validation.serialization import to_bytes
+
+router = APIRouter(tags=["catalogue"])
+
+NAMES = ("slug", "name")
+"""What the query of an import may give beside the config."""
+
+
+def _created(plural: str, key: str, record: Record, answer: Any) -> Response:
+    headers = {"Location": f"/v1/{plural}/{record[key]}", "ETag": row_etag(record)}
+    return Response(to_bytes(answer), status_code=201, headers=headers, media_type=JSON)
+
+
+def _changed(record: Record) -> Response:
+    response = json_answer(record)
+    response.headers["ETag"] = row_etag(record)
+    return response
+
+
+def _add_routes(plural: str, listing: Listing) -> None:
+    singular, key, path = SINGULAR[plural], listing.key.name, f"/v1/{plural}"
+    one = f"{path}/{{name:path}}"
+
+    def create(request: Request, body: JsonObject) -> Response:
+        record = create_row(request.app.state.history, listing, caller_of(request), body)
+        return _created(plural, key, record, record)
+
+    def replace(request: Request, name: str, is_current: IfMatch, body: JsonObject) -> Response:
+        change = RowChange(listing, name, is_current, caller_of(request), one_of(request, OWNER))
+        return _changed(replace_row(request.app.state.history, change, body))
+
+    def patch(request: Request, name: str, is_current: IfMatch, body: MergePatch) -> Response:
+        change = RowChange(listing, name, is_current, caller_of(request), one_of(request, OWNER))
+        return _changed(patch_row(request.app.state.history, change, body))
+
+    def delete(request: Request, name: str, is_current: IfMatch) -> Response:
+        change = RowChange(listing, name, is_current, caller_of(request), one_of(request, OWNER))
+        delete_row(request.app.state.history, change)
+        return Response(status_code=204)
+
+    for route, method, place, summary, operation in (
+        (idempotent(create), "POST", path, f"Create one of your own {plural}", create_operation(plural)),
+        (replace, "PUT", one, f"Put another row in the place of one of your own {plural}", replace_operation(plural)),
+        (patch, "PATCH", one, f"Change some columns of one of your own {plural}", patch_operation(plural)),
+        (delete, "DELETE", one, f"Delete one of your own {plural}", delete_operation(plural)),
+    ):
+        router.add_api_route(
+            place,
+            in_turn(route),
+            methods=[method],
+            status_code={"POST": 201, "DELETE": 204}.get(method, 200),
+            dependencies=[takes_only() if method == "POST" else takes_only(OWNER)],
+            operation_id=f"{route.__name__}{singular}",
+            summary=summary,
+            openapi_extra=operation,
+        )
+
+
+for _plural, _listing in LISTINGS.items():
+    _add_routes(_plural, _listing)
+
+
+@router.post(
+    "/v1/models/import",
+    status_code=201,
+    dependencies=[takes_only(*NAMES)],
+    operation_id="importModel",
+    summary="Create one of your own models from its config.json",
+    openapi_extra=import_operation(),
+)
+@in_turn
+@idempotent
+def import_config_json(request: Request, body: JsonObject) -> Response:
+    """The whole body is the config.json, as it is."""
+    slug, name = (one_of(request, given) for given in NAMES)
+    try:
+        imported = import_model(request.app.state.history, caller_of(request), body, slug, name)
+    except Refused as refused:
+        raise _of_query(refused) from None
+    return _created("models", "slug", imported.row, imported)
+
+
+class _TakenParameter(WrongParameter, Conflict):
+    """A query parameter holds a name that is taken."""
+
+
+def _of_query(refused: Refused) -> Refused:
+    """What is wrong with the names that the query gives, as a problem of the query; all else is one of the config."""
+    if any(problem.field not in NAMES for problem in refused.problems):
+        return refused
+    kind = _TakenParameter if isinstance(refused, Conflict) else WrongParameter
+    return kind(*refused.problems)
+
+
+CHOICES: dict[str, tuple[str, ...]] = {"dry_run": ("false", "true"), "on_error": ("refuse", "skip"), "dec": (".", ",")}
+"""Parameters and what they may be; the first one where absent."""
+MEANINGS = {
+    "dry_run": "Whether to tell only what would be done.",
+    "on_error": "What is done about wrong rows: refuse the whole table, or skip them and import the others.",
+    "dec": "Decimal mark of the numbers in the table.",
+}
+EXAMPLE = "provider,gpu,region,price_model,usd_per_gpu_hour\r\nour-cluster,h100,all,on-demand,1.9\r\n"
+
+
+def _parameter(name: str) -> Schema:
+    schema = {"type": "string", "enum": list(CHOICES[name]), "default": CHOICES[name][0]}
+    return query_parameter(name, MEANINGS[name], schema)
+
+
+OPERATION: dict[str, Any] = {
+    "parameters": [_parameter(name) for name in CHOICES],
+    "requestBody": {
+        "required": True,
+        "description": "UTF-8 with a header of column names of the list; comma, semicolon or tab between the cells.",
+        "content": {CSV_BODY: {"schema": {"type": "string"}, "examples": one_example("One price", EXAMPLE)}},
+    },
+    "responses": json_response(ref("ImportReport"), "What was done, and what is wrong with rows that were skipped."),
+}
+
+
+@router.post(
+    "/v1/prices/import",
+    operation_id="importPrices",
+    summary="Own prices from a spreadsheet",
+    dependencies=[takes_only(*CHOICES)],
+    openapi_extra=OPERATION,
+)
+@in_turn
+def import_table(request: Request, content: Annotated[bytes, Depends(read_table_text)]) -> Response:
+    """All rows or none, unless wrong ones are to be skipped; what the list gives as CSV can be imported back."""
+    given = {name: choice_of(request, name, choices) for name, choices in CHOICES.items()}
+    manner = Manner(
+        mark="," if given["dec"] == "," else ".",
+        skips=given["on_error"] == "skip",
+        is_trial=given["dry_run"] == "true",
+        caller=caller_of(request),
+    )
+    try:
+        return json_answer(import_prices(request.app.state.history, content, manner))
+    except ImportRefused as refused:
+        return _refusal(request, refused.report)
+
+
+def _refusal(request: Request, report: ImportReport) -> Response:
+    """The problem document of a table with wrong rows: the first ones as errors, all of them in its report."""
+    detail = f"{report.failed} of {report.rows} rows are wrong, so none was imported; mend them, or say on_error=skip"
+    errors = [asdict(finding) for finding in report.findings]
+    return problem_response(request.scope, "refused", detail, errors=errors, report=report)

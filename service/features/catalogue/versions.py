@@ -1,0 +1,62 @@
+"""Older versions of a row, by their revision."""
+
+from service.catalogue import key_of
+from service.errors import NotFound, Problem, Refused, UnknownName
+from service.features.catalogue.lists import Listing, record_of
+from service.store import History
+from service.store.callers import Caller
+from service.tabular.lists import Record
+from service.validation.flat_values import read_value
+
+REVISION = "revision"
+"""Parameter that asks for a version."""
+LARGEST_REVISION = (1 << 31) - 1
+"""What the database can number."""
+
+
+def read_version(listing: Listing, history: History, caller: Caller, name: str, revision: str) -> Record:
+    """One version of a row, whether it still holds or not.
+
+    Args:
+        listing: which list
+        history: the catalogue over time
+        caller: who asks
+        name: slug or any other name of the row that holds; of a deleted row its slug; for a price its id
+        revision: which version, as it was given
+
+    Returns:
+        the row, column by column
+
+    Raises:
+        NotFound: the row has no such version that the caller may see
+        Refused: the revision is no whole number
+        Unreachable: the database does not answer
+    """
+    wanted = read_revision(revision)
+    try:
+        key = key_of(listing.find(history.view(caller.owner), name))
+    except (UnknownName, NotFound):
+        key = name
+    found = history.version(listing.row, key, wanted, lambda row: row.is_for_everyone or caller.reaches(row.owner))
+    if found is None:
+        raise NotFound("no row of this name has or had a version of this revision")
+    return record_of(listing, found)
+
+
+def read_revision(text: str) -> int:
+    """Which version is asked for.
+
+    Args:
+        text: the revision, as it was given
+
+    Returns:
+        its number
+
+    Raises:
+        Refused: it is no number of a revision
+    """
+    number = read_value(REVISION, "integer", text, ".")
+    if not isinstance(number, int) or not 1 <= number <= LARGEST_REVISION:
+        message = f"{REVISION} is not from 1 to {LARGEST_REVISION}"
+        raise Refused(Problem(field=REVISION, code="out_of_range", message=message, fix="give the revision of a row"))
+    return number

@@ -1,0 +1,1 @@
+"""Single numbers of an estimate as text, for spreadsheets."""

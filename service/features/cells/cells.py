@@ -1,0 +1,244 @@
+"""What stands in one spreadsheet cell: one number of an answer, in the unit and the spelling that the sheet asks for.
+
+The question comes in its flat form; beside its fields stand the options of the cell: `num` (e, . or ,),
+`unit`, `dec` (the decimal mark of the inputs), `on_error` (problem, text or blank) and `r`, which
+changes nothing but the URL, so that a sheet can ask anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from service.answers.cells import Cell
+from service.answers.estimates import Answer
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
+from service.features.estimates.answers import answer
+from service.features.estimates.metrics import metric_named
+from service.tabular.cell_text import NumberStyle, number_text
+from service.units import COUNT, UNITS, Dimension, dimension_of
+from service.validation.error_styles import QUERY, retold
+from service.validation.flat import body_of_flat
+from service.validation.flat_values import DecimalMark
+from service.validation.questions import read_question
+from service.validation.text import one_line
+
+OnError = Literal["problem", "text", "blank"]
+Pairs = Sequence[tuple[str, str]]
+NoNumber = Refused | NotFound | Unreachable
+"""Why a cell may have no number to show."""
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "num": get_args(NumberStyle),
+    "dec": get_args(DecimalMark),
+    "on_error": get_args(OnError),
+    "unit": tuple(sorted(UNITS)),
+}
+"""Values that each option of a cell takes; of the units, each metric takes those that measure it."""
+
+REFRESH = "r"
+"""Option that changes nothing but the URL."""
+
+REV = "rev"
+"""Which catalogue the cell rests on; whoever asks has looked it up."""
+
+BESIDE = (*CHOICES, REFRESH, REV)
+"""What a cell takes beside its question."""
+
+METRIC = "metric"
+"""Which cell `why` speaks of; a cell has it in its path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellOptions:
+    """How a sheet wants its number."""
+
+    num: NumberStyle = "e"
+    """How what is not a whole number is written."""
+    dec: DecimalMark = "."
+    """Decimal mark of the inputs."""
+    on_error: OnError = "problem"
+    """What becomes of an error: an HTTP problem, a text in the cell, or an empty cell."""
+    unit: str | None = None
+    """Unit of the number; the metric's own where absent."""
+
+
+def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:
+    """The options of a cell, and the flat question beside them.
+
+    Args:
+        parameters: the query, in order
+
+    Returns:
+        options, question
+    """
+    options = [pair for pair in parameters if pair[0] in CHOICES]
+    return options, [pair for pair in parameters if pair[0] not in BESIDE]
+
+
+def read_options(given: Pairs) -> CellOptions:
+    """How a sheet wants its number.
+
+    Args:
+        given: the options among the query's parameters
+
+    Returns:
+        the options
+
+    Raises:
+        Refused: an option has no such value, or is given twice
+    """
+    problems = [_no_such_value(name) for name, value in given if name != "unit" and value not in CHOICES[name]]
+    names = [name for name, _ in given]
+    problems += [_repeated(name) for name in CHOICES if names.count(name) > 1]
+    if problems:
+        raise Refused(*problems)
+    chosen: dict[str, Any] = dict(given)
+    return CellOptions(**chosen)
+
+
+def on_error_of(given: Pairs) -> OnError:
+    """What becomes of an error, even where another option is the error.
+
+    Args:
+        given: the options among the query's parameters
+
+    Returns:
+        the value of on_error; problem where it has none that exists
+    """
+    wanted = dict(given).get("on_error")
+    return next((choice for choice in get_args(OnError) if choice == wanted), "problem")
+
+
+def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogue) -> Cell:
+    """One number of an answer as a cell shows it.
+
+    Args:
+        metric: name of the number
+        question: the flat question
+        options: how the sheet wants it
+        catalogue: the facts
+
+    Returns:
+        number and unit, and whether the job fits
+
+    Raises:
+        UnknownMetric: no number has this name
+        Refused: the question is refused, the number is null, or the unit measures something else
+    """
+    wanted = metric_named(metric)
+    dimension = dimension_of(wanted.path)
+    unit = dimension.base if options.unit is None else options.unit
+    if unit not in dimension.scales:
+        raise Refused(_other_unit(unit, dimension))
+    found = answered(question, options, catalogue)
+    value = wanted.value_in(found)
+    scaled = value if options.unit is None else value / dimension.scales[unit]
+    return Cell(number_text(scaled, options.num), unit, found.verdict)
+
+
+def answered(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
+    """The answer from which a cell takes its number.
+
+    Args:
+        question: the flat question
+        options: they say which decimal mark the inputs have
+        catalogue: the facts
+
+    Returns:
+        the whole answer
+
+    Raises:
+        Refused: the question is refused; the problems name the parameters
+    """
+    body = body_of_flat(question, decimal_mark=options.dec, beside=BESIDE)
+    return answer(read_question(body, catalogue), catalogue)
+
+
+def why(parameters: Pairs, catalogue: Catalogue) -> str:
+    """Why a cell with this query shows an error.
+
+    Args:
+        parameters: the whole query of the cell, and `metric`, which the cell has in its path
+        catalogue: the facts
+
+    Returns:
+        one line for each thing to mend; ok where there is none, without a metric in the question alone
+    """
+    metrics = [value for name, value in parameters if name == METRIC]
+    given, question = split_options([pair for pair in parameters if pair[0] != METRIC])
+    try:
+        _judge(metrics, question, read_options(given), catalogue)
+    except (Refused, NotFound) as error:
+        return reason(error)
+    return "ok"
+
+
+def reason(error: NoNumber) -> str:
+    """Why a cell shows an error, in full.
+
+    Args:
+        error: why there is no number
+
+    Returns:
+        one line for each thing to mend
+    """
+    if isinstance(error, Refused):
+        return "\n".join(_line(problem) for problem in error.problems[:MOST_PROBLEMS])
+    return _missing(error)
+
+
+def _judge(metrics: Sequence[str], question: Pairs, options: CellOptions, catalogue: Catalogue) -> None:
+    """Refuse what the cell of a metric refuses, or where none is named, what every cell does."""
+    if len(metrics) > 1:
+        raise Refused(_repeated(METRIC))
+    if metrics:
+        cell(metrics[0], question, options, catalogue)
+        return
+    if options.unit is not None and options.unit not in UNITS:
+        raise Refused(_no_such_value("unit"))
+    answered(question, options, catalogue)
+
+
+def error_text(error: NoNumber) -> str:
+    """An error as a cell shows it.
+
+    Args:
+        error: why there is no number
+
+    Returns:
+        `#ERR code: why`, at most 255 characters in one line
+    """
+    line = _line(error.problems[0]) if isinstance(error, Refused) else _missing(error)
+    return one_line(f"#ERR {line}")
+
+
+def _missing(error: NotFound | Unreachable) -> str:
+    codes = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision", Unreachable: "not_ready"}
+    return f"{codes.get(type(error), 'not_found')}: {error}"
+
+
+def _line(problem: Problem) -> str:
+    told = retold(problem, QUERY)
+    place = f"{told.field}: " if told.field and told.field not in told.message else ""
+    return f"{told.code}: {place}{told.message}; {told.fix}"
+
+
+def _no_such_value(name: str) -> Problem:
+    code = "unknown_unit" if name == "unit" else "not_a_choice"
+    message = f"{name} has no such value"
+    return Problem(field=name, code=code, message=message, fix=f"use one of {' '.join(CHOICES[name])}")
+
+
+def _repeated(name: str) -> Problem:
+    return Problem(field=name, code="repeated", message=f"{name} is given more than once", fix="give it once")
+
+
+def _other_unit(unit: str, dimension: Dimension) -> Problem:
+    is_plain = dimension.base == COUNT.base
+    message = f"this metric is in {dimension.base}, which no unit of this spelling measures"
+    meant = [known for known in dimension.scales if known.casefold() == unit.casefold()]
+    asked = f"did you mean {' or '.join(meant)}? capitals count; " if meant else ""
+    fix = f"{asked}{'leave unit out, or ' if is_plain else ''}use one of {' '.join(dimension.scales)}"
+    message = "this metric is a plain number" if is_plain else message
+    return Problem(field="unit", code="unknown_unit", message=message, fix=fix)

@@ -1,0 +1,91 @@
+"""POST /v1/check: may this job start? One verdict and one line for a scheduler, in the time of one estimate."""
+
+from collections.abc import Mapping
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.answers.checks import Check
+from service.api.answers import json_answer
+from service.api.body import refuse_media_type
+from service.api.callers import caller_of
+from service.api.catalogues import catalogue_of
+from service.api.compute import compute
+from service.api.json_schema import JSON_BODY, asked_in_body, json_response, parameter_ref, ref
+from service.api.keys import NotAllowed
+from service.api.long_bodies import is_long_launch, read_apart
+from service.api.queries import REV, takes_only
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.features.checks.bodies import check_of
+from service.features.checks.check import begun_check, check_until, without_turn
+from service.features.estimates.openapi import EXAMPLES
+from service.validation.json_text import parse_object
+
+GRACE_SECONDS = 1.0
+"""Time beyond its deadline after which a process that tries alternatives is ended. Source: a choice; one alternative
+takes at most some 0.2 s, and a process that begins loads the catalogue first."""
+
+router = APIRouter(tags=["checks"], dependencies=[takes_only(REV)])
+
+LIMITED = {
+    "summary": "The same with a deadline and a budget",
+    "value": {**EXAMPLES["one-node"]["value"], "limits": {"days": 2_000, "cost_usd": 2e6}},
+}
+
+LAUNCHED = {
+    "summary": "The arguments of Megatron-LM, and GPUs that are free",
+    "value": {
+        "launch": {
+            "format": "megatron-lm",
+            "content": "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention "
+            "--num-query-groups 8 --ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm "
+            "--disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights --bf16 "
+            "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 --train-iters 10000 "
+            "--tensor-model-parallel-size 1 --attention-backend flash --use-distributed-optimizer",
+        },
+        "cluster": {"gpu": "a100-sxm4-40gb", "gpus": 8},
+        "free_pool": [{"gpu": "h100-sxm5-80gb", "gpus": 32}],
+        "deadline_seconds": 1,
+    },
+}
+
+OPERATION: dict[str, Any] = {
+    "parameters": [parameter_ref(REV)],
+    "requestBody": asked_in_body(ref("CheckRequest"), {**EXAMPLES, "limits": LIMITED, "launch": LAUNCHED}),
+    "responses": json_response(ref("Check")),
+}
+
+
+@router.post("/v1/check", operation_id="createCheck", summary="May this job start?", openapi_extra=OPERATION)
+async def may_start(request: Request) -> Response:
+    """A job that does not fit is an answer too: deny, with the reason."""
+    state, catalogue = request.app.state, await catalogue_of(request)
+    refuse_media_type(request, (JSON_BODY,))
+    content = await request.body()
+    if is_long_launch(content):
+        found, kept = await read_apart(request, check_of, content, catalogue)
+        state.checked_questions.keep_all(kept, caller_of(request).owner)
+    else:
+        found = await _checked(request, parse_object(content), catalogue)
+    state.metrics.verdicts.labels(found.verdict).inc()
+    return json_answer(found)
+
+
+async def _checked(request: Request, body: Mapping[str, Any], catalogue: Catalogue) -> Check:
+    """The verdict at once; what alternatives its caller waits for longer are tried in another process."""
+    keep = partial(request.app.state.checked_questions.keep, owner=caller_of(request).owner)
+    begun, end = begun_check(body, catalogue, keep)
+    if end is None:
+        return begun
+    left = max(0.0, end - monotonic())
+    try:
+        found: Check = await compute(
+            request, check_until, body, catalogue, end, deadline_seconds=left + GRACE_SECONDS, turn_seconds=left
+        )
+    except (NotAllowed, Refused):  # no process in time, or one that was lost: the verdict stands
+        return without_turn(begun)
+    return found

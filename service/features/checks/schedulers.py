@@ -1,0 +1,217 @@
+"""May a job start that a scheduler holds in its hands? Its script becomes a question, its resources a cluster."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from service.answers.checks import Check
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused
+from service.estimator.noun import SPOKEN
+from service.exports.back.kubernetes_job import scheduled_by_kubernetes
+from service.exports.back.scheduled import Scheduled
+from service.exports.back.scripts import SCRIPT
+from service.exports.back.slurm_job import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
+from service.features.checks.check import Keep, check
+from service.features.checks.requests import read_launch, with_launch
+from service.units import SECONDS_PER_DAY
+from service.validation.merge_patch import merged
+from service.validation.problems import not_an_object
+from service.validation.question_parts import PARTS
+from service.validation.specs import read_noun
+from service.validation.text import one_line
+
+NAME_A_GPU = (
+    "name it in the job (Slurm: gres/gpu:h100:8), in the address that a hook is fetched from (?gpu=h100), or in the "
+    "object's annotation"
+)
+
+NO_JOB = "not checked: no kind of object that is read, or no container asks for GPUs"
+
+HOOK_DEADLINE_SECONDS = 0.01
+"""Seconds in which alternatives for a scheduler's user are sought, whom a hook keeps waiting. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedJob:
+    """What a scheduler is told of a job."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    verdict: Literal["ok", "warn", "deny", "unknown"]
+    """unknown: the job is none that can be judged, so it is let through."""
+    reason: str
+    """Why, in one line of at most 255 characters."""
+    check: Check | None
+    """The check behind it; null where there is none."""
+
+
+def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
+    """Whether a scheduler's job may start; what cannot be judged never stands in its way.
+
+    Args:
+        job: the job
+        catalogue: the facts
+        keep: what to do with its question
+
+    Returns:
+        the verdict: a script that starts no known training is unknown; one that breaks a rule or asks for GPUs that
+        nobody knows is warned of
+    """
+    try:
+        imported = read_launch({"format": SCRIPT, "content": job.script})
+        question = with_launch({name: job.said[name] for name in PARTS if name in job.said}, imported)
+    except Refused as refused:
+        return _let_through("unknown", _not_checked(refused))
+    try:
+        cluster = _cluster(job, catalogue)
+        body = {**question, "cluster": cluster, "deadline_seconds": HOOK_DEADLINE_SECONDS}
+        found = check({**body, **_limits(job, question)}, catalogue, keep)
+    except Refused as refused:
+        return _let_through("warn", _not_checked(refused))
+    return JudgedJob(verdict=found.verdict, reason=found.reason, check=found)
+
+
+def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
+    """Whether a job of Slurm may start.
+
+    Args:
+        body: a SlurmJob, and beside it `question`: parts that its site says of every job
+        catalogue: the facts
+        keep: what to do with its question
+
+    Returns:
+        the verdict
+
+    Raises:
+        Refused: the body is no such job
+    """
+    job = read_noun(SlurmJob, {name: value for name, value in body.items() if name != "question"}, "")
+    said = body.get("question", {})
+    if not isinstance(said, dict):
+        raise Refused(not_an_object("question", PARTS))
+    try:
+        return judge_scheduled(scheduled_by_slurm(job, said), catalogue, keep)
+    except Refused as refused:
+        return _let_through("unknown", _not_checked(refused))
+
+
+def judge_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
+    """Whether an object of Kubernetes may be admitted.
+
+    Args:
+        manifest: the object
+        catalogue: the facts
+        keep: what to do with its question
+
+    Returns:
+        the verdict; unknown for whatever starts no training that is known
+    """
+    try:
+        job = scheduled_by_kubernetes(manifest)
+    except Refused as refused:
+        return _let_through("unknown", _not_checked(refused))
+    return _let_through("unknown", NO_JOB) if job is None else judge_scheduled(job, catalogue, keep)
+
+
+def _let_through(verdict: Literal["warn", "unknown"], reason: str) -> JudgedJob:
+    return JudgedJob(verdict=verdict, reason=reason, check=None)
+
+
+def as_lines(judged: JudgedJob) -> str:
+    """A verdict as a script without a JSON parser reads it.
+
+    Args:
+        judged: the verdict
+
+    Returns:
+        four lines: verdict, reason, id of the estimate, minutes of wall time to ask for; the last two may be empty
+    """
+    found = judged.check
+    seconds = None if found is None else found.time_limit_seconds
+    minutes = "" if seconds is None else str(round(seconds / SECONDS_PER_MINUTE))
+    return f"{judged.verdict}\n{judged.reason}\n{'' if found is None else found.id}\n{minutes}\n"
+
+
+def _not_checked(refused: Refused) -> str:
+    problem = refused.problems[0]
+    return one_line(f"not checked: {problem.message}; {problem.fix}")
+
+
+def _cluster(job: Scheduled, catalogue: Catalogue) -> dict[str, Any]:
+    """The GPUs that a job asks for, of the kind that it names, or else its site."""
+    site = job.said.get("cluster", {})
+    if not isinstance(site, str | Mapping):
+        raise Refused(not_an_object("cluster", ["preset", "gpu", "gpus_per_node"]))
+    known = {"preset": site} if isinstance(site, str) else dict(site)
+    if job.gpu is not None:
+        known["gpu"] = catalogue.find_gpu(job.gpu).row.slug
+    elif not {"gpu", "preset"} & known.keys():
+        message = "neither the job nor its site names a model of GPU"
+        raise Refused(Problem(field="cluster.gpu", code="required", message=message, fix=NAME_A_GPU))
+    if job.gpus > job.gpus_each:
+        known["gpus_per_node"] = job.gpus_each
+    known.pop("nodes", None)
+    return {**known, "gpus": job.gpus}
+
+
+def _limits(job: Scheduled, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits that the site says, and the wall time that the job has where the length of the run is known."""
+    recipe = question.get("recipe")
+    if not isinstance(recipe, Mapping) or recipe.get("training_tokens") is None:
+        return {}
+    days = {} if job.time_limit_seconds is None else {"days": job.time_limit_seconds / SECONDS_PER_DAY}
+    limits = merged(days, job.said.get("limits", {}))
+    return {"limits": limits} if limits else {}
+
+
+VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
+
+LONGEST_UID = 128
+
+FORBIDDEN = 403
+"""Code of the status that kubectl shows of what is not admitted."""
+
+
+def reviewed(
+    review: Mapping[str, Any],
+    catalogue: Catalogue,
+    keep: Keep = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """The answer to a review.
+
+    Args:
+        review: an AdmissionReview with a request
+        catalogue: the facts
+        keep: what to do with its question
+        tell: what to do with the verdict, where there is one
+
+    Returns:
+        an AdmissionReview with a response; only what runs out of memory is not allowed
+
+    Raises:
+        Refused: it is no AdmissionReview of version 1
+    """
+    request = review.get("request")
+    is_review = review.get("apiVersion") == VERSION and review.get("kind") == KIND
+    uid = request.get("uid") if isinstance(request, Mapping) else None
+    if not is_review or not isinstance(request, Mapping) or not isinstance(uid, str) or len(uid) > LONGEST_UID:
+        message = f"the body is no {KIND} of {VERSION} with a request and its uid"
+        fix = "let a ValidatingWebhookConfiguration with admissionReviewVersions [v1] send it"
+        raise Refused(Problem(field="", code="not_a_review", message=message, fix=fix))
+    manifest = request.get("object")
+    judged = judge_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
+    if judged is not None:
+        tell(judged.verdict)
+    return {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(judged)}}
+
+
+def _response(judged: JudgedJob | None) -> dict[str, Any]:
+    if judged is None or judged.verdict == "unknown":
+        return {"allowed": True}
+    noted = {} if judged.check is None else {"auditAnnotations": {"estimate": judged.check.id}}
+    said = f"traincost: {judged.reason}"
+    if judged.verdict == "deny":
+        return {"allowed": False, "status": {"code": FORBIDDEN, "message": said}, **noted}
+    return {"allowed": True, **({"warnings": [said]} if judged.verdict == "warn" else {}), **noted}

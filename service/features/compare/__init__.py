@@ -1,0 +1,1 @@
+"""One job on many clusters at many prices."""

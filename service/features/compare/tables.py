@@ -1,0 +1,153 @@
+"""A comparison as it is shown: as the JSON that it has, as CSV, as a workbook, or as lines that a person reads."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from service.answers.rows import ComparisonAnswer
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.features.compare.compare import ANSWERED, Compared, cells_of, columns_of, comparing
+from service.features.compare.requests import Parameters, body_of_flat_comparison, told_flat
+from service.planner.steps import Steps
+from service.tabular.lists import cell_text, typed_cell
+from service.tabular.workbooks import workbook
+from service.units import readable
+from service.validation.serialization import to_bytes, to_wire
+
+SHOWN = ("cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model", "verdict")
+"""What a person reads of a row before its numbers; columns that hold nothing are left out."""
+
+
+TableForm = Literal["json", "csv", "xlsx"]
+"""How a table is sent."""
+
+
+def comparison_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """The same job on many clusters, at many prices, as it is sent.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+        form: how the table is sent
+
+    Yields:
+        how many rows there will be; then nothing
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the request is wrong, or asks for too many rows
+    """
+    compared = yield from comparing(body, catalogue)
+    if form == "json":
+        return to_bytes(whole_comparison(compared))
+    return comparison_csv(compared).encode() if form == "csv" else comparison_workbook(compared)
+
+
+def flat_comparison_sent(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """The same of a flat question.
+
+    Args:
+        parameters: names and texts as they were given, in order
+        catalogue: the facts
+        form: how the table is sent
+
+    Yields:
+        how many rows there will be; then nothing
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the request is wrong, or asks for too many rows
+    """
+    try:
+        return (yield from comparison_sent(body_of_flat_comparison(parameters), catalogue, form))
+    except Refused as refused:
+        raise Refused(*map(told_flat, refused.problems)) from None
+
+
+def whole_comparison(compared: Compared) -> ComparisonAnswer:
+    """A comparison as it stands on the wire.
+
+    Args:
+        compared: the comparison
+
+    Returns:
+        the same without what only tables need
+    """
+    return ComparisonAnswer(
+        rows=tuple(compared.rows),
+        sort_by=compared.sort_by,
+        descending=compared.descending,
+        versions=compared.versions,
+    )
+
+
+def comparison_csv(compared: Compared) -> str:
+    """A comparison as CSV, no cell of which a spreadsheet runs as a formula.
+
+    Args:
+        compared: the comparison
+
+    Returns:
+        CSV of RFC 4180 with a header; an interval is three columns
+    """
+    intervals = _intervals(compared)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns_of(intervals))
+    writer.writerows([cell_text(cell) for cell in cells_of(row, intervals)] for row in compared.rows)
+    return text.getvalue()
+
+
+def comparison_workbook(compared: Compared) -> bytes:
+    """A comparison as a workbook of one sheet: the same rows as its CSV.
+
+    Args:
+        compared: the comparison
+
+    Returns:
+        an .xlsx file; the same comparison is the same bytes
+    """
+    intervals = _intervals(compared)
+    rows = [[typed_cell(cell) for cell in cells_of(row, intervals)] for row in compared.rows]
+    return workbook(columns_of(intervals), rows)
+
+
+def comparison_report(compared: Compared) -> str:
+    """A comparison as a person reads it in a terminal.
+
+    Args:
+        compared: the comparison
+
+    Returns:
+        aligned lines, then why rows are refused
+    """
+    records = to_wire(compared.rows)
+    names = [name for name in (*SHOWN, *compared.metrics) if any(_text(record.get(name)) for record in records)]
+    table = [names, *([_text(record.get(name)) for name in names] for record in records)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(names))]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    reasons = [
+        f"row {place}: {row.reason}" for place, row in enumerate(compared.rows, start=1) if row.status != ANSWERED
+    ]
+    order = f"by {compared.sort_by}, the {'largest' if compared.descending else 'smallest'} first"
+    versions = f"formulas {compared.versions.formulas}, catalogue {compared.versions.catalogue}"
+    return "\n".join([*lines, *(["", *reasons] if reasons else []), "", f"{order}; {versions}"])
+
+
+def _intervals(compared: Compared) -> Mapping[str, bool]:
+    return {name: metric.is_interval for name, metric in compared.metrics.items()}
+
+
+def _text(value: Any) -> str:
+    """A value as one cell of the terminal's table: of an interval its value."""
+    if isinstance(value, Mapping):
+        value = value["value"]
+    if value is None or isinstance(value, str | bool | Sequence):
+        return "" if value is None else str(value)
+    return str(value) if isinstance(value, int) else readable(value)

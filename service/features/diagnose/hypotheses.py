@@ -1,0 +1,272 @@
+"""Which single difference between what is asked and what ran would explain a message?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, Literal
+
+from service.answers.diagnoses import MatchedTensor, Said, Supposition
+from service.errors import Refused
+from service.estimator.filled import filled
+from service.estimator.fullest import fullest_in
+from service.estimator.logits import rank_logits
+from service.estimator.question import Question
+from service.estimator.resolve import Resolved, resolve
+from service.estimator.stage_answers import LoadedStage, stages_of
+from service.estimator.timeline import StageTimeline, timeline
+
+SMALL_BYTES, MIDDLE_BYTES, LARGE_BYTES = 2.0**20, 2.0**21, 10 * 2.0**20
+MIDDLE_SEGMENT_BYTES = 20 * 2.0**20
+"""Requests up to 1 MiB open a segment of 2 MiB, up to 10 MiB one of 20 MiB, larger ones multiples of 2 MiB.
+Source: c10/cuda/CUDACachingAllocator.cpp, get_allocation_size."""
+
+LEAST_TELLING_BYTES = 2 * MIDDLE_SEGMENT_BYTES
+"""Sizes below which too many tensors are alike. Source: a choice; segments of 20 MiB hold anything small."""
+
+SCORES = "scores of all pairs of tokens in one layer's attention"
+
+FLOATS = 4.0
+"""Bytes of fp32."""
+
+
+def segment_bytes(tensor_bytes: float) -> float:
+    """What the allocator asks the device for to hold a tensor.
+
+    Args:
+        tensor_bytes: its size
+
+    Returns:
+        the size that a message tells
+
+    >>> segment_bytes(3.0 * 2**20) / 2**20, segment_bytes(21.5 * 2**20) / 2**20
+    (20.0, 22.0)
+    """
+    if tensor_bytes <= SMALL_BYTES:
+        return MIDDLE_BYTES
+    if tensor_bytes < LARGE_BYTES:
+        return MIDDLE_SEGMENT_BYTES
+    return ceil(tensor_bytes / MIDDLE_BYTES) * MIDDLE_BYTES
+
+
+def matched_tensors(
+    resolved: Resolved, stages: list[LoadedStage], requested_bytes: float, precision_bytes: float
+) -> tuple[MatchedTensor, ...]:
+    """Tensors whose segment has the size that was asked for.
+
+    Args:
+        resolved: the question
+        stages: its stages
+        requested_bytes: what was asked for
+        precision_bytes: how far that may be off
+
+    Returns:
+        the tensors; none where the size tells too little
+    """
+    if requested_bytes < LEAST_TELLING_BYTES:
+        return ()
+    found = {
+        tensor.tensor: tensor
+        for tensor in known_tensors(resolved, stages)
+        if abs(segment_bytes(tensor.bytes) - requested_bytes) <= precision_bytes
+    }
+    return tuple(found.values())
+
+
+def known_tensors(resolved: Resolved, stages: list[LoadedStage]) -> Iterator[MatchedTensor]:
+    """Large tensors of one rank, in the formats in which they occur.
+
+    Args:
+        resolved: the question
+        stages: its stages
+
+    Yields:
+        the tensors
+    """
+    job, degrees = resolved.job, resolved.degrees
+    element = job.precision.element_bytes
+    tokens = job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context)
+    tensor, heads = float(degrees.tensor), job.model.num_attention_heads
+    pairs = float(degrees.micro_batch) * job.recipe.sequence_length**2 / float(degrees.context)
+    eager = 1.0 if job.kernel == "eager" else 0.0
+    counted = [
+        ("logits of a micro-batch", "logits", float(rank_logits(job, degrees))),
+        (SCORES, "activations", eager * pairs * heads / tensor),
+        ("mask of all pairs of tokens", "attention_mask", eager * pairs),
+        ("hidden states of a micro-batch", "activations", tokens * job.model.hidden_size),
+        ("inner states of one layer's MLP", "activations", tokens * (job.model.intermediate_size or 0) / tensor),
+        *_weights(resolved, stages),
+    ]
+    for name, kind, count in counted:
+        for size, format_name in ((element, "the compute format"), (FLOATS, "fp32")):
+            if count > 0:
+                yield MatchedTensor(tensor=f"{name}, in {format_name}", kind=kind, bytes=count * size)
+
+
+def _weights(resolved: Resolved, stages: list[LoadedStage]) -> Iterator[tuple[str, str, float]]:
+    """Parameters as they stand together: a matrix, what ZeRO gathers, a buffer of all."""
+    model, degrees = resolved.job.model, resolved.degrees
+    matrix = model.hidden_size * (model.intermediate_size or 0) / float(degrees.tensor)
+    yield "one matrix of an MLP, its gradient or a moment of it", "weights", matrix
+    yield "weights and first matrix of a gated MLP together", "weights", 2 * matrix
+    for loaded in stages:
+        load = loaded.load
+        held = float(load.held.dense + load.held.expert)
+        shards = float(degrees.shard_group) if filled(resolved.question.layout.zero_stage) else 1.0
+        yield "the embedding's matrix, its gradient or a moment of it", "weights", float(load.largest_table)
+        yield "one layer, gathered from its shards", "gathered_weights", float(load.largest_layer)
+        yield "embedding and head, gathered from their shards", "gathered_weights", float(load.gathered_ends)
+        yield "all parameters of a rank in one buffer", "gradients", held
+        yield "a rank's shard of all parameters in one buffer", "optimizer_states", held / shards
+
+
+NEAR_FRACTION = 0.03
+"""Share of the predicted peak by which live bytes may exceed it. Source: a choice; published runs are predicted within
+some per cent."""
+
+ZERO_STAGES: tuple[Literal[0, 1, 2], ...] = (0, 1, 2)
+
+MOST_TIMES = 8
+"""Most times as many sequences that are supposed. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """A question that may have run, and its memory over a step."""
+
+    supposition: Supposition | None
+    """How it differs from what is asked; None where it does not."""
+    question: Question
+    """It."""
+    stages: tuple[StageTimeline, ...]
+    """Its memory over the first step and over a later one."""
+    tensors: tuple[MatchedTensor, ...]
+    """Its tensors of the size that was asked for."""
+
+    @property
+    def fullest(self) -> StageTimeline:
+        """Its fullest stage."""
+        return max(self.stages, key=lambda stage: stage.peak.allocated_bytes)
+
+    @property
+    def peak_bytes(self) -> float:
+        """Live bytes of the fullest stage at its peak."""
+        return self.fullest.peak.allocated_bytes
+
+
+def supposed(asked: Question, said: Said, supposition: Supposition | None = None) -> Supposed:
+    """The memory of a question.
+
+    Args:
+        asked: the question
+        said: what the message says
+        supposition: how it differs from what was asked
+
+    Returns:
+        it with its memory
+
+    Raises:
+        Refused: it breaks a rule
+    """
+    resolved = fullest_in(resolve(asked)).resolved
+    loaded = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    return Supposed(supposition, asked, timeline(resolved), _tensors(resolved, loaded, said))
+
+
+def likeliest(asked: Question, said: Said, needed_bytes: float, own: Supposed) -> Supposed:
+    """The difference that explains best why more was needed than is predicted.
+
+    Args:
+        asked: the question
+        said: what the message says
+        needed_bytes: live bytes with what was asked for
+        own: the question as it is asked
+
+    Returns:
+        the question that needs as much with the least beyond it, one whose tensor was asked for before others; the
+        question itself where none needs as much
+    """
+    found = []
+    for supposition, question in differences(asked):
+        try:
+            one = supposed(question, said, supposition)
+        except Refused:
+            continue
+        if one.peak_bytes * (1 + NEAR_FRACTION) >= needed_bytes:
+            found.append(one)
+    return min(found, key=lambda one: (not one.tensors, one.peak_bytes), default=own)
+
+
+def differences(asked: Question) -> Iterator[tuple[Supposition, Question]]:
+    """Questions that somebody may have run who meant to run this one.
+
+    Args:
+        asked: the question
+
+    Yields:
+        a difference and the question with it
+    """
+    recipe, resolved = asked.recipe, resolve(asked)
+    if resolved.job.kernel != "eager":
+        yield eager_attention(asked)
+    if resolved.job.recompute.granularity != "none":
+        yield _recipe(asked, {"recompute": "none"}, "activations were kept, not computed again")
+    times = 2
+    while times <= MOST_TIMES:
+        count = (recipe.micro_batch or 1) * times
+        fields = {"micro_batch": count, "global_batch": None, "global_batch_tokens": None}
+        yield _recipe(asked, fields, f"a micro-batch had {count} sequences, {times} times as many")
+        fields = {"sequence_length": recipe.sequence_length * times}
+        yield _recipe(asked, fields, f"sequences were {times} times as long")
+        times *= 2
+    for stage in ZERO_STAGES[: filled(resolved.question.layout.zero_stage)]:
+        supposition = Supposition(
+            patch={"layout": {"zero_stage": stage}}, message=f"states were sharded as by ZeRO stage {stage} only"
+        )
+        yield supposition, replace(asked, layout=replace(asked.layout, zero_stage=stage))
+    if recipe.precision != "fp32":
+        yield _recipe(asked, {"precision": "fp32"}, "everything was kept in fp32")
+    if recipe.method != "full":
+        yield _recipe(asked, {"method": "full"}, "every parameter was trained, not adapters alone")
+
+
+def eager_attention(asked: Question) -> tuple[Supposition, Question]:
+    """The question with attention that keeps the scores of all pairs of tokens.
+
+    Args:
+        asked: the question
+
+    Returns:
+        the difference and the question with it
+    """
+    return _recipe(asked, {"attention": "eager"}, "attention was computed eagerly, not by a fused kernel")
+
+
+def given_away(asked: Question, said: Said, own: Supposed) -> Supposed:
+    """What the size that was asked for gives away: scores of all pairs of tokens, which only eager attention makes.
+
+    Args:
+        asked: the question
+        said: what the message says
+        own: the same with its memory
+
+    Returns:
+        the question with eager attention where that has a tensor of the size and the question has none; else itself
+    """
+    if own.tensors or asked.recipe.attention == "eager":
+        return own
+    supposition, question = eager_attention(asked)
+    try:
+        eager = supposed(question, said, supposition)
+    except Refused:
+        return own
+    return eager if any(one.tensor.startswith(SCORES) for one in eager.tensors) else own
+
+
+def _recipe(asked: Question, fields: dict[str, Any], message: str) -> tuple[Supposition, Question]:
+    supposition = Supposition(patch={"recipe": fields}, message=message)
+    return supposition, replace(asked, recipe=replace(asked.recipe, **fields))
+
+
+def _tensors(resolved: Resolved, stages: list[LoadedStage], said: Said) -> tuple[MatchedTensor, ...]:
+    number = next((one for one in said.numbers if one.name == "requested_bytes"), None)
+    return () if number is None else matched_tensors(resolved, stages, number.bytes, number.precision_bytes)

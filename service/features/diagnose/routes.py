@@ -1,0 +1,40 @@
+"""POST /v1/diagnose: why a job ran out of memory, from its message beside its estimate, and what to change."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.api.answers import JSON
+from service.api.body import read_body
+from service.api.catalogues import catalogue_of
+from service.api.compute import compute
+from service.api.json_schema import asked_in_body, json_response, parameter_ref, ref
+from service.api.queries import REV, takes_only
+from service.features.diagnose.diagnose import diagnosis_sent
+from service.features.diagnose.messages import EXAMPLE
+from service.features.estimates.openapi import EXAMPLES
+
+router = APIRouter(tags=["diagnoses"], dependencies=[takes_only(REV)])
+
+PASTED = {
+    "summary": "A message of torch",
+    "value": {**EXAMPLES["one-node"]["value"], "message": EXAMPLE},
+}
+
+OPERATION: dict[str, Any] = {
+    "description": "The body of /v1/estimates with the message, what torch.cuda.memory_stats() gave, or both. The "
+    "answer repeats nothing of the message but its numbers.",
+    "parameters": [parameter_ref(REV)],
+    "requestBody": asked_in_body(ref("DiagnoseRequest"), {"message": PASTED}),
+    "responses": json_response(ref("Diagnosis")),
+}
+
+
+@router.post(
+    "/v1/diagnose", operation_id="createDiagnosis", summary="Why did it run out of memory?", openapi_extra=OPERATION
+)
+async def why_it_ran_out(request: Request) -> Response:
+    """Differences between what is asked and what ran are tried one by one."""
+    body, catalogue = await read_body(request), await catalogue_of(request)
+    return Response(await compute(request, diagnosis_sent, body, catalogue), media_type=JSON)

@@ -1,0 +1,224 @@
+"""What does this training job take? The answer to a question, whole or in part, with what it rests on."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from service.answers.estimates import Answer, Grounds, MemoryAnswer, MethodAnswer, Versions
+from service.answers.names import WIRE_NAMES
+from service.catalogue import Catalogue
+from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
+from service.estimator.advice import NO_COST, NO_TOTALS
+from service.estimator.answer import Estimate, MemoryEstimate
+from service.estimator.changes import advised
+from service.estimator.device_calibration import calibration_id
+from service.estimator.explain import explanations
+from service.estimator.explanation import Explanation
+from service.estimator.methods.compare import compare
+from service.estimator.names import ToolName
+from service.estimator.question import Question
+from service.estimator.run_advice import NO_ELECTRICITY
+from service.validation.questions import Asked, read_question
+from service.validation.serialization import digest_of, refuse_infinite, to_bytes
+
+STEP = re.compile(r"(\w+)|\[(\d+)\]")
+"""One step of an explanation's path: a field, or a place in a list."""
+
+Part = TypeVar("Part", bound=Grounds)
+
+
+def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, *, explain: bool = False) -> Grounds:
+    """What a request body asks, whole or in part; of what the part leaves out nothing is tried.
+
+    Args:
+        kind: which part
+        body: the JSON object of the request
+        catalogue: the facts
+        explain: add the equation, the inputs and the source of each number
+
+    Returns:
+        that part
+
+    Raises:
+        Refused: the question cannot be answered
+        NotFinite: its values lead together beyond all bounds
+    """
+    asked = read_question(body, catalogue)
+    if kind is MemoryAnswer:
+        return memory_answer(asked, catalogue, explain=explain)
+    return part(kind, answer(asked, catalogue, explain=explain, advise=kind is Answer))
+
+
+def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
+    """What a request body asks, with the equation, the inputs and the source of each number, as it is sent.
+
+    Args:
+        kind: which part
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the question cannot be answered
+        NotFinite: its values lead together beyond all bounds
+    """
+    return to_bytes(answer_of(kind, body, catalogue, explain=True))
+
+
+def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
+    """Everything about one configuration.
+
+    Args:
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+        explain: add the equation, the inputs and the source of each number
+        advise: try changes of a job that does not surely fit, which takes many times as long as the answer
+
+    Returns:
+        the answer
+
+    Raises:
+        Refused: the estimator's rules refuse the question
+        NotFinite: its values lead together beyond all bounds
+    """
+    found = estimate(asked.question)
+    refuse_infinite(found.step, found.totals)  # they divide by rates
+    return Answer(
+        **grounds_of(found, asked, catalogue),
+        verdict=found.verdict,
+        parameters=found.parameters,
+        memory=advised(found.memory, asked.question) if advise else found.memory,
+        flop=found.flop,
+        step=found.step,
+        totals=found.totals,
+        explain=_explained(asked.question, found) if explain else None,
+    )
+
+
+def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
+    """Whether one configuration fits, and what its bytes are.
+
+    Args:
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+        explain: add the equation, the inputs and the source of each number
+
+    Returns:
+        the answer, the same as that part of the whole one but for warnings about the run
+
+    Raises:
+        Refused: the estimator's rules refuse the question
+        NotFinite: its values lead together beyond all bounds
+    """
+    found = estimate_memory(asked.question)
+    refuse_infinite(found.memory)
+    return MemoryAnswer(
+        **grounds_of(found, asked, catalogue),
+        verdict=found.verdict,
+        memory=advised(found.memory, asked.question),
+        explain=part(MemoryAnswer, answer(asked, catalogue, explain=True)).explain if explain else None,
+    )
+
+
+def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalogue) -> dict[str, Any]:
+    """What an answer says beside its numbers, but for explanations.
+
+    Args:
+        found: the estimate
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+
+    Returns:
+        the fields of Grounds
+    """
+    versions = versions_of(catalogue, [calibration_id(asked.question.gpu)])
+    return {
+        "id": f"est_{digest_of(to_bytes([found.resolved, versions]))}",
+        "resolved": found.resolved,
+        "assumptions": (*asked.assumptions, *found.assumptions),
+        "warnings": (*asked.warnings, *found.warnings),
+        "sources": asked.sources,
+        "versions": versions,
+    }
+
+
+RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_ELECTRICITY)
+
+
+def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Versions:
+    """What answers rest on.
+
+    Args:
+        catalogue: the facts that questions are read with
+        calibrations: ids of those that their GPUs have; None for a GPU that has none
+
+    Returns:
+        the versions; the ids in order, separated by commas
+    """
+    named = ",".join(sorted({one for one in calibrations if one is not None}))
+    return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=named or None)
+
+
+def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """Warnings without those that only an answer with totals needs."""
+    return tuple(warning for warning in warnings if warning not in RUN_WARNINGS)
+
+
+def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
+    named = [replace(e, path=_metric_at(e.path, found)) for e in explanations(question, found)]
+    return {explanation.path: explanation for explanation in named}
+
+
+def _metric_at(path: str, found: Estimate) -> str:
+    """The name that cells give a number: items of a list by their kind, or else by their place."""
+    steps: list[str] = []
+    value: Any = found
+    for field, place in STEP.findall(path):
+        value = getattr(value, field) if field else value[int(place)]
+        steps.append(WIRE_NAMES.get(field, field) or getattr(value, "kind", place))
+    return ".".join(steps)
+
+
+def part(kind: type[Part], whole: Answer) -> Part:
+    """The part of an answer that was asked for: all of it, memory, FLOP, or time and totals.
+
+    Args:
+        kind: which part
+        whole: everything about the configuration
+
+    Returns:
+        that part, with the explanations and warnings of its own numbers
+    """
+    held = {f.name: getattr(whole, f.name) for f in fields(kind)}
+    if "totals" not in held:
+        held["warnings"] = _without_run(whole.warnings)
+    if whole.explain is not None:
+        held["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in held}
+    return kind(**held)
+
+
+def answer_by(method: ToolName, asked: Asked, catalogue: Catalogue) -> MethodAnswer:
+    """What another tool says of one configuration, beside our own estimate of it.
+
+    Args:
+        method: the tool's name
+        asked: the question and what reading it assumed
+        catalogue: the facts that the question was read with
+
+    Returns:
+        the tool's numbers, ours, and the main reason why they differ
+
+    Raises:
+        Refused: the estimator's rules refuse the question, or the tool's formula does not read all of it
+        NotFinite: its values lead together beyond all bounds
+    """
+    ours = estimate_memory(asked.question)
+    refuse_infinite(ours.memory)
+    found = compare(method, ours.resolved, ours.memory)
+    return MethodAnswer(
+        **{field.name: getattr(found, field.name) for field in fields(found)},
+        **grounds_of(ours, asked, catalogue),
+    )

@@ -1,0 +1,237 @@
+"""How does a person read an answer in a terminal? The verdict, then memory, work, time and money in aligned tables."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from service.answers.estimates import Answer
+from service.estimator.filled import filled
+from service.estimator.interval import Interval
+from service.estimator.question import Layout, Question
+from service.estimator.software import software_of
+from service.units import BYTES, FLOP, SECONDS, readable, said
+
+DEGREES = ("data", "tensor", "context", "pipeline", "expert")
+
+
+def degrees_in_words(layout: Layout) -> list[str]:
+    """The degrees of a layout that divide something.
+
+    Args:
+        layout: the layout
+
+    Returns:
+        a word and a number each
+
+    >>> degrees_in_words(Layout(data=8, tensor=2))
+    ['data 8', 'tensor 2']
+    """
+    degrees = [(name, getattr(layout, name)) for name in DEGREES]
+    return [f"{name} {degree}" for name, degree in degrees if degree and degree > 1]
+
+
+def layout_in_words(layout: Layout) -> str:
+    """A whole layout, but for what goes without saying.
+
+    Args:
+        layout: the layout, every field filled
+
+    Returns:
+        its parts, separated by commas
+
+    >>> layout_in_words(Layout(data=8, tensor=2, pipeline=4, virtual_pipeline=2, zero_stage=1, shard_group=8,
+    ...                        schedule="interleaved-1f1b", sequence_parallel=True))
+    'data 8, tensor 2, pipeline 4, 2 virtual stages, interleaved-1f1b, sequence parallel, ZeRO 1'
+    """
+    parts = degrees_in_words(layout) or ["one GPU"]
+    if layout.virtual_pipeline > 1:
+        parts.append(f"{layout.virtual_pipeline} virtual stages")
+    if layout.pipeline > 1 and layout.schedule is not None:
+        parts.append(layout.schedule)
+    if layout.sequence_parallel:
+        parts.append("sequence parallel")
+    if layout.context > 1 and layout.context_method is not None:
+        parts.append(f"context by {layout.context_method}")
+    parts.append(_sharding(layout))
+    if layout.offload != "none":
+        parts.append(f"{layout.offload} on the host")
+    return ", ".join(parts)
+
+
+def _sharding(layout: Layout) -> str:
+    replicas = (layout.data or 1) * layout.context
+    words = f"ZeRO {layout.zero_stage}"
+    if layout.zero_stage and layout.shard_group not in (None, replicas):
+        words += f" over {layout.shard_group}"
+    return f"{words}, weights stay gathered" if layout.zero_stage == 3 and not layout.reshard_after_forward else words
+
+
+in_bytes, in_flop, in_seconds = (partial(said, dimension=dimension) for dimension in (BYTES, FLOP, SECONDS))
+
+VERDICTS = {"fits": "fits", "at_risk": "may run out of memory", "out_of_memory": "runs out of memory"}
+"""Each verdict in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    label: str
+    """What the number is."""
+    value: str
+    """The number with its unit."""
+    note: str = ""
+    """Its interval, or its share of the whole."""
+
+
+def report(found: Answer) -> str:
+    """An answer as a person reads it.
+
+    Args:
+        found: the answer
+
+    Returns:
+        lines of text, the last one without a line break
+    """
+    place = f"stage {found.memory.peak_stage}, at its {found.memory.peak_phase} peak"
+    tables = {
+        "Parameters": _parameters(found),
+        f"Memory of the fullest GPU ({place})": _memory(found),
+        "FLOP": _flop(found),
+        "Step": _step(found),
+        "Run": _run(found),
+    }
+    lists = {
+        "To make it fit": found.memory.suggestions,
+        "Assumptions": found.assumptions,
+        "Warnings": found.warnings,
+    }
+    blocks = [
+        f"{_headline(found)}\n{_asked(found.resolved)}",
+        *_aligned(tables),
+        *(_listed(title, items) for title, items in lists.items() if items),
+    ]
+    versions = f"{found.id}, formulas {found.versions.formulas}, catalogue {found.versions.catalogue}"
+    return "\n\n".join([*blocks, versions])
+
+
+def _headline(found: Answer) -> str:
+    memory = found.memory
+    amount = f"{in_bytes(memory.device_peak_bytes.value)} needed, {in_bytes(memory.usable_bytes)} usable on each GPU"
+    risk = _percent(memory.oom_probability_fraction)
+    return f"{VERDICTS[found.verdict]}: {amount}, out of memory with a probability of {risk}"
+
+
+def _asked(question: Question) -> str:
+    """What the answer is about: GPUs, how they are divided, the batch, the recipe's names."""
+    layout, recipe = question.layout, question.recipe
+    batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
+    named = [
+        f"micro-batches of {recipe.micro_batch}",
+        filled(recipe.precision),
+        recipe.optimizer,
+        software_of(recipe).name,
+    ]
+    return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *degrees_in_words(layout), batch, *named])
+
+
+def _parameters(found: Answer) -> list[Row]:
+    counts = found.parameters
+    rows = [Row("total", f"{counts.total:,}")]
+    if counts.active != counts.total:
+        rows.append(Row("active", f"{counts.active:,}"))
+    if counts.trained != counts.total_with_multi_token_prediction:
+        rows.append(Row("trained", f"{counts.trained:,}"))
+    return rows
+
+
+def _memory(found: Answer) -> list[Row]:
+    memory = found.memory
+    fullest = memory.stages[memory.peak_stage]
+    return [
+        *(Row(_words(line.kind), in_bytes(line.bytes)) for line in fullest.lines if line.bytes),
+        _predicted("allocated peak", memory.allocated_peak_bytes, in_bytes),
+        _predicted("reserved peak", memory.reserved_peak_bytes, in_bytes),
+        _predicted("device peak", memory.device_peak_bytes, in_bytes),
+        Row("usable", in_bytes(memory.usable_bytes)),
+    ]
+
+
+def _flop(found: Answer) -> list[Row]:
+    flop = found.flop
+    rows = [
+        Row("each token", in_flop(flop.per_token_flop)),
+        Row("each step", in_flop(flop.per_step_flop)),
+        Row("each step with recompute", in_flop(flop.hardware_per_step_flop)),
+    ]
+    if flop.padding_per_step_flop:
+        rows.append(Row("of each step padding", in_flop(flop.padding_per_step_flop), "spared by packed documents"))
+    return rows if flop.total_flop is None else [*rows, Row("whole run", in_flop(flop.total_flop))]
+
+
+def _step(found: Answer) -> list[Row]:
+    step = found.step
+    whole = step.step_seconds.value
+    return [
+        *(
+            Row(_words(part.kind), in_seconds(part.seconds), _percent(part.seconds / whole))
+            for part in step.parts
+            if part.seconds
+        ),
+        _predicted("step", step.step_seconds, in_seconds),
+        _predicted("tokens per second and GPU", step.tokens_per_s_per_gpu, readable),
+        _predicted("MFU", step.mfu_fraction, _percent),
+        _predicted("HFU", step.hfu_fraction, _percent),
+    ]
+
+
+def _run(found: Answer) -> list[Row]:
+    totals = found.totals
+    if totals is None:
+        return [Row("whole run", "unknown", "give training_tokens")]
+    priced = totals.cost_usd
+    cost = Row("USD", "unknown", "give usd_per_gpu_hour") if priced is None else _predicted("USD", priced, readable)
+    return [
+        Row("steps", f"{totals.steps:,}"),
+        *(
+            Row(f"of them in stage {one.stage}", f"{one.steps:,}", f"{in_seconds(one.step_seconds.value)} each")
+            for one in totals.stages
+        ),
+        _predicted("GPU-hours", totals.gpu_hours, readable),
+        _predicted("days", totals.days, readable),
+        Row("goodput", _percent(totals.goodput_fraction)),
+        cost,
+        _predicted("kWh", totals.energy_kwh, readable),
+    ]
+
+
+def _predicted(label: str, interval: Interval, spoken: Callable[[float], str]) -> Row:
+    return Row(label, spoken(interval.value), _range(spoken(interval.low), spoken(interval.high)))
+
+
+def _range(low: str, high: str) -> str:
+    """Both ends; the unit is said once where they share it."""
+    number, space, unit = low.partition(" ")
+    return f"{number if space and high.endswith(f' {unit}') else low} to {high}"
+
+
+def _aligned(tables: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Tables whose labels, values and notes stand below each other, from the first table to the last."""
+    rows = [row for table in tables.values() for row in table]
+    labels, values = max(len(row.label) for row in rows), max(len(row.value) for row in rows)
+    return [
+        "\n".join([title, *(f"  {row.label:<{labels}}  {row.value:>{values}}  {row.note}".rstrip() for row in table)])
+        for title, table in tables.items()
+    ]
+
+
+def _listed(title: str, items: Sequence[str]) -> str:
+    return "\n".join([title, *(f"  - {item}" for item in items)])
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"

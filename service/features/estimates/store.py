@@ -1,0 +1,68 @@
+"""What was answered under an id? What a scenario holds, byte for byte; what was checked is worked out once more."""
+
+import re
+from collections.abc import Callable
+
+from service import store
+from service.catalogue import Catalogue
+from service.errors import NotFound
+from service.estimator import FORMULAS_VERSION
+from service.features.estimates.answers import answer
+from service.store import CheckedQuestion, Engine, nobody_writes
+from service.validation.questions import read_question
+from service.validation.serialization import to_bytes
+
+ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}")
+"""What ids look like; for anything else no database is asked."""
+
+NOT_STORED = (
+    "no stored answer has this id; asking alone stores nothing, so only answers of scenarios and of checks can be read "
+    "again: POST /v1/scenarios with a name and the question"
+)
+
+
+def stored_answer(
+    engine: Engine,
+    whose: str | None,
+    estimate_id: str,
+    catalogue_at: Callable[[str], Catalogue],
+    waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
+    look_again: Callable[[], bool] = nobody_writes,
+) -> bytes:
+    """An answer that a scenario or a check was given.
+
+    Args:
+        engine: the database
+        whose: owner who has to have it; None for whoever has
+        estimate_id: id of the answer
+        catalogue_at: the facts of a revision
+        waiting: the question of a check that is not written yet; None where there is none
+        look_again: waits for what others are about to write; false where nobody is
+
+    Returns:
+        the answer byte for byte as it was first given
+
+    Raises:
+        NotFound: the owner has none of this id, or the formulas that gave it are those of another release
+        UnknownRevision: the facts that it was given from are not kept any more
+        Unreachable: the database does not answer
+    """
+    known = ESTIMATE_ID.fullmatch(estimate_id) is not None
+    if known and (found := store.read_answer(engine, estimate_id, whose)) is not None:
+        return found
+    checked = waiting(estimate_id) or (
+        store.read_checked_question(engine, estimate_id, whose, look_again) if known else None
+    )
+    if checked is None:
+        raise NotFound(NOT_STORED)
+    return _answered_again(checked, catalogue_at)
+
+
+def _answered_again(checked: CheckedQuestion, catalogue_at: Callable[[str], Catalogue]) -> bytes:
+    if checked.formulas != FORMULAS_VERSION:
+        raise NotFound(
+            f"this check was answered under the formulas {checked.formulas}, and this release holds "
+            f"{FORMULAS_VERSION}; ask its question again"
+        )
+    catalogue = catalogue_at(checked.catalogue)
+    return to_bytes(answer(read_question(checked.question, catalogue), catalogue))

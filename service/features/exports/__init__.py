@@ -1,0 +1,1 @@
+"""Questions as files of launchers and frameworks, and back."""

@@ -1,0 +1,193 @@
+"""How is a question written for a launcher or a training framework, and what does that file not hold?"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from service.answers.exports import Export, ExportTarget, Imported, NotExpressed, TargetVersion, UnknownSetting
+from service.catalogue import Catalogue
+from service.errors import NotFound, Problem, Refused
+from service.estimator.model import Model
+from service.estimator.question import Layout, Recipe
+from service.estimator.resolve import resolve
+from service.exports.back.draft import Draft
+from service.exports.back.entries import LONGEST_FILE_BYTES
+from service.exports.back.formats import FORMATS, Format
+from service.exports.said import Unsaid
+from service.exports.table import TARGETS
+from service.exports.target import Job, Target
+from service.text_bounds import FIELD
+from service.validation.questions import read_question
+from service.validation.serialization import to_bytes
+from service.validation.specs import read_noun
+
+
+def listed_targets() -> tuple[ExportTarget, ...]:
+    """Every tool that a question can be written for.
+
+    Returns:
+        first what says how to train, then what starts it
+    """
+    return tuple(
+        ExportTarget(
+            target=target.name,
+            tool=target.tool,
+            kind=target.kind,
+            versions=tuple(
+                TargetVersion(version=name, covers=one.covers, file_name=one.file_name, media_type=one.media_type)
+                for name, one in target.versions.items()
+            ),
+            source=target.source,
+        )
+        for target in TARGETS.values()
+    )
+
+
+def target_named(name: str) -> Target:
+    """The tool of a name.
+
+    Args:
+        name: its name in the path
+
+    Returns:
+        the tool
+
+    Raises:
+        NotFound: there is none of that name
+    """
+    if name not in TARGETS:
+        raise NotFound(f"nothing is written for that; a question can be written for {', '.join(TARGETS)}")
+    return TARGETS[name]
+
+
+def export(
+    body: Mapping[str, Any], catalogue: Catalogue, target: Target, version: str, command: str | None = None
+) -> Export:
+    """A question as the file of one tool.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+        target: the tool
+        version: the form of its file, one of the target's
+        command: what a launcher is to start; the program of the question's software where None
+
+    Returns:
+        the file, and what it does not hold
+
+    Raises:
+        Refused: the question breaks a rule, or the command is none
+    """
+    if command is not None and target.kind != "launcher":
+        message = f"{target.tool} starts no command: its file says how to train"
+        raise Refused(Problem(field=COMMAND, code="no_launcher", message=message, fix="leave command out"))
+    asked = read_question(body, catalogue)
+    question = resolve(asked.question).question
+    written = target.write(Job(question=question, version=version, command=command))
+    form = target.versions[version]
+    return Export(
+        target=target.name,
+        version=version,
+        file_name=form.file_name,
+        media_type=form.media_type,
+        content=written.content,
+        not_expressible=tuple(map(_told, written.not_expressible)),
+        assumptions=(*asked.assumptions, *written.assumptions),
+        warnings=asked.warnings,
+        source=target.source,
+    )
+
+
+COMMAND = "command"
+"""Field of what is wrong with a caller's own command."""
+
+
+def _told(unsaid: Unsaid) -> NotExpressed:
+    return NotExpressed(field=unsaid.field, message=unsaid.message, fix=unsaid.fix)
+
+
+MOST_UNKNOWN = 200
+"""Settings not understood that an answer names."""
+
+LONGEST_NAME = 80
+"""Characters of such a setting's name that are repeated."""
+
+
+def format_named(name: str) -> Format:
+    """The kind of file of a name.
+
+    Args:
+        name: its name in the path
+
+    Returns:
+        the kind
+
+    Raises:
+        NotFound: there is none of that name
+    """
+    if name not in FORMATS:
+        raise NotFound(f"files of that kind are not read; {', '.join(FORMATS)} are")
+    return FORMATS[name]
+
+
+def import_file(kind: Format, text: str) -> Imported:
+    """What a file says, as the parts of a question.
+
+    Args:
+        kind: which kind of file it is
+        text: the file
+
+    Returns:
+        model, recipe and layout, as far as it says them
+
+    Raises:
+        Refused: it is not of that kind, or a value is none that a field takes; the message names line and column
+    """
+    if len(text.encode()) > LONGEST_FILE_BYTES:
+        message = f"the file has more than {LONGEST_FILE_BYTES // 1024} KiB, and none that says how to train is so long"
+        raise Refused(Problem(field=FIELD, code="too_long", message=message, fix="send that file alone"))
+    draft = kind.read(kind.entries(text))
+    _judge(draft)
+    unknown = tuple(
+        UnknownSetting(name=entry.name[:LONGEST_NAME], line=entry.place.line, column=entry.place.column)
+        for entry in draft.unknown[:MOST_UNKNOWN]
+    )
+    return Imported(
+        format=kind.name,
+        model=draft.model,
+        recipe=draft.recipe,
+        layout=draft.layout,
+        unknown=unknown,
+        assumptions=tuple(draft.assumptions),
+        source=kind.source,
+    )
+
+
+def _judge(draft: Draft) -> None:
+    """Refuse values that no field takes; what the file leaves open is not asked for."""
+    problems: list[Problem] = []
+    for noun, path, values in ((Recipe, "recipe", draft.recipe), (Layout, "layout", draft.layout)):
+        problems += _problems(noun, path, values)
+    if isinstance(draft.model, Mapping):
+        problems += _problems(Model, "model", draft.model)
+    if problems:
+        raise Refused(*(_retold(problem) for problem in problems))
+
+
+def _problems(noun: type, path: str, values: Mapping[str, Any]) -> tuple[Problem, ...]:
+    needed = {f.name for f in fields(noun) if f.default is MISSING and f.default_factory is MISSING}
+    try:
+        read_noun(noun, {**dict.fromkeys(needed, 1), **values}, path)
+    except Refused as refused:
+        return refused.problems
+    return ()
+
+
+def _retold(problem: Problem) -> Problem:
+    message = f"the file gives {problem.field} a value that it cannot have: {problem.message}"
+    return Problem(field=FIELD, code=problem.code, message=message, fix=problem.fix)
+
+
+def imported(name: str, text: str) -> bytes:
+    """The file of a training framework as the parts of a question, as JSON."""
+    return to_bytes(import_file(format_named(name), text))

@@ -1,0 +1,216 @@
+"""Which files of other tools become measurements? Each format with what it needs to be told beside the file."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from annotated_types import Ge, Lt
+from pydantic_core import from_json
+
+from service.calibration.imports.gemm_table import COLUMNS, read_gemm_table
+from service.calibration.imports.memory_snapshot import read_memory_snapshot, refuse_pickle
+from service.calibration.imports.nccl_tests import read_nccl_tests
+from service.calibration.records import ProbeRecord
+from service.catalogue import Catalogue
+from service.errors import NotFound, Problem, Refused
+from service.estimator.collectives import CollectiveName
+from service.estimator.noun import STRICT
+from service.features.measurements.importing import (
+    KeptMeasurements,
+    Words,
+    import_all,
+    import_records,
+    moment_of,
+    run_of,
+)
+from service.features.measurements.measurements import Origin
+from service.store import Engine, utc_text
+from service.store.callers import ANYBODY, Caller
+from service.validation.flat_values import read_value
+from service.validation.specs import read_noun
+from service.validation.text import plain
+
+MeasurementFormat = Literal["nccl-tests", "gemm-csv", "memory-snapshot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What a file does not tell itself."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    operation: CollectiveName | None = None
+    """Collective that nccl-tests measured, where its output does not say so (nccl-tests)."""
+    device: Words | None = None
+    """Name of the device, as its driver tells it (memory-snapshot)."""
+    memory_bytes: Annotated[float, Ge(1e6), Lt(1e16)] | None = None
+    """Memory of the device, where several devices share a name."""
+    source: Words | None = None
+    """Who measured, in words; the format where absent."""
+    run: Words | None = None
+    """What was measured together; this file alone where absent."""
+    measured_at: Words | None = None
+    """When, RFC 3339; now where absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One kind of file."""
+
+    meaning: str
+    """What it is."""
+    read: Callable[[str, Beside], tuple[ProbeRecord, ...]]
+    """Its measurements."""
+
+
+def _snapshot(text: str, beside: Beside) -> tuple[ProbeRecord, ...]:
+    if beside.device is None:
+        message = "a memory snapshot does not tell on which device it was taken"
+        fix = "name it as device, e.g. NVIDIA H100 80GB HBM3"
+        raise Refused(Problem(field="device", code="required", message=message, fix=fix))
+    return read_memory_snapshot(text, beside.device, beside.memory_bytes or 0.0)
+
+
+FORMATS: Mapping[MeasurementFormat, Format] = {
+    "nccl-tests": Format(
+        meaning="what all_reduce_perf and its like of nccl-tests or rccl-tests print, head included",
+        read=lambda text, beside: read_nccl_tests(text, beside.operation),
+    ),
+    "gemm-csv": Format(
+        meaning=f"CSV with a matrix product a line; columns: {', '.join(COLUMNS)}",
+        read=lambda text, _: read_gemm_table(text),
+    ),
+    "memory-snapshot": Format(meaning="torch.cuda.memory._snapshot() as JSON; its pickle is refused", read=_snapshot),
+}
+
+
+def import_measurements(
+    engine: Engine, catalogue: Catalogue, caller: Caller, name: str, content: bytes, told: Mapping[str, Any]
+) -> KeptMeasurements:
+    """Keep the measurements of another tool's file.
+
+    Args:
+        engine: the database
+        catalogue: the facts that predict
+        caller: whose they are
+        name: the format
+        content: the file
+        told: what stands beside the file, by the names of Beside
+
+    Returns:
+        what came in
+
+    Raises:
+        NotFound: there is no such format
+        Refused: the file is not of the format; names the column, the unit or the line
+        Unreachable: the database does not answer
+    """
+    wanted, beside = format_named(name), read_noun(Beside, plain(told), "")
+    records = wanted.read(text_of(content), beside)
+    origin = Origin(
+        source=beside.source or name,
+        run=beside.run or run_of(records),
+        measured_at=utc_text(moment_of(beside.measured_at)),
+        is_dated=beside.measured_at is not None,
+        owner=caller.owner,
+    )
+    return import_all(engine, catalogue, records, origin)
+
+
+def format_named(name: str) -> Format:
+    """The format of a name.
+
+    Args:
+        name: its name
+
+    Returns:
+        the format
+
+    Raises:
+        NotFound: there is none
+    """
+    known = next((one for one in get_args(MeasurementFormat) if one == name), None)
+    if known is None:
+        raise NotFound(f"no such format of measurements; the formats are {', '.join(FORMATS)}")
+    return FORMATS[known]
+
+
+def text_of(content: bytes) -> str:
+    """A file as text.
+
+    Args:
+        content: the file
+
+    Returns:
+        its text
+
+    Raises:
+        Refused: it is a pickle, or no text in UTF-8
+    """
+    refuse_pickle(content)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        message = "the file is no text in UTF-8"
+        raise Refused(Problem(field="", code="not_text", message=message, fix="send what the tool printed, as UTF-8"))
+    return text
+
+
+RECORDS = "records"
+"""Format of what a worker writes itself, and POST /v1/measurements takes."""
+
+NUMBERS = ("memory_bytes",)
+"""What is told beside a file as a number."""
+
+
+def import_file(
+    engine: Engine, catalogue: Catalogue, kind: str, content: bytes, name: str, told: Sequence[str]
+) -> KeptMeasurements:
+    """Keep the measurements of a file.
+
+    Args:
+        engine: the database
+        catalogue: the facts that predict
+        kind: its format
+        content: the file
+        name: its name, by which a pickle is refused before it is read
+        told: what the file does not tell, each as name=value
+
+    Returns:
+        what came in
+
+    Raises:
+        Refused: there is no such format, or the file is not of it
+        Unreachable: the database does not answer
+    """
+    refuse_pickle(content, name)
+    beside = dict(map(_pair, told))
+    if kind == RECORDS:
+        return import_records(engine, catalogue, ANYBODY, {**_object(content), **beside})
+    if kind not in FORMATS:
+        formats = ", ".join((*FORMATS, RECORDS))
+        message = "there is no such format of measurements"
+        raise Refused(Problem(field="format", code="not_a_choice", message=message, fix=f"use one of {formats}"))
+    return import_measurements(engine, catalogue, ANYBODY, kind, content, beside)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        message = "what is told beside a file is no name=value"
+        raise Refused(Problem(field="tell", code="no_pair", message=message, fix="write e.g. device=NAME"))
+    return name, read_value(name, "number", value, ".") if name in NUMBERS else value
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    """The records of a file: a body of POST /v1/measurements, or one record alone."""
+    try:
+        found = from_json(text_of(content))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        message = "the file is no JSON object, as the records of a worker are"
+        raise Refused(Problem(field="", code="not_json", message=message, fix="give a worker's record.json"))
+    return {"records": [found]} if "probe" in found else found

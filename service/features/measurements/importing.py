@@ -1,0 +1,241 @@
+"""How do measurements come in that no launch check took? From records, or from a table of another tool."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Len
+
+from service.calibration.observed import Observed
+from service.calibration.predicted import predicted_value
+from service.calibration.processors import processor_of
+from service.calibration.records import Environment, ProbeRecord
+from service.calibration.shapes import fault_of
+from service.catalogue import Catalogue
+from service.catalogue.calibrated import calibrated_gpu
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.device_calibration import calibration_id
+from service.estimator.gpu import Gpu
+from service.estimator.noun import SPOKEN, STRICT
+from service.features.measurements.measurements import Origin, measurements_in
+from service.store import Engine, Measured, answering, note_in, utc_text, writing
+from service.store.callers import Caller
+from service.validation.devices import gpu_of_device
+from service.validation.problems import not_an_object
+from service.validation.serialization import digest_of, to_bytes
+from service.validation.specs import field_names, read_noun
+
+MOST_RECORDS = 64
+"""Records of one request. Source: a choice; a launch check has eight."""
+
+Words = Annotated[str, Len(1, 200)]
+"""A name or a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsBody:
+    """Records of probes that ran anywhere."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    records: Annotated[tuple[ProbeRecord, ...], Len(1, MOST_RECORDS)]
+    """What came of each probe, as the worker's record.json tells it."""
+    source: Words = "records"
+    """Who measured, in words."""
+    run: Words | None = None
+    """What was measured together; what this request brings where absent."""
+    measured_at: Words | None = None
+    """When, RFC 3339; now where absent."""
+
+
+def read_records(body: Mapping[str, Any]) -> RecordsBody:
+    """The records that a request body brings.
+
+    Args:
+        body: the JSON object of the request
+
+    Returns:
+        the records
+
+    Raises:
+        Refused: an unknown field, a wrong value, or a measurement that nobody can read
+    """
+    if not isinstance(body, Mapping):
+        raise Refused(not_an_object("", field_names(RecordsBody)))
+    read = read_noun(RecordsBody, body, "")
+    problems = [
+        Problem(field=f"records.{place}.{name}", code=code, message=message, fix=fix)
+        for place, record in enumerate(read.records)
+        for name, code, message, fix in _faults(record)
+    ]
+    if problems:
+        raise Refused(*problems[:MOST_PROBLEMS])
+    return read
+
+
+def moment_of(text: str | None) -> datetime:
+    """When something was measured.
+
+    Args:
+        text: RFC 3339; None for this moment
+
+    Returns:
+        the moment
+
+    Raises:
+        Refused: the text is no moment
+    """
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        message = "measured_at is no moment with a time zone"
+        fix = "write it as 2026-11-23T08:00:00Z, or leave it out"
+        raise Refused(Problem(field="measured_at", code="not_a_moment", message=message, fix=fix))
+    return found
+
+
+def _faults(record: ProbeRecord) -> list[tuple[str, str, str, str]]:
+    """What of a record nobody can read: field, code, message, fix."""
+    if record.measurements and record.environment is None:
+        message = "the record does not say what was measured on, so it could be compared with nothing"
+        return [("environment", "required", message, "give the environment that the worker wrote")]
+    found = []
+    for place, measurement in enumerate(record.measurements):
+        fault = fault_of(record.probe, measurement)
+        if fault is not None:
+            name, message = fault
+            fix = f"see what the probe {record.probe} writes, or leave this measurement out"
+            found.append((f"measurements.{place}.{name}", "unreadable", message, fix))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptMeasurements:
+    """What came in."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    run: str
+    """What was measured together: filter the list by it, and fit on it."""
+    measurements: int
+    """Measurements that came in."""
+    quarantined: int
+    """Those of them that nothing is fitted on; the list says why."""
+    ids: tuple[str, ...]
+    """What each is read by."""
+
+
+def import_records(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> KeptMeasurements:
+    """Keep the records that a request brings.
+
+    Args:
+        engine: the database
+        catalogue: the facts that predict
+        caller: whose they are
+        body: the JSON object of the request
+
+    Returns:
+        what came in
+
+    Raises:
+        Refused: an unknown field, a wrong value, or a measurement that nobody can read
+        Unreachable: the database does not answer
+    """
+    read = read_records(body)
+    measured_at = utc_text(moment_of(read.measured_at))
+    origin = Origin(
+        source=read.source,
+        run=read.run or run_of(read.records),
+        measured_at=measured_at,
+        is_dated=read.measured_at is not None,
+        owner=caller.owner,
+    )
+    return import_all(engine, catalogue, read.records, origin)
+
+
+def run_of(records: Sequence[ProbeRecord]) -> str:
+    """What is measured together where nobody calls it anything: a copy of a file is no other run.
+
+    Args:
+        records: what was measured
+
+    Returns:
+        a name that the same records alone have
+    """
+    return f"run_{digest_of(to_bytes([asdict(record) for record in records]))[:12]}"
+
+
+def import_all(
+    engine: Engine, catalogue: Catalogue, records: Sequence[ProbeRecord], origin: Origin
+) -> KeptMeasurements:
+    """Keep records that were read.
+
+    Args:
+        engine: the database
+        catalogue: the facts that predict
+        records: the records
+        origin: where they come from; which device of the catalogue each is of is found here
+
+    Returns:
+        what came in
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    kept: list[Measured] = []
+    by_environment: dict[Environment, list[ProbeRecord]] = {}
+    for record in records:
+        if record.environment is not None:
+            by_environment.setdefault(record.environment, []).append(record)
+    with answering(), writing(engine) as connection:
+        for environment, own in by_environment.items():
+            gpu = known_gpu(environment, catalogue)
+            known = (None, None) if gpu is None else (gpu.slug, calibration_id(gpu))
+            kept += measurements_in(
+                connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu), gpu
+            )
+        note_in(connection, f"measurements?run={origin.run}")
+    return KeptMeasurements(
+        run=origin.run,
+        measurements=len(kept),
+        quarantined=sum(row.quarantined_at is not None for row in kept),
+        ids=tuple(row.id for row in kept),
+    )
+
+
+def known_gpu(environment: Environment, catalogue: Catalogue) -> Gpu | None:
+    """The catalogue's GPU that something was measured on.
+
+    Args:
+        environment: what it was measured on
+        catalogue: the facts
+
+    Returns:
+        the GPU with the calibration that holds; None where the catalogue does not hold the device
+    """
+    slug = gpu_of_device(environment.device, environment.memory_bytes or None, catalogue)
+    return None if slug is None else calibrated_gpu(slug, catalogue)
+
+
+def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
+    """What predicts measurements of a device.
+
+    Args:
+        gpu: the device; None where the catalogue does not hold it
+
+    Returns:
+        what formulas say; of a processor what its threads would do, of any other unknown device nothing
+    """
+
+    def predict(observed: Observed) -> float | None:
+        if gpu is not None:
+            return predicted_value(observed, gpu)
+        is_processor = observed.environment.kind == "cpu"
+        return predicted_value(observed, processor_of(observed.environment)) if is_processor else None
+
+    return predict

@@ -1,0 +1,269 @@
+"""How are measurements listed and shown? Their shapes as text in tables, as objects where one is read alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from math import inf, isfinite
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Len
+
+from service import store
+from service.errors import NotFound, Problem, Refused
+from service.estimator.noun import SPOKEN, STRICT, Name
+from service.store import Engine, Measured, RowPart
+from service.store.callers import Caller
+from service.tabular.columns import Column, columns_of
+from service.tabular.lists import Listed, Record, as_record, listed_in_parts
+from service.validation.specs import read_noun
+from service.validation.text import plain
+
+PATH = "/v1/measurements"
+NEWEST_FIRST = "-measured_at"
+NONE_SUCH = f"there is no measurement of this id; GET {PATH} lists the ids"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementRow:
+    """A measurement as tables hold it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """What it is read by."""
+    measured_at: str
+    """When it came in, or when it was taken where that was told, in UTC."""
+    source: str
+    """Who measured: a launch check, or what it was imported from."""
+    run: str
+    """What was measured together; calibrations are judged by runs that they never saw."""
+    launch_check_id: str | None
+    """The launch check; null for what was imported."""
+    probe: str
+    """Which probe: gemm, attention, bandwidth, elementwise, collective, context, step or profile; run: a whole job."""
+    operation: str
+    """What ran."""
+    shape: str
+    """Sizes, number format and kernel: name=value, in the order of the names."""
+    quantity: str
+    """What was measured, by the suffix of its unit: seconds, bytes, bytes_per_s, gpu_hours."""
+    value: float
+    """Median over the repeats."""
+    low: float
+    """10th percentile over the repeats."""
+    high: float
+    """90th percentile over the repeats."""
+    repeats: int
+    """How often it was measured."""
+    relative_error_fraction: float | None
+    """Error of its result against higher precision; null where none was looked at."""
+    predicted_value: float | None
+    """What was predicted when it came in; null where no formula speaks of it alone."""
+    ratio: float | None
+    """Measured over predicted; null where nothing was predicted."""
+    kind: str
+    """Kind of device: cuda, rocm, cpu or other."""
+    device: str
+    """Name of the device."""
+    gpu: str | None
+    """Catalogue name of the device; null where the catalogue does not hold it."""
+    driver: str | None
+    """Version of the driver."""
+    runtime: str | None
+    """Version of CUDA or ROCm."""
+    torch: str | None
+    """Version of torch."""
+    nccl: str | None
+    """Version of NCCL or RCCL."""
+    fingerprint: str
+    """Digest of the device and the software that measured: equal ones may be compared."""
+    formulas: str
+    """Version of the formulas that predicted."""
+    calibration: str | None
+    """Calibration that predicted; null where none did."""
+    quarantined_at: str | None
+    """Since when nothing is fitted on it; null where it counts."""
+    reason: str | None
+    """Why it is in quarantine."""
+    owner: str
+    """Whose it is."""
+
+
+_KEYED = {column.name: column for column in columns_of(MeasurementRow)}
+COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
+"""Columns of the list, the key first."""
+
+_TOLD = ("driver", "runtime", "torch", "nccl")
+"""Columns that the environment tells."""
+
+
+def listed_measurements(engine: Engine, caller: Caller) -> Listed:
+    """The list of measurements.
+
+    Args:
+        engine: the database
+        caller: who asks for it
+
+    Returns:
+        its rows and how they are asked for
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+
+    def rows(part: RowPart | None) -> list[MeasurementRow]:
+        return [row_of(one) for one in store.read_measurements_of(engine, caller.whose, part)]
+
+    return listed_in_parts(COLUMNS, rows, "measured_at", NEWEST_FIRST)
+
+
+def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Measured:
+    """One measurement.
+
+    Args:
+        engine: the database
+        caller: who asks for it
+        measurement_id: its id
+
+    Returns:
+        the measurement
+
+    Raises:
+        NotFound: the caller has no such measurement
+        Unreachable: the database does not answer
+    """
+    found = store.read_measurements(engine, [measurement_id], caller.whose)
+    if not found:
+        raise NotFound(NONE_SUCH)
+    return found[0]
+
+
+def shown(measured: Measured) -> Record:
+    """A measurement as the resource that callers read.
+
+    Args:
+        measured: the measurement
+
+    Returns:
+        its columns, its shape and environment as objects
+    """
+    return {
+        **as_record(COLUMNS, row_of(measured)),
+        "shape": measured.shape,
+        "environment": measured.environment,
+    }
+
+
+def row_of(measured: Measured) -> MeasurementRow:
+    """A measurement as a row of a table.
+
+    Args:
+        measured: the measurement
+
+    Returns:
+        the row
+    """
+    same: dict[str, Any] = {name: getattr(measured, name) for name in _SAME}
+    predicted = measured.predicted_value
+    told: dict[str, Any] = {name: measured.environment.get(name) for name in _TOLD}
+    ratio = measured.value / predicted if predicted else inf
+    return MeasurementRow(
+        **same,
+        **told,
+        shape=shape_text(measured.shape),
+        ratio=ratio if isfinite(ratio) else None,
+    )
+
+
+def shape_text(shape: Mapping[str, Any]) -> str:
+    """A shape as one text.
+
+    Args:
+        shape: sizes, number format and kernel
+
+    Returns:
+        name=value, in the order of the names
+
+    >>> shape_text({"rows": 4096, "dtype": "bf16"})
+    'dtype=bf16 rows=4096'
+    """
+    return " ".join(f"{name}={value}" for name, value in sorted(shape.items()))
+
+
+_SAME = tuple({one.name for one in fields(MeasurementRow)} & {one.name for one in fields(Measured)} - {"shape"})
+"""Fields that both have."""
+
+
+MOST_IDS = 1_000
+"""Measurements of one request. Source: a choice; one answer lists no more rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """Measurements by their ids."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    ids: Annotated[tuple[Name, ...], Len(1, MOST_IDS)]
+    """Their ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """Measurements that are not to be trusted, and why."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    ids: Annotated[tuple[Name, ...], Len(1, MOST_IDS)]
+    """Their ids."""
+    reason: Annotated[str, Len(1, 500)]
+    """Why nothing should be fitted on them."""
+
+
+def quarantine(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
+    """Take measurements out of what calibrations are fitted on.
+
+    Args:
+        engine: the database
+        caller: whose they are
+        body: their ids, and the reason
+
+    Returns:
+        the measurements as they are then, as the list shows them
+
+    Raises:
+        Refused: a wrong body, or an id of no measurement of the caller's; then nothing is changed
+        Unreachable: the database does not answer
+    """
+    doubt = read_noun(Doubt, plain(body), "")
+    return _changed(engine, caller, doubt.ids, doubt.reason)
+
+
+def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
+    """Let measurements count again.
+
+    Args:
+        engine: the database
+        caller: whose they are
+        body: their ids
+
+    Returns:
+        the measurements as they are then, as the list shows them
+
+    Raises:
+        Refused: a wrong body, or an id of no measurement of the caller's; then nothing is changed
+        Unreachable: the database does not answer
+    """
+    return _changed(engine, caller, read_noun(Named, body, "").ids, None)
+
+
+def _changed(engine: Engine, caller: Caller, ids: tuple[str, ...], reason: str | None) -> Record:
+    known = {row.id for row in store.read_measurements(engine, ids, caller.whose)}
+    missing = len(set(ids) - known)
+    if missing:
+        message = f"{missing} of the {len(set(ids))} ids are those of no measurement, so nothing was changed"
+        fix = "take ids from GET /v1/measurements"
+        raise Refused(Problem(field="ids", code="not_found", message=message, fix=fix))
+    store.quarantine_measurements(engine, ids, None if reason is None else datetime.now(UTC), reason)
+    rows = sorted(store.read_measurements(engine, ids), key=lambda row: row.id)
+    return {"items": [as_record(COLUMNS, row_of(row)) for row in rows]}

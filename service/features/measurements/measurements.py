@@ -1,0 +1,191 @@
+"""How does a measurement come in? Beside what was predicted of it, and into quarantine where there is doubt."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from service.calibration.doubts import doubt_of
+from service.calibration.observed import Observed
+from service.calibration.outliers import outlier_reason
+from service.calibration.physics import impossible
+from service.calibration.records import ProbeRecord
+from service.calibration.shapes import fault_of
+from service.estimator import FORMULAS_VERSION
+from service.estimator.gpu import Gpu
+from service.store import Connection, Measured, keep_measurements_in, measurements_like, shape_key, utc_text
+from service.store.callers import TEAM
+from service.validation.devices import is_possible, observed_of
+from service.validation.serialization import digest_of, to_bytes
+
+Predict = Callable[[Observed], float | None]
+"""What is predicted of a measurement, in its own unit."""
+
+MOST_ERROR_FRACTION = 0.1
+"""Error of a result beyond which its kernel computed something else. Source: a choice; fp8 products are off by 0.05."""
+
+MOST_LIKE = 256
+"""Measurements of the same thing that another one is compared with. Source: a choice; a median needs no more."""
+
+CHANGING = frozenset({"clock_hz", "throttle_reasons", "other_processes", "devices"})
+"""Fields of an environment that differ from minute to minute, or with what else is in the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where some measurements come from."""
+
+    source: str
+    """Who measured, in words."""
+    run: str
+    """What was measured together."""
+    measured_at: str
+    """When, in UTC."""
+    owner: str
+    """Whose they are."""
+    is_dated: bool = True
+    """Whether it was told when; a moment that was not is no part of what tells measurements apart."""
+    launch_check_id: str | None = None
+    """The launch check; None for what was imported."""
+    gpu: str | None = None
+    """Catalogue name of the device; None where the catalogue does not hold it."""
+    calibration: str | None = None
+    """Calibration that predicted; None where none did."""
+
+
+def now_text() -> str:
+    """This moment, as measurements tell it.
+
+    Returns:
+        RFC 3339 text in UTC
+    """
+    return utc_text(datetime.now(UTC))
+
+
+def measurements_in(
+    connection: Connection, records: Sequence[ProbeRecord], origin: Origin, predict: Predict, gpu: Gpu | None
+) -> list[Measured]:
+    """Keep what was measured, in the transaction of whoever brings it.
+
+    Args:
+        connection: the database, inside a writing transaction
+        records: what came of probes; those that measured nothing are passed over
+        origin: where they come from
+        predict: what is predicted of each
+        gpu: the device; None where the catalogue does not hold it
+
+    Returns:
+        the rows that were kept
+    """
+    rows = list(_rows(records, origin, predict))
+    kept = quarantined(rows, measurements_like(connection, rows, MOST_LIKE), gpu)
+    keep_measurements_in(connection, kept)
+    return kept
+
+
+def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | None = None) -> list[Measured]:
+    """Measurements, those that there is reason to doubt in quarantine.
+
+    Args:
+        rows: measurements that come in
+        known: measurements that are there already and count
+        gpu: the device; None where the catalogue does not hold it
+
+    Returns:
+        the rows in their order
+    """
+    others: dict[object, dict[str, float]] = {}
+    for row in (*(row for row in known if is_possible(row, gpu)), *(row for row in rows if _doubt(row, gpu) is None)):
+        like = others.setdefault(_thing(row), {})
+        if len(like) < MOST_LIKE or row.id in like:
+            like[row.id] = row.value
+    found = []
+    for row in rows:
+        values = [value for name, value in others.get(_thing(row), {}).items() if name != row.id]
+        reason = _doubt(row, gpu) or outlier_reason(row.value, values)
+        found.append(row if reason is None else replace(row, quarantined_at=now_text(), reason=reason))
+    return found
+
+
+def fingerprint_of(environment: Mapping[str, Any]) -> str:
+    """What measurements have in common that may be compared.
+
+    Args:
+        environment: fields of an environment
+
+    Returns:
+        12 hexadecimal digits, the same for the same device, driver and libraries; an empty list tells nothing apart
+    """
+    told = {name: value for name, value in sorted(environment.items()) if value not in ((), [])}
+    lasting = {name: value for name, value in told.items() if name not in CHANGING}
+    return digest_of(to_bytes(lasting))[:12]
+
+
+def told_apart(owner: str) -> tuple[str, ...]:
+    """What makes the ids of an owner's measurements others than those of the same measurements of somebody else.
+
+    Args:
+        owner: whose they are
+
+    Returns:
+        nothing for the team, whose ids were there before there were owners
+    """
+    return () if owner == TEAM else (owner,)
+
+
+def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> Iterator[Measured]:
+    for record in records:
+        environment = record.environment
+        told = asdict(environment) if environment is not None else {}
+        fingerprint = fingerprint_of(told)
+        for place, one in enumerate(record.measurements if environment is not None else ()):
+            moment = origin.measured_at if origin.is_dated else None
+            said = [*told_apart(origin.owner), origin.run, moment, record.probe, place, asdict(one)]
+            row = Measured(
+                id=f"msr_{digest_of(to_bytes(said))}",
+                measured_at=origin.measured_at,
+                source=origin.source,
+                run=origin.run,
+                launch_check_id=origin.launch_check_id,
+                probe=record.probe,
+                operation=one.operation,
+                shape=dict(one.shape),
+                quantity=one.quantity,
+                value=one.value,
+                low=one.low,
+                high=one.high,
+                repeats=one.repeats,
+                relative_error_fraction=one.relative_error_fraction,
+                predicted_value=None,
+                kind=told["kind"],
+                device=told["device"],
+                gpu=origin.gpu,
+                environment=told,
+                fingerprint=fingerprint,
+                formulas=FORMULAS_VERSION,
+                calibration=origin.calibration,
+                quarantined_at=None,
+                reason=None,
+                owner=origin.owner,
+            )
+            yield replace(row, predicted_value=predict(observed_of(row)))
+
+
+def _thing(row: Measured) -> object:
+    """What a measurement is one of: the same of the same device."""
+    return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape_key(row.shape)
+
+
+def _doubt(row: Measured, gpu: Gpu | None) -> str | None:
+    """Why a measurement is doubted whatever others say."""
+    observed = observed_of(row)
+    beyond = impossible(observed, None if row.kind == "cpu" else gpu)
+    if beyond is not None:
+        return beyond
+    fault = fault_of(observed.probe, observed.measurement)
+    if fault is not None:
+        return f"unreadable: {fault[1]}"
+    error = row.relative_error_fraction
+    if error is not None and not error <= MOST_ERROR_FRACTION:
+        return f"wrong: its result is off by {error:.3g} of the largest number"
+    return doubt_of(observed.environment)

@@ -1,0 +1,136 @@
+"""/v1/measurements: what was measured, by launch checks or elsewhere, beside what was predicted of it."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from service.api.answers import json_answer
+from service.api.body import JsonObject, refuse_media_type
+from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
+from service.api.database import Database, database_of
+from service.api.json_schema import CSV_BODY, JSON_BODY, TEXT_BODY
+from service.api.lists import Routes, add_list
+from service.api.problems import WrongParameter
+from service.api.queries import one_of, takes_only
+from service.api.turns import in_turn
+from service.errors import Refused
+from service.features.measurements import lists
+from service.features.measurements.file_formats import Beside, import_measurements
+from service.features.measurements.importing import import_records
+from service.features.measurements.lists import quarantine, release
+from service.features.measurements.openapi import (
+    file_operation,
+    import_operation,
+    measurement_operation,
+    quarantine_operation,
+    release_operation,
+)
+from service.validation.flat_values import read_value
+from service.validation.specs import field_names
+
+router = APIRouter(tags=["measurements"])
+
+NONE_OTHER = [takes_only()]
+BESIDE = field_names(Beside)
+NUMBERS = ("memory_bytes",)
+"""Parameters that are numbers."""
+FILES = (TEXT_BODY, CSV_BODY, JSON_BODY, "application/octet-stream")
+"""Media types of files: which tool wrote one, the path says."""
+
+add_list(
+    router,
+    Routes(
+        plural="measurements",
+        singular="Measurement",
+        meaning="What was measured, the newest first",
+        columns=lists.COLUMNS,
+        held=lambda request: lists.listed_measurements(database_of(request), caller_of(request)),
+        as_parquet=True,
+    ),
+)
+
+
+async def _content_of(request: Request) -> bytes:
+    refuse_media_type(request, FILES)
+    return await request.body()
+
+
+Content = Annotated[bytes, Depends(_content_of)]
+"""The file in a request's body, nothing judged yet."""
+
+
+@router.post(
+    "/v1/measurements",
+    operation_id="importMeasurements",
+    summary="Records of probes that ran anywhere",
+    dependencies=NONE_OTHER,
+    openapi_extra=import_operation(),
+)
+@in_turn
+def import_all(request: Request, database: Database, body: JsonObject) -> Response:
+    """They are predicted by what holds now, and stay beside what was predicted."""
+    return json_answer(import_records(database, view_of(request), caller_of(request), body))
+
+
+@router.post(
+    "/v1/measurements/imports/{format}",
+    operation_id="importMeasurementFile",
+    summary="Measurements of another tool",
+    dependencies=[takes_only(*BESIDE)],
+    openapi_extra=file_operation(),
+)
+@in_turn
+def import_file(request: Request, database: Database, format: str, content: Content) -> Response:
+    """What the file does not tell stands in the query."""
+    catalogue, caller = view_of(request), caller_of(request)
+    return json_answer(import_measurements(database, catalogue, caller, format, content, _beside(request)))
+
+
+def _beside(request: Request) -> dict[str, Any]:
+    """What the query says beside the file."""
+    given = {name: text for name in BESIDE if (text := one_of(request, name)) is not None}
+    try:
+        numbers = {name: read_value(name, "number", given[name], ".") for name in NUMBERS if name in given}
+    except Refused as refused:
+        raise WrongParameter(*refused.problems) from None
+    return {**given, **numbers}
+
+
+@router.get(
+    "/v1/measurements/{measurement_id}",
+    operation_id="getMeasurement",
+    summary="One measurement",
+    dependencies=NONE_OTHER,
+    openapi_extra=measurement_operation(),
+)
+def read(database: Database, caller: Asker, measurement_id: str) -> Response:
+    """Its shape and its environment as objects."""
+    return json_answer(lists.shown(lists.find_measurement(database, caller, measurement_id)))
+
+
+@router.post(
+    "/v1/measurements/quarantine",
+    operation_id="quarantineMeasurements",
+    summary="Have nothing fitted on measurements",
+    dependencies=NONE_OTHER,
+    openapi_extra=quarantine_operation(),
+)
+@in_turn
+def take_out(request: Request, body: JsonObject) -> Response:
+    """Calibrations that were fitted on them stay as they are; fit again without them."""
+    return json_answer(quarantine(database_of(request), caller_of(request), body))
+
+
+@router.post(
+    "/v1/measurements/release",
+    operation_id="releaseMeasurements",
+    summary="Let measurements count again",
+    dependencies=NONE_OTHER,
+    openapi_extra=release_operation(),
+)
+@in_turn
+def take_back(request: Request, body: JsonObject) -> Response:
+    """They count again in the next fit."""
+    return json_answer(release(database_of(request), caller_of(request), body))

@@ -1,0 +1,1 @@
+"""The best layouts for a job."""

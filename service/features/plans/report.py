@@ -1,0 +1,159 @@
+"""How are plans shown: as the JSON of the answer, as CSV, or as lines to read?"""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Literal
+
+from service.answers.plans import PlanAnswer, PlanCounts, PlanRow
+from service.estimator.filled import filled
+from service.estimator.interval import Interval
+from service.estimator.question import Layout, Recompute
+from service.features.estimates.report import VERDICTS, layout_in_words
+from service.tabular.lists import cell_text
+from service.units import BYTES, readable, said
+from service.validation.serialization import to_bytes
+
+OBJECTIVES = {"time": "the fastest", "cost": "the cheapest", "gpus": "the fewest GPUs", "energy": "the least energy"}
+"""What stands first, in words."""
+
+INTERVALS = ("step_seconds", "mfu_fraction", "device_peak_bytes", "days", "gpu_hours", "cost_usd", "energy_kwh")
+"""Numbers of a plan that have a lower and an upper end."""
+
+FIRST = ("rank", "gpu", "gpus")
+LAYOUT = tuple(field.name for field in fields(Layout))
+
+
+def plans_shown(found: PlanAnswer, form: Literal["json", "csv", "report"]) -> str | bytes:
+    """Plans in one of the forms that a terminal shows.
+
+    Args:
+        found: the plans
+        form: which one
+
+    Returns:
+        its text
+    """
+    if form == "json":
+        return to_bytes(found)
+    return plans_csv(found) if form == "csv" else plans_report(found)
+
+
+def plans_csv(found: PlanAnswer) -> str:
+    """Plans as CSV, no cell of which a spreadsheet runs as a formula.
+
+    Args:
+        found: the plans
+
+    Returns:
+        CSV of RFC 4180 with a header; an interval is three columns
+    """
+    text = io.StringIO()
+    writer = csv.writer(text)
+    ends = [name for number in INTERVALS for name in (f"{number}.low", number, f"{number}.high")]
+    writer.writerow(
+        [*FIRST, *LAYOUT, "micro_batch", "global_batch", "recompute", "verdict", *ends, "headroom_bytes", "reason"]
+    )
+    writer.writerows([cell_text(cell) for cell in _cells(row)] for row in found.plans)
+    return text.getvalue()
+
+
+def plans_report(found: PlanAnswer) -> str:
+    """Plans as a person reads them in a terminal.
+
+    Args:
+        found: the plans
+
+    Returns:
+        aligned lines; then what was looked at, what is refused by which rule, and what to look at
+    """
+    if found.plans:
+        blocks = [_table(found.plans), f"{OBJECTIVES[found.objective]} first"]
+    elif found.nearest is not None:
+        blocks = [f"no layout fits; the nearest one {_lack(found.nearest)}", _table([found.nearest])]
+    else:
+        blocks = ["layouts fit, but none keeps to the limits" if found.counts.fitting else "every layout breaks a rule"]
+    if found.why_not is not None:
+        blocks.append(f"the layout that was asked after: {found.why_not.reason}")
+    blocks.append(counted(found.counts))
+    lists = {
+        "Refused, by the first rule that is broken": [f"{n:,} {rule}" for rule, n in found.counts.refused.items()],
+        "Assumptions": found.assumptions,
+        "Warnings": found.warnings,
+    }
+    blocks += ["\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in lists.items() if lines]
+    blocks.append(f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}")
+    return "\n\n".join(blocks)
+
+
+def counted(counts: PlanCounts) -> str:
+    """How many layouts were looked at, in a line.
+
+    Args:
+        counts: what became of them
+
+    Returns:
+        the line
+    """
+    refused = sum(counts.refused.values())
+    return (
+        f"{counts.generated:,} layouts: {refused:,} break a rule, {counts.scored:,} worked out, {counts.fitting:,} fit"
+    )
+
+
+def _lack(nearest: PlanRow) -> str:
+    """What keeps the nearest layout from fitting, or from leaving as much memory as it should."""
+    amount = f"{said(abs(nearest.headroom_bytes), BYTES)} on its fullest GPU"
+    if nearest.headroom_bytes < 0:
+        return f"lacks {amount}"
+    if nearest.verdict == "fits":
+        return f"leaves {amount}, less than is to stay free"
+    return f"{VERDICTS[nearest.verdict]}, with {amount} to spare"
+
+
+def _table(rows: Sequence[PlanRow]) -> str:
+    shown = {
+        "rank": [str(row.rank) for row in rows],
+        "gpus": [f"{row.cluster.gpus:,} x {row.cluster.gpu}" for row in rows],
+        "layout": [layout_in_words(row.layout) for row in rows],
+        "micro-batch": [str(row.recipe.micro_batch) for row in rows],
+        "recompute": [_recompute(row.recipe.recompute) for row in rows],
+        "step seconds": [readable(row.step_seconds.value) for row in rows],
+        "MFU": [f"{row.mfu_fraction.value:.1%}" for row in rows],
+        "headroom": [said(row.headroom_bytes, BYTES) for row in rows],
+        "days": [_value(row.days) for row in rows],
+        "USD": [_value(row.cost_usd) for row in rows],
+    }
+    columns = [[name, *cells] for name, cells in shown.items() if any(cells)]
+    widths = [max(map(len, column)) for column in columns]
+    lines = zip(*columns, strict=True)
+    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def _value(interval: Interval | None) -> str:
+    return "" if interval is None else readable(interval.value)
+
+
+def _recompute(recompute: str | Recompute) -> str:
+    if isinstance(recompute, str):
+        return recompute
+    details = [*recompute.modules, *([f"{recompute.method} {recompute.layers}"] if recompute.layers else [])]
+    return " ".join([recompute.granularity, *details])
+
+
+def _cells(row: PlanRow) -> list[Any]:
+    layout = [_plain(getattr(row.layout, name)) for name in LAYOUT]
+    intervals = [getattr(row, name) for name in INTERVALS]
+    ends = [
+        None if interval is None else getattr(interval, end)
+        for interval in intervals
+        for end in ("low", "value", "high")
+    ]
+    chosen = [row.recipe.micro_batch, filled(row.recipe.global_batch), _recompute(row.recipe.recompute), row.verdict]
+    return [row.rank, row.cluster.gpu, row.cluster.gpus, *layout, *chosen, *ends, row.headroom_bytes, row.reason]
+
+
+def _plain(value: Any) -> Any:
+    """A value as one cell holds it: a list as its JSON."""
+    return to_bytes(value).decode() if isinstance(value, tuple) else value

@@ -1,0 +1,290 @@
+"""What is to be planned? A question whose layout, micro-batch and recompute may be pinned, restricted or left out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Gt, Interval, Len, Lt
+
+from service.answers.plans import Objective
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.noun import STRICT, Degree
+from service.estimator.question import Layout, Question, Recipe
+from service.planner.freedom import Freedom
+from service.validation.problems import not_an_object, unknown_field
+from service.validation.question_parts import PARTS
+from service.validation.questions import Asked, read_question
+from service.validation.specs import field_names, read_noun
+
+MOST_PLANS = 100
+"""Plans that are named at most; each is answered in full."""
+
+MOST_CLUSTERS = 16
+"""Clusters that one request plans on."""
+
+MOST_MACHINES = 64
+"""Clusters of each number of GPUs that one request plans on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLimits:
+    """What a plan has to keep to."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    days: Annotated[float, Gt(0), Lt(1e6)] | None = None
+    """Wall time of the whole run, as predicted."""
+    cost_usd: Annotated[float, Ge(0), Lt(1e15)] | None = None
+    """Cost of the whole run, as predicted."""
+    gpus: Annotated[tuple[Degree, ...], Len(2, 2)] | None = None
+    """Fewest and most GPUs: both of them are tried, and whole nodes between them, each twice as many as before; those
+    of the cluster alone where absent."""
+    headroom_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of the usable memory that has to stay free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanManner:
+    """How plans are ranked and how many are named."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    objective: Objective = "time"
+    """What the best plan has least of: time (of a step without training_tokens), cost, gpus or energy."""
+    limits: PlanLimits = PlanLimits()
+    """What every plan has to keep to."""
+    top: Annotated[int, Interval(ge=1, le=MOST_PLANS)] = 10
+    """How many plans are named."""
+
+
+CLUSTERS, WHY_NOT = "clusters", "why_not"
+"""Clusters to plan on, in place of one; and a layout that is asked after."""
+
+
+SEARCHED: Mapping[str, tuple[type, tuple[str, ...]]] = {
+    "layout": (Layout, field_names(Layout)),
+    "recipe": (Recipe, ("micro_batch", "recompute")),
+}
+"""Parts of a question, and their fields that a search chooses."""
+
+VALUE_IS_A_LIST = ("stage_layers",)
+"""Fields of which a list is one value, not several to choose from."""
+
+MOST_VALUES = 64
+"""Values that one field may be restricted to."""
+
+FIELDS = (*PARTS, *field_names(PlanManner), CLUSTERS, WHY_NOT)
+"""What a request for plans is made of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAsked:
+    """What is to be planned, as it was understood."""
+
+    machines: tuple[Asked, ...]
+    """The question on each cluster, and on each number of GPUs."""
+    freedom: Freedom
+    """What the search may choose."""
+    manner: PlanManner
+    """How plans are ranked."""
+    why_not: Question | None
+    """The layout that is asked after, on the first cluster."""
+
+
+def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
+    """What a request body asks to be planned.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Returns:
+        the question on each machine, and what is open in it
+
+    Raises:
+        Refused: every unknown field, wrong value and unknown name of the body
+    """
+    if not isinstance(body, Mapping):
+        raise Refused(not_an_object("", FIELDS))
+    unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
+    if unknown:
+        raise Refused(*(unknown_field("", name, {*FIELDS}, "the plan") for name in unknown))
+    manner = read_noun(PlanManner, {name: body[name] for name in field_names(PlanManner) if name in body}, "")
+    allowed, rest = freed({name: body[name] for name in PARTS if name in body})
+    asked = [
+        replace(one, question=question)
+        for cluster in _clusters(body)
+        for one in (read_question({**rest, "cluster": cluster}, catalogue, beside=FIELDS),)
+        for question in sized(one.question, manner.limits)
+    ]
+    problems = missing(asked[0].question.recipe, manner.limits, is_priced=asked[0].question.price is not None)
+    if len(asked) > MOST_MACHINES:
+        message = f"clusters and limits.gpus make {len(asked)} machines to plan on"
+        fix = f"narrow limits.gpus, or list fewer clusters: at most {MOST_MACHINES} machines"
+        problems.append(Problem(field="limits.gpus", code="too_many_machines", message=message, fix=fix))
+    if problems:
+        raise Refused(*problems)
+    return PlanAsked(
+        machines=tuple(asked),
+        freedom=Freedom(allowed),
+        manner=manner,
+        why_not=_why_not(body.get(WHY_NOT), asked[0].question),
+    )
+
+
+def freed(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+    """What the fields that a search chooses may be, and the question without them.
+
+    Args:
+        parts: layout and recipe as they were sent, or one of them
+
+    Returns:
+        the values of each field that is pinned or restricted, and the parts without the fields that a search chooses
+
+    Raises:
+        Refused: a wrong value, or too many
+    """
+    allowed: dict[str, tuple[Any, ...]] = {}
+    rest = dict(parts)
+    problems: list[Problem] = []
+    for part, (noun, names) in SEARCHED.items():
+        told = parts.get(part)
+        if not isinstance(told, Mapping):
+            continue
+        rest[part] = {name: value for name, value in told.items() if name not in names}
+        for name in names:
+            if told.get(name) is None:
+                continue
+            values = told[name] if isinstance(told[name], list) and name not in VALUE_IS_A_LIST else [told[name]]
+            try:
+                allowed[name] = tuple(_read(part, noun, name, value) for value in _some(values, f"{part}.{name}"))
+            except Refused as refused:
+                problems += refused.problems
+    if problems:
+        raise Refused(*problems[:MOST_PROBLEMS])
+    return allowed, rest
+
+
+def _read(part: str, noun: type, name: str, value: Any) -> Any:
+    """One value of a field, as the noun that has it reads it."""
+    needed = {"sequence_length": 1} if noun is Recipe else {}
+    return getattr(read_noun(noun, {**needed, name: value}, part), name)
+
+
+def _some(values: list[Any], field: str) -> list[Any]:
+    if 1 <= len(values) <= MOST_VALUES:
+        return values
+    message = f"{field} lists {len(values)} values to choose from"
+    fix = f"list 1 to {MOST_VALUES}, or leave it out"
+    raise Refused(Problem(field=field, code="wrong_length", message=message, fix=fix))
+
+
+def _clusters(body: Mapping[str, Any]) -> list[Any]:
+    told = body.get(CLUSTERS)
+    if told is None:
+        return [body.get("cluster")]
+    if body.get("cluster") is not None:
+        message = "cluster would change nothing, because clusters tells what is planned on"
+        raise Refused(Problem(field="cluster", code="told_twice", message=message, fix="leave one of them out"))
+    if not isinstance(told, list) or not 1 <= len(told) <= MOST_CLUSTERS:
+        message = "clusters is not a list of clusters"
+        fix = f"give a list of 1 to {MOST_CLUSTERS}, each as cluster would be"
+        raise Refused(Problem(field=CLUSTERS, code="not_a_list", message=message, fix=fix))
+    return told
+
+
+def sized(question: Question, limits: PlanLimits) -> list[Question]:
+    """The question on each number of GPUs that the limits leave.
+
+    Args:
+        question: the question
+        limits: what every plan has to keep to
+
+    Returns:
+        one question a number of GPUs
+
+    Raises:
+        Refused: the range of GPUs is none
+    """
+    refuse_empty_range(limits)
+    if limits.gpus is None:
+        return [question]
+    fewest, most = limits.gpus
+    sizes = {fewest, most}
+    size = question.cluster.gpus_per_node
+    while size < most:
+        sizes.update({size} if size > fewest else ())
+        size *= 2
+    return [replace(question, cluster=replace(question.cluster, gpus=size)) for size in sorted(sizes)]
+
+
+def refuse_empty_range(limits: PlanLimits) -> None:
+    """Refuse a range of GPUs that runs backwards.
+
+    Args:
+        limits: what every plan has to keep to
+
+    Raises:
+        Refused: the range of GPUs is none
+    """
+    if limits.gpus is not None and limits.gpus[0] > limits.gpus[1]:
+        message = f"limits.gpus runs from {limits.gpus[0]} to {limits.gpus[1]}, which is no range"
+        raise Refused(Problem(field="limits.gpus", code="empty_range", message=message, fix="give the fewest first"))
+
+
+def missing(recipe: Recipe, limits: PlanLimits, *, is_priced: bool) -> list[Problem]:
+    """What plans cannot be ranked without.
+
+    Args:
+        recipe: the recipe that they train
+        limits: what every plan has to keep to
+        is_priced: whether there is a price
+
+    Returns:
+        one problem for each thing that is missing, or stands in the way
+    """
+    found = []
+    if recipe.global_batch is None and recipe.global_batch_tokens is None:
+        message = "without a batch every layout would train another one, and none could be compared"
+        fix = "give recipe.global_batch or recipe.global_batch_tokens"
+        found.append(Problem(field="recipe.global_batch", code="plan_needs_batch", message=message, fix=fix))
+    if recipe.stages:
+        message = "layouts are ranked at one batch and length, and stages change both"
+        fix = "leave stages out, and ask for an estimate of the chosen plan with them"
+        found.append(Problem(field="recipe.stages", code="plan_has_one_batch", message=message, fix=fix))
+    if recipe.training_tokens is None and limits.days is not None:
+        message = "a deadline needs the length of the run"
+        found.append(_needs_tokens("limits.days", message))
+    if recipe.training_tokens is None and limits.cost_usd is not None:
+        found.append(_needs_tokens("limits.cost_usd", "a budget needs the length of the run"))
+    if not is_priced and limits.cost_usd is not None:
+        message = "a budget needs a price"
+        found.append(Problem(field="limits.cost_usd", code="limit_needs_price", message=message, fix="give price"))
+    return found
+
+
+def _needs_tokens(field: str, message: str) -> Problem:
+    return Problem(field=field, code="limit_needs_tokens", message=message, fix="give recipe.training_tokens")
+
+
+def _why_not(told: Any, question: Question) -> Question | None:
+    """The layout that is asked after, with its micro-batch and recompute."""
+    if told is None:
+        return None
+    if not isinstance(told, Mapping):
+        raise Refused(not_an_object(WHY_NOT, list(SEARCHED)))
+    unknown = [name for name in told if name not in SEARCHED][:MOST_PROBLEMS]
+    if unknown:
+        raise Refused(*(unknown_field(WHY_NOT, name, {*SEARCHED}, "why_not") for name in unknown))
+    layout = read_noun(Layout, told.get("layout", {}), f"{WHY_NOT}.layout")
+    names, told_recipe = SEARCHED["recipe"][1], told.get("recipe", {})
+    place = f"{WHY_NOT}.recipe"
+    if not isinstance(told_recipe, Mapping):
+        raise Refused(not_an_object(place, names))
+    other = [name for name in told_recipe if name not in names][:MOST_PROBLEMS]
+    if other:
+        raise Refused(*(unknown_field(place, name, {*names}, "why_not") for name in other))
+    chosen = read_noun(Recipe, {"sequence_length": 1, **told_recipe}, place)
+    recipe = replace(question.recipe, micro_batch=chosen.micro_batch, recompute=chosen.recompute)
+    return replace(question, layout=layout, recipe=recipe)

@@ -1,0 +1,65 @@
+"""POST /v1/plans: the best layouts for a job, as one answer or with word of how far the search is."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response, StreamingResponse
+
+from service.answers.plans import PlanCounts
+from service.api.accept import preferred
+from service.api.answers import JSON
+from service.api.body import read_body
+from service.api.catalogues import catalogue_of
+from service.api.compute import compute, computed_items
+from service.api.credential_ends import while_admitted
+from service.api.envelope import refusal_of
+from service.api.json_schema import EVENTS
+from service.api.problems import CallerGone
+from service.api.queries import REV, takes_only
+from service.features.plans.openapi import plan_operation
+from service.features.plans.search_plans import plans_on_the_wire
+from service.validation.serialization import to_bytes
+
+router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
+
+
+@router.post(
+    "/v1/plans",
+    operation_id="createPlans",
+    summary="The best layouts for a job",
+    openapi_extra=plan_operation(),
+)
+async def best_layouts(request: Request) -> Response:
+    """The layouts that fit, keep to the limits and have least of the objective, best first."""
+    body, catalogue = await read_body(request), await catalogue_of(request)
+    if preferred(request.headers.get("accept", ""), (JSON, EVENTS)) != EVENTS:
+        return Response(await compute(request, plans_on_the_wire, body, catalogue), media_type=JSON)
+    items = computed_items(request, plans_on_the_wire, body, catalogue, until=request.app.state.leaving)
+    first = await anext(items)  # what is wrong with the request is told as everywhere else
+    events = while_admitted(request, _events(request, first, items))
+    return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+
+
+async def _events(
+    request: Request, first: PlanCounts | bytes, items: AsyncGenerator[Any, None]
+) -> AsyncGenerator[bytes, None]:
+    """Progress now and then, and last the answer, or why there is none; ends with its reader."""
+    async with aclosing(items):
+        try:
+            yield _event(first)
+            async for item in items:
+                yield _event(item)
+        except CallerGone:
+            return
+        except Exception as error:  # the status is sent already, so an event says what went wrong
+            yield _named("problem", bytes(refusal_of(request, error).body))
+
+
+def _event(item: PlanCounts | bytes) -> bytes:
+    return _named("plans", item) if isinstance(item, bytes) else _named("progress", to_bytes(item))
+
+
+def _named(name: str, document: bytes) -> bytes:
+    return b"event: " + name.encode() + b"\ndata: " + document + b"\n\n"

@@ -1,0 +1,410 @@
+"""What did jobs take that were estimated before? An output of sacct, job by job beside what was predicted."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Literal, cast
+
+from service import store
+from service.answers.estimates import Answer
+from service.answers.reconciliations import EndState, Fault, LeftOut, Reason, ReconciledJob, Reconciliation
+from service.calibration.records import DeviceKind, Environment
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused, UnknownRevision
+from service.estimator import FORMULAS_VERSION
+from service.estimator.interval import Interval
+from service.estimator.memory_parts import Verdict
+from service.features.estimates.answers import answer
+from service.features.estimates.store import ESTIMATE_ID
+from service.features.measurements.measurements import fingerprint_of, now_text, told_apart
+from service.features.reconcile.jobs import FinishedJob, finished_jobs, left_out
+from service.features.reconcile.slurm import SlurmRecords
+from service.store import CheckedQuestion, Engine, Measured, answering, keep_measurements_in, note_in, writing
+from service.store.callers import TEAM, Caller
+from service.units import BYTES, said
+from service.validation.questions import read_question
+from service.validation.serialization import digest_of, to_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What an estimate said of a job."""
+
+    gpu_hours: Interval | None
+    """The whole run; None where its length was not said."""
+    verdict: Verdict
+    """Whether it fits."""
+    gpus: int
+    """GPUs that it was asked for."""
+    gpu: str
+    """Their model, by its slug."""
+    host_bytes: float
+    """Memory of its node that a rank takes."""
+    formulas: str
+    """Version of the formulas."""
+    calibration: str | None
+    """Calibration that predicted; None where none did."""
+    is_asked_again: bool
+    """Whether it is one of today, because formulas or facts of its time are not held any more."""
+
+
+def predicted(
+    engine: Engine,
+    whose: str | None,
+    estimate_id: str,
+    now: Catalogue,
+    catalogue_at: Callable[[str], Catalogue],
+    look_again: Callable[[], bool],
+) -> Prediction | None:
+    """What an estimate said.
+
+    Args:
+        engine: the database
+        whose: owner who has to have asked; None for whoever did
+        estimate_id: id of the estimate
+        now: the facts of today
+        catalogue_at: the facts of a revision
+        look_again: waits for what others are about to write; false where nobody is
+
+    Returns:
+        the prediction; None where no question of this id is kept, or it is refused today
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    if ESTIMATE_ID.fullmatch(estimate_id) is None:
+        return None
+    kept = store.read_answer(engine, estimate_id, whose)
+    if kept is not None:
+        return _of_document(kept)
+    checked = store.read_checked_question(engine, estimate_id, whose, look_again)
+    return None if checked is None else _worked_out(checked, now, catalogue_at)
+
+
+def _of_document(kept: bytes) -> Prediction:
+    """The prediction of an answer that a scenario holds."""
+    said = json.loads(kept)
+    hours = None if said["totals"] is None else Interval(**said["totals"]["gpu_hours"])
+    return Prediction(
+        gpu_hours=hours,
+        verdict=said["verdict"],
+        gpus=said["resolved"]["cluster"]["gpus"],
+        gpu=said["resolved"]["gpu"]["slug"],
+        host_bytes=said["memory"]["host_bytes"],
+        formulas=said["versions"]["formulas"],
+        calibration=said["versions"]["calibration"],
+        is_asked_again=False,
+    )
+
+
+def _worked_out(
+    checked: CheckedQuestion, now: Catalogue, catalogue_at: Callable[[str], Catalogue]
+) -> Prediction | None:
+    try:
+        catalogue, is_of_then = catalogue_at(checked.catalogue), checked.formulas == FORMULAS_VERSION
+    except UnknownRevision:
+        catalogue, is_of_then = now, False
+    try:
+        found = answer(read_question(checked.question, catalogue), catalogue, advise=False)
+    except Refused:
+        return None
+    return _of_answer(found, is_asked_again=not is_of_then)
+
+
+def _of_answer(found: Answer, *, is_asked_again: bool) -> Prediction:
+    return Prediction(
+        gpu_hours=None if found.totals is None else found.totals.gpu_hours,
+        verdict=found.verdict,
+        gpus=found.resolved.cluster.gpus,
+        gpu=found.resolved.gpu.slug,
+        host_bytes=found.memory.host_bytes,
+        formulas=found.versions.formulas,
+        calibration=found.versions.calibration,
+        is_asked_again=is_asked_again,
+    )
+
+
+MOST_FAULTS = 20
+"""Records that an answer names as unreadable. Source: a choice; nobody mends more at once."""
+
+
+def reconciliation_of(
+    jobs: Sequence[ReconciledJob], left_out: Sequence[LeftOut], faults: Sequence[Fault], steps: int
+) -> Reconciliation:
+    """What jobs amount to together.
+
+    Args:
+        jobs: the jobs
+        left_out: jobs of which nothing is said
+        faults: records that cannot be read
+        steps: records of steps
+
+    Returns:
+        the answer
+    """
+    ratios = [job.used_over_predicted_fraction for job in jobs if job.used_over_predicted_fraction is not None]
+    merged: dict[str, LeftOut] = {}
+    for one in left_out:
+        before = merged.get(one.reason)
+        count = one.jobs + (0 if before is None else before.jobs)
+        merged[one.reason] = LeftOut(reason=one.reason, jobs=count, message=one.message, fix=one.fix)
+    return Reconciliation(
+        compared=len(ratios),
+        inside=sum(job.is_inside is True for job in jobs),
+        median_used_over_predicted_fraction=median(ratios) if ratios else None,
+        verdicts_right=sum(job.is_verdict_right is True for job in jobs),
+        verdicts_wrong=sum(job.is_verdict_right is False for job in jobs),
+        out_of_memory=sum(job.state == "OUT_OF_MEMORY" for job in jobs),
+        jobs=tuple(jobs),
+        left_out=tuple(merged.values()),
+        faults=tuple(faults[:MOST_FAULTS]),
+        faults_left_off=max(len(faults) - MOST_FAULTS, 0),
+        steps=steps,
+    )
+
+
+NO_LENGTH = "the estimate says no hours, because its question says no length of the run (recipe.training_tokens)"
+NOT_COMPLETED = "it did not complete, so what it used is no whole run"
+SLICES = "it ran on slices of GPUs, of which no prediction is made"
+ATTEMPTS = "earlier attempts are not told: call sacct with --duplicates"
+GOES_ON = "jobs of the same estimate ran out of time before, so it may have gone on from a checkpoint of theirs"
+HOST_MEMORY = (
+    "OUT_OF_MEMORY is Slurm's word for memory of the node, not of a GPU, whose shortage ends as FAILED; a rank was to "
+    "take {host} of it"
+)
+
+CUT_SHORT: frozenset[str] = frozenset({"DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"})
+"""Ends after which a run goes on from its checkpoint in another job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A job, its prediction, and what comes of them."""
+
+    job: FinishedJob
+    """The job."""
+    prediction: Prediction
+    """What its estimate said."""
+    compared: ReconciledJob
+    """The one beside the other."""
+
+
+def judged(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> Judged:
+    """A job beside its prediction.
+
+    Args:
+        job: the job
+        prediction: what its estimate said
+        cut_short: when the first job of the same estimate began that was cut short; None where none was
+
+    Returns:
+        the comparison
+    """
+    state = cast(EndState, job.state)
+    note = _not_compared(job, prediction, cut_short)
+    hours = prediction.gpu_hours
+    is_compared = note is None and hours is not None
+    if state == "OUT_OF_MEMORY":
+        note = HOST_MEMORY.format(host=said(prediction.host_bytes, BYTES))
+    row = ReconciledJob(
+        cluster=job.cluster,
+        job_id=job.job_id,
+        state=state,
+        estimate_id=job.estimate_id,
+        gpus=job.gpus,
+        attempts=job.attempts,
+        elapsed_seconds=job.elapsed_seconds,
+        used_gpu_hours=job.gpu_hours,
+        predicted_gpu_hours=hours,
+        used_over_predicted_fraction=job.gpu_hours / hours.value if is_compared and hours is not None else None,
+        is_inside=hours.low <= job.gpu_hours <= hours.high if is_compared and hours is not None else None,
+        verdict=prediction.verdict,
+        is_verdict_right=_is_verdict_right(state, prediction.verdict),
+        is_asked_again=prediction.is_asked_again,
+        note=note,
+    )
+    return Judged(job, prediction, row)
+
+
+def _not_compared(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> str | None:
+    """Why hours cannot be compared; None where they can."""
+    if job.state != "COMPLETED":
+        return NOT_COMPLETED
+    if prediction.gpu_hours is None:
+        return NO_LENGTH
+    if job.is_partition:
+        return SLICES
+    if job.gpus != prediction.gpus:
+        return f"it ran on {job.gpus} GPUs, and the estimate is one of {prediction.gpus}"
+    if not job.is_whole:
+        return ATTEMPTS
+    return GOES_ON if cut_short is not None and cut_short < job.started else None
+
+
+def cut_short_at(jobs: Iterable[FinishedJob]) -> str | None:
+    """When the first job began that was cut short, so that a later one may have gone on from it.
+
+    Args:
+        jobs: jobs of one estimate
+
+    Returns:
+        the moment, as sacct tells it; None where none was cut short
+    """
+    return min((job.started for job in jobs if job.state in CUT_SHORT), default=None)
+
+
+def _is_verdict_right(state: str, verdict: Literal["fits", "at_risk", "out_of_memory"]) -> bool | None:
+    """Whether the end of a job bears its verdict out: only a job that completes tells that GPUs had memory enough."""
+    return verdict != "out_of_memory" if state == "COMPLETED" else None
+
+
+SOURCE, PROBE, OPERATION, QUANTITY = "slurm", "run", "training", "gpu_hours"
+"""How a run that a scheduler accounted for stands among measurements: nothing is fitted on it, its error is shown."""
+
+KINDS: dict[str, DeviceKind] = {"NVIDIA": "cuda", "AMD": "rocm"}
+"""Kind of device, by its vendor."""
+
+
+def keep_jobs(engine: Engine, caller: Caller, jobs: Iterable[Judged], catalogue: Catalogue) -> None:
+    """Keep jobs whose hours are compared; one that is there already stays as it is.
+
+    Args:
+        engine: the database
+        caller: whose they are
+        jobs: the jobs, each beside its prediction
+        catalogue: the facts
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    kept_at = now_text()
+    found = [_row(one, hours, catalogue, kept_at) for one in jobs if (hours := _hours(one, catalogue)) is not None]
+    rows = [_of(caller.owner, row) for row in found]
+    if rows:
+        with answering(), writing(engine) as connection:
+            keep_measurements_in(connection, rows)
+            note_in(connection, *(f"measurements?run={run}" for run in sorted({row.run for row in rows})))
+
+
+def _hours(one: Judged, catalogue: Catalogue) -> float | None:
+    """GPU-hours that were predicted of a job; None where they are not compared, or its GPU is not held any more."""
+    hours, ratio = one.compared.predicted_gpu_hours, one.compared.used_over_predicted_fraction
+    is_known = one.prediction.gpu in catalogue.gpus
+    return hours.value if hours is not None and ratio is not None and is_known else None
+
+
+def _of(owner: str, row: Measured) -> Measured:
+    """The measurement as its owner's: whoever else reconciles the same job keeps it as another one."""
+    apart = told_apart(owner)
+    return replace(row, owner=owner, id=f"msr_{digest_of(to_bytes([*apart, row.id]))}" if apart else row.id)
+
+
+def _row(one: Judged, predicted_gpu_hours: float, catalogue: Catalogue, kept_at: str) -> Measured:
+    gpu, used = catalogue.gpus[one.prediction.gpu], one.compared.used_gpu_hours
+    environment = Environment(
+        kind=KINDS.get(gpu.vendor, "other"),
+        device=gpu.name,
+        devices=one.compared.gpus,
+        memory_bytes=gpu.gpu.memory_bytes,
+    )
+    ran = one.compared.cluster, one.compared.job_id, one.job.started, one.compared.estimate_id
+    return Measured(
+        id=f"msr_{digest_of(to_bytes([SOURCE, *ran]))}",
+        measured_at=kept_at,
+        source=SOURCE,
+        run=f"{SOURCE}:{one.compared.cluster}",
+        launch_check_id=None,
+        probe=PROBE,
+        operation=OPERATION,
+        shape={"job_id": one.compared.job_id, "estimate_id": one.compared.estimate_id, "gpus": one.compared.gpus},
+        quantity=QUANTITY,
+        value=used,
+        low=used,
+        high=used,
+        repeats=1,
+        relative_error_fraction=None,
+        predicted_value=predicted_gpu_hours,
+        kind=environment.kind,
+        device=gpu.name,
+        gpu=gpu.slug,
+        environment=asdict(environment),
+        fingerprint=fingerprint_of(asdict(environment)),
+        formulas=one.prediction.formulas,
+        calibration=one.prediction.calibration,
+        quarantined_at=None,
+        reason=None,
+        owner=TEAM,
+    )
+
+
+MOST_ESTIMATES = 1_000
+"""Estimates whose jobs one request reconciles, however many jobs; the body's own limit bounds those. Source: a choice;
+each estimate is worked out again, in a millisecond."""
+
+Predict = Callable[[str], Prediction | None]
+"""What an estimate said, by its id."""
+
+
+def reconcile(
+    engine: Engine,
+    caller: Caller,
+    found: SlurmRecords,
+    now: Catalogue,
+    catalogue_at: Callable[[str], Catalogue],
+    look_again: Callable[[], bool],
+) -> Reconciliation:
+    """Jobs beside what was predicted of them; those whose hours are compared are kept as measurements.
+
+    Args:
+        engine: the database, which keeps the questions of checks
+        caller: whose the jobs are
+        found: records of the accounting
+        now: the facts of today
+        catalogue_at: the facts of a revision
+        look_again: waits for questions that others are about to write; false where nobody is
+
+    Returns:
+        each job that ended and was estimated, and how many others there are, by reason
+
+    Raises:
+        Refused: there are too many at once
+        Unreachable: the database does not answer
+    """
+
+    def predict(estimate_id: str) -> Prediction | None:
+        return predicted(engine, caller.whose, estimate_id, now, catalogue_at, look_again)
+
+    jobs, others = judged_jobs(found, predict)
+    keep_jobs(engine, caller, jobs, now)
+    return reconciliation_of([one.compared for one in jobs], others, found.faults, found.steps)
+
+
+def judged_jobs(found: SlurmRecords, predict: Predict) -> tuple[list[Judged], tuple[LeftOut, ...]]:
+    """The jobs of an accounting beside what was predicted of them.
+
+    Args:
+        found: records of the accounting
+        predict: tells what an estimate said
+
+    Returns:
+        each job that ended and was estimated, and how many others there are, by reason
+
+    Raises:
+        Refused: there are jobs of too many estimates at once
+    """
+    jobs, others = finished_jobs(found.records)
+    by_estimate: dict[str, list[FinishedJob]] = {}
+    for job in jobs:
+        by_estimate.setdefault(job.estimate_id, []).append(job)
+    if len(by_estimate) > MOST_ESTIMATES:
+        message = f"jobs of {len(by_estimate)} estimates are more than the {MOST_ESTIMATES} that one request takes"
+        fix = "send fewer at once, as `traincost reconcile` does by itself"
+        raise Refused(Problem(field="", code="too_many_jobs", message=message, fix=fix))
+    found_jobs: list[Judged] = []
+    unknown: list[Reason] = []
+    for estimate_id, of_it in by_estimate.items():
+        prediction, cut_short = predict(estimate_id), cut_short_at(of_it)
+        unknown += ["unknown_estimate"] * len(of_it) if prediction is None else []
+        found_jobs += [] if prediction is None else [judged(job, prediction, cut_short) for job in of_it]
+    return found_jobs, (*others, *left_out(unknown))

@@ -1,0 +1,91 @@
+"""POST /v1/reconciliations: what jobs took that were estimated before, from what Slurm's sacct prints."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from service.api.answers import json_answer
+from service.api.body import read_body, read_plain_text
+from service.api.callers import caller_of
+from service.api.catalogues import catalogue_at, view_of
+from service.api.database import Database
+from service.api.json_schema import JSON_BODY, TEXT_BODY, Schema, json_response, ref
+from service.api.long_bodies import is_long, read_apart
+from service.api.queries import takes_only
+from service.api.turns import in_turn
+from service.features.reconcile.reconcile import reconcile
+from service.features.reconcile.slurm import COMMAND, SlurmRecords, read_document, read_parsable
+
+router = APIRouter(tags=["reconciliations"], dependencies=[takes_only()])
+
+EXAMPLE_ID = "est_0123456789abcdef0123456789abcdef"
+
+TEXT_EXAMPLE = (
+    "JobID|State|ElapsedRaw|AllocTRES|Start|Comment\n"
+    f"4711|COMPLETED|86400|billing=8,cpu=64,gres/gpu:h100=8,gres/gpu=8,node=1|2026-11-20T08:00:00|{EXAMPLE_ID}\n"
+)
+
+_GPUS = [{"type": "gres", "name": "gpu", "id": 1001, "count": 8}]
+
+DOCUMENT_EXAMPLE = {
+    "meta": {"plugin": {"type": "openapi/slurmdbd", "data_parser": "data_parser/v0.0.41"}},
+    "jobs": [
+        {
+            "job_id": 4711,
+            "cluster": "hpc",
+            "state": {"current": ["COMPLETED"], "reason": "None"},
+            "time": {"elapsed": 86400, "start": 1795420800, "end": 1795507200},
+            "tres": {"allocated": _GPUS, "requested": _GPUS},
+            "comment": {"administrator": "", "job": EXAMPLE_ID, "system": ""},
+        }
+    ],
+}
+
+_BODY: Schema = {
+    "required": True,
+    "content": {
+        JSON_BODY: {
+            "schema": ref("SacctDocument"),
+            "examples": {"document": {"summary": "sacct --json", "value": DOCUMENT_EXAMPLE}},
+        },
+        TEXT_BODY: {
+            "schema": {"type": "string", "description": f"What this prints: {COMMAND}"},
+            "examples": {"table": {"summary": "sacct --parsable2", "value": TEXT_EXAMPLE}},
+        },
+    },
+}
+
+
+async def _records(request: Request) -> SlurmRecords:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == TEXT_BODY:
+        text = await read_plain_text(request)
+        if not is_long(text.encode()):
+            return await run_in_threadpool(read_parsable, text)
+        table: SlurmRecords = await read_apart(request, read_parsable, text)
+        return table
+    return await run_in_threadpool(read_document, await read_body(request))
+
+
+@router.post(
+    "/v1/reconciliations",
+    operation_id="createReconciliation",
+    summary="What did jobs take that were estimated before?",
+    openapi_extra={
+        "description": "Jobs whose comment holds the id of an estimate, as Slurm's hooks write it, beside what the "
+        "estimate said. Those whose hours are compared are kept as measurements of source slurm, each once. `traincost "
+        "reconcile` calls sacct and sends only what is needed of it.",
+        "requestBody": _BODY,
+        "responses": json_response(ref("Reconciliation")),
+    },
+)
+@in_turn
+def reconcile_jobs(
+    request: Request, database: Database, records: Annotated[SlurmRecords, Depends(_records)]
+) -> Response:
+    """Each job is worked out again as its hook asked; what cannot be compared is counted with its reason."""
+    state, caller = request.app.state, caller_of(request)
+    state.checked_questions.write()  # a job may end before the question of its check is written
+    others = state.checked_questions.of_others()
+    return json_answer(reconcile(database, caller, records, view_of(request), catalogue_at(request), others))

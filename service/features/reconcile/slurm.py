@@ -1,0 +1,600 @@
+"""What is read of an accounting record, and what is wrong with one that cannot be read?"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from service.answers.reconciliations import Fault
+from service.errors import Problem, Refused, did_you_mean, nearest
+from service.text_bounds import MOST_COLUMNS
+from service.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+
+RecordState = Literal[
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "REQUEUED",
+    "RESIZING",
+    "REVOKED",
+    "TIMEOUT",
+]
+"""How a record may end. Source: Slurm's manual, JOB STATE CODES of sacct."""
+
+UNFINISHED = frozenset({
+    "COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "PENDING", "POWER_UP_NODE", "RECONFIG_FAIL",
+    "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "RUNNING", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED",
+    "SUSPENDED", "UPDATE_DB",
+})  # fmt: skip
+"""States of jobs that have not ended. Source: as RecordState."""
+
+ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}(?![0-9a-f])")
+"""What a hook writes into a job's comment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmRecord:
+    """One record of the accounting: a job, or one attempt at it, or one component of it."""
+
+    place: str
+    """Where it stands, in words."""
+    cluster: str
+    """Name of its cluster; empty where it is not told."""
+    job_id: str
+    """As sacct prints it: 12, 12_3 of an array, 12+1 of a heterogeneous job."""
+    state: str
+    """How it ended, or that it did not: a RecordState or one of UNFINISHED."""
+    elapsed_seconds: float
+    """Time for which it held its resources."""
+    gpus: int | None
+    """GPUs that it held; None where the accounting tells of none."""
+    is_partition: bool
+    """Whether they are slices of GPUs (MIG)."""
+    started: str
+    """When it began, as it is written; empty where it never did."""
+    comment: str
+    """What stands in its comments."""
+    restarts: int
+    """How often it had begun before, as far as it says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmRecords:
+    """What an output of sacct holds."""
+
+    records: tuple[SlurmRecord, ...]
+    """Records of jobs, in order."""
+    steps: int
+    """Records of steps (.batch, .extern, .0), which are parts of their jobs' time and are not counted again."""
+    faults: tuple[Fault, ...]
+    """Records that cannot be read."""
+
+
+class FaultFound(Exception):
+    """A record cannot be read."""
+
+    def __init__(self, field: str, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.field, self.message, self.fix = field, message, fix
+
+    def at(self, place: str) -> Fault:
+        """The same with its place."""
+        return Fault(place=place, field=self.field, message=self.message, fix=self.fix)
+
+
+def known_state(written: str, field: str) -> str:
+    """How a record ended, of what its state says.
+
+    Args:
+        written: such as COMPLETED or CANCELLED by 1000
+        field: column or field
+
+    Returns:
+        a state
+
+    Raises:
+        FaultFound: Slurm has no such state
+
+    >>> known_state("CANCELLED by 1000", "State")
+    'CANCELLED'
+    """
+    state = written.partition(" ")[0]
+    if state in UNFINISHED or state in get_args(RecordState):
+        return state
+    if state.endswith("+"):
+        raise FaultFound(field, "the state is cut off", "print whole fields: sacct --parsable2")
+    raise FaultFound(field, "this is no state of a job that is known here", "give sacct's output as it is printed")
+
+
+DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2})(?:\.(\d{1,6}))?")
+"""Source: Slurm's manual of sacct: [days-]hours:minutes:seconds[.microseconds]; hours may be left out."""
+
+GPU = re.compile(r"gres/gpu(?::([\w.-]{1,80}))?")
+"""Name of GPUs among resources, with their model where it is counted apart."""
+
+PARTITION = re.compile(r"\d+g\.\d+gb")
+"""What NVIDIA calls slices of a GPU, e.g. a100_3g.20gb."""
+
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:?\d\d)?|\d{9,12}")
+"""ISO 8601, or seconds since 1970."""
+
+NEVER = frozenset({"", "Unknown", "None", "N/A", "0"})
+"""What stands for a moment that did not come."""
+
+NO_TIME_FORMAT = "unset SLURM_TIME_FORMAT, or set it to standard, and call sacct again"
+LOCALE = "call sacct with LC_ALL=C, and do not let a spreadsheet save its output"
+
+
+def duration_seconds(written: str, field: str) -> float:
+    """Seconds of a length of time.
+
+    Args:
+        written: such as 1-02:03:04 or 02:03.456
+        field: its column
+
+    Returns:
+        seconds
+
+    Raises:
+        FaultFound: it is none
+
+    >>> duration_seconds("1-02:03:04", "Elapsed"), duration_seconds("02:03.456", "Elapsed")
+    (93784.0, 123.456)
+    """
+    found = DURATION.fullmatch(written)
+    if found is None:
+        comma = "," in written
+        raise FaultFound(
+            field,
+            "a comma stands in a length of time" if comma else "this is no length of time like 1-02:03:04 or 02:03.456",
+            LOCALE if comma else "give sacct's own Elapsed, or ElapsedRaw in whole seconds",
+        )
+    days, hours, minutes, seconds, part = found.groups(default="0")
+    whole = int(days) * SECONDS_PER_DAY + int(hours) * SECONDS_PER_HOUR + int(minutes) * 60 + int(seconds)
+    return whole + float(f"0.{part}")
+
+
+def whole_seconds(written: str, field: str) -> float:
+    """Seconds of a length of time that is printed in seconds.
+
+    Args:
+        written: such as 3600
+        field: its column
+
+    Returns:
+        seconds
+
+    Raises:
+        FaultFound: it is none
+    """
+    if not (written.isascii() and written.isdigit() and len(written) <= 12):
+        fix = "give ElapsedRaw as sacct prints it; a length of time like 01:00:00 belongs under Elapsed"
+        raise FaultFound(field, "this is no whole number of seconds", fix)
+    return float(written)
+
+
+def gpus_of(written: str, field: str) -> tuple[int | None, bool]:
+    """GPUs among resources.
+
+    Args:
+        written: such as billing=64,cpu=16,gres/gpu:h100=8,gres/gpu=8,mem=180G,node=1
+        field: its column
+
+    Returns:
+        how many, None where GPUs are not counted, and whether they are slices
+
+    Raises:
+        FaultFound: the number of GPUs is none
+
+    >>> gpus_of("cpu=16,gres/gpu:h100=8,gres/gpu=8,mem=180G,node=1", "AllocTRES")
+    (8, False)
+    >>> gpus_of("cpu=9,gres/gpu:a100_3g.20gb=1,gres/gpu=1", "AllocTRES"), gpus_of("cpu=1,mem=1000M", "AllocTRES")
+    ((1, True), (None, False))
+    """
+    counts: dict[str | None, int] = {}
+    for resource in written.split(","):
+        name, _, amount = resource.partition("=")
+        if (found := GPU.fullmatch(name.strip())) is not None:
+            if not (amount.isascii() and amount.isdigit() and len(amount) <= 9):
+                fix = "count GPUs without a unit, as sacct does: gres/gpu=8, or gres/gpu:h100=8"
+                raise FaultFound(field, "the number of GPUs is none", fix)
+            counts[found[1]] = int(amount)
+    return counted(counts)
+
+
+def counted(counts: dict[str | None, int]) -> tuple[int | None, bool]:
+    """GPUs of which the models may be counted apart, beside the sum of all or without it.
+
+    Args:
+        counts: by model; under None the sum
+
+    Returns:
+        how many, None where none are counted, and whether they are slices
+    """
+    models = [name for name in counts if name is not None]
+    is_partition = any(PARTITION.search(name) for name in models)
+    if not counts:
+        return None, False
+    return counts.get(None, sum(counts[name] for name in models)), is_partition
+
+
+def moment_of(written: str, field: str) -> str:
+    """A moment as it is written; empty where it did not come.
+
+    Args:
+        written: such as 2026-11-23T07:23:23, or Unknown
+        field: its column
+
+    Returns:
+        the moment
+
+    Raises:
+        FaultFound: it is none
+    """
+    if written in NEVER:
+        return ""
+    if MOMENT.fullmatch(written) is None:
+        raise FaultFound(field, "this is no moment like 2026-11-23T07:23:23 or 1795418603", NO_TIME_FORMAT)
+    return written
+
+
+COLUMNS = ("JobID", "Cluster", "State", "ElapsedRaw", "AllocTRES", "ReqTRES", "Start", "AdminComment", "Comment")
+"""Columns that are asked for where sacct is called from here; free text comes last."""
+
+COMMAND = f"sacct --parsable2 --duplicates --allusers --format={','.join(COLUMNS)}"
+"""Prints what is read here."""
+
+NEEDED = (
+    ("JobID",),
+    ("State",),
+    ("ElapsedRaw", "Elapsed"),
+    ("AllocTRES", "ReqTRES"),
+    ("Start",),
+    ("Comment", "AdminComment"),
+)
+"""Columns of which one each has to be there."""
+
+FREE_TEXT = frozenset({"AdminComment", "Comment", "Extra", "JobName", "SubmitLine", "SystemComment", "WorkDir"})
+"""Columns in which people may have written the delimiter."""
+
+NAMES = frozenset({*COLUMNS, *FREE_TEXT, *(name for names in NEEDED for name in names), "JobIDRaw", "Restarts", "End"})
+"""Columns by which a header is known as one."""
+
+KNOWN = {name.lower(): name for name in NAMES}
+
+DELIMITERS = ("|", "\x1f", ";", "\t")
+
+MOST_ROWS = 100_000
+"""Rows of one table. Source: a choice; the longest body has some 30,000 rows of real jobs."""
+
+JOB_ID = re.compile(r"(\d{1,12}(?:[_+](?:\d{1,12}|\[[^\]|]{1,200}\]))?)(\.[\w+.-]{1,64})?")
+"""A job, a task of an array, a component of a heterogeneous job, or a step of one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The columns of a table."""
+
+    names: tuple[str, ...]
+    delimiter: str
+    is_closed: bool
+    """Whether rows end in the delimiter, as those of --parsable do."""
+
+    @property
+    def free(self) -> tuple[int, int]:
+        """Columns before the first one of free text, and those after the last."""
+        places = [place for place, name in enumerate(self.names) if name in FREE_TEXT]
+        return places[0], len(self.names) - 1 - places[-1]
+
+    def cells(self, line: str) -> dict[str, str]:
+        """The cells of a row by column; where a comment holds the delimiter, comments are one text.
+
+        Args:
+            line: the row
+
+        Returns:
+            texts by column, and the free text under the empty name
+
+        Raises:
+            FaultFound: it has too few cells, or cells whose columns cannot be told
+        """
+        cells = line.split(self.delimiter)
+        if self.is_closed and not cells[-1]:
+            cells.pop()
+        if len(cells) < len(self.names):
+            fix = "leave out the comments of other jobs, or give the output of sacct --json"
+            raise FaultFound("", "the row is cut off, as by a line break within a comment", fix)
+        before, after = self.free
+        end = len(cells) - after
+        found = dict(zip(self.names[:before], cells[:before], strict=True))
+        found |= dict(zip(self.names[len(self.names) - after :], cells[end:], strict=True))
+        if len(cells) == len(self.names):
+            found |= dict(zip(self.names[before : len(self.names) - after], cells[before:end], strict=True))
+        return {**found, "": self.delimiter.join(cells[before:end])}
+
+
+def read_parsable(text: str) -> SlurmRecords:
+    """The records of a table.
+
+    Args:
+        text: what `sacct --parsable2` printed, with its header
+
+    Returns:
+        the records, and rows that cannot be read
+
+    Raises:
+        Refused: it is no such table, or none of its rows can be read
+    """
+    lines = text.removeprefix("\ufeff").split("\n", MOST_ROWS + 1)
+    if len(lines) > MOST_ROWS + 1 and lines[-1].strip():
+        message = f"the table has more than {MOST_ROWS} rows, the most that one request takes"
+        raise Refused(_problem("too_many_rows", message, "send it in parts, each with the header"))
+    header = _header(lines)
+    records: list[SlurmRecord] = []
+    faults: list[Fault] = []
+    steps = 0
+    for number, line in enumerate((line.removesuffix("\r") for line in lines[1:]), start=2):
+        if not line.strip():
+            continue
+        try:
+            record = _record(header, line, f"row {number}")
+        except FaultFound as fault:
+            faults.append(fault.at(f"row {number}"))
+        else:
+            steps += record is None
+            records += [] if record is None else [record]
+    if faults and not records and not steps:
+        raise Refused(*(refused(fault) for fault in faults[:1]))
+    return SlurmRecords(records=tuple(records), steps=steps, faults=tuple(faults))
+
+
+def refused(fault: Fault) -> Problem:
+    """A fault that is one of all records.
+
+    Args:
+        fault: what is wrong with the first
+
+    Returns:
+        the problem
+    """
+    message = f"no record can be read; of {fault.place}: {fault.message}"
+    return Problem(field=fault.field, code="unreadable", message=message, fix=fault.fix)
+
+
+def _header(lines: Sequence[str]) -> Header:
+    first = lines[0].removesuffix("\r")
+    if not first.strip():
+        raise Refused(_problem("empty", "there is nothing in it", f"give what this prints: {COMMAND}"))
+    if any(first.count(mark) > MOST_COLUMNS for mark in DELIMITERS):
+        message = f"the first row has more than {MOST_COLUMNS} columns, and sacct knows fewer"
+        raise Refused(_problem("too_many_columns", message, f"print those that are needed: {COMMAND}"))
+    header = max(
+        (_columns(first, mark) for mark in DELIMITERS), key=lambda one: sum(name in NAMES for name in one.names)
+    )
+    if not any(name in NAMES for name in header.names) or len(header.names) == 1:
+        raise Refused(_no_header(first))
+    missing = [names for names in NEEDED if not set(names) & set(header.names)]
+    if missing:
+        raise Refused(*(_missing(names, header) for names in missing))
+    return header
+
+
+def _columns(first: str, mark: str) -> Header:
+    names = [KNOWN.get(name.strip().lower(), name.strip()) for name in first.split(mark)]
+    is_closed = len(names) > 1 and not names[-1]
+    return Header(tuple(names[:-1] if is_closed else names), mark, is_closed)
+
+
+def _no_header(first: str) -> Problem:
+    if len([word for word in first.split() if word.lower() in KNOWN]) > 1:
+        message = "its columns are set in spaces, which cut what is longer"
+        return _problem("not_parsable", message, f"print whole fields: {COMMAND}")
+    if len([word for word in first.split(",") if word.strip().lower() in KNOWN]) > 1:
+        message = "its delimiter is a comma, which resources hold too"
+        return _problem("comma", message, f"print it with | between the columns: {COMMAND}")
+    fix = f"leave out --noheader; this prints what is needed: {COMMAND}"
+    return _problem("no_header", "the first row names no columns of sacct", fix)
+
+
+def _missing(names: tuple[str, ...], header: Header) -> Problem:
+    near = did_you_mean(nearest(names[0], [name[:64] for name in header.names], likeness=0.8))
+    typed = " (a column is spelled almost so)" if near else ""
+    message = f"there is no column {' or '.join(names)}{typed}"
+    return Problem(field=names[0], code="missing_column", message=message, fix=f"call it so: {COMMAND}")
+
+
+def _problem(code: str, message: str, fix: str) -> Problem:
+    return Problem(field="", code=code, message=message, fix=fix)
+
+
+def _record(header: Header, line: str, place: str) -> SlurmRecord | None:
+    """The record of a row; None where it is a step."""
+    cells = {name: cell.strip() for name, cell in header.cells(line).items()}
+    lost = [name for names in NEEDED[:-1] for name in names if name in header.names and name not in cells]
+    if lost:
+        fix = f"print free text last: {COMMAND}"
+        raise FaultFound(lost[0], "a comment holds the delimiter, so this column cannot be told", fix)
+    job = JOB_ID.fullmatch(cells["JobID"])
+    if job is None:
+        raise FaultFound("JobID", "this is no job like 12, 12_3, 12+1 or 12.batch", "print it by sacct itself")
+    if job[2] is not None:
+        return None
+    state = known_state(cells["State"], "State")
+    gpus, is_partition = _gpus(cells)
+    raw = "ElapsedRaw" in cells
+    restarts = cells.get("Restarts", "")
+    return SlurmRecord(
+        place=place,
+        cluster=cells.get("Cluster", ""),
+        job_id=job[1],
+        state=state,
+        elapsed_seconds=whole_seconds(cells["ElapsedRaw"], "ElapsedRaw")
+        if raw
+        else duration_seconds(cells["Elapsed"], "Elapsed"),
+        gpus=gpus,
+        is_partition=is_partition,
+        started=moment_of(cells["Start"], "Start"),
+        comment=cells[""],
+        restarts=int(restarts) if restarts.isascii() and restarts.isdigit() and len(restarts) < 9 else 0,
+    )
+
+
+def _gpus(cells: dict[str, str]) -> tuple[int | None, bool]:
+    """GPUs that were held, or asked for where what was held is not told."""
+    told = [name for name in ("AllocTRES", "ReqTRES") if cells.get(name)]
+    return gpus_of(cells[told[0]], told[0]) if told else (None, False)
+
+
+OLDEST, NEWEST = 38, 44
+"""Versions 0.0.38 to 0.0.44 of the schema. Source: Slurm 22.05 to 25.11, read of their own output."""
+
+VERSION = re.compile(r"(?:data_parser/|openapi/db)?v0\.0\.(\d{1,4})")
+
+OTHER_VERSION = "ask sacct for one that is read, as by --json=v0.0.41, or give the output of sacct --parsable2"
+
+AS_PRINTED = "give the document of sacct --json as it is"
+
+
+def read_document(document: Mapping[str, Any]) -> SlurmRecords:
+    """The records of a document.
+
+    Args:
+        document: what `sacct --json` printed
+
+    Returns:
+        the records, and those that cannot be read
+
+    Raises:
+        Refused: it is no such document, of another version, or none of its records can be read
+    """
+    jobs = document.get("jobs")
+    if not isinstance(jobs, list):
+        raise Refused(_document_problem("jobs", "no_jobs", "there is no list of jobs", AS_PRINTED))
+    _refuse_version(document)
+    records: list[SlurmRecord] = []
+    faults: list[Fault] = []
+    steps = 0
+    for number, job in enumerate(jobs, start=1):
+        try:
+            record = _document_record(job, f"job {number} of the list")
+        except FaultFound as fault:
+            faults.append(fault.at(f"job {number} of the list"))
+        else:
+            records.append(record)
+            steps += len(job["steps"]) if isinstance(job.get("steps"), list) else 0
+    if faults and not records:
+        raise Refused(refused(faults[0]))
+    return SlurmRecords(records=tuple(records), steps=steps, faults=tuple(faults))
+
+
+def _refuse_version(document: Mapping[str, Any]) -> None:
+    """Refuse a document of a version that nobody here has seen: its fields may mean something else."""
+    said = list(_said(document))
+    versions = [int(found[1]) for found in map(VERSION.fullmatch, said) if found is not None]
+    if not versions:
+        message = "it does not say its version (meta.plugin.data_parser)"
+        raise Refused(_document_problem("meta", "no_version", message, AS_PRINTED))
+    if not OLDEST <= versions[0] <= NEWEST:
+        message = f"its schema is v0.0.{versions[0]}; v0.0.{OLDEST} to v0.0.{NEWEST} are read"
+        raise Refused(_document_problem("meta", "unknown_version", message, OTHER_VERSION))
+
+
+def _said(document: Mapping[str, Any]) -> Iterator[str]:
+    """Where versions of the schema say themselves: data_parser since 0.0.39, type before."""
+    plugin = _inside(document, "meta", "plugin")
+    for name in ("data_parser", "type"):
+        if isinstance(plugin, Mapping) and isinstance(plugin.get(name), str):
+            yield plugin[name]
+
+
+def _document_record(job: object, place: str) -> SlurmRecord:
+    if not isinstance(job, Mapping):
+        raise FaultFound("jobs", "this is no object", AS_PRINTED)
+    gpus, is_partition = _document_gpus(job)
+    started = _number(job, "time", "start") or 0
+    return SlurmRecord(
+        place=place,
+        cluster=_text(job, "cluster"),
+        job_id=_job_id(job),
+        state=known_state(_state(job), "state.current"),
+        elapsed_seconds=float(_needed(job, "time", "elapsed")),
+        gpus=gpus,
+        is_partition=is_partition,
+        started=str(started) if started else "",
+        comment=" ".join(_text(job, "comment", name) for name in ("administrator", "job")),
+        restarts=_number(job, "restart_cnt") or 0,
+    )
+
+
+def _job_id(job: Mapping[str, Any]) -> str:
+    """As sacct prints it: a task of an array by the array, a component by its heterogeneous job."""
+    array, task = _number(job, "array", "job_id"), _number(job, "array", "task_id")
+    whole, component = _number(job, "het", "job_id"), _number(job, "het", "job_offset")
+    if array:
+        return f"{array}_{'[]' if task is None else task}"
+    return f"{whole}+{component or 0}" if whole else str(_needed(job, "job_id"))
+
+
+def _state(job: Mapping[str, Any]) -> str:
+    """A text, or since 0.0.40 a list: a state, then flags of it."""
+    found = _inside(job, "state", "current")
+    first = found[0] if isinstance(found, list) and found else found
+    if not isinstance(first, str):
+        raise FaultFound("state.current", "the state of the job is missing", AS_PRINTED)
+    return first
+
+
+def _document_gpus(job: Mapping[str, Any]) -> tuple[int | None, bool]:
+    for kind in ("allocated", "requested"):
+        rows = _inside(job, "tres", kind)
+        if isinstance(rows, list) and rows:
+            return counted(dict(_named(rows, f"tres.{kind}")))
+    return None, False
+
+
+def _named(rows: list[Any], field: str) -> Iterator[tuple[str | None, int]]:
+    for row in rows:
+        if not isinstance(row, Mapping) or row.get("type") != "gres":
+            continue
+        name, _, model = str(row.get("name")).partition(":")
+        if name != "gpu":
+            continue
+        count = row.get("count")
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise FaultFound(field, "the number of GPUs is none", AS_PRINTED)
+        yield model or None, count
+
+
+def _needed(job: Mapping[str, Any], *path: str) -> int:
+    found = _number(job, *path)
+    if found is None or found < 0:
+        raise FaultFound(".".join(path), "the number is missing", AS_PRINTED)
+    return found
+
+
+def _number(job: Mapping[str, Any], *path: str) -> int | None:
+    """A whole number, plain or, since 0.0.39, as an object that says whether it is set."""
+    found = _inside(job, *path)
+    if isinstance(found, Mapping):
+        found = found.get("number") if found.get("set") is True else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _text(job: Mapping[str, Any], *path: str) -> str:
+    found = _inside(job, *path)
+    return found if isinstance(found, str) else ""
+
+
+def _inside(value: object, *path: str) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _document_problem(field: str, code: str, message: str, fix: str) -> Problem:
+    return Problem(field=field, code=code, message=message, fix=fix)

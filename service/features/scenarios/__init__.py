@@ -1,0 +1,1 @@
+"""Saved questions, their revisions, share links and budget workbooks."""

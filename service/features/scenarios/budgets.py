@@ -1,0 +1,285 @@
+"""Which spreadsheet is a question's budget? Its fields on one sheet; on another its numbers, each asked of the service.
+
+Whoever changes a field has every number asked anew. The catalogue is pinned by `rev`, so that a budget does not move by
+itself; a cell that cannot be answered shows the reason.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
+from typing import Any
+
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused, UnknownRevision
+from service.estimator.model import Model
+from service.features.cells.cells import REFRESH, REV
+from service.features.estimates.answers import answer
+from service.features.estimates.metrics import FITS, Metric, fits, metric_named, whole_of
+from service.features.estimates.store import stored_answer
+from service.features.scenarios.scenarios import find_scenario
+from service.store import Engine, History
+from service.store.callers import Caller
+from service.tabular.cell_text import exact_text
+from service.tabular.sheets import Cell, Formula, Heading, Sheet
+from service.units import dimension_of
+from service.validation.flat import NAMING, FlatField, body_of_flat, flat_fields
+from service.validation.flat_values import LIST_MARK, MEMBER_MARK
+from service.validation.models import read_model
+from service.validation.questions import read_question
+from service.validation.specs import spelled
+
+FlatValue = str | int | float
+"""A number or a truth as it is, anything else as the text that spells it."""
+
+
+def flat_question(body: Mapping[str, Any], catalogue: Catalogue) -> dict[str, FlatValue]:
+    """A question in its flat form.
+
+    Args:
+        body: what POST /v1/estimates takes
+        catalogue: the facts that it refers to
+
+    Returns:
+        values by the name of their parameter, in the order of the nouns
+
+    Raises:
+        Refused: the question cannot be read, or says something that the flat form has no parameter for
+    """
+    told = {**body, "model": _model(body["model"], catalogue)} if "model" in body else body
+    found = {name: _value_text(field, told) for name, field in flat_fields().items()}
+    values = {name: value for name, value in found.items() if value is not None}
+    asked = read_question(body, catalogue).question
+    texts = [(name, flat_text(value)) for name, value in values.items()]
+    if read_question(body_of_flat(texts), catalogue).question != asked:
+        message = "the question says something that has no parameter of its own, so no cell can ask it"
+        fix = "keep the model or the cluster as a row of your own (POST /v1/models, /v1/clusters), and name it"
+        raise Refused(Problem(field="question", code="not_flat", message=message, fix=fix))
+    return values
+
+
+def flat_text(value: FlatValue) -> str:
+    """A value as a query spells it.
+
+    Args:
+        value: the value
+
+    Returns:
+        its text
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else exact_text(value)
+
+
+def _model(model: Any, catalogue: Catalogue) -> Any:
+    """A model as its own fields where it came as a config, which has no parameter."""
+    if not (isinstance(model, Mapping) and "hf_config" in model):
+        return model
+    read = spelled(read_model(model, catalogue).noun)
+    defaults = {field.name: field.default for field in fields(Model) if field.default is not MISSING}
+    return {name: value for name, value in read.items() if name not in defaults or value != defaults[name]}
+
+
+def _value_text(field: FlatField, body: Mapping[str, Any]) -> FlatValue | None:
+    value = _at(field.path, body)
+    if isinstance(value, (list, tuple)):
+        return LIST_MARK.join(_item_text(field, item) for item in value) if field.is_list else None
+    return value if isinstance(value, str | int | float) else None
+
+
+def _at(path: Sequence[str], body: Mapping[str, Any]) -> Any:
+    """What a body holds at a path; a name may stand instead of an object that holds nothing else."""
+    value: Any = body
+    for place, step in enumerate(path, start=1):
+        if isinstance(value, str) and step in NAMING and place == len(path):
+            return value
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def _item_text(field: FlatField, item: Any) -> str:
+    """One value of a list; a small noun is its numbers with colons between them, none where it has none."""
+    if isinstance(item, Mapping):
+        numbers = [item.get(member) for member in field.members]
+        return MEMBER_MARK.join("" if number is None else flat_text(number) for number in numbers)
+    return flat_text(item)
+
+
+INPUTS, RESULTS = "Inputs", "Results"
+SERVICE, QUERY = f"{INPUTS}!$B$4", f"{INPUTS}!$B$5"
+"""Cells that hold the address of the service, and the query that the fields make."""
+FIRST_FIELD = 8
+"""Row of the first field."""
+KEY = "key"
+"""Field of the query that is no part of the question: the key of a sheet."""
+FREE_ROWS = 6
+"""Rows for further fields."""
+
+NUMBERS = (
+    "fits", "memory.oom_probability_fraction", "device_peak_bytes", "memory.usable_bytes", "parameters.total",
+    "total_flop", "step_seconds", "tokens_per_s_per_gpu", "mfu_fraction", "gpu_hours", "days", "cost_usd",
+    "energy_kwh", "carbon_kg_co2e",
+)  # fmt: skip
+"""What a budget tells, by the names that cells take."""
+
+EXAMPLE = (
+    ("model", "llama-3.1-8b"), ("sequence_length", "8192"), ("global_batch", "512"), ("training_tokens", "2e11"),
+    ("tensor", "2"), ("gpu", "h100-sxm5-80gb"), ("gpus", "8"), ("grid_region", "DEU"), ("usd_per_gpu_hour", "2.5"),
+)  # fmt: skip
+"""The question of the budget in the guide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a budget is made of."""
+
+    title: str
+    """What it is called."""
+    address: str
+    """Where the service is, as `http://host:port`."""
+    fields: Mapping[str, FlatValue]
+    """The question, by the names of its parameters."""
+    revision: str | None
+    """Of the catalogue that its numbers rest on; None for the newest."""
+    whole: Mapping[str, Any]
+    """The answer as it was when the budget was made: what every metric is found in."""
+
+
+def example_budget(address: str, catalogue: Catalogue) -> Budget:
+    """The budget of the guide.
+
+    Args:
+        address: where the service is
+        catalogue: the facts
+
+    Returns:
+        the budget, under the catalogue that holds now
+    """
+    found = answer(read_question(body_of_flat(EXAMPLE), catalogue), catalogue)
+    fields: dict[str, FlatValue] = {name: _typed(name, text) for name, text in EXAMPLE}
+    return Budget("Llama 3.1 8B on one node", address, fields, catalogue.revision, whole_of(found))
+
+
+def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
+    """A budget as sheets of a spreadsheet.
+
+    Args:
+        budget: the budget
+
+    Returns:
+        the fields, and the numbers
+    """
+    return _inputs(budget), _results(budget)
+
+
+def _inputs(budget: Budget) -> Sheet:
+    beside: dict[str, tuple[FlatValue | None, str]] = {
+        REV: (budget.revision, "Catalogue that the numbers rest on; the newest where empty."),
+        KEY: (None, "A sheet key, where the service asks for one; whoever has the file has the key then."),
+        REFRESH: (None, "Write anything new here to have every number asked again."),
+    }
+    asked = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}
+    told = list({**beside, **asked}.items())
+    fields: list[list[Cell]] = [
+        [name, value, meaning, _piece(row)] for row, (name, (value, meaning)) in enumerate(told, start=FIRST_FIELD)
+    ]
+    last = FIRST_FIELD + len(fields) + FREE_ROWS
+    fields += [[None, None, None, _piece(row)] for row in range(FIRST_FIELD + len(fields), last)]
+    pieces = "&".join(f"D{row}" for row in range(FIRST_FIELD, last))
+    rows: list[list[Cell]] = [
+        [Heading(budget.title)],
+        [f"Change column B, and the sheet {RESULTS} asks the service. An empty cell takes the default."],
+        ["More fields go into the empty rows below, by the names that the service lists at /v1/choices and /docs."],
+        ["service", budget.address, "Where the service is."],
+        ["query", Formula(f'"on_error=text"&{pieces}'), "What the fields ask; it is made from column D."],
+        [],
+        [Heading("field"), Heading("value"), Heading("meaning"), Heading("part of the query")],
+        *fields,
+    ]
+    return Sheet(INPUTS, rows, (24, 28, 60, 30))
+
+
+def _piece(row: int) -> Formula:
+    """What a field adds to the query.
+
+    A sheet writes truths and decimals as its user does: truths become 1 and 0, the comma of a number a point.
+    """
+    number = f'IF(ISNUMBER(B{row}),SUBSTITUTE(B{row},",","."),B{row})'
+    text = f'"&"&A{row}&"="&ENCODEURL(IF(ISLOGICAL(B{row}),IF(B{row},1,0),{number}))'
+    return Formula(f'IF(OR(A{row}="",B{row}=""),"",{text})')
+
+
+def _results(budget: Budget) -> Sheet:
+    names = ("number", "value", "low", "high", "unit", "when saved")
+    first = 5
+    rows: list[list[Cell]] = [
+        [Heading(budget.title)],
+        ["reason", Formula(f'WEBSERVICE({SERVICE}&"/v1/cell/why?"&{QUERY})', "ok"), "ok, or what is to be mended"],
+        [],
+        [Heading(name) for name in names],
+        *(_number(row, name, budget.whole) for row, name in enumerate(NUMBERS, start=first)),
+    ]
+    return Sheet(RESULTS, rows, (32, 22, 22, 22, 12, 22))
+
+
+def _number(row: int, name: str, whole: Mapping[str, Any]) -> list[Cell]:
+    metric = metric_named(name)
+    found = metric.found_in(whole)
+    ends = found if isinstance(found, Mapping) else {"value": found}
+    value = _shown(ends.get("value"))
+    asked: list[Cell] = [_asking(row, "", value), *_ends(row, metric, ends)]
+    return [name, *asked, dimension_of(metric.path).base, value]
+
+
+def _ends(row: int, metric: Metric, ends: Mapping[str, Any]) -> list[Cell]:
+    if not metric.is_interval:
+        return [None, None]
+    return [_asking(row, f".{end}", _shown(ends.get(end))) for end in ("low", "high")]
+
+
+def _asking(row: int, end: str, value: float | None) -> Formula:
+    """A number that the service is asked for, or the reason why there is none."""
+    text = f'WEBSERVICE({SERVICE}&"/v1/cell/"&$A{row}&"{end}?"&{QUERY})'
+    return Formula(f'IFERROR(NUMBERVALUE({text},".",","),{text})', "" if value is None else value)
+
+
+def _shown(value: float | None) -> float | None:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _typed(name: str, text: str) -> FlatValue:
+    form = flat_fields()[name].form
+    return float(text) if form == "number" else int(float(text)) if form == "integer" else text
+
+
+def scenario_budget(
+    engine: Engine, history: History, caller: Caller, scenario_id: str, revision: int | None, address: str
+) -> Budget:
+    """The budget of a scenario, under the catalogue that it was answered from.
+
+    Args:
+        engine: the database
+        history: the catalogues that are kept
+        caller: who asks for it
+        scenario_id: its id
+        revision: which of its revisions; None for the newest
+        address: where the service is
+
+    Returns:
+        the budget; under the newest catalogue where the scenario's own is kept no longer
+
+    Raises:
+        NotFound: the caller has no such scenario or revision
+        Refused: its question has no flat form, in which cells ask
+    """
+    scenario, question = find_scenario(engine, caller, scenario_id, revision)
+    catalogue_at = partial(history.at, owner=scenario.owner)
+    found = json.loads(stored_answer(engine, None, scenario.estimate_id, catalogue_at))
+    pinned: str | None = scenario.catalogue
+    try:
+        catalogue = catalogue_at(scenario.catalogue)
+    except UnknownRevision:
+        catalogue, pinned = history.view(scenario.owner), None
+    fields = flat_question(question, catalogue)
+    return Budget(scenario.name, address, fields, pinned, {**found, FITS: fits(found["verdict"])})

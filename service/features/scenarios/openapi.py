@@ -1,0 +1,182 @@
+"""How scenarios stand in the contract: what is sent, what is shown, and the list of them."""
+
+from pydantic import TypeAdapter
+
+from service.answers.shares import ListedShare, Share, ShareLinks, ShareList
+from service.api.json_schema import (
+    ETAG,
+    JSON_BODY,
+    MERGE_PATCH,
+    Schema,
+    asked_in_body,
+    described,
+    json_content,
+    object_schema,
+    path_parameter,
+    ref,
+    undefaulted,
+    untitled,
+)
+from service.api.list_schemas import list_schemas
+from service.features.catalogue.list_openapi import VERSION, one_example
+from service.features.catalogue.openapi import IF_MATCH
+from service.features.estimates.openapi import EXAMPLES
+from service.features.scenarios.scenarios import COLUMNS, FIELDS, QUESTION, SUMMARY, VERSIONS, Label
+from service.features.scenarios.shares import WantedShare
+from service.tabular.columns import Column
+from service.validation.specs import schema_of
+
+ID = path_parameter("scenario_id", "Id of the scenario.", "scn_ZIjOyq1grjPPQTBxcVsEqg")
+LOCATION: Schema = {"description": "Where it is read; handing this on shares it.", "schema": {"type": "string"}}
+
+EXAMPLE: Schema = {"name": "8B on one node", "note": "first guess", QUESTION: EXAMPLES["one-node"]["value"]}
+PATCH: Schema = {"name": "8B on two nodes", QUESTION: {"cluster": {"gpus": 16}}}
+LINKS = {
+    "self": "The scenario, in its newest revision; handing this on shares it.",
+    "revision": "This revision of it.",
+    "estimate": "The whole answer, byte for byte as it was given.",
+    "budget": "A workbook that asks the same, its fields free to change.",
+    "list": "Every scenario.",
+}
+
+
+def scenario_schemas() -> dict[str, Schema]:
+    """The schemas that the routes of scenarios refer to.
+
+    Returns:
+        JSON schemas by component name
+    """
+    grouped = {*SUMMARY, *VERSIONS}
+    links = LINKS.items()
+    shown = {
+        **{column.name: dict(column.schema) for column in COLUMNS if column.name not in grouped},
+        QUESTION: _question(),
+        "summary": _group("What was answered, in short.", SUMMARY),
+        "versions": _group("What the answer rests on.", VERSIONS),
+        "links": _full_object("Where more is.", {name: {"type": "string", "description": s} for name, s in links}),
+    }
+    labels: Schema = schema_of(Label)["properties"]
+    said = {name: _bare(labels[name]) if name in labels else _question() for name in FIELDS}
+    return {
+        **list_schemas("Scenario", "One of the scenarios", COLUMNS),
+        "Scenario": _full_object("A question under a name, with what was answered.", shown),
+        "ScenarioRequest": object_schema("A question to keep under a name.", ["name", QUESTION], said),
+        "ScenarioPatch": {
+            "type": "object",
+            "description": "What changes, as a merge patch: null removes a field of the question, or the note.",
+            "additionalProperties": False,
+            "properties": {
+                **said,
+                "note": {**said["note"], "type": ["string", "null"]},
+                QUESTION: described("Fields of the question that change.", ref("QuestionPatch")),
+            },
+        },
+    }
+
+
+def create_operation() -> Schema:
+    """What the contract adds to the making of a scenario.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "requestBody": _whole(),
+        "responses": _answered("201", "The scenario.", {"ETag": ETAG, "Location": LOCATION}),
+    }
+
+
+def read_operation() -> Schema:
+    """What the contract adds to the reading of a scenario.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {"parameters": [ID, VERSION], "responses": _answered("200", "The scenario.", {"ETag": ETAG})}
+
+
+def replace_operation() -> Schema:
+    """What the contract adds to the replacement of a scenario.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return _change(_whole())
+
+
+def patch_operation() -> Schema:
+    """What the contract adds to the change of some of a scenario.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    examples = one_example("Another name, and more GPUs", PATCH)
+    return _change(asked_in_body(ref("ScenarioPatch"), examples, MERGE_PATCH, JSON_BODY))
+
+
+def delete_operation() -> Schema:
+    """What the contract adds to the removal of a scenario.
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {"parameters": [ID, IF_MATCH], "responses": {"204": {"description": "It is gone."}}}
+
+
+def _whole() -> Schema:
+    return asked_in_body(ref("ScenarioRequest"), one_example("One of the questions of /v1/estimates", EXAMPLE))
+
+
+def _change(body: Schema) -> Schema:
+    answered = _answered("200", "Its new revision.", {"ETag": ETAG})
+    return {"parameters": [ID, IF_MATCH], "requestBody": body, "responses": answered}
+
+
+def _answered(status: str, description: str, headers: Schema) -> Schema:
+    return {status: {"description": description, "headers": headers, "content": json_content(ref("Scenario"))}}
+
+
+def _question() -> Schema:
+    return described("What POST /v1/estimates takes, as it was sent.", ref("QuestionRequest"))
+
+
+def _group(description: str, names: tuple[str, ...]) -> Schema:
+    schemas: dict[str, Column] = {column.name: column for column in COLUMNS}
+    return _full_object(description, {name: dict(schemas[name].schema) for name in names})
+
+
+def _full_object(description: str, properties: Schema) -> Schema:
+    """An object all of whose fields are always there."""
+    return object_schema(description, list(properties), properties)
+
+
+def _bare(schema: Schema) -> Schema:
+    return undefaulted(untitled(schema))
+
+
+def share_schemas() -> dict[str, Schema]:
+    """The schemas that the sharing of scenarios refers to.
+
+    Returns:
+        JSON schemas by component name
+    """
+    wanted = {
+        name: {key: value for key, value in untitled(schema).items() if key != "default"}
+        for name, schema in schema_of(WantedShare)["properties"].items()
+    }
+    links = _properties(ShareLinks)
+    shared = {**_properties(Share), "links": ref("ShareLinks")}
+    listed, one = _properties(ShareList), _properties(ListedShare)
+    listed["items"] = {**listed["items"], "items": ref("ListedShare")}
+    return {
+        "ListedShare": object_schema("Links that were made of a scenario.", list(one), one),
+        "ShareList": object_schema("The links of a scenario.", list(listed), listed),
+        "ShareRequest": object_schema("For how long a scenario is to be shared.", [], wanted),
+        "Share": object_schema("A scenario that is shared.", list(shared), shared),
+        "ShareLinks": object_schema("Links that show a scenario to whoever has them.", list(links), links),
+    }
+
+
+def _properties(kind: type) -> Schema:
+    properties: Schema = TypeAdapter(kind).json_schema(mode="serialization")["properties"]
+    return {name: untitled(schema) for name, schema in properties.items()}

@@ -1,0 +1,185 @@
+"""/v1/scenarios: questions under a name, each with its answer, in all of their revisions.
+
+These routes reach the database, so they run in threads; those that write wait for their turn first.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+
+from service.api.addresses import address_of
+from service.api.answers import JSON
+from service.api.body import JsonObject, MergePatch
+from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
+from service.api.conditional import etag_of
+from service.api.database import Database, database_of
+from service.api.idempotency import idempotent
+from service.api.json_schema import ETAG, Schema
+from service.api.list_schemas import XLSX
+from service.api.lists import Routes, add_list
+from service.api.preconditions import IfMatch
+from service.api.queries import one_of, takes_only
+from service.api.turns import in_turn
+from service.features.catalogue.versions import REVISION, read_revision
+from service.features.scenarios import scenarios
+from service.features.scenarios.budgets import budget_sheets, scenario_budget
+from service.features.scenarios.openapi import (
+    create_operation,
+    delete_operation,
+    patch_operation,
+    read_operation,
+    replace_operation,
+)
+from service.features.scenarios.scenarios import ScenarioChange
+from service.store import Saved
+from service.tabular import sheets as open_document
+from service.tabular.sheets import Sheet, excel_file
+from service.validation.serialization import to_bytes
+
+router = APIRouter(tags=["scenarios"])
+
+ONE = "/v1/scenarios/{scenario_id}"
+NONE_OTHER = [takes_only()]
+
+
+add_list(
+    router,
+    Routes(
+        plural="scenarios",
+        singular="Scenario",
+        meaning="The saved questions",
+        columns=scenarios.COLUMNS,
+        held=lambda request: scenarios.listed_scenarios(database_of(request), caller_of(request)),
+    ),
+)
+
+
+def _scenario(found: Saved, *, status: int = 200, location: str | None = None) -> Response:
+    content = to_bytes(scenarios.shown(found))
+    headers = {"ETag": etag_of(content), **({} if location is None else {"Location": location})}
+    return Response(content, status_code=status, headers=headers, media_type=JSON)
+
+
+async def _change(caller: Asker, scenario_id: str, is_current: IfMatch) -> ScenarioChange:
+    return ScenarioChange(scenario_id, is_current, caller)
+
+
+Change = Annotated[ScenarioChange, Depends(_change)]
+"""Argument of a route that changes a scenario: which one, and from which revision."""
+
+
+@router.post(
+    "/v1/scenarios",
+    status_code=201,
+    operation_id="createScenario",
+    summary="Keep a question under a name",
+    dependencies=NONE_OTHER,
+    openapi_extra=create_operation(),
+)
+@in_turn
+@idempotent
+def create(request: Request, database: Database, body: JsonObject) -> Response:
+    """The question is answered, and the answer kept with it."""
+    saved = scenarios.create_scenario(database, view_of(request), caller_of(request), body)
+    return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
+
+
+@router.get(
+    ONE,
+    operation_id="getScenario",
+    summary="One saved question",
+    dependencies=[takes_only(REVISION)],
+    openapi_extra=read_operation(),
+)
+def read(request: Request, database: Database, scenario_id: str) -> Response:
+    """As it is now, or as it was in one of its revisions."""
+    asked = one_of(request, REVISION)
+    revision = None if asked is None else read_revision(asked)
+    return _scenario(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
+
+
+@router.put(
+    ONE,
+    operation_id="replaceScenario",
+    summary="Say a saved question anew",
+    dependencies=NONE_OTHER,
+    openapi_extra=replace_operation(),
+)
+@in_turn
+def replace(request: Request, database: Database, change: Change, body: JsonObject) -> Response:
+    """The question is answered anew, under the versions of today."""
+    return _scenario(scenarios.replace_scenario(database, request.app.state.history.view, change, body))
+
+
+@router.patch(
+    ONE,
+    operation_id="updateScenario",
+    summary="Change some of a saved question",
+    dependencies=NONE_OTHER,
+    openapi_extra=patch_operation(),
+)
+@in_turn
+def update(request: Request, database: Database, change: Change, patch: MergePatch) -> Response:
+    """Only a changed question is answered anew."""
+    return _scenario(scenarios.patch_scenario(database, request.app.state.history.view, change, patch))
+
+
+@router.delete(
+    ONE,
+    status_code=204,
+    operation_id="deleteScenario",
+    summary="Remove a saved question",
+    dependencies=NONE_OTHER,
+    openapi_extra=delete_operation(),
+)
+@in_turn
+def delete(request: Request, change: Change) -> Response:
+    """With all of its revisions; the stored answer can still be read."""
+    scenarios.delete_scenario(database_of(request), change)
+    return Response(status_code=204)
+
+
+budget_router = APIRouter(tags=["scenarios"], dependencies=[takes_only(REVISION)])
+
+FORMS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
+    "xlsx": (XLSX, excel_file, "an Excel workbook"),
+    "ods": (open_document.MEDIA_TYPE, open_document.open_document_file, "an OpenDocument spreadsheet"),
+}
+"""By the ending of a path: media type, what writes it, what it is called."""
+
+
+def _operation(media_type: str) -> Schema:
+    file = {
+        "description": "Fields on one sheet, numbers with live formulas on another.",
+        "headers": {"ETag": ETAG},
+        "content": {media_type: {"schema": {"type": "string", "format": "binary"}}},
+    }
+    return {"parameters": read_operation()["parameters"], "responses": {"200": file}}
+
+
+def _add_route(ending: str) -> None:
+    media_type, written, called = FORMS[ending]
+
+    def budget(request: Request, database: Database, scenario_id: str) -> Response:
+        asked = one_of(request, REVISION)
+        revision = None if asked is None else read_revision(asked)
+        history, caller = request.app.state.history, caller_of(request)
+        found = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
+        saved_as = {"Content-Disposition": f'attachment; filename="budget.{ending}"'}
+        return Response(written(budget_sheets(found)), media_type=media_type, headers=saved_as)
+
+    budget.__doc__ = "Change a field, and every number is asked anew; the catalogue is pinned until rev is cleared."
+    budget_router.add_api_route(
+        f"/v1/scenarios/{{scenario_id}}.{ending}",
+        budget,
+        operation_id=f"getScenarioAs{ending.capitalize()}",
+        summary=f"One saved question as {called} that asks the service",
+        openapi_extra=_operation(media_type),
+    )
+
+
+for _ending in FORMS:
+    _add_route(_ending)

@@ -1,0 +1,145 @@
+"""Links that show one scenario to a reader without a key, until they expire or are revoked.
+
+What is signed is the scheme, the scenario, the id of the link and its end. The row of that id says whether it was
+revoked. Links of earlier versions have no id; they hold until they expire, or until all of them are revoked at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from secrets import token_urlsafe
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Interval, Len
+
+from service.answers.shares import ListedShare, Share, ShareLinks, ShareList, ShareStatus
+from service.api.share_links import PARAMETER, signed
+from service.errors import NotFound, Problem, Refused
+from service.estimator.noun import STRICT
+from service.features.scenarios.scenarios import PATH, find_scenario
+from service.store import (
+    Engine,
+    KeyRing,
+    ShareLink,
+    create_share_link,
+    read_share_links,
+    revoke_share_link,
+    utc_text,
+)
+from service.store.callers import Caller
+from service.tabular.lists import Record
+from service.validation.specs import read_noun
+
+ID_BYTES = 9
+MOST_LINKS = 1000
+"""Links of one scenario. Source: a choice; far more than readers, and few enough to be listed at once."""
+DEFAULT_DAYS = 30
+MOST_DAYS = 366
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedShare:
+    """For how long a scenario is to be shared."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    days: Annotated[int, Interval(ge=1, le=MOST_DAYS)] | None = None
+    """Days from now; 30 where neither is given."""
+    expires_at: Annotated[str, Len(1, 40)] | None = None
+    """When it ends, as RFC 3339 has it, at most 366 days from now; instead of days."""
+
+
+def share_scenario(
+    engine: Engine, keys: KeyRing, caller: Caller, scenario_id: str, body: Mapping[str, Any], address: str
+) -> Share:
+    """Make links that show a scenario to whoever has them.
+
+    Args:
+        engine: the database
+        keys: what signs
+        caller: who shares it
+        scenario_id: its id
+        body: days, or expires_at
+        address: where the service is
+
+    Raises:
+        NotFound: the caller has no such scenario
+        Refused: the end is none, or the scenario has too many links
+    """
+    now = datetime.now(UTC)
+    end = _end(body, now).replace(microsecond=0)
+    find_scenario(engine, caller, scenario_id)
+    link = ShareLink(
+        id=f"shr_{token_urlsafe(ID_BYTES)}",
+        scenario_id=scenario_id,
+        made_by=caller.id or None,
+        created_at=now,
+        expires_at=end,
+    )
+    if not create_share_link(engine, link, MOST_LINKS):
+        message = f"the scenario has {MOST_LINKS} links that hold, the most that one may have"
+        raise Refused(Problem(field="", code="too_many_shares", message=message, fix="revoke some of them"))
+    token = signed(keys.make_signing_secret(), link.id, scenario_id, int(end.timestamp()))
+    forms = (f"{address}{PATH}/{scenario_id}{ending}?{PARAMETER}={token}" for ending in ("", ".xlsx", ".ods"))
+    return Share(link.id, utc_text(end), ShareLinks(*forms))
+
+
+def listed_shares(engine: Engine, caller: Caller, scenario_id: str) -> ShareList:
+    """The links of a scenario; NotFound where the caller has none of this id."""
+    find_scenario(engine, caller, scenario_id)
+    now = datetime.now(UTC)
+    return ShareList(tuple(_shown(link, now) for link in read_share_links(engine, scenario_id)))
+
+
+def revoke_share(engine: Engine, caller: Caller, scenario_id: str, share_id: str) -> None:
+    """End links; NotFound where the caller has no such scenario, or it has no such links."""
+    find_scenario(engine, caller, scenario_id)
+    if not revoke_share_link(engine, share_id, datetime.now(UTC), scenario_id):
+        raise NotFound(f"the scenario has no links of this id; GET {PATH}/{scenario_id}/shares lists the ids")
+
+
+def shown_shares(engine: Engine, scenario_id: str | None = None) -> list[Record]:
+    """Links of a scenario, or of all, with the scenario of each, as a command prints them."""
+    now = datetime.now(UTC)
+    links = read_share_links(engine, scenario_id)
+    return [{"scenario": link.scenario_id, **asdict(_shown(link, now))} for link in links]
+
+
+def _shown(link: ShareLink, moment: datetime) -> ListedShare:
+    return ListedShare(
+        id=link.id,
+        status=_status(link, moment),
+        made_by=link.made_by,
+        created_at=utc_text(link.created_at),
+        expires_at=utc_text(link.expires_at),
+        revoked_at=None if link.revoked_at is None else utc_text(link.revoked_at),
+        last_used_at=None if link.last_used_at is None else utc_text(link.last_used_at),
+    )
+
+
+def _status(link: ShareLink, moment: datetime) -> ShareStatus:
+    if link.revoked_at is not None:
+        return "revoked"
+    return "expired" if link.expires_at <= moment else "active"
+
+
+def _end(body: Mapping[str, Any], moment: datetime) -> datetime:
+    wanted = read_noun(WantedShare, body, "")
+    if wanted.days is not None and wanted.expires_at is not None:
+        message = "days and expires_at both say when the link ends"
+        raise Refused(Problem(field="expires_at", code="not_with_days", message=message, fix="give one of them"))
+    if wanted.expires_at is None:
+        return moment + timedelta(days=wanted.days or DEFAULT_DAYS)
+    try:
+        end = datetime.fromisoformat(wanted.expires_at)
+        is_near = moment < end <= moment + timedelta(days=MOST_DAYS)
+    except (ValueError, TypeError, OverflowError):  # no moment, or one that does not say in which time zone it is
+        message = "expires_at is no moment of RFC 3339 with its offset from UTC"
+        fix = f"write it as {utc_text(moment + timedelta(days=DEFAULT_DAYS))}"
+        raise Refused(Problem(field="expires_at", code="not_a_moment", message=message, fix=fix)) from None
+    if not is_near:
+        message = f"expires_at is over already, or more than {MOST_DAYS} days from now"
+        raise Refused(
+            Problem(field="expires_at", code="out_of_range", message=message, fix="choose a moment in between")
+        )
+    return end

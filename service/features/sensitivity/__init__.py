@@ -1,0 +1,1 @@
+"""Some fields of a question varied, one row a value."""

@@ -1,0 +1,280 @@
+"""How a table of varied fields stands in the contract: what is sent, and the rows that come back in each form."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from service.api.json_schema import (
+    CSV_BODY,
+    JSON,
+    NULL,
+    Schema,
+    asked_in_body,
+    bare,
+    described,
+    nullable,
+    object_schema,
+    parameter_ref,
+    ref,
+    undefaulted,
+    untitled,
+)
+from service.api.list_schemas import TABLES, XLSX
+from service.api.queries import REV
+from service.api.request_schemas import CLUSTER_FORMS, CONFIG, NAME, PRICE_FORMS
+from service.features.compare.openapi import NUMBER, QUESTIONED
+from service.features.compare.requests import QUESTION
+from service.features.sensitivity.requests import MOST_ROWS, VARY, Tabling
+from service.features.solve.thresholds import CHANGING
+from service.validation.fields import variable_fields
+from service.validation.specs import schema_of
+
+Schemas = Mapping[str, Schema]
+
+INPUT = "-Input"
+"""How the name of a noun ends where a request spells it."""
+
+QUESTION_PLACES = "QuestionRequest"
+"""Component of what POST /v1/estimates takes."""
+
+NAMED = {"preset": NAME}
+"""A model and a cluster may be a preset with changes."""
+
+
+def partial_schemas(spelled: Schemas) -> dict[str, Schema]:
+    """Some fields of a question, and what changes it.
+
+    Args:
+        spelled: schemas of the nouns, of the forms in which a request takes them, and of a question, by component name
+
+    Returns:
+        JSON schemas by component name
+    """
+    some = {
+        "ModelFields": _some("Some fields of a model.", _fields(spelled, "Model-Input")),
+        "RecipeFields": _some("Some fields of a recipe.", _fields(spelled, "Recipe-Input")),
+        "ClusterFields": _some("Some fields of a cluster.", NAMED | _fields(spelled, *CLUSTER_FORMS)),
+    }
+    job = {**spelled[QUESTION_PLACES], "required": ["model", "recipe"]}
+    told = {"description": "What is trained and how; what it runs on and what that costs may be said elsewhere."}
+    solved = object_schema("Fields that a solution changes, by dotted name.", [], dict(_changes(spelled)))
+    return {**some, "JobQuestion": job | told, "SolvedFields": solved, **_Patches(spelled).made()}
+
+
+def questions_inside(spelled: Schemas) -> Mapping[str, Schema]:
+    """Fields of answers that hold some of a question, in the types of the question.
+
+    Args:
+        spelled: schemas of answers by component name
+
+    Returns:
+        schemas by field of each component
+    """
+    types: Mapping[str, Schema] = {
+        "Alternative": {"patch": ref("QuestionPatch")},
+        "Supposition": {"patch": ref("QuestionPatch")},
+        "Imported": {
+            "model": {"anyOf": [NAME, ref("ModelFields"), NULL]},
+            "recipe": ref("RecipeFields"),
+            "layout": ref("Layout-Input"),
+        },
+        "Solution": {"changes": ref("SolvedFields")},
+    }
+    return {
+        name: {field: described(spelled[name]["properties"][field]["description"], one) for field, one in inner.items()}
+        for name, inner in types.items()
+    }
+
+
+def _changes(spelled: Schemas) -> Iterator[tuple[str, Schema]]:
+    """Every field that a solution may change, by its dotted name, as an answer holds it."""
+    for part in CHANGING:
+        for name, schema in spelled[f"{part.capitalize()}-Output"]["properties"].items():
+            yield f"{part}.{name}", schema
+
+
+def dotted(spelled: Schemas, path: tuple[str, ...]) -> Schema:
+    """What a field of a question takes.
+
+    Args:
+        spelled: schemas of the nouns, of the forms in which a request takes them, and of a question, by component name
+        path: steps to the field
+
+    Returns:
+        its schema
+    """
+    found: list[Schema] = [spelled[QUESTION_PLACES]]
+    for step in path:
+        inside = [one["properties"][step] for one in _objects(spelled, found) if step in one["properties"]]
+        found = list({repr(bare(one)): one for one in inside}.values())
+    options = [bare(option) for schema in found for option in schema.get("anyOf", (schema,))]
+    different = list({repr(option): option for option in options}.values())
+    return {"description": found[0].get("description", ""), "anyOf": different}
+
+
+def _objects(spelled: Schemas, schemas: list[Schema]) -> Iterator[Schema]:
+    """The objects that some schemas allow."""
+    for schema in schemas:
+        for option in schema.get("anyOf", (schema,)):
+            held = spelled[option["$ref"].rpartition("/")[2]] if "$ref" in option else option
+            if "properties" in held:
+                yield held
+
+
+def _fields(spelled: Schemas, *forms: str) -> Schema:
+    """The fields of every form of a noun."""
+    fields: Schema = {}
+    for form in forms:
+        fields = spelled[form]["properties"] | fields
+    return fields
+
+
+def _some(description: str, fields: Schema) -> Schema:
+    return object_schema(description, [], {name: undefaulted(schema) for name, schema in fields.items()})
+
+
+class _Patches:
+    """Merge patches of a question and of all that is inside it: every field may be given alone, null takes one away.
+
+    Args:
+        spelled: schemas of the nouns and of the forms in which a request takes them, by component name
+    """
+
+    def __init__(self, spelled: Schemas) -> None:
+        self._spelled = spelled
+        self._made: dict[str, Schema] = {}
+
+    def made(self) -> dict[str, Schema]:
+        """The patches by component name."""
+        config = {"hf_config": {key: value for key, value in CONFIG.items() if key != "required"}}
+        parts = {
+            "model": self._of("Model", NAMED | config | _fields(self._spelled, "Model-Input")),
+            "recipe": self._of("Recipe", _fields(self._spelled, "Recipe-Input")),
+            "layout": self._of("Layout", _fields(self._spelled, "Layout-Input")),
+            "cluster": self._of("Cluster", NAMED | _fields(self._spelled, *CLUSTER_FORMS)),
+            "price": self._of("Price", _fields(self._spelled, *PRICE_FORMS)),
+        }
+        named = {"model", "cluster"}
+        properties = {
+            part: {"description": f"What changes in the {part}.", "anyOf": [NAME, patch] if part in named else [patch]}
+            for part, patch in parts.items()
+        }
+        meaning = "What changes in a question, as an RFC 7396 merge patch: null takes a field away."
+        whole = {part: nullable(schema) for part, schema in properties.items()}
+        return {"QuestionPatch": object_schema(meaning, [], whole), **self._made}
+
+    def _of(self, name: str, fields: Schema) -> Schema:
+        patch = f"{name}Patch"
+        if patch not in self._made:
+            self._made[patch] = {}  # named before its fields are read, which may speak of it
+            inner = {field: nullable(self._inside(undefaulted(schema))) for field, schema in fields.items()}
+            self._made[patch] = object_schema(
+                f"What changes in the {name.lower()}; null takes a field away.", [], inner
+            )
+        return ref(patch)
+
+    def _inside(self, schema: Schema) -> Schema:
+        """The schema of a field, an object in it as a patch of that object."""
+        if "anyOf" in schema:
+            return schema | {"anyOf": [self._inside(option) for option in schema["anyOf"]]}
+        component = schema.get("$ref", "").rpartition("/")[2]
+        noun = self._spelled.get(component, {})
+        if "properties" not in noun:
+            return schema
+        kept = {key: value for key, value in schema.items() if key != "$ref"}
+        return self._of(component.removesuffix(INPUT), noun["properties"]) | kept
+
+
+VARIATIONS: dict[str, Schema] = {
+    "one-at-a-time": {
+        "summary": "Micro-batch, recompute and precision, each alone",
+        "value": {
+            QUESTION: {**QUESTIONED, "recipe": {"sequence_length": 4096, "recompute": "full"}},
+            VARY: {
+                "recipe.micro_batch": [1, 2, 4],
+                "recipe.recompute": ["none", "selective"],
+                "recipe.precision": ["fp8-tensorwise"],
+            },
+        },
+    },
+    "grid": {
+        "summary": "Every micro-batch on every number of GPUs",
+        "value": {
+            QUESTION: {**QUESTIONED, "recipe": {"sequence_length": 4096, "recompute": "full"}},
+            VARY: {"recipe.micro_batch": [1, 2], "cluster.gpus": [8, 16, 32]},
+            "mode": "grid",
+            "metrics": ["fits", "device_peak_bytes", "tokens_per_s_per_gpu"],
+        },
+    },
+}
+"""Request bodies that POST /v1/sensitivity answers."""
+
+
+def sensitivity_schemas(spelled: Mapping[str, Schema], versions: Schema) -> dict[str, Schema]:
+    """The schemas that the routes refer to.
+
+    Args:
+        spelled: schemas of the nouns, of the forms in which a request takes them, and of a row, by component name
+        versions: schema of what an answer rests on
+
+    Returns:
+        JSON schemas by component name
+    """
+    fields = {name: dotted(spelled, path) for name, path in variable_fields().items()}
+    given = {name: nullable(field) for name, field in fields.items()}
+    rows = {
+        "type": "array",
+        "description": "The question as it was asked, then one row a value.",
+        "maxItems": MOST_ROWS,
+        "items": ref("VariedRow"),
+    }
+    named = {"type": "array", "description": "The varied fields.", "items": {"type": "string"}}
+    return {
+        "SensitivityRequest": _request(fields),
+        "VariedFields": object_schema("Varied fields, each with its value.", [], given),
+        "VariedRow": _row(spelled["VariedRow"]),
+        "SensitivityAnswer": object_schema(
+            "The rows.", ["fields", "rows", "versions"], {"fields": named, "rows": rows, "versions": versions}
+        ),
+    }
+
+
+def _request(fields: Schema) -> Schema:
+    tabling = {name: untitled(schema) for name, schema in schema_of(Tabling)["properties"].items()}
+    meaning = "Values by dotted field, at most 1,000 rows in all; null gives a field its default."
+    values = {name: _values(field) for name, field in fields.items()}
+    vary = object_schema(meaning, [], values) | {"minProperties": 1}
+    asked = {QUESTION: described("What is asked.", ref("QuestionRequest")), VARY: vary, **tabling}
+    return object_schema("A question, and the fields that are varied.", [QUESTION, VARY], asked)
+
+
+def _values(field: Schema) -> Schema:
+    """The list of values that a field takes one after another."""
+    return {"description": field["description"], "type": "array", "minItems": 1, "items": bare(nullable(field))}
+
+
+def _row(generated: Schema) -> Schema:
+    properties = {name: schema for name, schema in generated["properties"].items() if name != "numbers"}
+    properties["values"] = described(properties["values"]["description"], ref("VariedFields"))
+    number = {"description": "A number; null where it is not known.", "anyOf": NUMBER}
+    return {**generated, "required": list(properties), "properties": properties, "additionalProperties": number}
+
+
+def sensitivity_operation(form: str) -> Schema:
+    """What the contract adds to a route.
+
+    Args:
+        form: media type of its answer; empty where the caller chooses
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    content: dict[str, Any] = {JSON: {"schema": ref("SensitivityAnswer")}}
+    content |= {media: {"schema": TABLES[media]} for media in (CSV_BODY, XLSX)}
+    kept = {media: schema for media, schema in content.items() if form in ("", media)}
+    return {
+        "description": "What is wrong with the request is refused as a whole. What one value makes impossible is a row "
+        "with status 422 and its reason; not fitting is an answer like any other.",
+        "parameters": [parameter_ref(REV)],
+        "requestBody": asked_in_body(ref("SensitivityRequest"), VARIATIONS),
+        "responses": {"200": {"description": "The rows.", "content": kept}},
+    }

@@ -1,0 +1,134 @@
+"""Which fields of which question are to be varied, and how? Read from a request body, all of it judged."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Len
+
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.noun import STRICT, Name
+from service.features.compare.requests import QUESTION
+from service.features.solve.requests import collected
+from service.validation.fields import unknown_variable, variable_fields
+from service.validation.problems import not_an_object, unknown_field
+from service.validation.specs import field_names, read_noun
+
+MOST_ROWS = 1_000
+"""Rows of one table, the question as it was asked among them."""
+
+VARY = "vary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tabling:
+    """Which rows are made of the values, and what they say."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    mode: Literal["one_at_a_time", "grid"] = "one_at_a_time"
+    """one_at_a_time: each value alone in the question as it was asked. grid: all combinations."""
+    metrics: Annotated[tuple[Name, ...], Len(1, 40)] | None = None
+    """Numbers of each row, by the names that cells give them; those that most callers want where absent."""
+
+
+VARIED_BY = (QUESTION, VARY, *field_names(Tabling))
+"""What the body of POST /v1/sensitivity may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTable:
+    """A table, as it was asked for."""
+
+    tabling: Tabling
+    """Which rows are made, and what they say."""
+    values: Mapping[str, list[Any]]
+    """Values by dotted field."""
+    question: Mapping[str, Any]
+    """The question as it was sent."""
+
+
+def read_varied(body: Mapping[str, Any]) -> WantedTable:
+    """The table that a request body asks for; its question and its values are not judged yet.
+
+    Args:
+        body: the JSON object of the request
+
+    Returns:
+        what is asked
+
+    Raises:
+        Refused: every unknown field of the body and of `vary`, or too many rows
+    """
+    unknown = [name for name in body if name not in VARIED_BY][:MOST_PROBLEMS]
+    problems = [unknown_field("", name, {*VARIED_BY}, "the body") for name in unknown]
+    given = {name: body[name] for name in field_names(Tabling) if body.get(name) is not None}
+    tabling = collected(lambda: read_noun(Tabling, given, ""), problems)
+    question, values = body.get(QUESTION), body.get(VARY)
+    if not isinstance(question, Mapping):
+        problems.append(not_an_object(QUESTION, ["model", "recipe", "layout", "cluster", "price"]))
+    if not isinstance(values, Mapping) or not values:
+        message = "vary is not an object of fields and their values"
+        fix = 'give vary, e.g. {"recipe.micro_batch": [1, 2, 4]}'
+        problems.append(Problem(field=VARY, code="not_an_object", message=message, fix=fix))
+    else:
+        problems += _wrong_fields(values)
+    if problems or tabling is None or not isinstance(values, Mapping) or not isinstance(question, Mapping):
+        raise Refused(*problems[:MOST_PROBLEMS])
+    wanted = WantedTable(tabling, values, question)
+    _refuse_too_many(wanted)
+    return wanted
+
+
+def _wrong_fields(values: Mapping[str, Any]) -> list[Problem]:
+    known = [name for name in values if name in variable_fields()]
+    problems = [unknown_variable(name, VARY) for name in values if name not in variable_fields()][:MOST_PROBLEMS]
+    problems += [_not_a_list(name) for name in known if not isinstance(values[name], list) or not values[name]]
+    return problems or _overlapping(known)
+
+
+def _not_a_list(name: str) -> Problem:
+    message = f"the values of {name} are not a list of one or more"
+    return Problem(field=VARY, code="not_a_list", message=message, fix="give a list of values")
+
+
+def _overlapping(names: list[str]) -> list[Problem]:
+    """A part and a field of it cannot both be varied: one would undo the other."""
+    return [
+        Problem(
+            field=VARY,
+            code="told_twice",
+            message=f"{name} lies within {outer}, which is varied too, so one would undo the other",
+            fix="vary one of them at a time",
+        )
+        for name in names
+        for outer in names
+        if name.startswith(f"{outer}.")
+    ]
+
+
+def _refuse_too_many(wanted: WantedTable) -> None:
+    sizes = [len(items) for items in wanted.values.values()]
+    count = 1 + (prod(sizes) if wanted.tabling.mode == "grid" else sum(sizes))
+    if count > MOST_ROWS:
+        message = f"the values make {count} rows, and one table takes {MOST_ROWS}"
+        fix = "give fewer values, or vary one field at a time"
+        raise Refused(Problem(field=VARY, code="too_many_rows", message=message, fix=fix))
+
+
+def changes_of(wanted: WantedTable) -> Iterator[Mapping[str, Any]]:
+    """What is given anew in each row after the first.
+
+    Args:
+        wanted: what is asked
+
+    Yields:
+        values by dotted field
+    """
+    values = wanted.values
+    if wanted.tabling.mode == "grid":
+        yield from (dict(zip(values, combination, strict=True)) for combination in product(*values.values()))
+        return
+    yield from ({name: value} for name, items in values.items() for value in items)

@@ -1,0 +1,46 @@
+"""POST /v1/sensitivity: some fields of a question varied, a row a value, as JSON, as CSV or as a workbook."""
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from service.api.accept import preferred
+from service.api.answers import FORM_OF, JSON, table_answer
+from service.api.body import read_body
+from service.api.catalogues import catalogue_of
+from service.api.compute import compute
+from service.api.json_schema import CSV_BODY
+from service.api.list_schemas import XLSX
+from service.api.queries import REV, takes_only
+from service.features.sensitivity.openapi import sensitivity_operation
+from service.features.sensitivity.tables import sensitivity_sent
+
+router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
+
+FORMS = {"": "", ".csv": CSV_BODY, ".xlsx": XLSX}
+"""Media type of each path by its ending; the plain one gives what the caller accepts."""
+
+SPOKEN = {"": "", ".csv": ", as CSV", ".xlsx": ", as a workbook"}
+
+
+def _route(form: str) -> Callable[[Request], Awaitable[Response]]:
+    async def vary(request: Request) -> Response:
+        media_type = form or preferred(request.headers.get("accept", ""), (JSON, CSV_BODY, XLSX))
+        body, catalogue = await read_body(request), await catalogue_of(request)
+        found = await compute(request, sensitivity_sent, body, catalogue, FORM_OF[media_type])
+        return table_answer(found, media_type, "sensitivity")
+
+    return vary
+
+
+for _suffix, _form in FORMS.items():
+    _name = _suffix.removeprefix(".").capitalize()
+    router.add_api_route(
+        f"/v1/sensitivity{_suffix}",
+        _route(_form),
+        methods=["POST"],
+        operation_id=f"createSensitivity{f'As{_name}' if _name else ''}",
+        summary=f"What changes if a field of the question changes{SPOKEN[_suffix]}",
+        openapi_extra=sensitivity_operation(_form),
+    )

@@ -1,0 +1,1 @@
+"""One open field of a question, solved for a limit."""

@@ -1,0 +1,119 @@
+"""Which of the listed clusters, at which of the listed prices, is the cheapest that keeps the limits?"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from service.answers.rows import ChosenCluster, ComparedRow
+from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution, WhyNot
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused
+from service.estimator.interval import Interval
+from service.features.compare.compare import ANSWERED, comparing
+from service.features.compare.requests import CLUSTERS
+from service.features.solve.requests import Wanted
+from service.planner.solve_limits import RUN_LIMITS, SIZE_LIMITS, SolveLimits
+from service.planner.steps import Steps
+from service.planner.why_not import limits_missed, memory_missing
+from service.validation.specs import field_names
+
+NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})
+"""Numbers of a row that prove it."""
+
+
+def choosing_cluster(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
+    """The cheapest of the listed clusters and prices.
+
+    Args:
+        wanted: what the body asks for
+        catalogue: the facts
+
+    Yields:
+        nothing, between one estimate and the next
+
+    Returns:
+        the cheapest that fits and keeps the limits, and the nearest cheaper one that does not
+
+    Raises:
+        Refused: the lists or the question are wrong, or no cost is known
+    """
+    _refuse_idle(wanted.limits)
+    body = {"question": wanted.question, **wanted.lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
+    compared = yield from comparing(body, catalogue)
+    priced = [row for row in compared.rows if row.status == ANSWERED and row.numbers["cost_usd"] is not None]
+    if not priced:
+        raise Refused(_no_cost(compared.rows))
+    by_cost = sorted(priced, key=lambda row: row.numbers["cost_usd"]["value"])
+    judged = [(row, _why_not(row, wanted.limits)) for row in by_cost]
+    place = next((place for place, (_, why_not) in enumerate(judged) if why_not is None), None)
+    found = None if place is None else judged[place][0]
+    beyond = judged[_nearest(judged) if place is None else place - 1] if place != 0 else None
+    return Solution(
+        unknown=wanted.wish.unknown,
+        value=None if found is None else _chosen(found),
+        next=None if beyond is None or beyond[1] is None else NextValue(value=_chosen(beyond[0]), why_not=beyond[1]),
+        changes={},
+        evidence=Evidence(
+            value=None if found is None else _numbers(found),
+            next=None if beyond is None else _numbers(beyond[0]),
+            tried=len(compared.rows),
+        ),
+        assumptions=() if found is None else found.assumptions,
+        warnings=_warnings(compared.rows, found),
+        versions=compared.versions,
+    )
+
+
+def _why_not(row: ComparedRow, limits: SolveLimits) -> WhyNot | None:
+    numbers = _numbers(row)
+    if numbers.device_peak_bytes is None or numbers.usable_bytes is None or numbers.oom_probability_fraction is None:
+        return None
+    missing = memory_missing(numbers.device_peak_bytes, numbers.usable_bytes, numbers.oom_probability_fraction, limits)
+    return missing or limits_missed({name: getattr(numbers, name) for name in RUN_LIMITS}, limits)
+
+
+def _nearest(judged: list[tuple[ComparedRow, WhyNot | None]]) -> int:
+    """The row that comes nearest where none will do: one that fits before one that does not, then the cheapest."""
+    lacks = [0.0 if why_not is None else why_not.missing_bytes or 0.0 for _, why_not in judged]
+    return lacks.index(min(lacks))
+
+
+def _numbers(row: ComparedRow) -> KeyNumbers:
+    found = {name: _interval(row.numbers[name]) for name in NUMBERS}
+    return KeyNumbers(id=row.id, verdict=row.verdict, **found)
+
+
+def _interval(number: Any) -> Any:
+    return Interval(**number) if isinstance(number, Mapping) else number
+
+
+def _chosen(row: ComparedRow) -> ChosenCluster:
+    return ChosenCluster(**{name: getattr(row, name) for name in field_names(ChosenCluster)})
+
+
+def _warnings(rows: Any, found: ComparedRow | None) -> tuple[str, ...]:
+    refused = sum(row.status != ANSWERED for row in rows)
+    told = (f"{refused} of {len(rows)} rows are refused; POST /v1/compare says why",) if refused else ()
+    return (*told, *(found.warnings if found is not None else ()))
+
+
+def _refuse_idle(limits: SolveLimits) -> None:
+    idle = [name for name in SIZE_LIMITS if getattr(limits, name) is not None]
+    problems = [
+        Problem(
+            field=f"limits.{name}",
+            code="limit_not_read",
+            message=f"{name} is not what bounds a cluster, so it would be ignored",
+            fix=f"leave it out; it takes {', '.join(('headroom_fraction', *RUN_LIMITS))}",
+        )
+        for name in idle
+    ]
+    if problems:
+        raise Refused(*problems)
+
+
+def _no_cost(rows: Any) -> Problem:
+    """No row knows its cost: the first reason, or what is missing."""
+    reasons = [row.reason for row in rows if row.reason]
+    message = reasons[0] if len(reasons) == len(rows) and reasons else "no cost is known on any of the clusters"
+    fix = "give question.recipe.training_tokens, and prices of the clusters' GPUs"
+    return Problem(field=CLUSTERS, code="no_cost_known", message=message, fix=fix)

@@ -1,0 +1,194 @@
+"""Which model size makes the most of a budget, and of what its tokens may cost once it is used?"""
+
+from dataclasses import replace
+
+from service.answers.solutions import Evidence, NextValue, OptimalSize, Solution, WhyNot
+from service.catalogue import Catalogue
+from service.errors import Problem, Refused
+from service.estimator.charges import rent_usd
+from service.estimator.gpu import Gpu
+from service.estimator.price import Price
+from service.features.estimates.answers import answer, versions_of
+from service.features.solve.requests import SERVING, Wanted, read_asked
+from service.features.solve.thresholds import solution_of
+from service.planner.optimal_size import optimal_size
+from service.planner.serving_cost import Server, affordable_inference_flop, inference_usd_per_million_tokens
+from service.planner.solve import Solved, solving
+from service.planner.solve_limits import RUN_LIMITS, limits_given
+from service.planner.steps import Steps
+from service.units import readable
+from service.validation.questions import Asked
+from service.validation.reading import Read, assumed, resting_on
+
+SIX_FLOP = "a run takes 6 FLOP for each parameter and token; attention is left out"
+LEAST_INFERENCE_FLOP = 2.0
+"""Operations of a token in a model of one parameter."""
+
+
+def choosing_size(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
+    """The best size for so many FLOP, or for as many as the question's own model does within time and money.
+
+    Args:
+        wanted: what the body asks for
+        catalogue: the facts
+
+    Yields:
+        nothing, between one estimate and the next
+
+    Returns:
+        the size; where a limit of its use makes it smaller, the size without that limit is the next one
+
+    Raises:
+        Refused: no budget is given, or two; the question is wrong; no model keeps the limit of its use
+    """
+    limits = wanted.limits
+    _refuse_two_budgets(wanted)
+    asked = None if limits.total_flop is not None else read_asked(wanted, catalogue)
+    server = _server(wanted, asked, catalogue)
+    cap = _inference_cap(wanted, None if server is None else server.noun)
+    if asked is None:
+        total_flop, solution = float(limits.total_flop or 0), _nothing(wanted, catalogue)
+    else:
+        run = replace(limits, inference_per_token_flop=None, inference_usd_per_million_tokens=None)
+        border = yield from solving(asked.question, "recipe.training_tokens", run)
+        if border.found is None:
+            return solution_of(wanted, asked, border, None, catalogue)
+        total_flop, solution = _bought(wanted, asked, border, catalogue)
+    if server is not None:
+        solution = replace(solution, assumptions=(*solution.assumptions, *server.assumptions))
+    return _told(solution, total_flop, cap, None if server is None else server.noun)
+
+
+def _told(bare: Solution, total_flop: float, cap: float | None, server: Server | None) -> Solution:
+    """A size in place of a value; where its use caps it, the free size is the next one."""
+    size, free = (_priced(optimal_size(total_flop, most), server) for most in (cap, None))
+    beyond = NextValue(value=free.parameters, why_not=_too_dear(size, free)) if size.is_capped else None
+    cautions = tuple(f"{fit.fit}: {fit.caution}" for fit in size.fits if fit.caution)
+    return replace(bare, value=size, next=beyond, warnings=(*bare.warnings, *cautions))
+
+
+def _priced(size: OptimalSize, server: Server | None) -> OptimalSize:
+    if server is None:
+        return size
+    usd = inference_usd_per_million_tokens(size.inference_per_token_flop, server)
+    return replace(size, inference_usd_per_million_tokens=usd)
+
+
+def _too_dear(size: OptimalSize, free: OptimalSize) -> WhyNot:
+    message = (
+        f"{free.parameters:.4g} parameters take {free.inference_per_token_flop:.4g} FLOP a token in use, and "
+        f"{size.inference_per_token_flop:.4g} are allowed"
+    )
+    if size.inference_usd_per_million_tokens is not None and free.inference_usd_per_million_tokens is not None:
+        dear, allowed = free.inference_usd_per_million_tokens, size.inference_usd_per_million_tokens
+        message += f"; a million tokens cost {readable(dear)} dollars in place of {readable(allowed)}"
+    return WhyNot(code="inference_limit_exceeded", message=message)
+
+
+def _server(wanted: Wanted, asked: Asked | None, catalogue: Catalogue) -> Read[Server] | None:
+    """What the model is used on, where a limit says what its tokens may cost."""
+    if wanted.limits.inference_usd_per_million_tokens is None:
+        return None
+    serving, problems = wanted.serving, []
+    found = None if serving.gpu is None else catalogue.find_gpu(serving.gpu, f"{SERVING}.gpu")
+    gpu = found.row.gpu if found is not None else None if asked is None else asked.question.gpu
+    usd = serving.usd_per_gpu_hour if serving.usd_per_gpu_hour is not None else _rent(asked)
+    if gpu is None:
+        problems.append(_unpriced("gpu", "GPU"))
+    if usd is None:
+        problems.append(_unpriced("usd_per_gpu_hour", "price of a GPU-hour"))
+    if problems or gpu is None or usd is None:
+        raise Refused(*problems)
+    server = Server(usd_per_gpu_hour=usd, flop_per_s=_bf16_peak(gpu), mfu_fraction=serving.mfu_fraction)
+    told = (
+        f"a token in use takes 2 FLOP for each parameter, at {serving.mfu_fraction:.0%} of the bf16 peak of {gpu.slug} "
+        f"for {readable(usd)} dollars a GPU-hour; attention to its context is left out"
+    )
+    read = Read(server, (*(() if found is None else assumed(found)), told))
+    return read if found is None else resting_on(read, catalogue, found.row)
+
+
+def _rent(asked: Asked | None) -> float | None:
+    """What the question's GPU-hour costs after its discount; None where it is not rented."""
+    price = None if asked is None else asked.question.price
+    return float(rent_usd(1.0, price.usd_per_gpu_hour, price.discount_fraction)) if isinstance(price, Price) else None
+
+
+def _bf16_peak(gpu: Gpu) -> float:
+    if gpu.bf16_flop_per_s is not None:
+        return gpu.bf16_flop_per_s
+    message = f"no bf16 peak of {gpu.slug} is known, so what a token costs on it is not"
+    raise Refused(Problem(field=f"{SERVING}.gpu", code="no_peak_known", message=message, fix="name another GPU"))
+
+
+def _unpriced(name: str, what: str) -> Problem:
+    message = f"what a token in use costs is not known without the {what}"
+    fix = f"give {SERVING}.{name}"
+    return Problem(field=f"{SERVING}.{name}", code="required", message=message, fix=fix)
+
+
+def _inference_cap(wanted: Wanted, server: Server | None) -> float | None:
+    """Operations that one token may take in use; None where nothing limits them."""
+    limits = wanted.limits
+    caps = {"inference_per_token_flop": limits.inference_per_token_flop}
+    if server is not None and limits.inference_usd_per_million_tokens is not None:
+        affordable = affordable_inference_flop(limits.inference_usd_per_million_tokens, server)
+        caps["inference_usd_per_million_tokens"] = affordable
+    given = {name: cap for name, cap in caps.items() if cap is not None}
+    problems = [
+        Problem(
+            field=f"limits.{name}",
+            code="no_legal_value",
+            message=f"it allows {readable(cap)} FLOP a token, and one parameter alone takes {LEAST_INFERENCE_FLOP:g}",
+            fix="allow more",
+        )
+        for name, cap in given.items()
+        if cap < LEAST_INFERENCE_FLOP
+    ]
+    if problems:
+        raise Refused(*problems)
+    return min(given.values(), default=None)
+
+
+def _bought(wanted: Wanted, asked: Asked, border: Solved, catalogue: Catalogue) -> tuple[float, Solution]:
+    """The operations that a budget buys, and the border that says so, without its value."""
+    solution = solution_of(wanted, asked, border, None, catalogue)
+    question = asked.question if border.found is None else border.found.question
+    flop = answer(replace(asked, question=question), catalogue, advise=False).flop.total_flop or 0
+    told = (
+        f"the budget buys {float(flop):.3g} FLOP at the speed of the question's own model and layout; another size may "
+        "be faster or slower",
+        SIX_FLOP,
+    )
+    return float(flop), replace(solution, next=None, changes={}, assumptions=(*solution.assumptions, *told))
+
+
+def _nothing(wanted: Wanted, catalogue: Catalogue) -> Solution:
+    """A solution that no question stands behind."""
+    return Solution(
+        unknown=wanted.wish.unknown,
+        value=None,
+        next=None,
+        changes={},
+        evidence=Evidence(value=None, next=None, tried=0),
+        assumptions=(SIX_FLOP,),
+        warnings=(),
+        versions=versions_of(catalogue, ()),
+    )
+
+
+def _refuse_two_budgets(wanted: Wanted) -> None:
+    limits, problems = wanted.limits, []
+    told = [f"limits.{name}" for name in limits_given(limits)]
+    if limits.total_flop is not None:
+        told += ["question"] if wanted.question is not None else []
+        message = "limits.total_flop is the whole budget, and what stands beside it would change nothing"
+        problems = [
+            Problem(field=name, code="told_twice", message=message, fix="leave one of them out") for name in told
+        ]
+    elif not told:
+        message = "no budget is given, and a larger model is always better"
+        fix = f"give limits.total_flop, or a question and one of {', '.join(f'limits.{name}' for name in RUN_LIMITS)}"
+        problems = [Problem(field="limits", code="required", message=message, fix=fix)]
+    if problems:
+        raise Refused(*problems)

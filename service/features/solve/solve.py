@@ -1,0 +1,98 @@
+"""One open field of a question: the value that will do, the next one that will not, and why."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from service.answers.solutions import Solution
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.features.solve.clusters import choosing_cluster
+from service.features.solve.requests import Wanted, in_question, read_asked, read_wanted
+from service.features.solve.sizes import choosing_size
+from service.features.solve.thresholds import solution_of
+from service.planner.batch_plan import planning_batch
+from service.planner.solve import Solved, solving
+from service.planner.steps import Steps, outcome
+from service.validation.serialization import to_bytes
+
+
+def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:
+    """The value of the open field.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Returns:
+        the value and its proof; nothing fitting is an answer, too
+
+    Raises:
+        Refused: the request is wrong, or no value is legal
+    """
+    return outcome(solving_body(body, catalogue))
+
+
+def solving_body(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solution]:
+    """The same, attempt by attempt.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Yields:
+        nothing, between one estimate and the next, so that others may be answered meanwhile
+
+    Returns:
+        the value and its proof
+
+    Raises:
+        Refused: the request is wrong, or no value is legal
+    """
+    wanted = read_wanted(body)
+    special = SPECIAL.get(wanted.wish.unknown)
+    try:
+        return (yield from (special or _solving_field)(wanted, catalogue))
+    except Refused as refused:
+        raise Refused(*map(in_question, refused.problems)) from None
+
+
+def solution_sent(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]:
+    """The value of the open field, as it is sent.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: the facts
+
+    Yields:
+        nothing
+
+    Returns:
+        the content of the answer
+
+    Raises:
+        Refused: the request is wrong, or no value is legal
+    """
+    return to_bytes((yield from solving_body(body, catalogue)))
+
+
+def _solving_field(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
+    name = wanted.wish.unknown
+    asked = read_asked(wanted, catalogue)
+    found = yield from solving(asked.question, name, wanted.limits, wanted.wish.multiple_of)
+    value = None if found.found is None else found.found.value
+    return solution_of(wanted, asked, found, value, catalogue)
+
+
+def _solving_batch(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
+    asked = read_asked(wanted, catalogue)
+    found = yield from planning_batch(asked.question, wanted.limits)
+    border = Solved(found=found.chosen, beyond=found.beyond, tried=found.tried)
+    return solution_of(wanted, asked, border, found.plan, catalogue, found.warnings)
+
+
+SPECIAL: Mapping[str, Callable[[Wanted, Catalogue], Steps[Solution]]] = {
+    "recipe.global_batch": _solving_batch,
+    "model": choosing_size,
+    "cluster": choosing_cluster,
+}
+"""What is not one number that is searched for."""

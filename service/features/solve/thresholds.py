@@ -1,0 +1,115 @@
+"""What is said of a border: the value, the next one, the fields that change, and the numbers of both."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+from service.answers.estimates import Answer
+from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution
+from service.catalogue import Catalogue
+from service.estimator.device_calibration import calibration_id
+from service.estimator.question import Question
+from service.features.estimates.answers import answer, versions_of
+from service.features.solve.requests import Wanted
+from service.planner.solve import Solved
+from service.planner.unknowns import UNKNOWNS
+from service.validation.questions import Asked
+from service.validation.serialization import to_wire
+
+CHANGING = ("model", "recipe", "layout", "cluster")
+"""Nouns of a question that a value may change."""
+
+
+def solution_of(
+    wanted: Wanted, asked: Asked, border: Solved, value: Any, catalogue: Catalogue, warnings: tuple[str, ...] = ()
+) -> Solution:
+    """A border with its numbers.
+
+    Args:
+        wanted: what the body asks for
+        asked: its question
+        border: the border
+        value: what is told as the value
+        catalogue: the facts
+        warnings: what to look at beside what its estimate says
+
+    Returns:
+        the solution
+    """
+    found, beyond = border.found, border.beyond
+    of_value = None if found is None else _answered(asked, found.question, catalogue)
+    of_next = _answered(asked, beyond.question, catalogue) if beyond is not None and beyond.is_legal else None
+    said = of_value or of_next
+    unknown = UNKNOWNS.get(wanted.wish.unknown)
+    why_not = None if beyond is None else beyond.why_not
+    return Solution(
+        unknown=wanted.wish.unknown,
+        value=value,
+        next=None if beyond is None or why_not is None else NextValue(value=beyond.value, why_not=why_not),
+        changes={} if found is None else changed_fields(asked.question, found.question),
+        evidence=Evidence(value=_numbers(of_value), next=_numbers(of_next), tried=border.tried),
+        assumptions=(*(unknown.assumptions if unknown else ()), *(said.assumptions if said else asked.assumptions)),
+        warnings=(*warnings, *_told_gap(border), *(said.warnings if said else asked.warnings)),
+        versions=versions_of(catalogue, [calibration_id(asked.question.gpu)]),
+    )
+
+
+def _told_gap(border: Solved) -> tuple[str, ...]:
+    gap = border.gap
+    if gap is None or gap.why_not is None:
+        return ()
+    return (
+        f"not every smaller value will do ({gap.value}: {gap.why_not.message}); the allocator gives back what it "
+        "caches only where memory ends",
+    )
+
+
+def changed_fields(before: Question, after: Question) -> dict[str, Any]:
+    """The fields that a question does not have as another one has them.
+
+    Args:
+        before: one question
+        after: the other
+
+    Returns:
+        values of the other by dotted path
+    """
+    nouns = [(part, getattr(before, part), getattr(after, part)) for part in CHANGING]
+    return {
+        f"{part}.{field.name}": to_wire(getattr(new, field.name))
+        for part, old, new in nouns
+        for field in fields(new)
+        if getattr(old, field.name) != getattr(new, field.name)
+    }
+
+
+def _answered(asked: Asked, question: Question, catalogue: Catalogue) -> Answer:
+    return answer(replace(asked, question=question), catalogue, advise=False)
+
+
+def _numbers(found: Answer | None) -> KeyNumbers | None:
+    return None if found is None else _key_numbers(found)
+
+
+def _key_numbers(found: Answer) -> KeyNumbers:
+    """What an answer says in a few numbers.
+
+    Args:
+        found: the answer
+
+    Returns:
+        the numbers
+    """
+    memory, step, totals = found.memory, found.step, found.totals
+    return KeyNumbers(
+        id=found.id,
+        verdict=found.verdict,
+        oom_probability_fraction=memory.oom_probability_fraction,
+        device_peak_bytes=memory.device_peak_bytes,
+        usable_bytes=memory.usable_bytes,
+        step_seconds=step.step_seconds,
+        tokens_per_s_per_gpu=step.tokens_per_s_per_gpu,
+        mfu_fraction=step.mfu_fraction,
+        gpu_hours=None if totals is None else totals.gpu_hours,
+        days=None if totals is None else totals.days,
+        cost_usd=None if totals is None else totals.cost_usd,
+    )

@@ -1,0 +1,218 @@
+"""Which combination is a row of a sweep? Lists of nouns, read once, and the arithmetic from a row's place to its items.
+
+A sweep is plain facts: whoever holds it answers each of its rows without a catalogue, and always the same.
+"""
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from annotated_types import Len
+
+from service.answers.estimates import Versions
+from service.answers.plans import Objective
+from service.errors import Problem
+from service.estimator.device_calibration import CalibratedGpu
+from service.estimator.gpu import Gpu
+from service.estimator.model import Model
+from service.estimator.noun import STRICT, Name
+from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
+from service.features.plans.requests import PlanLimits
+from service.validation.serialization import adapter_of
+
+SweepKind = Literal["estimate", "plan"]
+"""What each row of a sweep is: an answer of POST /v1/estimates, or the best plan of POST /v1/plans."""
+
+MOST_ROWS: dict[SweepKind, int] = {"estimate": 5_000_000, "plan": 50_000}
+"""Rows of one sweep. Source: a choice; a million estimates take minutes of one core, a plan takes seconds."""
+
+MOST_ITEMS = 4_096
+"""Items of one list of a sweep: as many as a body takes in any list."""
+
+LISTS = ("models", "clusters", "layouts", "recipes", "prices")
+"""The lists that a sweep crosses, in the order in which its rows go through them, the last one fastest: what differs in
+its run or its price alone is worked out once."""
+
+ROWS, PLAN = "rows", "plan"
+"""Questions one by one, in place of the lists; and how plans are ranked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepManner:
+    """What each row of a sweep is."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    kind: SweepKind = "estimate"
+    """estimate: each row is an answer of POST /v1/estimates. plan: the best plan of POST /v1/plans."""
+    name: Annotated[str, Len(1, 200)] | None = None
+    """What the team calls it."""
+    columns: Annotated[tuple[Name, ...], Len(1, 64)] | None = None
+    """Numbers of each row, by the names that cells give them; those that most callers want where absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlan:
+    """How the plans of a sweep are ranked."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    objective: Objective = "time"
+    """What the best plan has least of: time (of a step without training_tokens), cost, gpus or energy."""
+    limits: PlanLimits = field(default_factory=PlanLimits)
+    """What every plan has to keep to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptModel:
+    """An item of the list of models."""
+
+    name: str | None
+    """What the catalogue calls it; null where it is given inline."""
+    model: Model
+    """The model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptCluster:
+    """An item of the list of clusters."""
+
+    name: str | None
+    """What the catalogue calls it; null where it is given inline."""
+    gpu: CalibratedGpu | Gpu
+    """Facts of its GPU."""
+    at: tuple[Cluster, ...]
+    """The cluster in each of the places where prices of the sweep hold, the first one being no place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptRecipe:
+    """An item of the list of recipes."""
+
+    recipe: Recipe
+    """The recipe, without what is left to a search."""
+    open: dict[str, Any] = field(default_factory=dict)
+    """What a search may choose of it, as it was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptLayout:
+    """An item of the list of layouts."""
+
+    layout: Layout
+    """The layout; nothing is pinned where a search chooses."""
+    open: dict[str, Any] = field(default_factory=dict)
+    """What a search may choose of it, as it was asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceOfGpu:
+    """What a price is for one GPU."""
+
+    price: Price | OwnedPrice | None
+    """The price; null where none is asked for, or where it is refused."""
+    problems: tuple[Problem, ...] = ()
+    """Why there is none for this GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptPrice:
+    """An item of the list of prices."""
+
+    place: int
+    """Where it holds: position among the places of each cluster."""
+    of_gpu: dict[str, PriceOfGpu]
+    """It, by catalogue name of the GPU that it is paid for."""
+
+
+class Combination(NamedTuple):
+    """Positions in the lists of a sweep."""
+
+    model: int
+    cluster: int
+    layout: int
+    recipe: int
+    price: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """The lists of a sweep, every item read."""
+
+    models: tuple[SweptModel, ...]
+    clusters: tuple[SweptCluster, ...]
+    layouts: tuple[SweptLayout, ...]
+    recipes: tuple[SweptRecipe, ...]
+    prices: tuple[SweptPrice, ...]
+    picked: tuple[tuple[int, int, int, int, int], ...] | None = None
+    """Positions of each row, where rows are given one by one; null where the lists are crossed."""
+
+    @property
+    def lengths(self) -> Combination:
+        """Items of each list."""
+        return Combination(*map(len, (self.models, self.clusters, self.layouts, self.recipes, self.prices)))
+
+    @property
+    def rows(self) -> int:
+        """Rows of the sweep."""
+        return prod(self.lengths) if self.picked is None else len(self.picked)
+
+    def at(self, row: int) -> Combination:
+        """Which items a row combines; of two rows behind each other the later lists change first.
+
+        Args:
+            row: the row, from 0
+
+        Returns:
+            positions in the lists
+        """
+        if self.picked is not None:
+            return Combination(*self.picked[row])
+        places = []
+        for length in reversed(self.lengths):
+            row, place = divmod(row, length)
+            places.append(place)
+        return Combination(*reversed(places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Everything that the rows of a sweep depend on."""
+
+    kind: SweepKind
+    """What each row is."""
+    name: str | None
+    """What the team calls it."""
+    columns: tuple[str, ...]
+    """Numbers of each row."""
+    plan: SweepPlan
+    """How plans are ranked."""
+    axes: Axes
+    """What is combined."""
+    versions: Versions
+    """What the rows rest on."""
+
+
+def sweep_to_bytes(sweep: Sweep) -> bytes:
+    """A sweep as it is kept and sent.
+
+    Args:
+        sweep: the sweep
+
+    Returns:
+        JSON; the same sweep is the same bytes
+    """
+    return adapter_of(Sweep).dump_json(sweep)
+
+
+def sweep_from_bytes(content: bytes) -> Sweep:
+    """A sweep that was kept or sent.
+
+    Args:
+        content: of `sweep_to_bytes`
+
+    Returns:
+        the sweep
+    """
+    found: Sweep = adapter_of(Sweep).validate_json(content)
+    return found

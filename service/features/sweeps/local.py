@@ -1,0 +1,132 @@
+"""How is a sweep worked out without a service? Piece by piece on every core, those left out that are there."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+from service.errors import TraincostError
+from service.features.sweeps.axes import Sweep, sweep_from_bytes, sweep_to_bytes
+from service.features.sweeps.rows import Counts, rows_of
+from service.features.sweeps.sweeps import SHARD_ROWS, Shard, shards_of
+from service.features.sweeps.tables import as_csv, as_parquet, counts_in, write_shard
+from service.validation.serialization import digest_of
+
+SUFFIXES = (".parquet", ".csv")
+"""Forms of the table, by the end of the file's name."""
+
+SWEEP_FILE = "sweep.json"
+"""Name of the file that holds the sweep, beside its pieces."""
+
+
+class UnknownForm(TraincostError):
+    """The name of a file does not end as a table that a sweep can be written as."""
+
+
+class TableThere(TraincostError):
+    """A file of the name is there, and nobody said that it may go."""
+
+
+def run_locally(sweep: Sweep, file: Path, processes: int, told: Callable[[Counts], None]) -> Counts:
+    """Work out a sweep and write its table.
+
+    Args:
+        sweep: the sweep
+        file: table to write; what its name ends with says which form
+        processes: how many work at once [1]
+        told: is called with what became of the rows so far, after every piece
+
+    Returns:
+        what became of all rows
+
+    Raises:
+        UnknownForm: the name ends with no form of a table
+    """
+    if file.suffix not in SUFFIXES:
+        raise UnknownForm(f"a sweep is written as {' or '.join(SUFFIXES)}, and the name of the file ends otherwise")
+    content = sweep_to_bytes(sweep)
+    every = file.with_name(f"{file.name}.parts")
+    folder = every / digest_of(content)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / SWEEP_FILE).write_bytes(content)
+    shards = shards_of(sweep.axes.rows, SHARD_ROWS[sweep.kind])
+    counts = _work(folder, shards, processes, told)
+    _write(sweep, file, (part_of(folder, shard).read_bytes() for shard in shards))
+    shutil.rmtree(every)
+    return counts
+
+
+def part_of(folder: Path, shard: Shard) -> Path:
+    """Where a piece of a sweep stands.
+
+    Args:
+        folder: folder of its pieces
+        shard: which piece
+
+    Returns:
+        its path
+    """
+    return folder / f"part-{shard.number:06}.parquet"
+
+
+def _work(folder: Path, shards: tuple[Shard, ...], processes: int, told: Callable[[Counts], None]) -> Counts:
+    """Work out the pieces that are not there yet."""
+    counts, missing = Counts(), []
+    for shard in shards:
+        known = counts_in(part_of(folder, shard), shard)
+        if known is None:
+            missing.append(shard)
+        else:
+            counts.add(known)
+    told(counts)
+    for done in _each(folder, missing, min(processes, len(missing))):
+        counts.add(done)
+        told(counts)
+    return counts
+
+
+def _each(folder: Path, shards: Sequence[Shard], processes: int) -> Iterator[Counts]:
+    """What became of the rows of each piece, as pieces are done; one process is this one."""
+    if processes <= 1:
+        yield from (_work_shard(folder, shard) for shard in shards)
+        return
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_work_shard, folder, shard) for shard in shards]):
+            yield done.result()
+
+
+def _work_shard(folder: Path, shard: Shard) -> Counts:
+    """Work out one piece, in a process that may work out others."""
+    rows = rows_of(_sweep_in(folder))
+    write_shard(part_of(folder, shard), rows, shard, _silent)
+    return rows.counts
+
+
+@cache
+def _sweep_in(folder: Path) -> Sweep:
+    return sweep_from_bytes((folder / SWEEP_FILE).read_bytes())
+
+
+def _silent(_: int) -> None:
+    """Nobody asks how far a piece is."""
+
+
+def _write(sweep: Sweep, file: Path, parts: Iterator[bytes]) -> None:
+    """Write the pieces as one table, which stands under its name once it is whole."""
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    with unfinished.open("wb") as table:
+        for chunk in as_csv(parts, sweep) if file.suffix == ".csv" else as_parquet(parts, sweep):
+            table.write(chunk)
+    unfinished.replace(file)
+
+
+def cores() -> int:
+    """Cores that this process may use.
+
+    Returns:
+        their number [1]
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,331 @@
+"""What is to be swept? The lists of a request body, each item read once, whatever it is combined with."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, TypeVar
+
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.device_calibration import calibration_id
+from service.estimator.question import Layout, Recipe
+from service.features.compare.requests import ANY, SPREAD
+from service.features.estimates.answers import versions_of
+from service.features.estimates.metrics import named_metrics
+from service.features.plans.requests import freed, missing, refuse_empty_range
+from service.features.sweeps.axes import (
+    LISTS,
+    MOST_ITEMS,
+    MOST_ROWS,
+    PLAN,
+    ROWS,
+    Axes,
+    PriceOfGpu,
+    Sweep,
+    SweepKind,
+    SweepManner,
+    SweepPlan,
+    SweptCluster,
+    SweptLayout,
+    SweptModel,
+    SweptPrice,
+    SweptRecipe,
+)
+from service.features.sweeps.columns import DEFAULT_COLUMNS, taken_by
+from service.validation.clusters import place_of, placed, read_cluster
+from service.validation.models import read_model
+from service.validation.prices import read_price
+from service.validation.problems import not_an_object, unknown_field
+from service.validation.questions import EXAMPLES
+from service.validation.specs import field_names, read_noun
+from service.validation.text import plain
+
+
+class Items:
+    """Reads items of a sweep; clusters before prices, for these are looked up for each GPU that is there.
+
+    Args:
+        catalogue: the facts
+        kind: what each row of the sweep is
+        plan: how plans are ranked
+        prices: every price of the sweep, as it was sent
+    """
+
+    def __init__(self, catalogue: Catalogue, kind: SweepKind, plan: SweepPlan, prices: Sequence[Any]) -> None:
+        self._catalogue = catalogue
+        self._is_open = kind == "plan"
+        self._plan = plan
+        self._places: dict[str | None, Any] = {None: None}
+        """A price that holds in each place, by the place."""
+        for price in prices:
+            self._places.setdefault(place_of(price, catalogue), price)
+        self._gpus: dict[str, None] = {}
+
+    def model(self, item: Any) -> SweptModel:
+        """An item of the list of models.
+
+        Args:
+            item: what a question's model may be
+
+        Returns:
+            the model
+        """
+        preset = item.get("preset") if isinstance(item, Mapping) else item
+        found = read_model(item, self._catalogue)
+        name = self._catalogue.find_model(preset).row.slug if isinstance(preset, str) else None
+        return SweptModel(name=name, model=found.noun)
+
+    def cluster(self, item: Any) -> SweptCluster:
+        """An item of the list of clusters.
+
+        Args:
+            item: what a question's cluster may be
+
+        Returns:
+            the cluster, in each of the places where prices hold
+        """
+        preset = item.get("preset") if isinstance(item, Mapping) else item
+        machine = read_cluster(item, self._catalogue).noun
+        name = self._catalogue.find_cluster(preset).row.slug if isinstance(preset, str) else None
+        self._gpus[machine.gpu.slug] = None
+        at = tuple(placed(machine.cluster, price, self._catalogue).noun for price in self._places.values())
+        return SweptCluster(name=name, gpu=machine.gpu, at=at)
+
+    def layout(self, item: Any) -> SweptLayout:
+        """An item of the list of layouts.
+
+        Args:
+            item: what a question's layout may be, or in a sweep of plans what leaves some of it to the search
+
+        Returns:
+            the layout
+        """
+        if not self._is_open:
+            return SweptLayout(layout=read_noun(Layout, item, "layout"))
+        _, rest = freed({"layout": item})
+        pinned = read_noun(Layout, rest["layout"], "layout")
+        return SweptLayout(layout=pinned, open={name: item[name] for name in item if name not in rest["layout"]})
+
+    def recipe(self, item: Any) -> SweptRecipe:
+        """An item of the list of recipes.
+
+        Args:
+            item: what a question's recipe may be, or in a sweep of plans what leaves some of it to the search
+
+        Returns:
+            the recipe
+        """
+        if not self._is_open:
+            return SweptRecipe(recipe=read_noun(Recipe, item, "recipe"))
+        _, rest = freed({"recipe": item})
+        recipe = read_noun(Recipe, rest["recipe"], "recipe")
+        problems = missing(recipe, self._plan.limits, is_priced=True)  # a row without a price says so itself
+        if problems:
+            raise Refused(*problems)
+        return SweptRecipe(recipe=recipe, open={name: item[name] for name in item if name not in rest["recipe"]})
+
+    def price(self, item: Any) -> SweptPrice:
+        """An item of the list of prices.
+
+        Args:
+            item: what a question's price may be
+
+        Returns:
+            what it is for each GPU of the sweep; one that the catalogue lacks for some GPU is refused in its rows
+        """
+        if isinstance(item, Mapping) and any(item.get(name) == ANY for name in SPREAD):
+            message = f"{ANY} stands for several prices, and each row of a sweep has one"
+            raise Refused(Problem(field="price", code="several_prices", message=message, fix="list them one by one"))
+        read_price(item, None, self._catalogue)
+        place = list(self._places).index(place_of(item, self._catalogue))
+        return SweptPrice(place=place, of_gpu={gpu: self._of_gpu(item, gpu) for gpu in self._gpus})
+
+    def _of_gpu(self, item: Any, gpu: str) -> PriceOfGpu:
+        try:
+            return PriceOfGpu(price=read_price(item, gpu, self._catalogue).noun)
+        except Refused as refused:
+            return PriceOfGpu(price=None, problems=tuple(refused.problems))
+
+
+FIELDS = (*field_names(SweepManner), *LISTS, ROWS, PLAN)
+"""What a sweep is made of."""
+
+PARTS = tuple(name.removesuffix("s") for name in LISTS)
+"""What each row of it is made of."""
+
+NEEDED = {"models": EXAMPLES["model"], "clusters": EXAMPLES["cluster"], "recipes": '{"sequence_length": 4096}'}
+"""Lists without which there is no row, with an item that each may hold."""
+
+UNSAID: Mapping[str, Any] = {"layouts": {}, "prices": None}
+"""The only item of a list that is left out."""
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """The distinct items that a request names, each behind its dotted path, and the rows that combine them."""
+
+    items: Mapping[str, Sequence[tuple[str, Any]]]
+    picked: tuple[tuple[int, int, int, int, int], ...] | None
+
+
+def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
+    """The sweep that a request body asks for.
+
+    Args:
+        body: the JSON object of the request
+        catalogue: models, GPUs, clusters and prices that names refer to
+
+    Returns:
+        the sweep, every item of its lists read
+
+    Raises:
+        Refused: every unknown field, wrong value and unknown name of the body, or too many rows
+    """
+    if not isinstance(body, Mapping):
+        raise Refused(not_an_object("", FIELDS))
+    unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
+    if unknown:
+        raise Refused(*(unknown_field("", name, {*FIELDS}, "the sweep") for name in unknown))
+    manner = read_noun(SweepManner, plain({name: body[name] for name in field_names(SweepManner) if name in body}), "")
+    metrics = named_metrics("columns", manner.columns or DEFAULT_COLUMNS[manner.kind], taken_by(manner.kind))
+    plan = _plan(body, manner)
+    lists = _rows(body) if body.get(ROWS) is not None else _crossed(body)
+    _refuse_too_many(lists, manner.kind)
+    axes = _axes(lists, manner, plan, catalogue)
+    return Sweep(
+        kind=manner.kind,
+        name=manner.name,
+        columns=tuple(metrics),
+        plan=plan,
+        axes=axes,
+        versions=versions_of(catalogue, [calibration_id(cluster.gpu) for cluster in axes.clusters]),
+    )
+
+
+def _plan(body: Mapping[str, Any], manner: SweepManner) -> SweepPlan:
+    told = body.get(PLAN)
+    if told is None:
+        return SweepPlan()
+    if manner.kind != "plan":
+        message = "plan says how plans are ranked, and the rows of this sweep are estimates"
+        raise Refused(
+            Problem(field=PLAN, code="not_planned", message=message, fix='give "kind": "plan", or leave it out')
+        )
+    plan = read_noun(SweepPlan, told, PLAN)
+    try:
+        refuse_empty_range(plan.limits)
+    except Refused as refused:
+        raise Refused(*(replace(problem, field=f"{PLAN}.{problem.field}") for problem in refused.problems)) from None
+    return plan
+
+
+def _crossed(body: Mapping[str, Any]) -> _Lists:
+    """The items of the lists."""
+    problems: list[Problem] = []
+    items: dict[str, Sequence[tuple[str, Any]]] = {}
+    for name in LISTS:
+        told = body.get(name)
+        if told is None and name in UNSAID:
+            items[name] = [(name, UNSAID[name])]
+        elif told is None:
+            message = f"{name} is missing; it has no default, because every row depends on it"
+            fix = f"give a list, e.g. [{NEEDED[name]}], or give {ROWS}"
+            problems.append(Problem(field=name, code="required", message=message, fix=fix))
+        elif not isinstance(told, list) or not 1 <= len(told) <= MOST_ITEMS:
+            message = f"{name} is not a list of 1 to {MOST_ITEMS:,} {name}"
+            problems.append(Problem(field=name, code="not_a_list", message=message, fix="give a list"))
+        else:
+            items[name] = [(f"{name}.{place}", item) for place, item in enumerate(told)]
+    if problems:
+        raise Refused(*problems)
+    return _Lists(items, None)
+
+
+def _rows(body: Mapping[str, Any]) -> _Lists:
+    """The distinct items of rows that are given one by one."""
+    rows, beside = body[ROWS], [name for name in LISTS if body.get(name) is not None]
+    if beside:
+        message = f"{beside[0]} would change nothing, because {ROWS} tells every combination"
+        raise Refused(Problem(field=beside[0], code="told_twice", message=message, fix=f"leave it or {ROWS} out"))
+    if not isinstance(rows, list) or not rows:
+        raise Refused(
+            Problem(field=ROWS, code="not_a_list", message=f"{ROWS} is not a list of questions", fix="give one")
+        )
+    problems = [problem for place, row in enumerate(rows) for problem in _row_problems(place, row)]
+    if problems:
+        raise Refused(*problems[:MOST_PROBLEMS])
+    found: dict[str, dict[str, tuple[int, str, Any]]] = {name: {} for name in LISTS}
+    picked = []
+    for place, row in enumerate(rows):
+        positions = []
+        for name, part in zip(LISTS, PARTS, strict=True):
+            item = UNSAID[name] if row.get(part) is None and name in UNSAID else row[part]
+            known = found[name]
+            positions.append(known.setdefault(_told(item), (len(known), f"{ROWS}.{place}.{part}", item))[0])
+        picked.append((positions[0], positions[1], positions[2], positions[3], positions[4]))
+    items = {name: [(where, item) for _, where, item in known.values()] for name, known in found.items()}
+    return _Lists(items, tuple(picked))
+
+
+def _row_problems(place: int, row: Any) -> list[Problem]:
+    where = f"{ROWS}.{place}"
+    if not isinstance(row, Mapping):
+        return [not_an_object(where, PARTS)]
+    found = [unknown_field(where, name, {*PARTS}) for name in row if name not in PARTS][:MOST_PROBLEMS]
+    for name, example in NEEDED.items():
+        part = name.removesuffix("s")
+        if row.get(part) is None:
+            message = f"{part} is missing; it has no default, because every number depends on it"
+            fix = f"give {part}, e.g. {example}"
+            found.append(Problem(field=f"{where}.{part}", code="required", message=message, fix=fix))
+    return found
+
+
+def _told(item: Any) -> str:
+    """What tells an item from others."""
+    return json.dumps(item, sort_keys=True)
+
+
+def _axes(lists: _Lists, manner: SweepManner, plan: SweepPlan, catalogue: Catalogue) -> Axes:
+    problems: list[Problem] = []
+
+    def read(name: str, part: Callable[[Any], Part]) -> tuple[Part, ...]:
+        found: list[Part] = []
+        for where, item in lists.items[name]:
+            if len(problems) >= MOST_PROBLEMS:
+                break
+            try:
+                found.append(part(item))
+            except Refused as refused:
+                problems.extend(_placed(problem, name.removesuffix("s"), where) for problem in refused.problems)
+        return tuple(found)
+
+    items = Items(catalogue, manner.kind, plan, [price for _, price in lists.items["prices"]])
+    axes = Axes(
+        models=read("models", items.model),
+        clusters=read("clusters", items.cluster),
+        layouts=read("layouts", items.layout),
+        recipes=read("recipes", items.recipe),
+        prices=read("prices", items.price),
+        picked=lists.picked,
+    )
+    if problems:
+        raise Refused(*problems[:MOST_PROBLEMS])
+    return axes
+
+
+def _refuse_too_many(lists: _Lists, kind: SweepKind) -> None:
+    rows, most = prod(map(len, lists.items.values())) if lists.picked is None else len(lists.picked), MOST_ROWS[kind]
+    if rows > most:
+        message = f"the lists make {rows:,} rows together, and a sweep of kind {kind} takes {most:,}"
+        fix = "give fewer items, or several sweeps"
+        raise Refused(Problem(field="", code="too_many_rows", message=message, fix=fix))
+
+
+def _placed(problem: Problem, part: str, where: str) -> Problem:
+    """A problem of an item, at its place in the request."""
+    inside = problem.field.removeprefix(part)
+    return replace(problem, field=f"{where}{inside}" if problem.field.startswith(part) else problem.field)

@@ -1,0 +1,179 @@
+"""/v1/sweeps: a table of many questions, worked out by workers piece by piece."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response, StreamingResponse
+
+from service.api.answers import JSON, json_answer
+from service.api.body import JsonObject
+from service.api.callers import Asker, caller_of
+from service.api.catalogues import catalogue_of
+from service.api.charges import charging
+from service.api.compute import compute
+from service.api.conditional import is_head, is_held
+from service.api.credential_ends import while_admitted
+from service.api.database import Database, database_of
+from service.api.idempotency import idempotent
+from service.api.json_schema import CSV_BODY, EVENTS
+from service.api.lists import Routes, add_list
+from service.api.queries import takes_only
+from service.api.turns import in_turn
+from service.features.sweeps import sweeps, tables
+from service.features.sweeps.axes import Sweep
+from service.features.sweeps.events import events_of
+from service.features.sweeps.openapi import (
+    PARQUET,
+    content_operation,
+    create_operation,
+    events_operation,
+    one_operation,
+    table_operation,
+)
+from service.features.sweeps.requests import read_sweep
+from service.features.workers.leases import lease_lost, token_in_header
+from service.store import holds_part
+from service.validation.serialization import to_bytes
+
+router = APIRouter(tags=["sweeps"])
+
+ONE = "/v1/sweeps/{sweep_id}"
+NONE_OTHER = [takes_only()]
+
+
+add_list(
+    router,
+    Routes(
+        plural="sweeps",
+        singular="Sweep",
+        meaning="The sweeps",
+        columns=sweeps.COLUMNS,
+        held=lambda request: sweeps.listed_sweeps(database_of(request), caller_of(request)),
+    ),
+)
+
+
+async def _sweep(request: Request, body: JsonObject) -> Sweep:
+    """A sweep is read before its turn to be written comes: some ten thousand items take a second."""
+    found: Sweep = await compute(request, read_sweep, body, await catalogue_of(request))
+    return found
+
+
+ReadSweep = Annotated[Sweep, Depends(_sweep)]
+"""Argument of a route: the sweep that the body describes."""
+
+
+@router.post(
+    "/v1/sweeps",
+    status_code=202,
+    operation_id="createSweep",
+    summary="Answer many questions",
+    dependencies=NONE_OTHER,
+    openapi_extra=create_operation(),
+)
+@in_turn
+@idempotent
+def create(request: Request, database: Database, body: JsonObject, read: ReadSweep) -> Response:  # noqa: ARG001 - told apart by it
+    """Every item is read and kept with the pieces to be worked out."""
+    sweep = sweeps.create_sweep(database, caller_of(request), read, charging(request))
+    headers = {"Location": sweep.links["self"]}
+    return Response(to_bytes(sweep), status_code=202, headers=headers, media_type=JSON)
+
+
+@router.get(
+    ONE,
+    operation_id="getSweep",
+    summary="How far a sweep is",
+    dependencies=NONE_OTHER,
+    openapi_extra=one_operation("Rows and pieces so far, and how long the rest takes."),
+)
+def read(database: Database, caller: Asker, sweep_id: str) -> Response:
+    """What its pieces tell, added up."""
+    return json_answer(sweeps.find_sweep(database, caller, sweep_id))
+
+
+@router.get(
+    f"{ONE}/events",
+    operation_id="getSweepEvents",
+    summary="How far a sweep is, as it changes",
+    dependencies=NONE_OTHER,
+    openapi_extra=events_operation(),
+)
+def events(request: Request, database: Database, caller: Asker, sweep_id: str) -> Response:
+    """A stream that ends with the sweep, its reader or the service."""
+    sweeps.refuse_hidden(database, caller, sweep_id)
+    told = while_admitted(request, events_of(request, sweep_id))
+    return StreamingResponse(told, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+
+
+@router.post(
+    f"{ONE}/cancel",
+    operation_id="cancelSweep",
+    summary="Stop a sweep",
+    dependencies=NONE_OTHER,
+    openapi_extra=one_operation("What is done stays; workers stop within a heartbeat."),
+)
+@in_turn
+def cancel(request: Request, sweep_id: str) -> Response:
+    """Pieces that wait end at once."""
+    return json_answer(sweeps.cancel_sweep(database_of(request), caller_of(request), sweep_id))
+
+
+@router.post(
+    f"{ONE}/resume",
+    operation_id="resumeSweep",
+    summary="Go on with a sweep",
+    dependencies=NONE_OTHER,
+    openapi_extra=one_operation("Pieces that were cancelled or failed are worked out; those that are done are not."),
+)
+@in_turn
+def resume(request: Request, sweep_id: str) -> Response:
+    """A sweep that has succeeded stays as it is."""
+    return json_answer(sweeps.resume_sweep(database_of(request), caller_of(request), sweep_id))
+
+
+@router.get(
+    f"{ONE}/rows.parquet",
+    operation_id="getSweepAsParquet",
+    summary="The table of a sweep as Parquet",
+    dependencies=NONE_OTHER,
+    openapi_extra=table_operation(PARQUET),
+)
+def parquet(request: Request, database: Database, sweep_id: str) -> Response:
+    """Piece by piece, never as a whole in memory."""
+    return _table(request, tables.parquet_of(database, caller_of(request), sweep_id), f"{sweep_id}.parquet", PARQUET)
+
+
+@router.get(
+    f"{ONE}/rows.csv",
+    operation_id="getSweepAsCsv",
+    summary="The table of a sweep as CSV",
+    dependencies=NONE_OTHER,
+    openapi_extra=table_operation(CSV_BODY),
+)
+def csv(request: Request, database: Database, sweep_id: str) -> Response:
+    """Piece by piece, never as a whole in memory."""
+    media_type = f"{CSV_BODY}; charset=utf-8; header=present"
+    return _table(request, tables.csv_of(database, caller_of(request), sweep_id), f"{sweep_id}.csv", media_type)
+
+
+@router.get(
+    "/v1/worker/sweeps/{sweep_id}",
+    operation_id="getSweepContent",
+    summary="What the rows of a sweep are made of",
+    dependencies=NONE_OTHER,
+    openapi_extra=content_operation(),
+)
+def content(request: Request, database: Database, sweep_id: str) -> Response:
+    """As it was stored, byte for byte, for a worker that holds a piece of the sweep."""
+    if not holds_part(database, sweep_id, token_in_header(request), caller_of(request).id):
+        raise lease_lost()
+    return Response(sweeps.content_of(database, sweep_id), media_type="application/octet-stream")
+
+
+def _table(request: Request, table: tables.Table, name: str, media_type: str) -> Response:
+    headers = {"ETag": f'"{table.digest}"', "Content-Disposition": f'attachment; filename="{name}"'}
+    is_unread = is_head(request) or is_held(request, headers["ETag"])
+    chunks: Iterator[bytes] = iter(()) if is_unread else table.chunks
+    return StreamingResponse(chunks, media_type=media_type, headers=headers)

@@ -1,0 +1,104 @@
+"""What does a process do that works out a piece of a sweep?
+
+    python -m service.features.sweeps.shard_process TASK.json FOLDER
+
+It reads `sweep.json` in the folder and leaves `rows.parquet` and `record.json` there, and `progress.json` while it
+works. A sweep is answered by the formulas that it was asked under, or not at all.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from service.estimator import FORMULAS_VERSION
+from service.features.sweeps.axes import Sweep, sweep_from_bytes
+from service.features.sweeps.rows import rows_of
+from service.features.sweeps.sweeps import Shard
+from service.features.sweeps.tables import write_shard
+
+SWEEP_FILE, ROWS_FILE, RECORD, PROGRESS = "sweep.json", "rows.parquet", "record.json", "progress.json"
+
+
+def main(words: Sequence[str]) -> int:
+    """Work out a piece, and leave its rows.
+
+    Args:
+        words: path of the task and of the folder
+
+    Returns:
+        0 where it succeeded
+    """
+    task, folder = map(Path, words)
+    asked = json.loads(task.read_text(encoding="utf-8"))
+    record = carried_out(asked, folder)
+    _write(record, folder / RECORD)
+    return int(record["status"] != "succeeded")
+
+
+def carried_out(payload: Any, folder: Path) -> dict[str, Any]:
+    """Work out the piece that a job asks for, in this process.
+
+    Args:
+        payload: what the worker is told
+        folder: where the sweep stands, and where rows and progress are written
+
+    Returns:
+        the record: what became of the rows, or why there are none
+    """
+    return worked_out(_sweep((folder / SWEEP_FILE).read_bytes()), shard_of(payload), folder)
+
+
+@lru_cache(maxsize=2)
+def _sweep(content: bytes) -> Sweep:
+    """A sweep, read once for all of its pieces that a process works out."""
+    return sweep_from_bytes(content)
+
+
+def shard_of(payload: Any) -> Shard:
+    """The piece that a job asks for.
+
+    Args:
+        payload: what the worker is told
+
+    Returns:
+        its rows
+    """
+    return Shard(number=payload["number"], first=payload["first"], rows=payload["rows"])
+
+
+def worked_out(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
+    """Work out a piece and write its rows.
+
+    Args:
+        sweep: the sweep
+        shard: the piece
+        folder: where its rows and its progress are written
+
+    Returns:
+        the record: what became of the rows, or why there are none
+    """
+    if sweep.versions.formulas != FORMULAS_VERSION:
+        reason = (
+            f"this worker answers by formulas {FORMULAS_VERSION}, and the sweep was asked under "
+            f"{sweep.versions.formulas}: have workers of that version resume it, or ask for it again"
+        )
+        return {"status": "failed", "reason": reason, "final": True}
+    rows = rows_of(sweep)
+    write_shard(folder / ROWS_FILE, rows, shard, lambda done: _write({"rows": done}, folder / PROGRESS))
+    return {"status": "succeeded", "reason": None, "counts": asdict(rows.counts)}
+
+
+def _write(content: Any, path: Path) -> None:
+    """Write a file that nobody sees half written."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(content), encoding="utf-8")
+    part.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,234 @@
+"""How is the table of a sweep handed out? The pieces that are done, one after another, never all at once."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service import store
+from service.answers.estimates import Versions
+from service.features.launch_checks.finished_jobs import ROWS_FILE
+from service.features.sweeps.axes import Sweep, sweep_from_bytes
+from service.features.sweeps.columns import columns_of
+from service.features.sweeps.rows import Counts, Rows
+from service.features.sweeps.sweeps import Shard, content_of, refuse_hidden
+from service.store import Engine
+from service.store.callers import Caller
+from service.tabular.lists import cell_text
+from service.validation.serialization import digest_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 2_000
+"""Rows that are held as Python values before they become a table. Source: a choice; a few megabytes."""
+
+COMPRESSION = "zstd"
+"""Source: a choice; every reader of Parquet knows it."""
+
+WRITTEN_BY = b"traincost"
+"""Entry of a file's footer that says what became of its rows."""
+
+
+def write_shard(path: Path, rows: Rows, shard: Shard, told: Callable[[int], None]) -> None:
+    """Work out a piece of a sweep and write it.
+
+    Args:
+        path: file to write; one of this name is replaced once the piece is whole
+        rows: the rows of the sweep; its counts go on
+        shard: which of them
+        told: is called with the rows that are done, now and then
+    """
+    import pyarrow.parquet as pq
+
+    before, schema = Counts(**asdict(rows.counts)), schema_of(rows.sweep)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    cells = rows.of(shard.first, shard.rows)
+    with pq.ParquetWriter(unfinished, schema, compression=COMPRESSION) as writer:
+        while batch := list(islice(cells, BATCH_ROWS)):
+            writer.write_table(_table(batch, schema))
+            told(rows.counts.rows - before.rows)
+        writer.add_key_value_metadata({WRITTEN_BY: json.dumps(asdict(_since(before, rows.counts)))})
+    unfinished.replace(path)
+
+
+def counts_in(path: Path, shard: Shard) -> Counts | None:
+    """What became of the rows of a piece that was written before.
+
+    Args:
+        path: of `write_shard`
+        shard: the piece that it should hold
+
+    Returns:
+        the counts; None where there is no such piece, or not the whole of it
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        known = pq.read_metadata(path)
+        counts = Counts(**json.loads(known.metadata[WRITTEN_BY]))
+    except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
+        return None
+    return counts if known.num_rows == counts.rows == shard.rows else None
+
+
+def schema_of(sweep: Sweep) -> "pa.Schema":
+    """The columns of a sweep as Arrow names them, with what the rows rest on.
+
+    Args:
+        sweep: the sweep
+
+    Returns:
+        the schema; every column but the first may hold nulls
+    """
+    import pyarrow as pa
+
+    fields = [pa.field(name, pa.type_for_alias(kind), nullable=name != "row") for name, kind in columns_of(sweep)]
+    return pa.schema(fields, metadata=_versions(sweep.versions))
+
+
+def as_parquet(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
+    """Pieces as one Parquet file, a piece at a time.
+
+    Args:
+        parts: content of each piece, in order
+        sweep: the sweep
+
+    Yields:
+        the file, from its beginning to its end
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink, schema = BytesIO(), schema_of(sweep)
+    with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression=COMPRESSION) as writer:
+        for part in parts:
+            writer.write_table(pq.read_table(pa.BufferReader(part), schema=schema))
+            yield _drained(sink)
+    yield _drained(sink)
+
+
+def _table(batch: list[tuple[Any, ...]], schema: "pa.Schema") -> "pa.Table":
+    import pyarrow as pa
+
+    columns = zip(*batch, strict=True)
+    return pa.table([pa.array(cells, kind) for cells, kind in zip(columns, schema.types, strict=True)], schema=schema)
+
+
+def _since(before: Counts, now: Counts) -> Counts:
+    return Counts(**{name: count - getattr(before, name) for name, count in asdict(now).items()})
+
+
+def _versions(versions: Versions) -> dict[str, str]:
+    return {name: str(value) for name, value in asdict(versions).items() if value is not None}
+
+
+def _drained(sink: BytesIO) -> bytes:
+    """What was written since it was last asked for."""
+    content = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return content
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def as_csv(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
+    """Pieces as one CSV, no cell of which a spreadsheet runs as a formula.
+
+    Args:
+        parts: content of each piece, as Parquet, in order
+        sweep: the sweep
+
+    Yields:
+        its header, then the rows of each piece
+    """
+    import pyarrow as pa
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    schema = schema_of(sweep)
+    yield ",".join(column.name for column in columns_of(sweep)).encode() + b"\n"
+    for part in parts:
+        table = pq.read_table(pa.BufferReader(part), schema=schema)
+        content = BytesIO()
+        pc.write_csv(_harmless(table), content, pc.WriteOptions(include_header=False, quoting_style="needed"))
+        yield content.getvalue()
+
+
+def _harmless(table: "pa.Table") -> "pa.Table":
+    """A table without texts that a spreadsheet would run."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            texts = table.column(place).combine_chunks().dictionary_encode()
+            marked = pa.array([cell_text(text) for text in texts.dictionary.to_pylist()], pa.string())
+            table = table.set_column(place, field, marked.take(texts.indices))
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The table of a sweep, as far as it is done."""
+
+    digest: str
+    """What tells it from the same with other pieces."""
+    chunks: Iterator[bytes]
+    """Its bytes."""
+
+
+def parquet_of(engine: Engine, caller: Caller, sweep_id: str) -> Table:
+    """The table of a sweep as Parquet.
+
+    Args:
+        engine: the database
+        caller: who asks for it
+        sweep_id: its id
+
+    Returns:
+        the file
+
+    Raises:
+        NotFound: the caller has no such sweep
+    """
+    refuse_hidden(engine, caller, sweep_id)
+    return _one_table(engine, sweep_id, as_parquet)
+
+
+def csv_of(engine: Engine, caller: Caller, sweep_id: str) -> Table:
+    """The table of a sweep as CSV.
+
+    Args:
+        engine: the database
+        caller: who asks for it
+        sweep_id: its id
+
+    Returns:
+        the file
+
+    Raises:
+        NotFound: the caller has no such sweep
+    """
+    refuse_hidden(engine, caller, sweep_id)
+    return _one_table(engine, sweep_id, as_csv)
+
+
+def _one_table(engine: Engine, sweep_id: str, form: Callable[[Iterable[bytes], Sweep], Iterator[bytes]]) -> Table:
+    sweep = sweep_from_bytes(content_of(engine, sweep_id))
+    done = [shard.id for shard in store.read_shards(engine, sweep_id) if shard.status == "succeeded"]
+    said = "\n".join([form.__name__, sweep_id, *done])
+    return Table(digest_of(said.encode()), form(_contents(engine, done), sweep))
+
+
+def _contents(engine: Engine, jobs: Iterable[str]) -> Iterator[bytes]:
+    for job_id in jobs:
+        file = store.read_file(engine, job_id, ROWS_FILE)
+        if file is not None:
+            yield file.content

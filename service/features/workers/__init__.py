@@ -1,0 +1,1 @@
+"""The protocol of workers: claim, heartbeat, files, finish."""

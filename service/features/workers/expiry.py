@@ -1,0 +1,55 @@
+"""Who takes jobs from workers that are not heard of any more, and removes what is old? Each process, on own threads."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from threading import Event, Thread
+
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+
+from service.api.looks import look_again
+from service.api.retention import Retention
+from service.features.launch_checks.finished_jobs import on_end
+from service.store import Engine, LeaseExpiry, forget_workers
+
+FORGET_SECONDS = 3600.0
+"""Time between two looks for what is to be removed."""
+KEPT_SECONDS = 7 * 86_400.0
+"""How long a worker that is not heard of is listed. Source: a choice."""
+LEAVE_SECONDS = 1.0
+"""Longest wait for a look that is under way when the process stops."""
+
+
+@asynccontextmanager
+async def reaped(app: FastAPI) -> AsyncIterator[None]:
+    """While the application runs, jobs whose lease ran out go back into the queue, and what is old is removed.
+
+    The first look comes half a lease after the start: workers that could not reach the service while it was away are
+    heard of again by then. A clock that is set takes no job from a worker.
+
+    Args:
+        app: the application
+
+    Yields:
+        nothing; threads look meanwhile
+    """
+    engine: Engine | None = app.state.engine
+    if engine is None:
+        yield
+        return
+    stop, lease_seconds = Event(), app.state.settings.lease_seconds
+    looks = (
+        ("jobs of lost workers wait", LeaseExpiry(engine, lease_seconds, on_end).look, lease_seconds / 2),
+        ("workers that are long gone stay listed", partial(forget_workers, engine, KEPT_SECONDS), FORGET_SECONDS),
+        ("what is old stays kept", Retention(engine, app.state.settings, stop).look, FORGET_SECONDS),
+    )
+    threads = [Thread(target=look_again, args=(*look, stop), name="reaper", daemon=True) for look in looks]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            await run_in_threadpool(thread.join, LEAVE_SECONDS)

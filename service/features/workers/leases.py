@@ -1,0 +1,62 @@
+"""Leases in requests of workers: read from the header, and refused without saying whether there is such a job."""
+
+from fastapi import Request
+
+from service.api.callers import caller_of
+from service.api.problems import WrongParameter
+from service.errors import LeaseLost, Problem
+from service.features.workers.openapi import LEASE_HEADER
+from service.store import Lease
+
+MOST_CHARACTERS = 100
+"""Longest lease that is looked at; one has 43 characters."""
+
+NOT_HELD = Problem(
+    field="lease",
+    code="lease_lost",
+    message="no job is held under this lease with this key: it ran out, was never given, or the job ended",
+    fix="stop what runs for the job, hand in nothing more of it, and claim the next job",
+)
+
+
+def lease_of(request: Request, job_id: str, token: str) -> Lease:
+    """The lease that a request presents, with the key that it came with.
+
+    Args:
+        request: the request, let through
+        job_id: id of the job
+        token: the lease as the worker sent it
+
+    Returns:
+        the lease, which may not hold
+    """
+    return Lease(job_id, token, caller_of(request).id)
+
+
+def token_in_header(request: Request) -> str:
+    """The lease in the header of a request that has no JSON body.
+
+    Args:
+        request: the request
+
+    Returns:
+        the lease as the worker sent it
+
+    Raises:
+        WrongParameter: the header is missing, there twice, or too long
+    """
+    values = request.headers.getlist(LEASE_HEADER)
+    if len(values) == 1 and 0 < len(values[0]) <= MOST_CHARACTERS:
+        return values[0]
+    message = f"the header {LEASE_HEADER} is {'no lease' if values else 'missing'}"
+    fix = f"send {LEASE_HEADER}: LEASE once, with the lease that the claim was answered with"
+    raise WrongParameter(Problem(field="", code="wrong_lease", message=message, fix=fix))
+
+
+def lease_lost() -> LeaseLost:
+    """The refusal of a lease that does not hold, whatever the reason.
+
+    Returns:
+        what to raise
+    """
+    return LeaseLost(NOT_HELD)

@@ -1,0 +1,133 @@
+"""Requests of workers: claim a job, keep it by a heartbeat, finish it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from annotated_types import Interval, Len
+
+from service.answers.workers import Capabilities
+from service.errors import Problem, Refused
+from service.estimator.noun import STRICT, Name
+from service.store import Outcome
+from service.validation.specs import read_noun
+
+MOST_WAIT_SECONDS = 20.0
+"""Longest wait for a job in one request. Source: a choice; proxies cut idle requests off after half a minute or one."""
+
+LONGEST_REASON = 10_000
+"""Characters of what a worker tells about a failure."""
+
+MOST_PROGRESS_DEPTH = 8
+"""Lists and objects of a report of progress that may nest. Source: a choice; those of a launch check nest 3 deep."""
+
+LeaseToken = Annotated[str, Len(1, 100)]
+Body = TypeVar("Body")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """A worker that looks for a job."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    worker: Name
+    """Its name; two that are at work at the same time have two."""
+    kinds: Annotated[tuple[Name, ...], Len(1, 20)]
+    """Kinds of jobs that it knows."""
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    """What it can do; the service itself finds the catalogue names of its devices."""
+    wait_seconds: Annotated[float, Interval(ge=0, le=MOST_WAIT_SECONDS)] = 0.0
+    """How long it waits for a job where there is none yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRequest:
+    """A worker that is still at a job."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    lease: LeaseToken
+    """The lease that the job was claimed with."""
+    progress: Mapping[str, Any] | None = None
+    """How far the job is; null where there is nothing to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobError:
+    """Why an attempt failed."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    code: Name
+    """Kind of failure, stable."""
+    message: Annotated[str, Len(0, LONGEST_REASON)]
+    """What went wrong, and what to do where that is known."""
+    final: bool = False
+    """Whether another attempt would fail the same way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishRequest:
+    """A worker whose attempt came to an end."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    lease: LeaseToken
+    """The lease that the job was claimed with."""
+    outcome: Literal["succeeded", "failed", "cancelled", "released"]
+    """How it ended; released: given back because the worker has to go, which costs no attempt."""
+    result: Mapping[str, Any] | None = None
+    """What came of it."""
+    error: JobError | None = None
+    """Why it failed; null where it did not."""
+
+    def ended(self) -> Outcome:
+        """How the attempt ended.
+
+        Returns:
+            what the queue is told
+        """
+        return Outcome(
+            ending=self.outcome, result=self.result, error=None if self.error is None else asdict(self.error)
+        )
+
+
+def read_whole(kind: type[Body], body: Mapping[str, Any]) -> Body:
+    """A worker's body.
+
+    Args:
+        kind: which of them
+        body: the JSON object
+
+    Returns:
+        the body
+
+    Raises:
+        Refused: a field is unknown, missing or wrong
+    """
+    return read_noun(kind, body, "")
+
+
+def refuse_deep_progress(progress: object) -> None:
+    """Refuse progress that nests deeper than anything that shows it has to follow.
+
+    Args:
+        progress: what a heartbeat reports
+
+    Raises:
+        Refused: it is too deep
+    """
+    level: list[object] = [progress]
+    for _ in range(MOST_PROGRESS_DEPTH + 1):
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return
+    message = f"lists and objects of the progress nest deeper than {MOST_PROGRESS_DEPTH}"
+    raise Refused(Problem(field="progress", code="too_deep", message=message, fix="flatten the progress"))
+
+
+def _inside(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()

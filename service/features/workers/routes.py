@@ -1,0 +1,181 @@
+"""/v1/worker and GET /v1/workers: workers claim jobs, keep them by heartbeats, and hand in files and outcomes.
+
+Whatever concerns a claimed job has to present its lease; the refusal of any other says nothing of whether there is such
+a job.
+"""
+
+import re
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from service.answers.workers import ClaimedJob, HeartbeatAnswer, JobClaim, WorkerList, device_for
+from service.api.answers import json_answer
+from service.api.body import JsonObject, read_body
+from service.api.callers import Asker, caller_of
+from service.api.catalogues import view_of
+from service.api.database import Database, database_of
+from service.api.json_schema import json_response, ref
+from service.api.problems import ApiError, WrongParameter
+from service.api.queries import takes_only
+from service.api.turns import in_turn
+from service.errors import Problem
+from service.features.launch_checks.finished_jobs import on_end
+from service.features.workers.leases import lease_lost, lease_of, token_in_header
+from service.features.workers.notifications import Openings
+from service.features.workers.openapi import CLAIM, FILE_NAME, FINISH, HEARTBEAT, KEEP_FILE
+from service.features.workers.requests import (
+    MOST_WAIT_SECONDS,
+    ClaimRequest,
+    FinishRequest,
+    HeartbeatRequest,
+    read_whole,
+    refuse_deep_progress,
+)
+from service.store import (
+    JobFile,
+    Lease,
+    Seeker,
+    WorkerBounds,
+    finish_job,
+    heartbeat_job,
+    holds_job,
+    keep_file,
+    read_workers,
+    see_worker,
+)
+from service.validation.devices import named_in
+
+router = APIRouter(tags=["workers"])
+
+MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
+
+
+@router.post(
+    "/v1/worker/claim",
+    operation_id="claimJob",
+    summary="A job for a worker",
+    dependencies=[takes_only()],
+    openapi_extra=CLAIM,
+)
+async def claim(request: Request) -> Response:
+    """A worker waits in the event loop; each look at the database has a thread for as long as it takes."""
+    wanted = read_whole(ClaimRequest, await read_body(request))
+    engine, state = database_of(request), request.app.state
+    capabilities = named_in(view_of(request), wanted.capabilities)
+    caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
+    seeker = Seeker(
+        worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds, key=caller.id, owner=caller.works_for
+    )
+    await run_in_threadpool(see_worker, engine, seeker, bounds)
+    openings: Openings = state.openings
+    claimed = await openings.claim(request, seeker, wanted.wait_seconds)
+    if claimed is None:
+        return Response(status_code=204)
+    job = claimed.job
+    given = ClaimedJob(
+        id=job.id,
+        kind=job.kind,
+        attempt=job.attempt,
+        lease=claimed.lease.token,
+        payload=job.payload,
+        timeout_seconds=job.timeout_seconds,
+        lease_seconds=state.settings.lease_seconds,
+        device=device_for(job.requires, capabilities),
+    )
+    return json_answer(JobClaim(job=given))
+
+
+@router.post(
+    "/v1/worker/jobs/{job_id}/heartbeat",
+    operation_id="keepJob",
+    summary="A worker is still at its job",
+    dependencies=[takes_only()],
+    openapi_extra=HEARTBEAT,
+)
+@in_turn
+def heartbeat(request: Request, database: Database, job_id: str, body: JsonObject) -> Response:
+    """The lease begins anew; progress that differs from the last is an event of the job."""
+    told = read_whole(HeartbeatRequest, body)
+    refuse_deep_progress(told.progress)
+    lease = lease_of(request, job_id, told.lease)
+    state = heartbeat_job(database, lease, request.app.state.settings.lease_seconds, told.progress)
+    if state == "lost":
+        raise lease_lost()
+    return json_answer(HeartbeatAnswer(state=state))
+
+
+@router.put(
+    "/v1/worker/jobs/{job_id}/files/{file_name}",
+    status_code=204,
+    operation_id="keepJobFile",
+    summary="A file that a job left",
+    dependencies=[takes_only()],
+    openapi_extra=KEEP_FILE,
+)
+async def keep_job_file(request: Request, job_id: str, file_name: str) -> Response:
+    """The bytes are stored as they come, and read only if the lease holds."""
+    lease = lease_of(request, job_id, token_in_header(request))
+    if not FILE_NAME.fullmatch(file_name):
+        raise WrongParameter(_WRONG_NAME)
+    said = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
+    if not MEDIA_TYPE.fullmatch(said):
+        raise ApiError("unsupported_media_type", "send the file's own media type as content-type")
+    if not await run_in_threadpool(holds_job, database_of(request), lease):
+        raise lease_lost()
+    file = JobFile(name=file_name, media_type=said, content=await request.body())
+    return await _keep(request=request, lease=lease, file=file)
+
+
+@in_turn
+def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
+    if not keep_file(database_of(request), lease, file, request.app.state.settings.worker_file_bytes):
+        raise lease_lost()
+    return Response(status_code=204)
+
+
+@router.post(
+    "/v1/worker/jobs/{job_id}/finish",
+    status_code=204,
+    operation_id="finishJob",
+    summary="A worker's attempt at a job ended",
+    dependencies=[takes_only()],
+    openapi_extra=FINISH,
+)
+@in_turn
+def finish(request: Request, job_id: str, body: JsonObject) -> Response:
+    """The job's state and its result are written in one transaction; sent twice, the outcome is taken once."""
+    told = read_whole(FinishRequest, body)
+    if not finish_job(database_of(request), lease_of(request, job_id, told.lease), told.ended(), on_end):
+        raise lease_lost()
+    return Response(status_code=204)
+
+
+@router.get(
+    "/v1/workers",
+    operation_id="listWorkers",
+    summary="Workers that were heard of in the last week",
+    dependencies=[takes_only()],
+    openapi_extra={"responses": json_response(ref("WorkerList"))},
+)
+def workers(request: Request, database: Database, caller: Asker) -> Response:
+    """One that waits for a job is heard of at each of its requests, one that has a job at each of its heartbeats.
+
+    Those are listed that take the caller's jobs, and of what they are at only jobs that the caller may see.
+    """
+    return json_answer(WorkerList(items=tuple(read_workers(database, _alive_seconds(request), caller.whose))))
+
+
+def _alive_seconds(request: Request) -> float:
+    """Time for which a worker that is not heard of is taken to be there."""
+    lease_seconds: float = request.app.state.settings.lease_seconds
+    return MOST_WAIT_SECONDS + lease_seconds
+
+
+_WRONG_NAME = Problem(
+    field="file_name",
+    code="wrong_name",
+    message="file_name is no name of letters, digits, dots, - and _",
+    fix="begin with a letter or a digit, and take at most 100 characters",
+)

@@ -1,0 +1,1 @@
+"""The OpenAPI document: schemas that the framework cannot derive from routes."""

@@ -1,0 +1,260 @@
+"""The component schemas of the contract: generated from the same dataclasses that read questions and hold answers."""
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from service.answers.checks import Check
+from service.answers.diagnoses import Diagnosis
+from service.answers.estimates import (
+    Answer,
+    FlopAnswer,
+    GpuHoursAnswer,
+    Grounds,
+    MemoryAnswer,
+    MethodAnswer,
+    TimelineAnswer,
+)
+from service.answers.exports import Export, ExportTarget, Imported
+from service.answers.names import WIRE_NAMES
+from service.answers.plans import PlanAnswer
+from service.answers.reconciliations import Reconciliation
+from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
+from service.answers.solutions import Solution
+from service.api.json_schema import Schema, described, object_schema, ref, untitled
+from service.api.request_schemas import request_schemas
+from service.estimator import choices
+from service.estimator.methods.answer import Comparison
+from service.estimator.parameters import ParameterCounts
+from service.exports.back.entries import LONGEST_FILE_BYTES
+from service.exports.back.slurm_job import SlurmJob
+from service.features.batch.openapi import batch_schemas
+from service.features.catalogue.price_import import ImportReport
+from service.features.checks.requests import Waiting
+from service.features.checks.schedulers import FORBIDDEN, KIND, VERSION, JudgedJob
+from service.features.compare.openapi import comparison_schemas
+from service.features.plans.openapi import plan_schemas
+from service.features.sensitivity.openapi import partial_schemas, questions_inside, sensitivity_schemas
+from service.features.solve.openapi import solve_schemas
+from service.openapi.places import PLACES
+from service.text_bounds import FIELD
+from service.workflows.accuracy.answers import (
+    Accuracy,
+    Figures,
+    Group,
+    RelativeErrors,
+    Sized,
+    VerdictCounts,
+    Verdicts,
+)
+from service.workflows.accuracy.totals import TotalsAccuracy
+
+ANSWERED = (
+    Grounds,
+    Answer,
+    MemoryAnswer,
+    FlopAnswer,
+    GpuHoursAnswer,
+    TimelineAnswer,
+)
+"""What estimating answers hold; first what all of them share, whose docstrings pydantic does not inherit."""
+
+COMPARED = (Comparison, MethodAnswer)
+"""What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
+
+OTHERS = (
+    Accuracy, Check, ComparedRow, Diagnosis, Export, ExportTarget, Imported, ImportReport, JudgedJob, ParameterCounts,
+    PlanAnswer, Reconciliation, Solution, TotalsAccuracy, VariedRow,
+)  # fmt: skip
+"""What other answers hold."""
+
+
+INHERITING = (
+    (ComparedRow, ChosenCluster),
+    (Figures, RelativeErrors),
+    (Sized, Figures),
+    (Group, Sized),
+    (Verdicts, VerdictCounts),
+)
+"""Classes of other answers whose fields are partly another's, whose docstrings pydantic does not inherit."""
+
+
+class WireSchema(GenerateJsonSchema):
+    """JSON schema as answers really look: no defaults, every field there, FLOP counts as doubles."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic calls it so
+        """No titles: they would only repeat the field names."""
+        return False
+
+    def field_is_required(self, field: Any, total: bool) -> bool:  # noqa: FBT001 - pydantic calls it so
+        """Every field of an answer is always there."""
+        return self.mode == "serialization" or super().field_is_required(field, total)
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """An answer has no defaults."""
+        inner = super().default_schema(schema)
+        return {k: v for k, v in inner.items() if k != "default"} if self.mode == "serialization" else inner
+
+
+def component_schemas() -> dict[str, Schema]:
+    """Every schema that estimating requests and answers refer to.
+
+    Returns:
+        JSON schemas by component name
+    """
+    asked = _all_of(*(noun for _, noun in PLACES), Waiting, SlurmJob)
+    answered = _all_of(*ANSWERED, *COMPARED, *OTHERS)
+    _, document = TypeAdapter.json_schemas(
+        [("asked", "validation", asked), ("answered", "serialization", answered)],
+        schema_generator=WireSchema,
+        ref_template="#/components/schemas/{model}",
+    )
+    generated: dict[str, Schema] = document["$defs"]
+    spelled = {name: _as_on_the_wire(schema) for name, schema in generated.items()}
+    for base, *kinds_of_it in (ANSWERED, COMPARED):
+        shared = spelled.pop(base.__name__)["properties"]
+        for kind in kinds_of_it:
+            spelled[kind.__name__]["properties"] |= shared
+    for heir, ancestor in INHERITING:
+        spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
+    requests = request_schemas(spelled)
+    versions = spelled["Check"]["properties"]["versions"]
+    requests |= partial_schemas(spelled | requests)
+    requests |= plan_schemas(spelled, requests["QuestionRequest"])
+    requests |= comparison_schemas(spelled["ComparedRow"], versions)
+    requests |= sensitivity_schemas(spelled | requests, versions)
+    requests |= solve_schemas(requests["ComparisonRequest"]["properties"])
+    requests |= batch_schemas()
+    del spelled["Nodes"], spelled["Waiting"], spelled["SlurmJob"]
+    for name, fields in questions_inside(spelled).items():
+        spelled[name]["properties"] |= fields
+    return {name: _defaults_in_words(untitled(schema)) for name, schema in (spelled | requests).items()}
+
+
+def _all_of(*kinds: type) -> TypeAdapter[Any]:
+    """Every kind at once: each class that several of them hold is read once."""
+    return TypeAdapter(tuple[kinds])  # type: ignore[valid-type]  # known at run time
+
+
+def _as_on_the_wire(schema: Schema) -> Schema:
+    """A dataclass's schema with the field names and number types that `to_wire` gives it."""
+    properties = {WIRE_NAMES.get(name, name): _as_double(name, s) for name, s in schema.get("properties", {}).items()}
+    required = [WIRE_NAMES.get(name, name) for name in schema.get("required", ())]
+    return schema | {"properties": properties} | ({"required": required} if required else {})
+
+
+def _as_double(name: str, schema: Schema) -> Schema:
+    if not name.endswith("_flop"):
+        return schema
+    options = [{"type": "number"} if s.get("type") == "integer" else s for s in schema.get("anyOf", ())]
+    return schema | ({"anyOf": options} if options else {"type": "number"})
+
+
+def _defaults_in_words(schema: Schema) -> Schema:
+    """Defaults stand in descriptions: generators of clients take a `default` for a field that is always there."""
+    return schema | {"properties": {name: _default_in_words(inner) for name, inner in schema["properties"].items()}}
+
+
+def _default_in_words(field: Schema) -> Schema:
+    default = field.get("default")
+    said = {key: value for key, value in field.items() if key != "default"}
+    if default in (None, []):
+        return said
+    words = default if isinstance(default, str) else json.dumps(default)
+    return said | {"description": f"{field['description']} Default: {words}."}
+
+
+_TEXT: Schema = {"type": "string"}
+
+HEALTH = {"HealthAnswer": "ok", "ReadinessAnswer": "ready"}
+"""The status that each answer about the process itself tells."""
+
+
+def plain_schemas() -> dict[str, Schema]:
+    """The schemas of bodies and answers that no dataclass holds.
+
+    Returns:
+        JSON schemas by component name
+    """
+    health = {
+        name: object_schema("How the process is.", ["status"], {"status": {"const": word, "description": "Always so."}})
+        for name, word in HEALTH.items()
+    }
+    tools: Schema = {"type": "array", "description": "The tools.", "items": ref("ExportTarget")}
+    file = _TEXT | {"maxLength": LONGEST_FILE_BYTES, "description": "The file."}
+    return {
+        "Choice": _CHOICE,
+        "Choices": _choices(),
+        "ExportTargets": object_schema("Tools that a question can be written for.", ["items"], {"items": tools}),
+        "ImportRequest": object_schema("The file of a training framework.", [FIELD], {FIELD: file}),
+        "SacctDocument": _sacct(),
+        **health,
+        **_kubernetes(),
+    }
+
+
+_CHOICE = object_schema(
+    "A name that a field takes.",
+    ["name", "meaning", "source"],
+    {
+        "name": _TEXT | {"description": "The name, as written in a question."},
+        "meaning": _TEXT | {"description": "What it stands for."},
+        "source": _TEXT | {"description": "Who says so."},
+    },
+)
+
+
+def _choices() -> Schema:
+    fields = {
+        name: {"type": "array", "description": f"Names that {name} takes.", "items": ref("Choice")}
+        for name in choices()
+    }
+    return object_schema("Choices by field.", list(fields), fields)
+
+
+def _sacct() -> Schema:
+    """As much of the document as every version has; sacct prints much more, which is passed over."""
+    open_object: Schema = {"type": "object", "additionalProperties": True}
+    jobs = {"type": "array", "description": "The jobs.", "items": open_object}
+    meta = open_object | {"description": "Says the version of the schema."}
+    fields = {"jobs": jobs, "meta": meta}
+    return object_schema("What sacct --json prints.", list(fields), fields) | {"additionalProperties": True}
+
+
+def _kubernetes() -> dict[str, Schema]:
+    kind = {
+        "apiVersion": _TEXT | {"description": "Group and version."},
+        "kind": _TEXT | {"description": "Kind of object."},
+    }
+    version = {
+        "apiVersion": {"const": VERSION, "description": "Group and version."},
+        "kind": {"const": KIND, "description": "Kind of object."},
+    }
+    uid = _TEXT | {"description": "The request's own name."}
+    asked = {"uid": uid, "object": described("What is created.", ref("KubernetesObject"))}
+    request = object_schema("What is to be admitted.", ["uid"], asked) | {"additionalProperties": True}
+    status = {
+        "code": {"const": FORBIDDEN, "description": "HTTP status."},
+        "message": _TEXT | {"description": "Why."},
+    }
+    noted = {"estimate": _TEXT | {"description": "Id of the estimate."}}
+    response = {
+        "uid": uid,
+        "allowed": {"type": "boolean", "description": "False only for what runs out of memory."},
+        "status": object_schema("Why not.", list(status), status),
+        "warnings": {"type": "array", "description": "For whoever created it.", "items": _TEXT},
+        "auditAnnotations": object_schema("For the audit log.", [], noted),
+    }
+    inner = object_schema("Whether it is admitted.", ["uid", "allowed"], response)
+    return {
+        "KubernetesObject": object_schema("An object of Kubernetes.", [], kind) | {"additionalProperties": True},
+        "AdmissionReview": _review("A review that asks.", {**version, "request": request}),
+        "AdmissionAnswer": _review("The same review, answered.", {**version, "response": inner}),
+    }
+
+
+def _review(description: str, fields: Schema) -> Schema:
+    return object_schema(description, list(fields), fields)

@@ -1,0 +1,255 @@
+"""What may callers rely on? The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from service.api.access import SECURITY_SCHEMES, access_to, is_limited
+from service.api.deprecations import deprecation_of
+from service.api.idempotency import is_done_once, say_done_once
+from service.api.json_schema import ETAG, Schema, parameter_ref
+from service.api.list_schemas import list_parameters
+from service.api.queries import REV
+from service.api.query_parameters import component_parameters
+from service.features.accounts.openapi import audit_parameters, audit_schemas
+from service.features.calibrations import lists as calibrations
+from service.features.catalogue.list_openapi import VERSION, catalogue_parameters, catalogue_schemas
+from service.features.catalogue.openapi import own_row_schemas
+from service.features.launch_checks import launch_checks
+from service.features.launch_checks.openapi import launch_check_schemas
+from service.features.measurements import lists as measurements
+from service.features.scenarios.openapi import scenario_schemas, share_schemas
+from service.features.scenarios.scenarios import COLUMNS
+from service.features.sweeps.openapi import sweep_schemas
+from service.features.sweeps.sweeps import COLUMNS as SWEEP_COLUMNS
+from service.features.workers.openapi import worker_schemas
+from service.openapi.answer_examples import add_examples, example_components
+from service.openapi.components import component_schemas, plain_schemas
+from service.openapi.measurements import measurement_schemas
+from service.openapi.problems import (
+    LIMIT_HEADERS,
+    LIMIT_REFERENCES,
+    problem_responses,
+    problem_schemas,
+    response_ref,
+)
+from service.openapi.published_names import published, published_schemas
+from service.source_tree import ROOT, write_generated
+
+COMMITTED = ROOT / "openapi" / "openapi.json"
+
+DESCRIPTION = """What it takes to train a model: bytes per GPU, FLOP, seconds per step, GPU-hours, money and energy.
+
+Ask with four nouns (model, recipe, layout, cluster) and get one answer. Units are suffixes of the names; null means
+"not asked or not known", never zero. Errors are RFC 9457 problem documents that name the field and the fix."""
+
+TAGS = {
+    "estimates": "One configuration: everything, or memory, FLOP, GPU-hours alone.",
+    "diagnoses": "Why a job ran out of memory, and what to change.",
+    "scenarios": "Saved questions, with their answers.",
+    "choices": "Every name a field takes.",
+    "catalogue": "Models, GPUs, clusters, prices, rate cards and regions: the shipped ones, and your own.",
+    "cells": "One number a spreadsheet cell.",
+    "checks": "Admission of jobs by a scheduler.",
+    "adapters": "Schedulers ask in their own words, and fetch the files that do so.",
+    "exports": "A question as the file of a launcher or a training framework, and the way back.",
+    "reconciliations": "What jobs took that were estimated before.",
+    "measurements": "What was measured, by workers or by other tools.",
+    "calibrations": "Constants of a device, fitted on measurements of it.",
+    "accuracy": "How near predictions come to what was measured.",
+    "launch-checks": "Measurements of a job's own kernels before it starts, and a verdict.",
+    "workers": "Workers, and the jobs that they are given.",
+    "sweeps": "Tables of many questions, worked out by workers.",
+    "audit": "Who changed what, and what was refused.",
+    "health": "Is the service alive and ready?",
+}
+
+REFUSALS = ("422", "default")
+"""Responses of every operation that are problem documents."""
+
+REFUSALS_OF_STRANGERS = ("401", "403")
+"""Those of an operation that asks for a key."""
+
+NEVER_REFUSED = "/v1/cell/why"
+"""The path that tells in words what is wrong, whatever it is, to whoever may ask; a body, which it never reads, can be
+too large."""
+
+REFUSALS_OF_A_BODY = ("400", "408", "413", "415")
+"""Those of an operation that takes a body."""
+
+REFUSALS_OF_A_CHANGE = {"post": ("503",), **dict.fromkeys(("put", "patch", "delete"), ("412", "428", "503"))}
+"""Those of an operation that changes the catalogue or a scenario."""
+
+CHANGED = {"calibrations": (), "measurements": (), "catalogue": ("409",), "scenarios": (), "sweeps": ()}
+"""Families of what callers change, and how else a change may be refused there: scenarios, sweeps and what is measured
+have no names to take."""
+
+CONTRADICTED = frozenset({
+    "createLaunchCheck", "createSweep", "promoteCalibration", "retireCalibration", "rollBackCalibration",
+})  # fmt: skip
+"""Operations that what holds may contradict, in families whose others it cannot."""
+
+OF_A_CLAIM = "/v1/worker/jobs/"
+"""Where paths begin of what a worker says of its job, which may be another's by then."""
+
+REFUSALS_UNDER_A_REVISION = ("404", "503")
+"""Those of an operation that answers under an earlier catalogue."""
+
+STORED = (
+    "/v1/scenarios", "/v1/sweeps", "/v1/estimates/", "/v1/catalogue/revisions", "/v1/reconciliations", "/v1/worker",
+    "/v1/launch-checks", "/v1/measurements", "/v1/calibrations", "/v1/audit", "/readyz",
+)  # fmt: skip
+"""Where paths begin whose every answer comes from the database, which may not answer."""
+
+NOT_MODIFIED = {"description": "The answer is the one that If-None-Match names.", "headers": {"ETag": ETAG}}
+"""Response to every GET of what the caller has already."""
+
+FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
+"""FastAPI's own error form, which this service never sends."""
+
+
+def contract_bytes(app: FastAPI) -> bytes:
+    """The contract of an application, byte for byte.
+
+    Args:
+        app: the application
+
+    Returns:
+        OpenAPI 3.1 as UTF-8 JSON, ending in a newline
+    """
+    return (json.dumps(contract(app), indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def write_contract(app: FastAPI) -> Path:
+    """Write the contract into the source tree, where a test compares it with the one that is served.
+
+    Args:
+        app: the application
+
+    Returns:
+        the file
+
+    Raises:
+        StartupError: the package is installed, so there is no source tree around it
+    """
+    return write_generated(COMMITTED, lambda: contract_bytes(app))
+
+
+def contract(app: FastAPI) -> dict[str, Any]:
+    """The contract of an application.
+
+    Args:
+        app: the application
+
+    Returns:
+        OpenAPI 3.1 document
+    """
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary="What it takes to train a large language model.",
+        description=DESCRIPTION,
+        routes=app.routes,
+        tags=[{"name": name, "description": meaning} for name, meaning in TAGS.items()],
+        servers=[{"url": "/", "description": "This service."}],
+        contact={"name": "The maintainers of traincost"},
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    schemas = document.get("components", {}).get("schemas", {})
+    own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
+    document["components"] = {
+        "schemas": published_schemas(own | _schemas()),
+        "parameters": published(_parameters()),
+        "responses": {"NotModified": NOT_MODIFIED, **problem_responses()},
+        "headers": dict(LIMIT_HEADERS),
+        "securitySchemes": SECURITY_SCHEMES,
+    }
+    document["components"]["examples"] = example_components(document["components"]["schemas"])
+    document["security"] = []
+    document["paths"] = published(dict(sorted(document["paths"].items(), key=_place_in_tags)))
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            operation.update(access_to(operation["operationId"], method.upper()))
+            operation.update(deprecation_of(operation["operationId"]))
+            if is_done_once(method, operation["responses"]):
+                say_done_once(operation)
+            _complete(operation, _refusals(path, method, operation))
+            if method == "get":
+                operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG)
+                operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
+            if is_limited(operation["operationId"], method.upper()):
+                _say_limited(operation)
+            add_examples(operation)
+    return document
+
+
+def _say_limited(operation: Schema) -> None:
+    """Every good answer tells what is left of the limit."""
+    for status, response in operation["responses"].items():
+        if status.startswith("2"):
+            response["headers"] = response.get("headers", {}) | LIMIT_REFERENCES
+
+
+def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
+    """How an operation may be refused, beside what may happen to every one."""
+    if path == NEVER_REFUSED:
+        return (*REFUSALS_OF_STRANGERS, "413", "default")
+    (family,) = operation["tags"]
+    parameters = operation.get("parameters", ())
+    changes = REFUSALS_OF_A_CHANGE.get(method, ()) if family in CHANGED else ()
+    return (
+        *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
+        *REFUSALS,
+        *(REFUSALS_OF_STRANGERS if operation["security"] else ()),
+        *(("429",) if is_limited(operation["operationId"], method.upper()) else ()),
+        *changes,
+        *(CHANGED[family] if changes else ()),
+        *(("409",) if operation["operationId"] in CONTRADICTED else ()),
+        *(("409",) if path.startswith(OF_A_CLAIM) else ("404",) if "{" in path else ()),
+        *(REFUSALS_UNDER_A_REVISION if parameter_ref(REV) in parameters else ()),
+        *(("503",) if path.startswith(STORED) or VERSION in parameters else ()),
+    )
+
+
+def _schemas() -> dict[str, Schema]:
+    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
+    jobs = worker_schemas() | launch_check_schemas() | measurement_schemas() | audit_schemas()
+    return component_schemas() | lists | plain_schemas() | jobs | problem_schemas()
+
+
+def _parameters() -> dict[str, Schema]:
+    lists = list_parameters("Scenario", COLUMNS) | list_parameters("Sweep", SWEEP_COLUMNS)
+    checks = list_parameters("LaunchCheck", launch_checks.COLUMNS, launch_checks.NEWEST_FIRST)
+    return component_parameters() | catalogue_parameters() | lists | checks | _of_measurements() | audit_parameters()
+
+
+def _of_measurements() -> dict[str, Schema]:
+    return list_parameters("Measurement", measurements.COLUMNS, measurements.NEWEST_FIRST) | list_parameters(
+        "Calibration", calibrations.COLUMNS, calibrations.NEWEST_FIRST
+    )
+
+
+def _place_in_tags(path: tuple[str, Schema]) -> int:
+    """Paths stand in the order of their families, whatever the files of their routes are called."""
+    operation: Schema = next(iter(path[1].values()))
+    return list(TAGS).index(operation["tags"][0])
+
+
+def _complete(operation: Schema, refusals: tuple[str, ...]) -> None:
+    """What a route says of itself, without what FastAPI guesses from its function, and with every refusal."""
+    for response in operation["responses"].values():
+        media = response.pop("content", {})
+        described = {name: content for name, content in media.items() if content.get("schema")}
+        response.update({"content": described} if described else {})
+    operation["responses"] |= {status: response_ref(status) for status in refusals}
+    operation.setdefault("description", f"{operation['summary']}.")
+    if "parameters" in operation:
+        operation["parameters"] = _without_guesses(operation["parameters"])
+
+
+def _without_guesses(parameters: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a route says of its parameters itself comes last and wins over what FastAPI guesses from its function."""
+    return list({p.get("$ref", (p.get("in"), p.get("name"))): p for p in parameters}.values())

@@ -1,0 +1,60 @@
+"""Dataclasses that request bodies spell, each with its place, and all field names of bodies."""
+
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import get_args, get_type_hints
+
+from service.catalogue import Row
+from service.exports.back.slurm_job import SlurmJob
+from service.features.checks.requests import BESIDE, Launch, Limits
+from service.features.compare.requests import COMPARED
+from service.features.plans.requests import CLUSTERS, WHY_NOT, PlanLimits, PlanManner
+from service.features.scenarios.scenarios import FIELDS
+from service.features.sensitivity.requests import VARIED_BY
+from service.features.solve.requests import SERVING, SOLVED_FROM, Serving
+from service.features.sweeps.axes import LISTS, ROWS, SweepManner, SweepPlan
+from service.planner.solve_limits import SolveLimits
+from service.tabular.columns import columns_of
+from service.validation.json_text import FIELD_NAMES
+from service.validation.question_parts import ASKED
+from service.validation.specs import field_names
+
+PLACES = (
+    *ASKED,
+    ("limits", Limits),
+    ("limits", PlanLimits),
+    ("limits", SolveLimits),
+    ("launch", Launch),
+    (SERVING, Serving),
+    ("plan", PlanManner),
+)
+"""Part of any request body, and a noun that spells it."""
+
+
+def _names_in(noun: type) -> Iterator[str]:
+    """The fields of a noun and of the nouns inside it."""
+    hints = get_type_hints(noun)
+    for name in field_names(noun):
+        yield name
+        for inner in get_args(hints[name]):
+            if is_dataclass(inner):
+                yield from _names_in(inner)  # type: ignore[arg-type]  # arguments of a type hint are types
+
+
+FIELD_NAMES.update(
+    (
+        "preset",
+        *BESIDE,
+        "question",
+        *field_names(SlurmJob),
+        "hf_config",
+        *FIELDS,
+        *(CLUSTERS, WHY_NOT),
+        *COMPARED,
+        *SOLVED_FROM,
+        *VARIED_BY,
+        *(*LISTS, ROWS, *field_names(SweepManner), *field_names(SweepPlan)),
+        *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
+        *(column.name for row in get_args(Row) for column in columns_of(row)),
+    )
+)

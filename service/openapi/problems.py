@@ -1,0 +1,236 @@
+"""How does the contract say what may go wrong? One problem document, and for each status a response with examples."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from service.api.bearers import AWAY
+from service.api.compute import full, lost, own_excess
+from service.api.foreign_pages import FOREIGN, UNKNOWN_NAME
+from service.api.held_bytes import TOO_MUCH
+from service.api.idempotency import REUSED
+from service.api.json_schema import Schema, described, ref
+from service.api.keys import NO_KEY
+from service.api.preconditions import NEEDED
+from service.api.problem_kinds import KINDS
+from service.api.problems import LEAVING, MEDIA_TYPE, RETRY_AFTER, problem_response
+from service.api.protocol import ONE_HOST
+from service.api.rate_limits import refusal_after
+from service.api.request_counts import Standing
+from service.api.turns import NOT_YET
+from service.errors import MOST_PROBLEMS
+from service.features.launch_checks.targets import NO_WORKER_FIX
+from service.features.workers.leases import NOT_HELD
+from service.store import FINISHED
+
+DEFAULT = "Problem"
+"""The response for every status that an operation does not name."""
+
+RESPONSES: Mapping[str, str] = {
+    "400": "BadRequest",
+    "401": "Unauthorized",
+    "403": "Forbidden",
+    "404": "NotFound",
+    "408": "RequestTimeout",
+    "409": "Conflict",
+    "412": "PreconditionFailed",
+    "413": "ContentTooLarge",
+    "415": "UnsupportedMediaType",
+    "422": "UnprocessableContent",
+    "428": "PreconditionRequired",
+    "429": "TooManyRequests",
+    "503": "ServiceUnavailable",
+    "default": DEFAULT,
+}
+"""Component of the response for each status that operations name, called as HTTP calls it."""
+
+LIMIT_HEADERS: Mapping[str, Schema] = {
+    "RateLimit-Policy": {
+        "description": "How many requests (q) this caller may send in how many seconds (w), by the name of the limit; "
+        "not there where nobody is limited.",
+        "schema": {"type": "string"},
+        "example": '"default";q=4000;w=20',
+    },
+    "RateLimit": {
+        "description": "How many requests (r) are left to it at once, and in how many seconds (t) all of them are.",
+        "schema": {"type": "string"},
+        "example": '"default";r=3999;t=1',
+    },
+}
+"""Headers of every answer to a request that is counted: draft-ietf-httpapi-ratelimit-headers-10."""
+
+LIMIT_REFERENCES: Schema = {name: {"$ref": f"#/components/headers/{name}"} for name in LIMIT_HEADERS}
+
+REQUEST_ID = "5d2f0c0a6c0f4b5e9a3f1f6f0c8e7a21"
+
+DETAILS: Mapping[str, str] = {
+    "not_json": "send a JSON text; this one is none at line 1, column 11",
+    "bad_request": ONE_HOST,
+    "unauthorized": NO_KEY,
+    "forbidden": "this needs a key with the scope write, which this one has not",
+    "foreign_page": FOREIGN,
+    "unknown_host": UNKNOWN_NAME,
+    "unknown_metric": "no number of the answer has this name; did you mean gpu_hours or usd_per_gpu_hour or "
+    "totals.gpu_hours?",
+    "unknown_revision": "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are",
+    "not_found": "the catalogue holds no model of this name; did you mean llama-7b or llama-65b or llama-33b?",
+    "method_not_allowed": "use GET, HEAD, OPTIONS, POST",
+    "body_timeout": "send the whole body within 30 seconds",
+    "head_timeout": "send the request line and all headers within 10 seconds",
+    "stale": "the row is at revision 2 now; read it again, and change that",
+    "body_too_large": "send at most 1048576 bytes",
+    "unsupported_media_type": "send the body as content-type: application/json, in UTF-8",
+    "key_reused": REUSED,
+    "precondition_required": NEEDED,
+    "too_many_computations": own_excess(16, 8).detail,
+    "rate_limited": refusal_after(Standing(0, 20.0, 1.0)).detail,
+    "head_too_large": "send a request line and headers of at most 65536 bytes",
+    "internal_error": "this is a defect of the service; report it with the request_id",
+    "too_many_connections": "close connections that are not in use, or wait",
+    "too_many_bodies": TOO_MUCH,
+    "computing_full": full(60).detail,
+    "computation_lost": lost(1).detail,
+    "issuer_away": AWAY,
+    "busy": NOT_YET,
+    "draining": LEAVING,
+    "not_ready": "the database does not answer",
+}
+"""What each kind may say of one time that it happened."""
+
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    "no_matching_worker": {
+        "pointer": "/on",
+        "code": "no_matching_worker",
+        "message": "no live worker has the GPU h100-sxm5-80gb; workers seen: lab: no GPU, 8 threads",
+        "fix": NO_WORKER_FIX,
+    },
+    "conflict": {
+        "pointer": "/slug",
+        "code": "name_taken",
+        "message": "a row of the shipped catalogue has this name; an own row cannot take its place",
+        "fix": "choose another",
+    },
+    **{
+        one.code: {"pointer": f"/{one.field}", "code": one.code, "message": one.message, "fix": one.fix}
+        for one in (FINISHED, NOT_HELD)
+    },
+    "refused": {
+        "pointer": "/layout",
+        "code": "replica_divides_cluster",
+        "message": "one replica takes tensor 3 x context 1 x pipeline 1 = 3 GPUs, which does not divide 8",
+        "fix": "make their product 1, 2, 4 or 8",
+    },
+}
+"""The same of kinds that name a field."""
+
+_TEXT: Schema = {"type": "string"}
+
+
+def problem_schemas() -> dict[str, Schema]:
+    """The schema of a problem document, and of each thing to mend in it.
+
+    Returns:
+        JSON schemas by component name
+    """
+    return {"Problem": _PROBLEM, "FieldProblem": _FIELD_PROBLEM}
+
+
+def problem_responses() -> dict[str, Schema]:
+    """A response for each status, with an example of every kind of problem that has it.
+
+    Returns:
+        OpenAPI responses by component name
+    """
+    return {name: _response(status) for status, name in RESPONSES.items()}
+
+
+def response_ref(status: str) -> Schema:
+    """The response of a status that is a problem document.
+
+    Args:
+        status: one of RESPONSES
+
+    Returns:
+        a reference to its component
+    """
+    return {"$ref": f"#/components/responses/{RESPONSES[status]}"}
+
+
+def problem_example(code: str) -> dict[str, Any]:
+    """A problem document of one kind, as the service sends it.
+
+    Args:
+        code: one of KINDS
+
+    Returns:
+        the document
+    """
+    fields = [] if code in DETAILS else [dict(FIELDS[code])]
+    detail = DETAILS[code] if code in DETAILS else f"{fields[0]['message']}; {fields[0]['fix']}"
+    response = problem_response({"state": {"request_id": REQUEST_ID}}, code, detail, errors=fields)
+    document: dict[str, Any] = json.loads(bytes(response.body))
+    return document
+
+
+def _response(status: str) -> Schema:
+    own = [code for code, kind in KINDS.items() if str(kind.status) == status]
+    codes = own or [code for code, kind in KINDS.items() if str(kind.status) not in RESPONSES]
+    titles = [KINDS[code].title for code in codes]
+    return {
+        "description": f"{'; or '.join(titles)}." if own else "Whatever else goes wrong, under its own status.",
+        **({"headers": headers} if (headers := _headers(status)) else {}),
+        "content": {
+            MEDIA_TYPE: {
+                "schema": ref("Problem"),
+                "examples": {code: {"summary": KINDS[code].title, "value": problem_example(code)} for code in codes},
+            }
+        },
+    }
+
+
+def _headers(status: str) -> Schema:
+    waited = {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}
+    if status == "503":
+        return dict.fromkeys(RETRY_AFTER, waited)
+    if status == "429":
+        return {"Retry-After": waited, **LIMIT_REFERENCES}
+    if status in {"401", "403"}:
+        return {"WWW-Authenticate": {"description": "What is wrong with the key, as RFC 6750 has it.", "schema": _TEXT}}
+    return {}
+
+
+_FIELD_PROBLEM: Schema = {
+    "type": "object",
+    "description": "One thing to mend.",
+    "required": ["code", "message", "fix"],
+    "properties": {
+        "pointer": _TEXT | {"description": "JSON pointer of the field in the body; empty for the body as a whole."},
+        "parameter": _TEXT | {"description": "Name of the query parameter, instead of a pointer."},
+        "row": {"type": "integer", "description": "Row of a table, its header being row 1."},
+        "column": _TEXT | {"description": "Column of a table, instead of a pointer."},
+        "code": _TEXT | {"description": "Broken rule, stable."},
+        "message": _TEXT | {"description": "What is wrong and why it matters."},
+        "fix": _TEXT | {"description": "What to do about it."},
+    },
+}
+
+_PROBLEM: Schema = {
+    "type": "object",
+    "description": "What went wrong, as RFC 9457 has it; nothing of the request is repeated.",
+    "required": ["type", "title", "status", "code", "detail", "request_id", "errors"],
+    "properties": {
+        "type": _TEXT | {"description": "Where this kind of problem is described."},
+        "title": _TEXT | {"description": "This kind of problem in words."},
+        "status": {"type": "integer", "description": "HTTP status."},
+        "code": _TEXT | {"enum": list(KINDS), "description": "This kind of problem, stable."},
+        "detail": _TEXT | {"description": "What went wrong this time."},
+        "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
+        "report": described("Every wrong row, where a table was sent.", ref("ImportReport")),
+        "errors": {
+            "type": "array",
+            "maxItems": MOST_PROBLEMS,
+            "description": "One entry for each thing to mend.",
+            "items": ref("FieldProblem"),
+        },
+    },
+}

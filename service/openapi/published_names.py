@@ -1,0 +1,191 @@
+"""What is each type called in the contract? A name that says enough alone, for whoever reads the code made of it."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, get_args
+
+from service.answers.checks import CheckVerdict
+from service.answers.launch_checks import LaunchStatus, LaunchVerdict, Where
+from service.answers.plans import Objective
+from service.answers.solutions import UnknownName
+from service.answers.workers import RunnerName
+from service.api.json_schema import Schema
+from service.api.problem_kinds import KINDS
+from service.calibration.records import DeviceKind, ProbeName, ProbeStatus
+from service.catalogue.provenance import Scope, Verified
+from service.catalogue.rows import PriceStat, RegionKind
+from service.estimator import names
+from service.estimator.first_step import Moment, StepName
+from service.estimator.interval import Basis
+from service.estimator.memory_parts import Phase, Verdict
+from service.features.checks.requests import FormatName
+
+RENAMED: Mapping[str, str] = {
+    "Answer": "EstimateAnswer",
+    "Capabilities-Output": "SeenCapabilities",
+    "Change": "MemorySaving",
+    "Compared": "ComparedMeasurement",
+    "Conventions": "FlopConventions",
+    "Deepened": "FullDepth",
+    "Device-Output": "SeenDevice",
+    "Drawback": "PlanDrawback",
+    "Environment": "MeasuredOn",
+    "Evidence": "SolutionEvidence",
+    "Figures": "AccuracyFigures",
+    "Finding": "ImportFinding",
+    "Group": "AccuracyGroup",
+    "Launch": "LaunchFile",
+    "Limits": "CheckLimits",
+    "Measured": "MeasuredQuantity",
+    "Method": "TrainingMethod",
+    "MethodAnswer": "ToolAnswer",
+    "MethodLine": "ToolLine",
+    "MethodPatch": "TrainingMethodPatch",
+    "MethodVariant": "ToolVariant",
+    "Outlook": "JobOutlook",
+    "Peak": "TimelinePeak",
+    "Point": "TimelinePoint",
+    "ProbeAnswer": "ProbeFindings",
+    "Question": "ResolvedQuestion",
+    "Reason": "VerdictReason",
+    "Sized": "AccuracyBySize",
+    "Versions": "AnswerVersions",
+    "Versions-Input": "SoftwareVersions",
+    "Versions-Output": "ResolvedSoftwareVersions",
+    "VersionsPatch": "SoftwareVersionsPatch",
+}
+"""Classes whose own name says enough only where they stand."""
+
+INPUT, OUTPUT = "-Input", "-Output"
+"""How pydantic tells a noun as it is asked from the same as it is answered, every default filled."""
+
+CHOICES: Mapping[str, tuple[str, Any]] = {
+    "AttentionGate": ("A gate on what attention finds.", names.AttentionGate),
+    "AttentionKernel": ("How attention is computed.", names.AttentionName),
+    "Basis": ("What a number rests on.", Basis),
+    "Batching": ("How documents fill sequences.", names.BatchingName),
+    "CheckVerdict": ("May a job start?", CheckVerdict),
+    "CheckpointRule": ("How the time between checkpoints is found.", names.IntervalRule),
+    "ContextMethod": ("How attention is divided over a sequence.", names.ContextMethod),
+    "CrossEntropy": ("How the loss is computed.", names.CrossEntropyName),
+    "ExpertDispatcher": ("How tokens get to their experts.", names.DispatcherName),
+    "FloatDtype": ("A floating-point type of gradients or master weights.", names.GradientDtype),
+    "DeviceKind": ("What was measured on.", DeviceKind),
+    "LaunchFormat": ("A kind of file that says how a job trains.", FormatName),
+    "LaunchStatus": ("Where a launch check is.", LaunchStatus),
+    "LaunchVerdict": ("May a job start, after what was measured?", LaunchVerdict),
+    "LayerType": ("How a layer mixes tokens.", names.LayerType),
+    "MlpType": ("How a layer mixes channels.", names.MlpType),
+    "ModelPart": ("A part of a model.", names.PartName),
+    "MomentDtype": ("Type of the optimizer's moments.", names.MomentDtype),
+    "Normalization": ("How a layer is normalised.", names.Normalization),
+    "Objective": ("What plans are ranked by.", Objective),
+    "Offload": ("What is kept in the host's memory.", names.OffloadName),
+    "OnWorkers": ("On which workers a launch check may run.", Where),
+    "Optimizer": ("What turns gradients into updates.", names.OptimizerName),
+    "Phase": ("The part of a step in which memory peaks.", Phase),
+    "Precision": ("In which numbers a model trains.", names.PrecisionName),
+    "PriceModel": ("On what terms a GPU is rented.", names.PriceModel),
+    "PriceStat": ("Which of several prices a row holds.", PriceStat),
+    "ProbeName": ("A thing that a worker can measure.", ProbeName),
+    "ProbeStatus": ("Where a probe is.", ProbeStatus),
+    "ProblemCode": ("A kind of problem, stable.", KINDS),
+    "QkNorm": ("How queries and keys are normalised.", names.QkNorm),
+    "Quantization": ("In which form frozen matrices are kept.", names.QuantizationName),
+    "RankOrder": ("Which ranks are neighbours.", names.RankOrder),
+    "RecomputeGranularity": ("How much is computed again.", names.RecomputeName),
+    "RecomputeMethod": ("Which layers compute again.", names.RecomputeMethod),
+    "RecomputeModule": ("A module that is computed again.", names.RecomputeModule),
+    "RegionKind": ("What a region is.", RegionKind),
+    "RunnerName": ("Where a worker runs what it is given.", RunnerName),
+    "Schedule": ("The order of a pipeline's passes.", names.ScheduleName),
+    "SoftwareImplementation": ("Whose operations training software runs.", names.ImplementationName),
+    "StackName": ("Training software.", names.StackName),
+    "TargetMatrix": ("A matrix that gets an adapter.", names.MatrixName),
+    "TimelineMoment": ("A moment of a step.", Moment),
+    "TimelineStep": ("The first step, or a later one.", StepName),
+    "ToolName": ("Another tool that estimates memory.", names.ToolName),
+    "TrainingMethodName": ("Which parameters are trained.", names.MethodName),
+    "UnknownField": ("A field that can be solved for.", UnknownName),
+    "Verdict": ("Does it fit?", Verdict),
+    "RowScope": ("Whose answers may rest on a row or a calibration: its owner's, or everyone's.", Scope),
+    "Verified": ("Whether a row was checked against its source.", Verified),
+    "ZeroStage": ("What is sharded over replicas.", names.ZeroStage),
+}
+"""Choices that have a type of their own: what one is, and the values."""
+
+EXAMPLES = {"example", "examples"}
+"""Keys below which nothing is a schema."""
+
+
+def published_name(name: str) -> str:
+    """What a component is called in the contract.
+
+    Args:
+        name: what pydantic calls it after its class
+
+    Returns:
+        its published name
+
+    >>> [published_name(name) for name in ("Layout-Input", "Layout-Output", "service__estimator__question__Versions")]
+    ['Layout', 'ResolvedLayout', 'AnswerVersions']
+    """
+    own = name.rpartition("__")[2]
+    noun = own.removesuffix(INPUT).removesuffix(OUTPUT)
+    renamed = RENAMED.get(own) or RENAMED.get(noun, noun)
+    return f"Resolved{renamed}" if own.endswith(OUTPUT) and own not in RENAMED else renamed
+
+
+def published(document: Any) -> Any:
+    """A part of the contract in which every component has its published name, and every known choice is one.
+
+    Args:
+        document: the part
+
+    Returns:
+        the same, else
+    """
+    if isinstance(document, list):
+        return [published(item) for item in document]
+    if not isinstance(document, dict):
+        return document
+    told = {key: value if key in EXAMPLES else published(value) for key, value in document.items()}
+    values = told.get("enum")
+    name = _names_of_choices().get(tuple(values)) if isinstance(values, list) else None
+    if name is not None:
+        kept = {key: value for key, value in told.items() if key not in {"enum", "type"}}
+        return kept | {"$ref": f"#/components/schemas/{name}"}
+    if isinstance(told.get("$ref"), str):
+        path, _, component = told["$ref"].rpartition("/")
+        return told | ({"$ref": f"{path}/{published_name(component)}"} if path.endswith("/schemas") else {})
+    return told
+
+
+def published_schemas(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The component schemas under their published names, and those of the choices.
+
+    Args:
+        schemas: JSON schemas by the names of their classes
+
+    Returns:
+        JSON schemas by published name, in the order of the names
+    """
+    renamed = {published_name(name): published(schema) for name, schema in schemas.items()}
+    return dict(sorted((renamed | {name: _schema(name) for name in CHOICES}).items()))
+
+
+def _schema(name: str) -> Schema:
+    meaning, _ = CHOICES[name]
+    values = _values(name)
+    kind = "integer" if isinstance(values[0], int) else "string"
+    return {"type": kind, "description": meaning, "enum": values}
+
+
+def _values(name: str) -> list[Any]:
+    kind = CHOICES[name][1]
+    return list(kind if isinstance(kind, Mapping) else get_args(kind))
+
+
+@cache
+def _names_of_choices() -> Mapping[tuple[Any, ...], str]:
+    return {tuple(_values(name)): name for name in CHOICES}

@@ -1,0 +1,28 @@
+"""May generated files be written? Into the source tree, where tests compare them; an installed package has none."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from service.errors import StartupError
+
+ROOT = Path(__file__).parents[1]
+"""What holds the package: the source tree, or a folder of installed packages."""
+
+
+def write_generated(file: Path, content: Callable[[], bytes]) -> Path:
+    """Write a generated file into the source tree.
+
+    Args:
+        file: where it belongs
+        content: makes what it holds, where there is a source tree
+
+    Returns:
+        the file
+
+    Raises:
+        StartupError: the package is installed, so there is no source tree around it
+    """
+    if not (ROOT / "pyproject.toml").is_file():
+        raise StartupError(f"{file.name} is written in the source tree, and there is none around the package")
+    file.write_bytes(content())
+    return file

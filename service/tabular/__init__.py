@@ -1,0 +1,1 @@
+"""Rows as CSV, XLSX, ODS and Parquet; cursors, filters and sorting of lists."""

@@ -1,0 +1,305 @@
+"""How is a list shown: page by page as JSON, or whole as a table of texts or of typed cells?
+
+Every form takes the same query: filters by column, sort, limit, cursor.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from service.store import RowPart, utc_text
+from service.tabular.cell_text import exact_text, marked
+from service.tabular.columns import Column
+from service.tabular.parquet import parquet
+from service.tabular.queries import DEFAULT_ROWS, ListQuery, Meanings, read_list_query
+from service.tabular.workbooks import workbook
+
+Record = Mapping[str, Any]
+
+IsCurrent = Callable[[Record], bool]
+"""Whether the version of a row that a caller saw is the current one."""
+Parameters = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list, before anybody says what of it to show."""
+
+    columns: Sequence[Column]
+    """Its columns, the key first."""
+    rows: Iterable[Any]
+    """All of its rows."""
+    meanings: Meanings = field(default_factory=dict)
+    """By column, what a name in a filter may mean."""
+    sort: str | None = None
+    """How its rows stand where the caller does not say; None for the order of the keys."""
+    find: Callable[[ListQuery, int | None], list[Any]] | None = None
+    """Finds the rows that a query asks for, at most so many, where there are too many to be held; None where `rows` are
+    all of them."""
+    is_in_order: bool = False
+    """Whether the rows come in the order of their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows of a list."""
+
+    items: tuple[Record, ...]
+    """The rows, column by column."""
+    next_cursor: str | None
+    """Where the next page begins; null after the last one."""
+
+
+def page_of(held: Listed, parameters: Parameters) -> Page:
+    """One page of a list.
+
+    Args:
+        held: the list
+        parameters: the query string
+
+    Returns:
+        the page
+
+    Raises:
+        Refused: an unknown parameter or a wrong value
+    """
+    query = _query(held, parameters)
+    limit = query.limit or DEFAULT_ROWS
+    rows = _found(held, query, limit + 1)
+    shown = rows[:limit]
+    more = query.order.cursor_behind(shown[-1]) if len(rows) > limit else None
+    return Page(tuple(as_record(held.columns, row) for row in shown), more)
+
+
+def csv_of(held: Listed, parameters: Parameters) -> str:
+    """A list as CSV: every row that passes the filters, unless the caller limits them.
+
+    Args:
+        held: the list
+        parameters: the query string
+
+    Returns:
+        CSV of RFC 4180 with a header; the members of a list stand in one cell, separated by semicolons
+
+    Raises:
+        Refused: an unknown parameter or a wrong value
+    """
+    rows = _table(held, parameters)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(column.name for column in held.columns)
+    writer.writerows([cell_text(column.value(row)) for column in held.columns] for row in rows)
+    return text.getvalue()
+
+
+def workbook_of(held: Listed, parameters: Parameters) -> bytes:
+    """A list as a workbook of one sheet: the same rows as its CSV.
+
+    Args:
+        held: the list
+        parameters: the query string
+
+    Returns:
+        an .xlsx file; the same list is the same bytes
+
+    Raises:
+        Refused: an unknown parameter or a wrong value
+    """
+    rows = _table(held, parameters)
+    return workbook(
+        [column.name for column in held.columns],
+        [[typed_cell(column.value(row)) for column in held.columns] for row in rows],
+    )
+
+
+def parquet_of(held: Listed, parameters: Parameters) -> bytes:
+    """A list as Parquet: the same rows as its CSV.
+
+    Args:
+        held: the list
+        parameters: the query string
+
+    Returns:
+        a Parquet file
+
+    Raises:
+        Refused: an unknown parameter or a wrong value
+    """
+    return parquet(held.columns, _table(held, parameters))
+
+
+def as_record(columns: Sequence[Column], row: object) -> Record:
+    """A row as the JSON object that shows it.
+
+    Args:
+        columns: columns of its list
+        row: the row
+
+    Returns:
+        its values by column
+    """
+    return {column.name: column.value(row) for column in columns}
+
+
+def cell_text(value: object) -> str:
+    """A value as the text of one CSV cell, which no spreadsheet runs as a formula.
+
+    Args:
+        value: text, number, truth, tuple of texts, or None
+
+    Returns:
+        its text; empty for None
+
+    >>> cell_text("=HYPERLINK(1)"), cell_text(-0.5), cell_text(("a", "b")), cell_text(True)
+    ("'=HYPERLINK(1)", '-0.5', 'a;b', 'true')
+    >>> cell_text(("x", "=1+1"))
+    "x;'=1+1"
+    """
+    cell = typed_cell(value)
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, int):
+        return str(cell)
+    if isinstance(cell, float):
+        return exact_text(cell)
+    return marked(cell)
+
+
+def typed_cell(value: object) -> str | int | float | None:
+    """A value as one cell of a workbook, where a text is a text whatever it begins with.
+
+    Args:
+        value: text, number, truth, tuple of texts, or None
+
+    Returns:
+        number or truth as it is, anything else as text; None for an empty cell
+
+    >>> typed_cell("=1+1"), typed_cell(2.5), typed_cell(("a", "b")), typed_cell(())
+    ('=1+1', 2.5, 'a;b', None)
+    """
+    if isinstance(value, tuple):
+        return ";".join(map(str, value)) or None
+    return value if isinstance(value, int | float) else str(value) if value else None
+
+
+def _query(held: Listed, parameters: Parameters) -> ListQuery:
+    return read_list_query(parameters, held.columns, held.meanings, held.sort)
+
+
+def _table(held: Listed, parameters: Parameters) -> list[Any]:
+    query = _query(held, parameters)
+    return _found(held, query, query.limit)
+
+
+def _found(held: Listed, query: ListQuery, most: int | None) -> list[Any]:
+    if held.find is not None:
+        return held.find(query, most)
+    return query.select_in_order(tuple(held.rows), most) if held.is_in_order else query.select(held.rows, most)
+
+
+AT_ONCE = 1000
+"""Rows that are read at once where not all of them may be shown. Source: a choice; some milliseconds."""
+TIMES_AS_MANY = 8
+"""As are read at once where all that was read is of one second. Source: a choice."""
+SECOND = timedelta(seconds=1)
+
+Read = Callable[[RowPart | None], Sequence[Any]]
+"""Rows of a part of the list; all of them, in no order, where it is None."""
+
+
+def listed_in_parts(
+    columns: Sequence[Column], read: Read, moment: str = "created_at", sort: str | None = None
+) -> Listed:
+    """A list that the database holds.
+
+    Args:
+        columns: its columns, the key first
+        read: reads its rows
+        moment: name of the column that tells how old a row is, to the second
+        sort: how its rows stand where the caller does not say; None for the order of the keys
+
+    Returns:
+        the list
+    """
+    return Listed(columns, (), sort=sort, find=partial(_read_part, read, moment))
+
+
+def _read_part(read: Read, moment: str, query: ListQuery, most: int | None) -> list[Any]:
+    begin = None if most is None else _begin(moment, query, AT_ONCE if query.filters else most)
+    if begin is None:
+        return query.select(read(None), most)
+    rows: Iterator[Any]
+    if begin.newest_first:
+        rows = (row for second in _by_seconds(read, begin, query.order.by[0][0]) for row in query.order.sorted(second))
+    else:
+        rows = _by_keys(read, begin, query.order.key)
+    return [*islice(query.admitted(rows), most)]
+
+
+def _begin(moment: str, query: ListQuery, most: int) -> RowPart | None:
+    """The part where a page begins; None where the database does not know the order, or the place."""
+    by = [(column.name, descends) for column, descends in query.order.by]
+    after = query.after
+    if not by:
+        if after is None:
+            return RowPart(most=most)
+        key = after[-1]
+        return RowPart(most=most, behind=key) if isinstance(key, str) and key.isascii() and key.isprintable() else None
+    if by != [(moment, True)]:
+        return None
+    if after is None:
+        return RowPart(most=most, newest_first=True)
+    with suppress(ValueError, OverflowError):
+        return RowPart(most=most, newest_first=True, before=_behind(str(after[0]).upper()))
+    return None
+
+
+def _by_keys(read: Read, part: RowPart, key: Column) -> Iterator[Any]:
+    """Rows in the order of their keys."""
+    while rows := read(part):
+        yield from rows
+        if len(rows) < part.most:
+            return
+        part = RowPart(most=part.most, behind=key.value(rows[-1]))
+
+
+def _by_seconds(read: Read, part: RowPart, moment: Column) -> Iterator[Sequence[Any]]:
+    """Rows of whole seconds, the newest first: within one, the database's order is not that of the list.
+
+    SQLite compares moments as texts, of which the database writes three digits and Python six, so that it may give rows
+    of the very moment before which they are wanted.
+    """
+    while True:
+        rows = read(part)
+        wanted = rows if part.before is None else [row for row in rows if moment.value(row) < utc_text(part.before)]
+        if len(rows) < part.most:
+            yield wanted
+            return
+        last = moment.value(wanted[-1]) if wanted else None
+        whole = [row for row in wanted if moment.value(row) != last]
+        if whole:
+            yield whole
+            part = RowPart(most=part.most, newest_first=True, before=_behind(str(last)))
+        else:
+            part = RowPart(most=TIMES_AS_MANY * part.most, newest_first=True, before=part.before)
+
+
+def _behind(text: str) -> datetime:
+    """The end of the second that a moment is told to.
+
+    Raises:
+        ValueError: it is told otherwise
+        OverflowError: there is none after it
+    """
+    known = datetime.fromisoformat(text)
+    if utc_text(known) != text:
+        raise ValueError("a moment of a list is told in UTC, to the second")
+    return known + SECOND

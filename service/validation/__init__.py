@@ -1,0 +1,1 @@
+"""Strict reading of JSON into dataclasses, and findings as problems."""

@@ -1,0 +1,163 @@
+"""Which GPUs are meant: a cluster preset, a preset with changes, or a number of GPUs or nodes of one type?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Interval
+
+from service.catalogue import Catalogue, ClusterRow, RegionRow
+from service.catalogue.calibrated import calibrated_gpu
+from service.catalogue.names import Found
+from service.errors import Problem, Refused, UnknownName
+from service.estimator.gpu import Gpu
+from service.estimator.noun import STRICT
+from service.estimator.question import Cluster
+from service.validation.problems import not_an_object
+from service.validation.reading import Read, assumed, resting_on
+from service.validation.specs import field_names, read_name, read_noun, spelled
+
+CLUSTER_FIELDS = field_names(Cluster)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A cluster with the facts of its GPU."""
+
+    cluster: Cluster
+    """How many GPUs, and how they are wired."""
+    gpu: Gpu
+    """What one of them can do."""
+
+
+NETWORK_KEPT = "the preset's nodes and network are kept with the other GPU; inter_node_bytes_per_s changes the network"
+"""Said where a preset's GPU is changed and its network is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nodes:
+    """The size of a cluster, counted in nodes."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    nodes: Annotated[int, Interval(ge=1, le=1 << 20)]
+    """Nodes in all; gpus is nodes x gpus_per_node."""
+
+
+def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
+    """The cluster that a request means, with the facts of its GPU.
+
+    Args:
+        value: preset name, {"preset": ..., "nodes": ..., changes}, or an inline Cluster, which may say nodes for gpus
+        catalogue: the presets and the GPUs
+
+    Returns:
+        cluster and GPU, and what was assumed
+
+    Raises:
+        Refused: an unknown name or a wrong value
+    """
+    if isinstance(value, str):
+        found = catalogue.find_cluster(value, "cluster")
+        return _with_gpu(found.row.cluster, catalogue, assumed(found), found.row)
+    if not isinstance(value, Mapping):
+        raise Refused(not_an_object("cluster", ["preset", "nodes", *CLUSTER_FIELDS]))
+    if "preset" not in value:
+        return _with_gpu(_sized({}, value), catalogue, ())
+    found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
+    kept = (NETWORK_KEPT,) if "gpu" in value and "inter_node_bytes_per_s" not in value else ()
+    return _with_gpu(_sized(spelled(found.row.cluster), value), catalogue, (*assumed(found), *kept), found.row)
+
+
+def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:
+    """The cluster that a request makes of what is known; its size may be told in nodes."""
+    said = {name: item for name, item in value.items() if name not in {"preset", "nodes"}}
+    beside = ("preset", "nodes")
+    if "nodes" not in value:
+        return read_noun(Cluster, {**known, **said}, "cluster", beside=beside)
+    unsized = read_noun(Cluster, {"gpus": 1, **known, **said}, "cluster", beside=beside)
+    return _of_nodes(unsized, value)
+
+
+def _of_nodes(cluster: Cluster, value: Mapping[str, Any]) -> Cluster:
+    nodes = read_noun(Nodes, {"nodes": value["nodes"]}, "cluster").nodes
+    gpus = nodes * cluster.gpus_per_node
+    if "gpus" in value and gpus != cluster.gpus:
+        message = f"{nodes} nodes of {cluster.gpus_per_node} GPUs are {gpus} GPUs, but gpus says {cluster.gpus}"
+        fix = "leave nodes or gpus out"
+        raise Refused(Problem(field="cluster.nodes", code="nodes_contradict_gpus", message=message, fix=fix))
+    return read_noun(Cluster, {**spelled(cluster), "gpus": gpus}, "cluster")
+
+
+def _with_gpu(
+    cluster: Cluster, catalogue: Catalogue, assumptions: tuple[str, ...], preset: ClusterRow | None = None
+) -> Read[Machine]:
+    found = catalogue.find_gpu(cluster.gpu, "cluster.gpu")
+    machine = Machine(replace(cluster, gpu=found.row.slug), calibrated_gpu(found.row.slug, catalogue))
+    rates = catalogue.calibrations.get(found.row.slug)
+    return resting_on(Read(machine, (*assumptions, *assumed(found))), catalogue, preset, found.row, rates)
+
+
+def placed(cluster: Cluster, price: object, catalogue: Catalogue) -> Read[Cluster]:
+    """The cluster with the facts of its place filled in, as far as it does not say them itself.
+
+    Args:
+        cluster: the cluster
+        price: the price as the request spells it; one of the catalogue tells a place too
+        catalogue: the regions
+
+    Returns:
+        the cluster, and what was taken from where
+
+    Raises:
+        UnknownName: no such region
+    """
+    if cluster.grid_region is not None:
+        row = catalogue.find_region(cluster.grid_region, "cluster.grid_region").row
+        return resting_on(_filled(cluster, row, ""), catalogue, row)
+    found = None if cluster.grid_kg_co2e_per_kwh is not None else _of_price(price, catalogue)
+    if found is None:
+        return Read(cluster)
+    return resting_on(_filled(cluster, found.row, ", the place of the price"), catalogue, found.row)
+
+
+def place_of(price: object, catalogue: Catalogue) -> str | None:
+    """The region where a price holds.
+
+    Args:
+        price: the price as the request spells it
+        catalogue: the regions
+
+    Returns:
+        its name in the catalogue; None where the price tells no place, or its electricity is not known
+    """
+    found = _of_price(price, catalogue)
+    return None if found is None else found.row.slug
+
+
+def _of_price(price: object, catalogue: Catalogue) -> Found[RegionRow] | None:
+    """The region where a price of the catalogue holds; None where its electricity is not known."""
+    if not isinstance(price, Mapping) or not {"provider", "region"} <= price.keys():
+        return None
+    try:
+        return catalogue.find_region(f"{price['provider']}:{price['region']}")
+    except UnknownName:
+        return None
+
+
+def _filled(cluster: Cluster, row: RegionRow, why: str) -> Read[Cluster]:
+    own = cluster.grid_kg_co2e_per_kwh
+    said = []
+    if own is None:
+        said.append(
+            f"electricity of {row.slug} ({row.name}{why}): {row.grid_kg_co2e_per_kwh:.3g} kgCO2e/kWh, as of {row.as_of}"
+        )
+    if cluster.pue is None and row.pue is not None:
+        said.append(f"pue {row.pue:g} of the operator of {row.slug}: {row.pue_source}")
+    filled = replace(
+        cluster,
+        grid_region=row.slug,
+        grid_kg_co2e_per_kwh=row.grid_kg_co2e_per_kwh if own is None else own,
+        pue=cluster.pue or row.pue,
+    )
+    return Read(filled, tuple(said))

@@ -1,0 +1,111 @@
+"""Which fields of a question can be varied, by their dotted names, and how is a body with another value spelled?"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from service.errors import Problem, did_you_mean, nearest
+from service.validation.flat import ALIASES, NAMING, flat_fields
+from service.validation.question_parts import PARTS
+
+NOTHING: Mapping[str, Any] = {}
+
+NAMED_BY: Mapping[str, str] = {"model": "preset", "cluster": "preset"}
+"""Field that names a whole part; of parts of parts it is their own first field."""
+
+
+@cache
+def variable_fields() -> Mapping[str, tuple[str, ...]]:
+    """Every field that can be varied, whole parts among them.
+
+    Returns:
+        paths by dotted name
+    """
+    paths = [field.path for field in flat_fields().values()]
+    every = {path[:length] for path in paths for length in range(1, len(path) + 1)}
+    return {".".join(path): path for path in sorted(every) if path[-1] != "preset"}
+
+
+def unknown_variable(name: str, place: str) -> Problem:
+    """The problem of a name that is no field.
+
+    Args:
+        name: what was given, compared but never repeated
+        place: dotted path of the object that holds it
+
+    Returns:
+        a problem that lists the nearest fields
+    """
+    known, flat = variable_fields(), flat_fields()
+    last = name.rpartition(".")[2].lower()
+    own = flat.get(ALIASES.get(last, last))
+    likely = [".".join(own.path)] if own is not None and own.path[-1] != "preset" else nearest(name, known)
+    near = likely or [".".join(flat[one].path) for one in nearest(last, flat)]
+    fix = did_you_mean(near) or f"give the dotted name of a field, e.g. recipe.micro_batch; parts: {', '.join(PARTS)}"
+    message = f"{place} names a field that does not exist; it would change nothing, so it is refused"
+    return Problem(field=place, code="unknown_field", message=message, fix=fix)
+
+
+def with_value(
+    body: Mapping[str, Any], path: Sequence[str], value: Any, filled: Mapping[str, Any] = NOTHING
+) -> dict[str, Any]:
+    """A question's body with one field given anew; a name that stands for an object becomes that object.
+
+    Args:
+        body: the body
+        path: steps to the field
+        value: its value; null takes it away
+        filled: the question with its defaults, which name what the body leaves out
+
+    Returns:
+        a new body
+
+    >>> with_value({"model": "a"}, ("model", "num_hidden_layers"), 2)["model"]
+    {'preset': 'a', 'num_hidden_layers': 2}
+    >>> with_value({}, ("recipe", "stack", "cuda_graphs"), True, {"recipe": {"stack": "fsdp1"}})["recipe"]
+    {'stack': {'name': 'fsdp1', 'cuda_graphs': True}}
+    """
+    step, *rest = path
+    if not rest:
+        kept = {name: held for name, held in body.items() if name != step}
+        return kept if value is None else {**kept, step: value}
+    usual = filled.get(step)
+    whole = _as_object(body.get(step), usual, step)
+    return {**body, step: with_value(whole, rest, value, usual if isinstance(usual, Mapping) else NOTHING)}
+
+
+def value_at(whole: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """What the JSON of a question holds at a field.
+
+    Args:
+        whole: the question
+        path: steps to the field
+
+    Returns:
+        the value; a name alone for the field that names an object; None where there is none
+    """
+    value: Any = whole
+    for step in path:
+        if not isinstance(value, Mapping):
+            return value if step in NAMING and isinstance(value, str) else None
+        value = value.get(step)
+    return value
+
+
+def _as_object(held: Any, usual: Any, step: str) -> Mapping[str, Any]:
+    """A part as an object, whatever stands for it; where nothing does, what its default is called."""
+    if isinstance(held, Mapping):
+        return held
+    if held is not None:
+        return {_naming(step): held}
+    if isinstance(usual, str):
+        return {_naming(step): usual}
+    return {name: usual[name] for name in NAMING if name in usual} if isinstance(usual, Mapping) else {}
+
+
+def _naming(step: str) -> str:
+    """The field that a name alone stands for."""
+    if step in NAMED_BY:
+        return NAMED_BY[step]
+    inner = (path[-1] for path in variable_fields().values() if len(path) > 2 and path[-2] == step)
+    return next((name for name in inner if name in NAMING), "name")

@@ -1,0 +1,235 @@
+"""How does a query string or a command line ask a question? In its flat form: each field of the nouns by its own name.
+
+The fields are read off the dataclasses themselves, so a new field of a noun is a new parameter of
+every GET route, every cell and the command line. `model` and `cluster` name presets; fields of a
+model or a cluster given beside them change the preset.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.validation.flat_values import (
+    LIST_MARK,
+    MOST_PARAMETERS,
+    TOO_MANY,
+    DecimalMark,
+    Form,
+    read_members,
+    read_value,
+)
+from service.validation.problems import unknown_field
+from service.validation.question_parts import ASKED
+from service.validation.specs import schema_of
+
+PRESETS = {
+    "model": "Name of the model; model fields given beside it change the preset.",
+    "cluster": "Name of a cluster preset; cluster fields given beside it change the preset.",
+}
+"""Parts that a name alone can stand for."""
+
+ALIASES = {
+    "tp": "tensor",
+    "pp": "pipeline",
+    "cp": "context",
+    "ep": "expert",
+    "dp": "data",
+    "mbs": "micro_batch",
+    "gbs": "global_batch",
+    "seq": "sequence_length",
+}
+"""Short names that people type, and the fields they stand for."""
+
+FORMS: Mapping[type, Form] = {int: "integer", float: "number", bool: "truth", str: "text"}
+
+NAMING = {"preset", "granularity", "name"}
+"""Fields that name the whole of which they are a part."""
+
+NODES_OF_WHAT = Problem(
+    field="nodes",
+    code="nodes_without_cluster",
+    message="nodes counts the nodes of a cluster, and neither a cluster nor a GPU is named",
+    fix="give cluster, or gpu beside nodes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatField:
+    """One parameter of the flat form."""
+
+    name: str
+    """Name of the parameter."""
+    path: tuple[str, ...]
+    """Where its value goes in the nested body."""
+    meaning: str
+    """What it says."""
+    form: Form = "text"
+    """How one value is spelled."""
+    choices: tuple[str | int, ...] = ()
+    """The values it takes; empty where they are not a closed list."""
+    is_list: bool = False
+    """Takes several values: the key repeated, or semicolons between them."""
+    members: tuple[str, ...] = ()
+    """Fields of the small noun that one value spells, colons between them; empty where a value is no noun."""
+    required: int = 0
+    """How many of its first fields a value has to tell."""
+
+
+def body_of_flat(
+    parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".", beside: Collection[str] = ()
+) -> dict[str, Any]:
+    """The nested body that a flat question stands for.
+
+    Args:
+        parameters: names and texts as they were given, in order
+        decimal_mark: what stands before the decimals of a number
+        beside: what the caller reads of the query itself, to suggest when a name is unknown
+
+    Returns:
+        body for `read_question`, which checks names and ranges
+
+    Raises:
+        Refused: an unknown or repeated parameter, or a text that does not spell a value of its field
+    """
+    texts, problems = _collected(parameters, beside)
+    body: dict[str, Any] = {"recipe": {}}
+    for name, given in texts.items():
+        field = flat_fields()[name]
+        try:
+            _put(body, field.path, _value(field, given, decimal_mark))
+        except Refused as refused:
+            problems.extend(refused.problems)
+    if "nodes" in texts and not {"cluster", "gpu"} & texts.keys():
+        problems.append(NODES_OF_WHAT)
+    if problems:
+        raise Refused(*problems)
+    return {part: _shortest(value) for part, value in body.items()}
+
+
+@cache
+def flat_fields() -> Mapping[str, FlatField]:
+    """Every parameter of the flat form.
+
+    Returns:
+        the parameters by name, in the order of the nouns
+    """
+    presets = [FlatField(name=part, path=(part, "preset"), meaning=meaning) for part, meaning in PRESETS.items()]
+    found = presets + [field for part, noun in ASKED for field in _fields_of(noun, (part,))]
+    named: dict[str, FlatField] = {}
+    for field in found:
+        named.setdefault(field.name, field)  # terms of a price are told the same way to a list and to a rate card
+    return named
+
+
+def flat_name(path: str) -> str:
+    """The parameter that a field of the nested body has in the flat form.
+
+    Args:
+        path: dotted path of the field, e.g. `recipe.recompute.layers`
+
+    Returns:
+        its parameter, e.g. `recompute_layers`; the path itself where it has none
+    """
+    steps = tuple(step for step in path.split(".") if not step.isdigit())
+    return next((field.name for field in flat_fields().values() if field.path == steps), path)
+
+
+def _fields_of(noun: type, path: tuple[str, ...]) -> list[FlatField]:
+    hints, described = get_type_hints(noun), schema_of(noun)["properties"]
+    found: list[FlatField] = []
+    for field in fields(noun):
+        meaning = " ".join(described[field.name].get("description", "").split())
+        plain, inner = _alternatives(hints[field.name])
+        place = (*path, field.name)
+        if plain is None and inner is not None:
+            found.extend(_prefixed(field.name, _fields_of(inner, place)))
+            continue
+        own = _field(field.name, place, meaning, plain)
+        found.extend([own] if inner is None else _with_noun(own, inner))
+    return found
+
+
+def _prefixed(name: str, inner: list[FlatField]) -> list[FlatField]:
+    """Fields of a noun within a noun, by the outer field's name and their own."""
+    return [replace(field, name=f"{name}_{field.name}") for field in inner]
+
+
+def _with_noun(own: FlatField, inner: type) -> list[FlatField]:
+    """A field that takes a name or a noun: the name is the noun's first field, the others follow with a prefix."""
+    first, *others = _fields_of(inner, own.path)
+    return [replace(own, path=first.path), *_prefixed(own.name, others)]
+
+
+def _alternatives(hint: Any) -> tuple[Any, type | None]:
+    """The plain type that a field takes, None where it takes none, and the noun that it takes instead."""
+    is_union = get_origin(hint) in {Union, UnionType}
+    options = [option for option in get_args(hint) if option is not NoneType] if is_union else [hint]
+    inner = next((option for option in options if isinstance(option, type) and is_dataclass(option)), None)
+    return next((option for option in options if option is not inner), None), inner
+
+
+def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatField:
+    is_list = get_origin(hint) is tuple
+    value = get_args(hint)[0] if is_list else hint
+    if is_dataclass(value):
+        members, hints = tuple(member.name for member in fields(value)), get_type_hints(value)
+        required = sum(member.default is MISSING for member in fields(value))
+        others = f" All after {members[required - 1]} may be empty." if required < len(members) else ""
+        form: Form = "numbers" if all(hints[member] is float for member in members) else "integers"
+        said = f"{meaning} Spelled {':'.join(members)}.{others}"
+        return FlatField(
+            name=name, path=path, meaning=said, form=form, is_list=is_list, members=members, required=required
+        )
+    choices = get_args(value) if get_origin(value) is Literal else ()
+    form = FORMS[type(choices[0]) if choices else value]
+    return FlatField(name=name, path=path, meaning=meaning, form=form, choices=choices, is_list=is_list)
+
+
+def _collected(
+    parameters: Sequence[tuple[str, str]], beside: Collection[str]
+) -> tuple[dict[str, list[str]], list[Problem]]:
+    """The texts of each known parameter, and what is wrong with the names."""
+    texts: dict[str, list[str]] = {}
+    unknown: list[str] = []
+    for name, text in parameters[:MOST_PARAMETERS]:
+        known = ALIASES.get(name, name)
+        if known in flat_fields():
+            texts.setdefault(known, []).append(text)
+        else:
+            unknown.append(name)
+    problems = [unknown_field("", name, {*flat_fields(), *ALIASES, *beside}) for name in unknown[:MOST_PROBLEMS]]
+    return texts, problems + ([TOO_MANY] if len(parameters) > MOST_PARAMETERS else [])
+
+
+def _value(field: FlatField, texts: Sequence[str], mark: DecimalMark) -> Any:
+    if field.is_list:
+        return [_item(field, item, mark) for text in texts for item in text.split(LIST_MARK)]
+    if len(texts) > 1:
+        message = f"{field.name} is given {len(texts)} times, and takes one value"
+        raise Refused(Problem(field=field.name, code="repeated", message=message, fix="give it once"))
+    return read_value(field.name, field.form, texts[0], mark)
+
+
+def _item(field: FlatField, text: str, mark: DecimalMark) -> Any:
+    if field.members:
+        return read_members(field.name, field.form, field.members, text, mark, required=field.required)
+    return read_value(field.name, field.form, text, mark)
+
+
+def _put(body: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    *outer, last = path
+    for step in outer:
+        body = body.setdefault(step, {})
+    body[last] = value
+
+
+def _shortest(value: Any) -> Any:
+    """A name alone instead of an object that holds nothing else."""
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1 and (name := next(iter(value))) in NAMING:
+        return value[name]
+    return {name: _shortest(item) for name, item in value.items()}

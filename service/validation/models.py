@@ -1,0 +1,99 @@
+"""Which model is meant: a name of the catalogue, a preset with changes, a Hugging Face config, or the model itself?"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from service.catalogue import Catalogue
+from service.catalogue.huggingface import import_config
+from service.catalogue.huggingface.importing import PATH as CONFIG_PATH
+from service.errors import Problem, Refused
+from service.estimator.consistency import problems_of
+from service.estimator.model import Model
+from service.validation.problems import not_an_object, unknown_field
+from service.validation.reading import Read, assumed, resting_on
+from service.validation.specs import field_names, read_name, read_noun, spelled
+
+MODEL_FIELDS = field_names(Model)
+
+
+def read_model(value: object, catalogue: Catalogue) -> Read[Model]:
+    """The model that a request means.
+
+    Args:
+        value: preset name, {"preset": ..., changes}, {"hf_config": {...}}, or an inline Model
+        catalogue: the presets
+
+    Returns:
+        the model and what was assumed
+
+    Raises:
+        Refused: an unknown name, a preset that cannot be estimated, or a wrong value
+    """
+    if isinstance(value, str):
+        return _preset(value, catalogue, "model")
+    if not isinstance(value, Mapping):
+        raise Refused(not_an_object("model", ["preset", "hf_config", *MODEL_FIELDS]))
+    if "hf_config" in value:
+        return _imported(value)
+    if "preset" in value:
+        return _changed_preset(value, catalogue)
+    return Read(read_noun(Model, value, "model", beside=("preset", "hf_config")))
+
+
+def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
+    found = catalogue.find_model(name, field)
+    if found.row.model is None:
+        message = f"this model cannot be estimated: {found.row.not_estimated}"
+        fix = "choose another preset (GET /v1/models), or give the model inline"
+        raise Refused(Problem(field=field, code="not_estimable", message=message, fix=fix))
+    return resting_on(Read(found.row.model, assumed(found)), catalogue, found.row)
+
+
+def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Read[Model]:
+    preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
+    changes = {name: item for name, item in value.items() if name != "preset"}
+    changed = {**spelled(preset.noun), **changes}
+    return replace(preset, noun=read_noun(Model, changed, "model", beside=("preset",)))
+
+
+def _imported(value: Mapping[str, Any]) -> Read[Model]:
+    if len(value) > 1:
+        beside = next(name for name in value if name != "hf_config")
+        raise Refused(unknown_field("model", beside, {"hf_config"}))
+    return read_config(value["hf_config"])
+
+
+def read_config(config: object, path: str = CONFIG_PATH) -> Read[Model]:
+    """The model that a config.json describes.
+
+    Args:
+        config: JSON value from the request
+        path: dotted path of the config in the request, for the problems
+
+    Returns:
+        the model, what was assumed to read it, and what of it changes nothing
+
+    Raises:
+        Refused: the config is none, or describes no model that can be estimated
+    """
+    try:
+        return _config(config)
+    except Refused as refused:
+        raise Refused(*(replace(problem, field=_moved(problem.field, path)) for problem in refused.problems)) from None
+
+
+def _config(config: object) -> Read[Model]:
+    if not isinstance(config, Mapping):
+        raise Refused(not_an_object(CONFIG_PATH, ["model_type", "hidden_size", "num_hidden_layers"]))
+    imported = import_config(config)
+    checked = read_noun(Model, spelled(imported.model), CONFIG_PATH)
+    problems = problems_of(checked)
+    if problems:
+        raise Refused(*(replace(problem, field=CONFIG_PATH) for problem in problems))
+    return Read(checked, imported.assumptions, imported.warnings)
+
+
+def _moved(field: str, path: str) -> str:
+    """A place in a config, where the config stands at another place of the request."""
+    return f"{path}{field.removeprefix(CONFIG_PATH)}".lstrip(".")

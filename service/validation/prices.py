@@ -1,0 +1,278 @@
+"""What does a run cost: a stated rate, the newest matching row of the catalogue, a team's card, or own hardware?"""
+
+from calendar import monthrange
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from annotated_types import Ge, Lt
+
+from service.catalogue import SHIPPED, Catalogue, PriceRow
+from service.catalogue.prices import PriceQuery, newest_price
+from service.catalogue.provenance import is_date
+from service.catalogue.rate_cards import rate_of
+from service.errors import Problem, Refused
+from service.estimator.names import PriceModel
+from service.estimator.noun import STRICT, Name
+from service.estimator.price import Egress, OwnedPrice, Price, Share, Storage
+from service.validation.problems import not_an_object
+from service.validation.reading import Read, assumed, purchase_of, resting_on, with_sources
+from service.validation.specs import field_names, read_noun, spelled
+
+MOST_DAYS = 180
+"""Age of a price from which an answer warns. Source: an assumption; AWS cut H100 list prices by 44 % in June 2025."""
+
+
+def age_warnings(as_of: str | None, catalogue: Catalogue, instead: str) -> tuple[str, ...]:
+    """What is said of a price that is old.
+
+    Args:
+        as_of: date at which it held; None where nobody says
+        catalogue: the facts that it stands beside
+        instead: field that gives a new one
+
+    Returns:
+        a sentence, if it is older than MOST_DAYS
+    """
+    if as_of is None:
+        return ()
+    newest = newest_as_of(catalogue)
+    days = age_days(as_of, newest) if newest else 0
+    if days <= MOST_DAYS:
+        return ()
+    return (
+        f"the price is of {as_of}, at least {days} days older than the newest fact of this catalogue "
+        f"({newest}): prices move, so ask for a new one and give {instead}",
+    )
+
+
+def newest_as_of(catalogue: Catalogue) -> str:
+    """Date of the newest price or GPU of a catalogue.
+
+    Args:
+        catalogue: the facts
+
+    Returns:
+        its as_of; empty where there is neither
+    """
+    return max((catalogue.price_index.newest_as_of, *(row.as_of for row in catalogue.gpus.values())))
+
+
+def age_days(as_of: str, newest: str) -> int:
+    """Days by which one date is older than another, at least.
+
+    Args:
+        as_of: the older date: 2025, 2025-03 or 2025-03-17
+        newest: the newer date, likewise
+
+    Returns:
+        days, from the last day that the first may mean to the first day that the second may mean
+
+    >>> age_days("2025", "2026-03"), age_days("2026", "2026-11-21") <= 0
+    (60, True)
+    """
+    return (_first_day(newest) - _last_day(as_of)).days
+
+
+def _parts(text: str) -> list[int]:
+    """Year, month and day as far as they are told; the calendar of Python has no year 0."""
+    year, *rest = (int(part) for part in text.split("-"))
+    return [max(year, 1), *rest]
+
+
+def _first_day(text: str) -> date:
+    year, month, day = (*_parts(text), 1, 1)[:3]
+    return date(year, month, min(day, monthrange(year, month)[1]))
+
+
+def _last_day(text: str) -> date:
+    year, *rest = _parts(text)
+    month = rest[0] if rest else 12
+    last = monthrange(year, month)[1]
+    return date(year, month, min(rest[1], last) if len(rest) > 1 else last)
+
+
+AnyPrice = Price | OwnedPrice
+Dated = TypeVar("Dated", Price, OwnedPrice)
+QUERIED = ("provider", "region", "price_model", "instance_type")
+"""Fields by which a row of the catalogue is looked up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CataloguePrice:
+    """Where to look up what a GPU-hour costs; the newest matching row counts."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    provider: Name
+    """Who rents the GPUs out, e.g. aws."""
+    region: Name
+    """Where, in the provider's spelling, e.g. us-east-1; the cluster is taken to stand there where it does not say."""
+    price_model: PriceModel
+    """On what terms."""
+    instance_type: Name | None = None
+    """Which machine, in the provider's spelling; any where absent."""
+    discount_fraction: Share = 0.0
+    """Own discount on that price."""
+    preemptions_per_instance_hour: Annotated[float, Ge(0), Lt(100)] | None = None
+    """How often the provider takes one machine (a node) back; 2.2e-4, some 15 % of machines in a month, for spot where
+    absent, else 0."""
+    storage: Storage | None = None
+    """Bytes that are kept; no such cost where absent."""
+    egress: Egress | None = None
+    """Bytes that are sent out; no such cost where absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardPrice:
+    """The rate of a team's own card for the cluster's GPU."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    rate_card: Name
+    """Which rate card, by its slug."""
+    price_model: PriceModel | None = None
+    """On what terms; the rate without terms, or the only one, where absent."""
+    discount_fraction: Share = 0.0
+    """Own discount on that price."""
+    preemptions_per_instance_hour: Annotated[float, Ge(0), Lt(100)] | None = None
+    """How often the provider takes one machine (a node) back; 2.2e-4, some 15 % of machines in a month, for spot where
+    absent, else 0."""
+    storage: Storage | None = None
+    """Bytes that are kept; no such cost where absent."""
+    egress: Egress | None = None
+    """Bytes that are sent out; no such cost where absent."""
+
+
+KINDS = (Price, CataloguePrice, CardPrice, OwnedPrice)
+"""The ways to tell a price."""
+
+SHARED = frozenset(name for name in field_names(Price) if sum(name in field_names(kind) for kind in KINDS) > 1)
+"""Fields that several of them have."""
+
+FIELDS = tuple(dict.fromkeys(name for kind in KINDS for name in field_names(kind)))
+TERMS = "price_model"
+MARKS: Mapping[type, frozenset[str]] = {kind: frozenset(field_names(kind)) - SHARED for kind in KINDS}
+"""The ways to tell a price, and the fields that only one of them has."""
+
+RENTED = "usd_per_gpu_hour"
+BOUGHT = "purchase_usd"
+"""Fields that give a price."""
+
+PRICED_TWICE = Problem(
+    field="price",
+    code="priced_twice",
+    message="price is told in two ways, and they may differ",
+    fix="give usd_per_gpu_hour, or rate_card, or provider, region and price_model, or amortisation_years (own GPUs)",
+)
+
+NOT_A_DATE = Problem(
+    field="price.as_of",
+    code="not_a_date",
+    message="as_of is no date, so nobody could tell how old the price is",
+    fix="give 2025, 2025-03 or 2025-03-17, or leave it out",
+)
+
+
+def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Read[AnyPrice | None]:
+    """The price that a request means.
+
+    Args:
+        value: {"usd_per_gpu_hour"}, {"provider", "region", "price_model"}, {"rate_card"} or {"amortisation_years"},
+            each with values and what is paid beside it, or None
+        gpu: catalogue name of the GPU that is rented; None where the request's cluster was refused
+        catalogue: the prices
+
+    Returns:
+        the price, from which row it was taken, and a warning where it is old; None where no price is given
+
+    Raises:
+        Refused: a wrong value, or no such row
+    """
+    if value is None:
+        return Read(None)
+    if not isinstance(value, Mapping):
+        raise Refused(not_an_object("price", FIELDS))
+    told = [kind for kind, marks in MARKS.items() if marks & value.keys()]
+    if len(told) > 1:
+        raise Refused(PRICED_TWICE)
+    if OwnedPrice in told:
+        owned = read_noun(OwnedPrice, value, "price", beside=FIELDS)
+        return Read(None) if gpu is None else _bought(_dated(owned), gpu, catalogue)
+    if CardPrice in told:
+        by_card = read_noun(CardPrice, value, "price", beside=FIELDS)
+        return Read(None) if gpu is None else _of_card(by_card, gpu, catalogue)
+    if CataloguePrice in told or (TERMS in value and not told):
+        wanted = read_noun(CataloguePrice, value, "price", beside=FIELDS)
+        return Read(None) if gpu is None else _newest(wanted, gpu, catalogue)
+    price = _dated(read_noun(Price, value, "price", beside=FIELDS))
+    return Read(price, (), age_warnings(price.as_of, catalogue, RENTED))
+
+
+def _dated(price: Dated) -> Dated:
+    if price.as_of is not None and not is_date(price.as_of):
+        raise Refused(NOT_A_DATE)
+    return price
+
+
+def _of_card(wanted: CardPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice | None]:
+    found = catalogue.find_rate_card(wanted.rate_card, "price.rate_card")
+    card, rate = found.row, rate_of(found.row, gpu, wanted.price_model, "price")
+    terms = f", {rate.row.price_model}" if rate.row.price_model else ""
+    cost = rate.row.usd_per_gpu_hour
+    said = f"a GPU-hour of {gpu} costs {cost:g} USD: rate card {card.slug}{terms}, as of {card.as_of}"
+    price = _price(wanted, cost, card.as_of, rate.row.price_model or wanted.price_model)
+    read: Read[AnyPrice | None] = Read(
+        price, (said, *assumed(found), *assumed(rate)), age_warnings(card.as_of, catalogue, RENTED)
+    )
+    return resting_on(read, catalogue, card)
+
+
+def _newest(wanted: CataloguePrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice | None]:
+    asked = {name: value for name, value in spelled(wanted).items() if name in QUERIED}
+    found = catalogue.newest_price(PriceQuery(gpu=gpu, **asked), "price")
+    row = found.row
+    said = f"a GPU-hour costs {row.usd_per_gpu_hour:g} USD: {row.provider}, {row.instance_type}, as of {row.as_of}"
+    price = _price(wanted, row.usd_per_gpu_hour, row.as_of, wanted.price_model)
+    beside = _beside_shipped(row, PriceQuery(gpu=gpu, **asked), catalogue)
+    warnings = (*beside, *age_warnings(row.as_of, catalogue, RENTED))
+    return resting_on(Read(price, (said, *assumed(found)), warnings), catalogue, row)
+
+
+def _beside_shipped(row: PriceRow, query: PriceQuery, catalogue: Catalogue) -> tuple[str, ...]:
+    """A warning where a custom price stands before a shipped one of the same provider and terms."""
+    if row.owner == SHIPPED:
+        return ()
+    shipped = [one for one in catalogue.price_index.offered_by(query.gpu, query.provider) if one.owner == SHIPPED]
+    try:
+        listed = newest_price(shipped, query, "price").row
+    except Refused:
+        return ()
+    return (
+        f"the price of {row.owner} counts, {row.usd_per_gpu_hour:g} USD as of {row.as_of}; the shipped catalogue has "
+        f"{listed.usd_per_gpu_hour:g} USD as of {listed.as_of} for the same provider and terms",
+    )
+
+
+def _price(wanted: CataloguePrice | CardPrice, cost: float, as_of: str, terms: PriceModel | None) -> Price:
+    return Price(
+        usd_per_gpu_hour=cost,
+        price_model=terms,
+        discount_fraction=wanted.discount_fraction,
+        preemptions_per_instance_hour=wanted.preemptions_per_instance_hour,
+        as_of=as_of,
+        storage=wanted.storage,
+        egress=wanted.egress,
+    )
+
+
+def _bought(price: OwnedPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice | None]:
+    """Own hardware, at the catalogue's purchase price where the caller gives none."""
+    bought = catalogue.gpus[gpu].purchase
+    if price.purchase_usd is not None or bought is None:
+        return Read(price, (), age_warnings(price.as_of, catalogue, BOUGHT))
+    said = f"one {gpu} was bought for {bought.usd:,.0f} USD, as of {bought.as_of}: {bought.source}"
+    found = replace(price, purchase_usd=bought.usd, as_of=bought.as_of)
+    read: Read[AnyPrice | None] = Read(found, (said,), age_warnings(bought.as_of, catalogue, BOUGHT))
+    return with_sources(read, catalogue, (purchase_of(catalogue.gpus[gpu], bought),))

@@ -1,0 +1,234 @@
+"""What is to be mended? Each finding about a request becomes a Problem: the field, the broken rule, the fix.
+
+A problem names fields and bounds that the service knows, never the caller's text.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from service.errors import MOST_PROBLEMS, Problem, did_you_mean, nearest
+
+Schema = Mapping[str, Any]
+
+MOST_DIGITS = 1e16
+"""Bounds from here on are said as powers of ten."""
+
+
+def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:
+    """The schema of one field of a noun.
+
+    Args:
+        root: JSON schema of the noun
+        steps: names and list positions that lead to the field
+
+    Returns:
+        the field's schema, its description kept; empty where the path leads nowhere
+    """
+    schema = root
+    for step in steps:
+        options = [_follow(root, option) for option in schema.get("anyOf", (schema,))]
+        nearer = [s for option in options for s in (_step_into(option, step),) if s is not None]
+        schema = nearer[0] if nearer else {}
+    return {**_follow(root, schema), **schema}
+
+
+def names_at(root: Schema, steps: Sequence[int | str]) -> set[str]:
+    """The fields that an object inside a noun may hold.
+
+    Args:
+        root: JSON schema of the noun
+        steps: names and list positions that lead to the object
+
+    Returns:
+        their names; where the place takes several forms, of all of them
+    """
+    schema = schema_at(root, steps)
+    return {name for option in schema.get("anyOf", (schema,)) for name in _follow(root, option).get("properties", ())}
+
+
+def expectation_of(schema: Schema) -> str:
+    """What a schema allows, as a noun phrase.
+
+    Args:
+        schema: JSON schema of one field
+
+    Returns:
+        e.g. `a whole number from 1 to 1048576`
+    """
+    if "anyOf" in schema:
+        options = [expectation_of(option) for option in schema["anyOf"] if option.get("type") != "null"]
+        return " or ".join(options)
+    if "enum" in schema:
+        return f"one of {', '.join(map(str, schema['enum']))}"
+    if "const" in schema:
+        return str(schema["const"])
+    words = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "an object"}
+    kind = schema.get("type", "object")
+    if kind == "array":
+        return f"a list of {schema.get('minItems', 0)} to {schema.get('maxItems', 'any number of')} values"
+    if kind == "string":
+        return f"text of {schema.get('minLength', 0)} to {schema.get('maxLength', 'any number of')} characters"
+    return words[kind] + _range(schema)
+
+
+def _step_into(schema: Schema, step: int | str) -> Schema | None:
+    inside: Schema | None = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
+    return inside
+
+
+def _follow(root: Schema, schema: Schema) -> Schema:
+    reference: str = schema.get("$ref", "")
+    return root["$defs"][reference.rpartition("/")[2]] if reference else schema
+
+
+def _range(schema: Schema) -> str:
+    words = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "to below"))
+    said = "".join(f" {word} {_plain(schema[key])}" for key, word in words if key in schema)
+    return said.replace("above 0 to below", "above 0 and below")
+
+
+def _plain(bound: float) -> str:
+    return str(int(bound)) if abs(bound) < MOST_DIGITS and bound == int(bound) else f"{bound:g}"
+
+
+CODES = {
+    "missing": "required",
+    "int_type": "not_a_whole_number",
+    "float_type": "not_a_number",
+    "bool_type": "not_true_or_false",
+    "string_type": "not_text",
+    "tuple_type": "not_a_list",
+    "dataclass_type": "not_an_object",
+    "literal_error": "not_a_choice",
+    "greater_than": "out_of_range",
+    "greater_than_equal": "out_of_range",
+    "less_than": "out_of_range",
+    "less_than_equal": "out_of_range",
+    "too_short": "wrong_length",
+    "too_long": "wrong_length",
+    "string_too_short": "wrong_length",
+    "string_too_long": "wrong_length",
+}
+"""Our stable codes for pydantic's kinds of error; any other kind is `invalid`."""
+
+
+def unknown_field(path: str, name: str, known: set[str], whole: str = "the question") -> Problem:
+    """The problem of a field that nobody reads; a field is never ignored.
+
+    Args:
+        path: dotted path of the object that holds it
+        name: the unknown name, compared but never repeated
+        known: names the object may hold
+        whole: what the body as a whole is
+
+    Returns:
+        a problem that lists the nearest known names
+    """
+    names = sorted(known)
+    fix = did_you_mean(nearest(name, names)) or f"leave it out; the fields are {', '.join(names)}"
+    place = path or whole
+    return Problem(
+        field=path,
+        code="unknown_field",
+        message=f"{place} holds a field that does not exist there; it would change nothing, so it is refused",
+        fix=fix,
+    )
+
+
+def not_an_object(path: str, names: Sequence[str]) -> Problem:
+    """The problem of a value that should have been a JSON object.
+
+    Args:
+        path: dotted path of the value
+        names: fields that the object would hold
+
+    Returns:
+        a problem that lists those fields
+    """
+    place = path or "the question"
+    return Problem(
+        field=path,
+        code="not_an_object",
+        message=f"{place} is not a JSON object",
+        fix=f"give an object with the fields {', '.join(names)}",
+    )
+
+
+def not_json(path: str) -> Problem:
+    """The problem of a value that cannot come from JSON at all.
+
+    Args:
+        path: dotted path of the object that holds it
+
+    Returns:
+        a problem that says what JSON can spell
+    """
+    return Problem(
+        field=path,
+        code="not_json",
+        message=f"{path or 'the question'} holds a value that JSON cannot spell",
+        fix="use plain JSON values: text without lone surrogates, numbers, true, false, null, lists, objects",
+    )
+
+
+def problems_of(root: Schema, error: ValidationError, path: str) -> list[Problem]:
+    """What pydantic found, as problems.
+
+    Args:
+        root: JSON schema of the noun that was judged
+        error: pydantic's findings
+        path: dotted path of the noun in the request
+
+    Returns:
+        one problem for each finding, the first ones where there are many
+    """
+    details = error.errors(include_url=False, include_context=False, include_input=True)
+    values = {detail["loc"][:-1]: detail["input"] for detail in reversed(details)}
+    wrong = [detail for detail in details[: 2 * MOST_PROBLEMS] if not _of_another_branch(detail, values)]
+    return [_problem(root, detail, path) for detail in wrong[:MOST_PROBLEMS]]
+
+
+def _problem(root: Schema, detail: ErrorDetails, path: str) -> Problem:
+    if detail["type"] == "unexpected_keyword_argument":
+        *steps, name = detail["loc"]
+        place = [step for step in steps if not _is_branch(step)]
+        return unknown_field(_join(path, place), str(name), names_at(root, place))
+    steps = [step for step in detail["loc"] if not _is_branch(step)]
+    schema = schema_at(root, steps)
+    wanted, meaning = expectation_of(schema), schema.get("description", "").rstrip(".")
+    code = CODES.get(detail["type"], "invalid")
+    name = next((step for step in reversed(steps) if isinstance(step, str)), path)
+    named = f"an item of {name}" if steps[-1:] != [name] else f"{name} ({meaning})" if meaning else str(name)
+    quotes = ", without quotes" if isinstance(detail["input"], str) and "number" in code else ""
+    return Problem(
+        field=_join(path, steps),
+        code=code,
+        message=f"{named} is missing and has no default" if code == "required" else f"{named} is not {wanted}",
+        fix=f"give {wanted}{quotes}",
+    )
+
+
+def _of_another_branch(detail: ErrorDetails, values: Mapping[tuple[int | str, ...], object]) -> bool:
+    """Whether a finding judges the value as the kind of union member that it plainly is not.
+
+    Args:
+        detail: the finding
+        values: the first value that was judged at each place, by the location of what holds it
+    """
+    branch = next((i for i, step in enumerate(detail["loc"]) if _is_branch(step)), None)
+    if branch is None:
+        return False
+    is_object = isinstance(values.get(detail["loc"][:branch]), Mapping)
+    return is_object == str(detail["loc"][branch]).startswith("literal[")
+
+
+def _is_branch(step: int | str) -> bool:
+    """Whether pydantic put this step into a location to name a member of a union."""
+    return isinstance(step, str) and (step.startswith("literal[") or step[:1].isupper())
+
+
+def _join(path: str, steps: list[int | str]) -> str:
+    return ".".join([path, *map(str, steps)] if path else map(str, steps))

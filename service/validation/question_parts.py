@@ -1,0 +1,24 @@
+"""Parts of a question, and the dataclasses that a request may spell each of them with."""
+
+from collections.abc import Sequence
+
+from service.estimator.model import Model
+from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
+from service.validation.clusters import Nodes
+from service.validation.prices import CardPrice, CataloguePrice
+
+ASKED: Sequence[tuple[str, type]] = (
+    ("model", Model),
+    ("recipe", Recipe),
+    ("layout", Layout),
+    ("cluster", Cluster),
+    ("cluster", Nodes),
+    ("price", Price),
+    ("price", CataloguePrice),
+    ("price", CardPrice),
+    ("price", OwnedPrice),
+)
+"""Part of a question, and a noun that spells it."""
+
+PARTS = tuple(dict.fromkeys(part for part, _ in ASKED))
+"""The parts of a question."""

@@ -1,0 +1,140 @@
+"""Is this part of a request one of the nouns: Model, Recipe, Layout, Cluster, Price?
+
+pydantic judges the values against the estimator's own dataclasses, strictly and as JSON: no text
+for a number, no number for a truth.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar, get_args
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.noun import Name
+from service.validation.problems import not_an_object, not_json, problems_of, unknown_field
+
+Noun = TypeVar("Noun")
+
+LONGEST_NAME: int = get_args(Name)[1].max_length
+"""Characters of a name, wherever one stands in a question."""
+
+
+def read_noun(kind: type[Noun], value: object, path: str, *, beside: tuple[str, ...] = ()) -> Noun:
+    """The noun that a JSON object spells.
+
+    Args:
+        kind: dataclass of the noun
+        value: JSON value from the request
+        path: dotted path of the value in the request, for the problems
+        beside: further names that the request's form of this noun takes, to suggest when a name is unknown
+
+    Returns:
+        the noun, every field inside its bounds
+
+    Raises:
+        Refused: one problem for each unknown field and each wrong value
+    """
+    judged: type = kind  # mypy holds type[Noun] to be unhashable
+    known = field_names(kind)
+    if not isinstance(value, Mapping):
+        raise Refused(not_an_object(path, known))
+    unknown = [name for name in value if name not in known]
+    problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_PROBLEMS]]
+    try:
+        text = to_json({name: _not_equated(kind, name, item) for name, item in value.items() if name in known})
+        noun: Noun = adapter_of(judged).validate_json(text, strict=True)
+    except PydanticSerializationError:
+        raise Refused(*problems, not_json(path)) from None
+    except ValidationError as error:
+        raise Refused(*problems, *problems_of(schema_of(judged), error, path)) from None
+    if problems:
+        raise Refused(*problems)
+    return noun
+
+
+def read_name(value: object, path: str) -> str:
+    """A name to look up in the catalogue.
+
+    Args:
+        value: JSON value from the request
+        path: dotted path of the value
+
+    Returns:
+        the name
+
+    Raises:
+        Refused: the value is not text of 1 to LONGEST_NAME characters
+    """
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME:
+        return value
+    message = f"{path.rpartition('.')[2]} is not a name of 1 to {LONGEST_NAME} characters"
+    raise Refused(Problem(field=path, code="not_text", message=message, fix="give a name, in quotes"))
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of a noun.
+
+    Args:
+        kind: dataclass of the noun
+
+    Returns:
+        their names, in order
+    """
+    return tuple(f.name for f in fields(kind))
+
+
+def spelled(noun: Any) -> dict[str, Any]:
+    """A flat noun as the JSON object that would spell it.
+
+    Args:
+        noun: a dataclass, such as a Model or a Cluster
+
+    Returns:
+        its fields by name
+    """
+    return {name: getattr(noun, name) for name in field_names(type(noun))}
+
+
+@cache
+def adapter_of(kind: type) -> TypeAdapter[Any]:
+    """pydantic's validator of one noun, built once.
+
+    Args:
+        kind: dataclass of the noun
+
+    Returns:
+        its validator
+    """
+    return TypeAdapter(kind)
+
+
+@cache
+def schema_of(kind: type) -> Mapping[str, Any]:
+    """JSON schema of one noun, built once.
+
+    Args:
+        kind: dataclass of the noun
+
+    Returns:
+        its schema
+    """
+    return adapter_of(kind).json_schema()
+
+
+def _not_equated(kind: type, name: str, item: object) -> object:
+    """The value, but as text where a choice of whole numbers is given true or 1.0: pydantic takes them for 1."""
+    return str(item) if isinstance(item, (bool, float)) and name in _numbered_choices(kind) else item
+
+
+@cache
+def _numbered_choices(kind: type) -> frozenset[str]:
+    """Fields that take one of a few whole numbers."""
+    options = {name: schema.get("anyOf", (schema,)) for name, schema in schema_of(kind)["properties"].items()}
+    return frozenset(
+        name
+        for name, schemas in options.items()
+        if any(isinstance(choice, int) for schema in schemas for choice in schema.get("enum", ()))
+    )
