@@ -11,30 +11,26 @@ from fastapi import Depends, FastAPI, Request, Response
 from starlette.middleware import Middleware
 
 from service import __version__
-from service.api import health, pages, problems
-from service.api.bearers import TokenJudge
-from service.api.catalogues import kept_current
+from service.api import errors, health, pages
+from service.api.audit import RefusedDeeds
+from service.api.background import SecretLooks
+from service.api.caching import Conditional
+from service.api.catalogues import NO_DATABASE, kept_current
 from service.api.checked_questions import CheckedQuestions, kept_checks
 from service.api.compute import Compute
-from service.api.conditional import Conditional
 from service.api.credential_ends import CredentialEnds
 from service.api.credentials import Credentials
-from service.api.cross_origin import cross_origin_guards
-from service.api.database import NO_DATABASE
-from service.api.database_figures import DatabaseFigures
-from service.api.deeds import RefusedDeeds
+from service.api.cross_site import ForeignPages, cross_origin_guards
 from service.api.entry import enter
 from service.api.envelope import Envelope, LastResort
-from service.api.exact_paths import closed_routes
-from service.api.foreign_pages import ForeignPages
+from service.api.errors import closed_routes
 from service.api.health import Readiness
-from service.api.keys import NotAllowed
-from service.api.limits import BodyLimit
-from service.api.metrics import Metrics
+from service.api.http_limits import BodyLimit
+from service.api.metrics import DatabaseFigures, Metrics
 from service.api.rate_limits import is_loopback, rate_limits_of
-from service.api.secret_looks import SecretLooks
+from service.api.security import NotAllowed, TokenJudge
 from service.api.telemetry import tracing_of
-from service.api.turns import AT_ONCE, COMPUTING_AT_ONCE
+from service.api.write_queue import AT_ONCE, COMPUTING_AT_ONCE
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.features.accounts import routes as accounts
@@ -188,7 +184,7 @@ def _add_routes(app: FastAPI) -> None:
 
 
 def _add_refusals(app: FastAPI) -> None:
-    refusals = {**problems.HANDLERS, NotAllowed: on_not_allowed}
+    refusals = {**errors.HANDLERS, NotAllowed: on_not_allowed}
     app.exception_handlers |= {kind: _at_once(refuse) for kind, refuse in refusals.items()}
 
 
@@ -208,8 +204,7 @@ def _token_judge(settings: Settings) -> TokenJudge | None:
     """What judges tokens, loaded only where the settings say whose are taken."""
     if settings.oidc_jwks is None:
         return None
-    from service.api.signing_keys import SigningKeys
-    from service.api.tokens import Tokens
+    from service.api.tokens import SigningKeys, Tokens
 
     return Tokens(settings, SigningKeys(settings.oidc_jwks))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.api.heaps import MOST_HEAPS
+from service.api.server import MOST_HEAPS
 from tests.load import serving
 from tests.replicas import Replica
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.api.cross_origin import EXPOSED_HEADERS
+from service.api.cross_site import EXPOSED_HEADERS
 from service.api.rate_limits import Counted, limit_headers, limit_of
 from service.api.request_counts import Standing
 from service.settings import Settings

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
-from service.api.limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES
-from service.api.open_files import held_connections
+from service.api.http_limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES
+from service.api.server import held_connections
 from tests.api.slow_clients import BODIES, HEADS, all_slowly, chunked, dripped, held_bodies, refused, sized
 from tests.live import bearer, serving
 

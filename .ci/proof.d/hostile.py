@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 from openapi_schema_validator import OAS31Validator
 
-from service.api.problems import MOST_BYTES
+from service.api.errors import MOST_BYTES
 from tests.api.asking import ADMISSION_TOKEN
 from tests.api.hostile_table import BODIES, CANARY, HEADERS, NUMBERS, JsonRoute, json_routes, own_paths
 from tests.api.injections import INJECTIONS, columns, faults_of

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from service.api.metrics import Metrics
-from service.api.seen import Seen
+from service.api.request_context import Seen
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings

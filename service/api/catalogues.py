@@ -4,16 +4,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from threading import Event, Thread
+from typing import Annotated
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.callers import caller_of
-from service.api.looks import look_again
+from service.api.background import look_again
 from service.api.queries import REV, one_of
+from service.api.security import caller_of
 from service.catalogue import Catalogue
 from service.errors import Unreachable
-from service.store import History
+from service.store import Engine, History
 
 KEYS_SECONDS = 0.5
 """Time between two looks at what other processes changed of the keys: their streams end within a second."""
@@ -106,3 +107,28 @@ def _write_last(write: Callable[[], None]) -> None:
     """Write what is left to write; a process that ends has nobody to tell that it cannot."""
     with suppress(Unreachable):
         write()
+
+
+NO_DATABASE = "the service runs without a database"
+
+
+def database_of(request: Request) -> Engine:
+    """The database of the application.
+
+    Args:
+        request: the request
+
+    Returns:
+        the database
+
+    Raises:
+        Unreachable: the application has none
+    """
+    engine: Engine | None = request.app.state.engine
+    if engine is None:
+        raise Unreachable(NO_DATABASE)
+    return engine
+
+
+Database = Annotated[Engine, Depends(database_of)]
+"""Argument of a route that reads or writes the database itself."""

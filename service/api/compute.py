@@ -26,13 +26,11 @@ from anyio import from_thread
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.callers import caller_of
-from service.api.charges import charge_questions
 from service.api.compute_process import ComputeProcess, ProcessLost, fork_server, packed_catalogue, packed_job
-from service.api.keys import BY_LINK, NotAllowed
+from service.api.errors import LEAVING, CallerGone
 from service.api.metrics import Metrics
-from service.api.problems import LEAVING, CallerGone
-from service.api.rate_limits import network_of
+from service.api.rate_limits import charge_questions, network_of
+from service.api.security import BY_LINK, NotAllowed, caller_of
 from service.catalogue import Catalogue
 from service.errors import Leaving, Problem, Refused
 

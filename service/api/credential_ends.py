@@ -14,10 +14,9 @@ from typing import Any
 
 from fastapi import Request
 
-from service.api.callers import ADMITTED, Admitted
 from service.api.envelope import refusal_of
 from service.api.key_rules import does_allow, standing_of
-from service.api.keys import NO_KEY, NotAllowed, ended_key, unauthorized
+from service.api.security import ADMITTED, NO_KEY, Admitted, NotAllowed, ended_key, unauthorized
 from service.store import ApiKey, KeyRing, Scope
 
 LOOK_SECONDS = 0.2

@@ -5,14 +5,10 @@ Only then its body is read, whole: what breaks off, is too long or comes too lat
 
 from fastapi import HTTPException, Request
 
-from service.api.access import OF_WORKERS, OPEN, is_limited
-from service.api.callers import CALLER
-from service.api.charges import charge
-from service.api.deprecations import deprecation_headers
-from service.api.keys import BY_LINK, is_locked, refuse_strangers
-from service.api.problems import ApiError
-from service.api.rate_limits import Counted, RateLimits, network_of
-from service.api.seen import seen_of
+from service.api.errors import ApiError
+from service.api.rate_limits import Counted, RateLimits, charge, network_of
+from service.api.request_context import deprecation_headers, seen_of
+from service.api.security import BY_LINK, CALLER, OF_WORKERS, OPEN, is_limited, is_locked, refuse_strangers
 from service.store import ApiKey
 from service.store.callers import Caller
 

@@ -17,10 +17,9 @@ from fastapi.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import __version__
-from service.api.access_log import masked
+from service.api.errors import HANDLERS, LEAVING, problem_response
 from service.api.metrics import Metrics
-from service.api.problems import HANDLERS, LEAVING, problem_response
-from service.api.seen import SEEN, Seen
+from service.api.request_context import SEEN, Seen, masked
 from service.errors import Leaving
 from service.logs import FIELDS, REQUEST_ID
 

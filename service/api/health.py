@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.api.json_schema import Schema, json_response, ref
+from service.api.errors import LEAVING, RETRY_AFTER, ApiError
 from service.api.metrics import CONTENT_TYPE
-from service.api.problems import LEAVING, RETRY_AFTER, ApiError
+from service.api.openapi import Schema, json_response, ref
 from service.api.queries import takes_only
 from service.errors import Leaving
 from service.store import Engine, takes_changes

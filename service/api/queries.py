@@ -3,12 +3,13 @@
 Paths whose whole query is a question or a filter are judged by the workflow that reads it.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
 from fastapi import Depends, Request
 
-from service.api.problems import WrongParameter
+from service.api.errors import WrongParameter
 from service.errors import Problem
 from service.estimator.methods.table import TOOLS
 from service.estimator.names import ToolName
@@ -127,3 +128,43 @@ def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
         fix = f"say {' or '.join(choices)}, or leave it out"
         raise WrongParameter(Problem(field=name, code="not_a_choice", message=message, fix=fix))
     return given
+
+
+DOCUMENTED = "localhost:8000"
+"""Host and port in the files, for which those of the service are put."""
+HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9A-Fa-f:]+\](:\d+)?")
+
+
+def address_of(request: Request) -> str:
+    """The address under which a request reached the service.
+
+    Args:
+        request: the request
+
+    Returns:
+        e.g. `http://localhost:8000`, without a slash behind it
+
+    Raises:
+        WrongParameter: the Host header is none, so it must not be written anywhere
+    """
+    if not HOST.fullmatch(request.url.netloc):
+        message = "the address at which this was asked for is no host name"
+        raise WrongParameter(Problem(field="", code="not_a_host", message=message, fix="ask by name or IP address"))
+    return str(request.base_url).rstrip("/")
+
+
+def with_address(text: str, request: Request) -> str:
+    """A file that names the service where its caller reached it.
+
+    Args:
+        text: the file, which names the documented address
+        request: the request
+
+    Returns:
+        the same with the address of the service
+
+    Raises:
+        WrongParameter: the Host header is none
+    """
+    address = address_of(request)
+    return text.replace(f"http://{DOCUMENTED}", address).replace(DOCUMENTED, address.partition("://")[2])

@@ -10,10 +10,13 @@ from ipaddress import IPv6Address, ip_address
 from math import ceil
 from typing import Literal
 
-from service.api.keys import NotAllowed
+from anyio import from_thread
+from fastapi import Request
+
 from service.api.metrics import Metrics
+from service.api.request_context import RawHeader, seen_of
 from service.api.request_counts import Counts, Limit, OwnCounts, Standing
-from service.api.seen import RawHeader
+from service.api.security import NotAllowed
 from service.errors import StartupError
 from service.settings import Settings
 from service.store import ApiKey
@@ -272,3 +275,70 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+COUNTED = "counted"
+"""Name of whose requests are counted in the state of a request."""
+
+
+async def charge(request: Request, counted: Counted | None) -> None:
+    """Count a request, and tell its caller where they stand.
+
+    Args:
+        request: the request
+        counted: who sent it; None where nobody is counted
+
+    Raises:
+        TooManyRequests: it is too many
+    """
+    if counted is None:
+        return
+    standing = await _taken(request, counted, 1)
+    if standing.retry_seconds:
+        raise refusal_after(standing)
+    request.scope["state"][COUNTED] = counted
+
+
+async def charge_questions(request: Request, questions: int) -> None:
+    """Count what a request asks beside its first question.
+
+    Where there are more than its caller may ever send at once, it costs all of that.
+
+    Args:
+        request: the request, counted once
+        questions: how many it asks
+
+    Raises:
+        TooManyRequests: they are too many
+    """
+    counted: Counted | None = request.scope["state"].get(COUNTED)
+    if counted is None:
+        return
+    cost = min(questions, counted.limit.burst)
+    if cost <= 1:
+        return
+    standing = await _taken(request, counted, cost - 1)
+    if standing.retry_seconds:
+        again = standing.retry_seconds + counted.limit.interval_seconds  # then its first one is counted again
+        raise refusal_after(Standing(standing.remaining, standing.reset_seconds, again), cost)
+
+
+def charging(request: Request) -> Callable[[int], None]:
+    """What counts the questions of a request whose route runs in a thread.
+
+    Args:
+        request: the request
+
+    Returns:
+        takes how many it asks, and raises TooManyRequests where they are too many
+    """
+    return lambda questions: from_thread.run(charge_questions, request, questions)
+
+
+async def _taken(request: Request, counted: Counted, cost: int) -> Standing:
+    limits: RateLimits = request.app.state.rate_limits
+    standing = await limits.take(counted, cost)
+    seen_of(request).limit_headers = limit_headers(counted, standing)
+    if standing.retry_seconds:
+        request.app.state.metrics.rate_limit_refusals.labels(counted.policy).inc()
+    return standing

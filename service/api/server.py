@@ -1,11 +1,13 @@
 """On which address does the application answer, and when does it?"""
 
 import asyncio
+import ctypes
 import gc
 import logging
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from errno import EADDRINUSE
 from ipaddress import ip_address
@@ -16,13 +18,51 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
-from service.api.metrics import Metrics
-from service.api.open_files import held_connections
+from service.api.metrics import Metrics, RefusalKind
 from service.api.protocol import counting
-from service.api.refusal_kinds import RefusalKind
 from service.errors import StartupError
 from service.logs import start_log
 from service.settings import Settings
+
+M_ARENA_MAX = -8
+"""Name of the setting. Source: glibc's malloc.h."""
+MOST_HEAPS = 2
+"""Heaps. Source: a choice; glibc makes up to eight a core, and only one thread runs Python at a time."""
+
+
+def bound_heaps() -> None:
+    """Have threads share a few heaps: call it before any thread starts. Only glibc takes this setting."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_HEAPS)
+
+
+if sys.platform != "win32":
+    import resource
+
+KEPT_FILES = 256
+"""Files that are no connections of callers: the database, logs, pipes to workers, what is being read."""
+ON_WINDOWS = 512
+"""Connections where the system does not tell how many files a process may open."""
+
+
+def held_connections(wanted: int) -> int:
+    """How many connections this process can hold, once it may open as many files as the system allows it to.
+
+    Args:
+        wanted: how many there should be at most
+
+    Returns:
+        that many, or what the bound on open files leaves
+    """
+    if sys.platform == "win32":
+        return min(wanted, ON_WINDOWS)
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted + KEPT_FILES
+    if resource.RLIM_INFINITY != allowed < files:
+        allowed = files if most == resource.RLIM_INFINITY else min(files, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    return wanted if allowed == resource.RLIM_INFINITY else max(min(wanted, allowed - KEPT_FILES), 1)
+
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""

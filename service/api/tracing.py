@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__
-from service.api.seen import SEEN, UNMATCHED, Seen
+from service.api.request_context import SEEN, UNMATCHED, Seen
 
 PATH = "/v1/traces"
 """Where a collector takes spans, below its address. Source: OTLP 1.9, OTLP/HTTP request."""

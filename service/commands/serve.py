@@ -37,7 +37,7 @@ def serve(
         insecure: whether to start without keys on an address that other machines reach
         no_worker: whether to start no worker beside the service
     """
-    from service.api.heaps import bound_heaps
+    from service.api.server import bound_heaps
 
     bound_heaps()
     from service.api.server import Moments, listen, refuse_unguarded, run
@@ -45,7 +45,7 @@ def serve(
 
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
-        from service.api.keys import is_locked
+        from service.api.security import is_locked
         from service.store import hold_alone
 
         lock = hold_alone(settings.database_url)

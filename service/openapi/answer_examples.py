@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from service.api.json_schema import JSON, Schema
+from service.api.openapi import JSON, Schema
 
 GIVEN = Path(__file__).with_name("answer_examples.json")
 

@@ -24,8 +24,7 @@ from service.answers.plans import PlanAnswer
 from service.answers.reconciliations import Reconciliation
 from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
 from service.answers.solutions import Solution
-from service.api.json_schema import Schema, described, object_schema, ref, untitled
-from service.api.request_schemas import request_schemas
+from service.api.openapi import Schema, described, object_schema, ref, request_schemas, untitled
 from service.estimator import choices
 from service.estimator.methods.answer import Comparison
 from service.estimator.parameters import ParameterCounts

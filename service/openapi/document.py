@@ -7,13 +7,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api.access import SECURITY_SCHEMES, access_to, is_limited
-from service.api.deprecations import deprecation_of
-from service.api.idempotency import is_done_once, say_done_once
-from service.api.json_schema import ETAG, Schema, parameter_ref
-from service.api.list_schemas import list_parameters
+from service.api.caching import is_done_once, say_done_once
+from service.api.openapi import ETAG, Schema, component_parameters, list_parameters, parameter_ref
 from service.api.queries import REV
-from service.api.query_parameters import component_parameters
+from service.api.request_context import deprecation_of
+from service.api.security import SECURITY_SCHEMES, access_to, is_limited
 from service.features.accounts.openapi import audit_parameters, audit_schemas
 from service.features.calibrations import lists as calibrations
 from service.features.catalogue.list_openapi import VERSION, catalogue_parameters, catalogue_schemas

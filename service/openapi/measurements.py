@@ -6,8 +6,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from service.api.json_schema import Schema, described, object_schema, ref, undefaulted, untitled
-from service.api.list_schemas import list_schemas
+from service.api.openapi import Schema, described, list_schemas, object_schema, ref, undefaulted, untitled
 from service.calibration.judging import PartError
 from service.calibration.records import Environment
 from service.estimator.device_calibration import DeviceCalibration

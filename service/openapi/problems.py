@@ -4,20 +4,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.api.bearers import AWAY
+from service.api.caching import NEEDED, REUSED
 from service.api.compute import full, lost, own_excess
-from service.api.foreign_pages import FOREIGN, UNKNOWN_NAME
-from service.api.held_bytes import TOO_MUCH
-from service.api.idempotency import REUSED
-from service.api.json_schema import Schema, described, ref
-from service.api.keys import NO_KEY
-from service.api.preconditions import NEEDED
-from service.api.problem_kinds import KINDS
-from service.api.problems import LEAVING, MEDIA_TYPE, RETRY_AFTER, problem_response
+from service.api.cross_site import FOREIGN, UNKNOWN_NAME
+from service.api.errors import KINDS, LEAVING, MEDIA_TYPE, RETRY_AFTER, problem_response
+from service.api.http_limits import TOO_MUCH
+from service.api.openapi import Schema, described, ref
 from service.api.protocol import ONE_HOST
 from service.api.rate_limits import refusal_after
 from service.api.request_counts import Standing
-from service.api.turns import NOT_YET
+from service.api.security import AWAY, NO_KEY
+from service.api.write_queue import NOT_YET
 from service.errors import MOST_PROBLEMS
 from service.features.launch_checks.targets import NO_WORKER_FIX
 from service.features.workers.leases import NOT_HELD

@@ -9,8 +9,8 @@ from service.answers.launch_checks import LaunchStatus, LaunchVerdict, Where
 from service.answers.plans import Objective
 from service.answers.solutions import UnknownName
 from service.answers.workers import RunnerName
-from service.api.json_schema import Schema
-from service.api.problem_kinds import KINDS
+from service.api.errors import KINDS
+from service.api.openapi import Schema
 from service.calibration.records import DeviceKind, ProbeName, ProbeStatus
 from service.catalogue.provenance import Scope, Verified
 from service.catalogue.rows import PriceStat, RegionKind

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.api.json_schema import JSON_BODY
+from service.api.openapi import JSON_BODY
 from tests.api.asking import ADMISSION_TOKEN
 
 CANARY = "c4n4ry"

@@ -17,7 +17,7 @@ from zipfile import ZipFile
 import httpx
 from openpyxl import load_workbook
 
-from service.api.json_schema import JSON_BODY
+from service.api.openapi import JSON_BODY
 
 LOOKALIKES = (
     "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\ufe62", "\ufe63", "\ufe6b", "\u207c", "\u207a", "\u207b",

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
-from service.api.turns import COMPUTING_AT_ONCE
+from service.api.write_queue import COMPUTING_AT_ONCE
 from service.features.accuracy import routes
 from service.validation.serialization import to_wire
 from service.workflows.accuracy.accuracy import shipped_accuracy

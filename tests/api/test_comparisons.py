@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from service.api.list_schemas import XLSX
+from service.api.openapi import XLSX
 from service.features.compare.openapi import COMPARISONS
 from tests.api.asking import Ask
 from tests.api.test_contract import check

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.conditional import Conditional
+from service.api.caching import Conditional
 from tests.api.asking import Ask
 
 PATHS = [

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from service.api.idempotency import REPEATED
-from service.api.problem_kinds import KINDS
+from service.api.caching import REPEATED
+from service.api.errors import KINDS
 from service.features.catalogue.lists import LISTINGS
 from service.features.estimates.routes import PARTS
 from service.features.workers.openapi import JOB_ID

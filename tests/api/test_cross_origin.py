@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.api.cross_origin import EXPOSED_HEADERS, SENT_HEADERS
+from service.api.cross_site import EXPOSED_HEADERS, SENT_HEADERS
 from tests.api.asking import Ask
 
 ALLOWED = "https://tools.example.org"

@@ -13,9 +13,9 @@ import pytest
 from fastapi import FastAPI
 
 from service.api import server
-from service.api.json_schema import EVENTS
+from service.api.metrics import RefusalKind
+from service.api.openapi import EVENTS
 from service.api.protocol import Guarded
-from service.api.refusal_kinds import RefusalKind
 from service.api.server import Moments, configured
 from service.app import create_app
 from service.catalogue import shipped_catalogue

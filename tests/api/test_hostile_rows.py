@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from fastapi import FastAPI
 
-from service.api.problems import MOST_BYTES
+from service.api.errors import MOST_BYTES
 from service.errors import MOST_PROBLEMS
 from service.features.catalogue.lists import LISTINGS
 from service.features.catalogue.row_bodies import body_columns

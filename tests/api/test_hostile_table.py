@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.problems import MOST_BYTES
+from service.api.errors import MOST_BYTES
 from tests.api.asking import Ask
 from tests.api.hostile_table import BODIES, CANARY, HEADERS, NUMBERS, JsonRoute, json_routes, own_paths
 

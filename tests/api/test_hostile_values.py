@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import httpx
 import pytest
 
-from service.api.problems import MOST_BYTES
+from service.api.errors import MOST_BYTES
 from service.errors import MOST_PROBLEMS
 from service.estimator.model import Model
 from service.estimator.price import Egress, Storage

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete
 
-from service.api.shared_looks import AGAIN
+from service.api.streams import AGAIN
 from service.client.events import Event, events_of
 from service.features.launch_checks import events
 from service.store import Engine, read_later_events

@@ -8,8 +8,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.api.envelope import LastResort
-from service.api.held_bytes import UNCOUNTED_BYTES
-from service.api.limits import HANDED_IN_BYTES, LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, BodyLimit
+from service.api.http_limits import HANDED_IN_BYTES, LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, UNCOUNTED_BYTES, BodyLimit
 from service.worker.service_client import MOST_FILE_BYTES, MOST_RESULT_BYTES
 
 

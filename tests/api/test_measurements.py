@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from service.api.list_schemas import PARQUET
+from service.api.openapi import PARQUET
 from service.features.measurements.openapi import MEASUREMENT_ID, NCCL_TESTS, RECORDS, SHAPES
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running

@@ -12,9 +12,8 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event, update
 
-from service.api.database_figures import DatabaseFigures
-from service.api.metrics import METHODS, Metrics
-from service.api.seen import Seen
+from service.api.metrics import METHODS, DatabaseFigures, Metrics
+from service.api.request_context import Seen
 from service.catalogue import shipped_catalogue
 from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION

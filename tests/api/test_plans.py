@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.api.json_schema import EVENTS
+from service.api.openapi import EVENTS
 from service.features.plans.openapi import PLANS
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask

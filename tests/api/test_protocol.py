@@ -14,11 +14,10 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from service.api.envelope import Envelope, LastResort
-from service.api.limits import MAXIMUM_BODY_BYTES, BodyLimit
-from service.api.lingering import LINGER_SECONDS
-from service.api.open_files import KEPT_FILES, held_connections
-from service.api.problem_kinds import KINDS
-from service.api.protocol import MOST_HEAD_BYTES, Guarded
+from service.api.errors import KINDS
+from service.api.http_limits import MAXIMUM_BODY_BYTES, BodyLimit
+from service.api.protocol import LINGER_SECONDS, MOST_HEAD_BYTES, Guarded
+from service.api.server import KEPT_FILES, held_connections
 from tests.api.slow_clients import BODIES, HEADS, all_slowly, chunked, dripped, sized
 from tests.api.slow_clients import refused as refused_body
 from tests.api.smuggling import AMBIGUOUS, CHUNKED, HIDDEN, SOUND, get, post, replies

@@ -13,11 +13,11 @@ import pytest
 from fastapi import FastAPI
 from redis.asyncio import Redis
 
-from service.api.access import is_limited
 from service.api.key_rules import WantedKey, make_key
 from service.api.metrics import Metrics
 from service.api.rate_limits import RateLimits, limit_of, rate_limits_of
 from service.api.request_counts import MOST_CALLERS, Limit, OwnCounts
+from service.api.security import is_limited
 from service.api.shared_limits import SharedCounts
 from service.app import create_app
 from service.catalogue import shipped_catalogue

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert
 
+from service.api.background import APART_SECONDS
 from service.api.key_rules import NewKey, WantedKey, make_key, revoke
-from service.api.secret_looks import APART_SECONDS
 from service.api.share_links import signed, signed_unlisted
 from service.store import revoke_unlisted_links
 from service.store.engine import writing

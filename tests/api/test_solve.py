@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from service.api.list_schemas import XLSX
+from service.api.openapi import XLSX
 from service.features.sensitivity.openapi import VARIATIONS
 from service.features.solve.openapi import SOLUTIONS
 from tests.api.asking import QUESTION, Ask

@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi import FastAPI
 
-from service.api import signing_keys
+from service.api import tokens
 from service.api.key_rules import WantedKey, make_key
-from service.api.signing_keys import keys_of
+from service.api.tokens import keys_of
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.client.events import events_of
@@ -64,7 +64,7 @@ def ask(app: FastAPI) -> Iterator[Ask]:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks for an unknown key does so each time."""
-    monkeypatch.setattr(signing_keys, "APART_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "APART_SECONDS", 0.0)
 
 
 def read(ask: Ask, token: str, path: str = "/v1/gpus?limit=1") -> httpx.Response:
@@ -198,7 +198,7 @@ def test_a_new_key_of_the_issuer_is_found_and_an_old_one_goes(
         assert read(ask, issuer.token("second")).status_code == 200
     assert issuer.asked == asked, "what is known costs no look"
     issuer.published = ["first", "curve"]
-    monkeypatch.setattr(signing_keys, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "FRESH_SECONDS", 0.0)
     read(ask, issuer.token("second"))
     for _ in range(100):
         if read(ask, issuer.token("second")).status_code == 401:
@@ -211,7 +211,7 @@ def test_unknown_keys_make_nobody_ask_the_issuer_again_and_again(
     issuer: Issuer, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issuer.private["stranger"] = issuer.private["first"]
-    monkeypatch.setattr(signing_keys, "APART_SECONDS", 3600.0)
+    monkeypatch.setattr(tokens, "APART_SECONDS", 3600.0)
     before = issuer.asked
     assert [read(ask, issuer.token("stranger")).status_code for _ in range(5)] == [401] * 5
     assert issuer.asked - before <= 1

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from service.api import deprecations
-from service.api.deprecations import DEPRECATED, Deprecation
+from service.api import request_context
+from service.api.request_context import DEPRECATED, Deprecation
 from service.openapi.document import contract
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import start
@@ -58,7 +58,7 @@ def test_nothing_is_about_to_go_unannounced(document: dict[str, Any], ask: Ask) 
 def test_what_is_about_to_go_says_when_and_what_to_ask_instead(
     app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deprecations, "DEPRECATED", {"createMemory": OLD})
+    monkeypatch.setattr(request_context, "DEPRECATED", {"createMemory": OLD})
     for body, status in ((QUESTION, 200), ({}, 422)):
         answer = ask("POST", "/v1/memory", json=body)
         assert answer.status_code == status

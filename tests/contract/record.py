@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from service.api.json_schema import JSON
+from service.api.openapi import JSON
 from service.features.measurements.openapi import CALIBRATION
 from service.features.scenarios.openapi import ID
 from service.features.workers.openapi import JOB_ID, LEASE

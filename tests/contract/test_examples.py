@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openapi_schema_validator import OAS31Validator
 
-from service.api.problem_kinds import KINDS
+from service.api.errors import KINDS
 from service.features.catalogue.list_openapi import ROWS
 from service.openapi.answer_examples import given_answers, successes
 from service.openapi.problems import problem_example

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from service.api.json_schema import JSON
+from service.api.openapi import JSON
 from service.features.launch_checks.openapi import launch_check_schemas
 from service.features.workers.openapi import worker_schemas
 from service.openapi.answer_examples import successes, types_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, Table, delete, func, insert, select
 
-from service.api.retention import Retention
+from service.api.background import Retention
 from service.settings import Settings
 from service.store import Keeping, forget_old
 from service.store.audit_tables import AUDIT_LOG

@@ -1,7 +1,6 @@
 """How does the audit log stand in the contract?"""
 
-from service.api.json_schema import Schema
-from service.api.list_schemas import list_parameters, list_schemas
+from service.api.openapi import Schema, list_parameters, list_schemas
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST
 
 

@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Request
 
-from service.api.database import database_of
-from service.api.lists import Routes, add_list
+from service.api.answers import Routes, add_list
+from service.api.catalogues import database_of
 from service.features.accounts.audit import COLUMNS, listed_audit
 from service.tabular.lists import Listed
 

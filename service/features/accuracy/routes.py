@@ -4,12 +4,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
-from service.api.callers import caller_of
 from service.api.catalogues import catalogue_of
 from service.api.compute import computed_once
-from service.api.json_schema import json_response, ref
+from service.api.openapi import json_response, ref
 from service.api.queries import takes_only
-from service.api.turns import on_few_threads
+from service.api.security import caller_of
+from service.api.write_queue import on_few_threads
 from service.workflows.accuracy.accuracy import shipped_accuracy_json, with_own_measurements
 from service.workflows.accuracy.totals import totals_accuracy_json
 

@@ -1,7 +1,7 @@
 """How many questions at a time stand in the contract: each with its kind, and each answer with its status."""
 
 from service.answers.batch import MOST_QUESTIONS
-from service.api.json_schema import Schema, asked_in_body, described, json_response, object_schema, parameter_ref, ref
+from service.api.openapi import Schema, asked_in_body, described, json_response, object_schema, parameter_ref, ref
 from service.api.queries import REV
 from service.features.batch.batch import ANSWERED, BODY, KIND, QUESTIONS
 from service.features.estimates.openapi import EXAMPLES

@@ -10,16 +10,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from service.api.answers import JSON
-from service.api.body import read_large_body
-from service.api.callers import caller_of
+from service.api.bodies import is_long_launch, read_large_body
 from service.api.catalogues import catalogue_of
-from service.api.charges import charge_questions
 from service.api.compute import compute
 from service.api.envelope import refusal_of
-from service.api.long_bodies import is_long_launch
-from service.api.problems import CallerGone
+from service.api.errors import CallerGone
 from service.api.queries import REV, takes_only
-from service.api.steps import others_first
+from service.api.rate_limits import charge_questions
+from service.api.security import caller_of
+from service.api.streams import others_first
 from service.catalogue import Catalogue
 from service.features.batch.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch
 from service.features.batch.openapi import batch_operation

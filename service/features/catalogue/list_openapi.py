@@ -3,9 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from service.api.access import SINGULAR
-from service.api.json_schema import Schema, json_response, path_parameter, query_parameter, ref
-from service.api.list_schemas import list_parameters, list_schemas, paging_parameters
+from service.api.openapi import (
+    Schema,
+    json_response,
+    list_parameters,
+    list_schemas,
+    paging_parameters,
+    path_parameter,
+    query_parameter,
+    ref,
+)
+from service.api.security import SINGULAR
 from service.features.catalogue.lists import COLUMNS, LISTINGS, NEWEST_FIRST
 
 ROWS: Mapping[str, Schema] = {

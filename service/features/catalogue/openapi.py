@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from service.api.access import SINGULAR
-from service.api.json_schema import (
+from service.api.openapi import (
+    CONFIG,
     ETAG,
     JSON_BODY,
     MERGE_PATCH,
@@ -14,7 +14,7 @@ from service.api.json_schema import (
     query_parameter,
     ref,
 )
-from service.api.request_schemas import CONFIG
+from service.api.security import SINGULAR
 from service.features.catalogue.list_openapi import CONFIG_JSON, OWNED, PATCHES, ROWS, named_row, one_example
 from service.features.catalogue.lists import LISTINGS, Listing
 from service.features.catalogue.row_bodies import FOLLOWING

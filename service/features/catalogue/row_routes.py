@@ -10,16 +10,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from service.api.access import SINGULAR
 from service.api.answers import JSON, json_answer
-from service.api.body import JsonObject, MergePatch, read_table_text
-from service.api.callers import caller_of
-from service.api.idempotency import idempotent
-from service.api.json_schema import CSV_BODY, Schema, json_response, query_parameter, ref
-from service.api.preconditions import IfMatch, row_etag
-from service.api.problems import WrongParameter, problem_response
+from service.api.bodies import JsonObject, MergePatch, read_table_text
+from service.api.caching import IfMatch, idempotent, row_etag
+from service.api.errors import WrongParameter, problem_response
+from service.api.openapi import CSV_BODY, Schema, json_response, query_parameter, ref
 from service.api.queries import choice_of, one_of, takes_only
-from service.api.turns import in_turn
+from service.api.security import SINGULAR, caller_of
+from service.api.write_queue import in_turn
 from service.errors import Conflict, Refused
 from service.features.catalogue.custom_rows import (
     RowChange,

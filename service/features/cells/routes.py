@@ -11,11 +11,11 @@ from typing import Any, get_args
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
+from service.api.caching import is_head
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
-from service.api.conditional import is_head
-from service.api.json_schema import path_parameter, query_parameter
-from service.api.steps import finished
+from service.api.openapi import path_parameter, query_parameter
+from service.api.streams import finished
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused
 from service.estimator.memory_parts import Verdict

@@ -12,14 +12,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.addresses import with_address
 from service.api.answers import json_answer
-from service.api.body import refuse_media_type
-from service.api.callers import caller_of
+from service.api.bodies import is_long_launch, read_apart, refuse_media_type
 from service.api.catalogues import catalogue_of
-from service.api.json_schema import JSON_BODY, Schema, asked_in_body, json_response, path_parameter, ref
-from service.api.long_bodies import is_long_launch, read_apart
-from service.api.queries import takes_only
+from service.api.openapi import JSON_BODY, Schema, asked_in_body, json_response, path_parameter, ref
+from service.api.queries import takes_only, with_address
+from service.api.security import caller_of
 from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.exports.back.kubernetes_job import ANNOTATION

@@ -10,14 +10,12 @@ from fastapi.responses import Response
 
 from service.answers.checks import Check
 from service.api.answers import json_answer
-from service.api.body import refuse_media_type
-from service.api.callers import caller_of
+from service.api.bodies import is_long_launch, read_apart, refuse_media_type
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
-from service.api.json_schema import JSON_BODY, asked_in_body, json_response, parameter_ref, ref
-from service.api.keys import NotAllowed
-from service.api.long_bodies import is_long_launch, read_apart
+from service.api.openapi import JSON_BODY, asked_in_body, json_response, parameter_ref, ref
 from service.api.queries import REV, takes_only
+from service.api.security import NotAllowed, caller_of
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.checks.bodies import check_of

@@ -2,23 +2,27 @@
 
 from typing import Any
 
-from service.api.json_schema import (
+from service.api.openapi import (
+    CLUSTER_FORMS,
     CSV_BODY,
     JSON,
+    NAME,
     NULL,
+    PRICE_FORMS,
+    TABLES,
+    TYPES,
+    XLSX,
     Schema,
     asked_in_body,
     described,
+    flat_example,
     object_schema,
     parameter_ref,
     query_parameter,
     ref,
     untitled,
 )
-from service.api.list_schemas import TABLES, XLSX
 from service.api.queries import REV
-from service.api.query_parameters import TYPES, flat_example
-from service.api.request_schemas import CLUSTER_FORMS, NAME, PRICE_FORMS
 from service.features.compare.requests import ANY, CLUSTERS, LISTS, MOST_ROWS, PRICES, QUESTION, SPREAD, Called, Manner
 from service.features.estimates.openapi import EXAMPLES
 from service.validation.flat import FlatField, flat_fields

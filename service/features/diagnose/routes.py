@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
-from service.api.body import read_body
+from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
-from service.api.json_schema import asked_in_body, json_response, parameter_ref, ref
+from service.api.openapi import asked_in_body, json_response, parameter_ref, ref
 from service.api.queries import REV, takes_only
 from service.features.diagnose.diagnose import diagnosis_sent
 from service.features.diagnose.messages import EXAMPLE

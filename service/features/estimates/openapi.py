@@ -1,8 +1,15 @@
 """How the estimating routes describe themselves in the contract: bodies, parameters, answers, examples that work."""
 
-from service.api.json_schema import Schema, asked_in_body, json_response, parameter_ref, query_parameter, ref
+from service.api.openapi import (
+    Schema,
+    asked_in_body,
+    flat_references,
+    json_response,
+    parameter_ref,
+    query_parameter,
+    ref,
+)
 from service.api.queries import EXPLAIN, METHOD, REV
-from service.api.query_parameters import flat_references
 from service.estimator.methods.table import TOOLS
 
 EXAMPLES: dict[str, Schema] = {

@@ -17,13 +17,12 @@ from fastapi.responses import Response
 
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer, MethodAnswer
 from service.api.answers import JSON, json_answer
-from service.api.body import read_body
-from service.api.callers import Asker
-from service.api.catalogues import catalogue_at, catalogue_of
+from service.api.bodies import read_body
+from service.api.catalogues import Database, catalogue_at, catalogue_of
 from service.api.compute import compute
-from service.api.database import Database
-from service.api.json_schema import asked_in_body, json_response, parameter_ref, path_parameter, ref
+from service.api.openapi import asked_in_body, json_response, parameter_ref, path_parameter, ref
 from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, takes_only
+from service.api.security import Asker
 from service.estimator import choices
 from service.estimator.names import ToolName
 from service.features.estimates.answers import answer_by, answer_explained, answer_of

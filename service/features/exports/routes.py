@@ -9,11 +9,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.accept import preferred
-from service.api.answers import JSON, json_answer
-from service.api.body import read_body, read_plain_text
+from service.api.answers import JSON, json_answer, preferred
+from service.api.bodies import is_long_launch, read_apart, read_body, read_plain_text
 from service.api.catalogues import catalogue_of
-from service.api.json_schema import (
+from service.api.errors import WrongParameter
+from service.api.openapi import (
     JSON_BODY,
     Schema,
     asked_in_body,
@@ -23,8 +23,6 @@ from service.api.json_schema import (
     query_parameter,
     ref,
 )
-from service.api.long_bodies import is_long_launch, read_apart
-from service.api.problems import WrongParameter
 from service.api.queries import REV, choice_of, one_of, takes_only
 from service.errors import Problem, Refused
 from service.exports.back.entries import LONGEST_FILE_BYTES

@@ -16,9 +16,9 @@ from fastapi.responses import StreamingResponse
 
 from service.api.credential_ends import while_admitted
 from service.api.envelope import refusal_of
-from service.api.json_schema import EVENTS
-from service.api.problems import WrongParameter
-from service.api.shared_looks import AGAIN, SharedLooks
+from service.api.errors import WrongParameter
+from service.api.openapi import EVENTS
+from service.api.streams import AGAIN, SharedLooks
 from service.errors import NotFound, Problem
 from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_check
 from service.features.launch_checks.openapi import EVENT_NUMBER, LAST_EVENT_ID

@@ -4,20 +4,20 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from service.answers.launch_checks import LaunchCheck
-from service.api.json_schema import (
+from service.api.openapi import (
     EVENTS,
     Schema,
     asked_in_body,
     described,
     json_content,
     json_response,
+    list_schemas,
     object_schema,
     path_parameter,
     ref,
     undefaulted,
     untitled,
 )
-from service.api.list_schemas import list_schemas
 from service.features.estimates.openapi import EXAMPLES
 from service.features.launch_checks.launch_checks import COLUMNS, Checking
 

@@ -3,15 +3,13 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.answers import JSON, json_answer
-from service.api.body import JsonObject
-from service.api.callers import Asker, caller_of
-from service.api.catalogues import catalogue_at, view_of
-from service.api.database import Database, database_of
-from service.api.idempotency import idempotent
-from service.api.lists import Routes, add_list
+from service.api.answers import JSON, Routes, add_list, json_answer
+from service.api.bodies import JsonObject
+from service.api.caching import idempotent
+from service.api.catalogues import Database, catalogue_at, database_of, view_of
 from service.api.queries import takes_only
-from service.api.turns import in_turn
+from service.api.security import Asker, caller_of
+from service.api.write_queue import in_turn
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.events import last_event_of, stream_of
 from service.features.launch_checks.finished_jobs import on_end

@@ -2,7 +2,7 @@
 
 from pydantic import TypeAdapter
 
-from service.api.json_schema import (
+from service.api.openapi import (
     TEXT_BODY,
     Schema,
     asked_in_body,

@@ -5,16 +5,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from service.api.answers import json_answer
-from service.api.body import JsonObject, refuse_media_type
-from service.api.callers import Asker, caller_of
-from service.api.catalogues import view_of
-from service.api.database import Database, database_of
-from service.api.json_schema import CSV_BODY, JSON_BODY, TEXT_BODY
-from service.api.lists import Routes, add_list
-from service.api.problems import WrongParameter
+from service.api.answers import Routes, add_list, json_answer
+from service.api.bodies import JsonObject, refuse_media_type
+from service.api.catalogues import Database, database_of, view_of
+from service.api.errors import WrongParameter
+from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY
 from service.api.queries import one_of, takes_only
-from service.api.turns import in_turn
+from service.api.security import Asker, caller_of
+from service.api.write_queue import in_turn
 from service.errors import Refused
 from service.features.measurements import lists
 from service.features.measurements.file_formats import Beside, import_measurements

@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from service.api.json_schema import (
+from service.api.openapi import (
+    CLUSTER_FORMS,
     EVENTS,
     JSON,
+    NAME,
     Schema,
     asked_in_body,
     bare,
@@ -16,7 +18,6 @@ from service.api.json_schema import (
     undefaulted,
 )
 from service.api.queries import REV
-from service.api.request_schemas import CLUSTER_FORMS, NAME
 from service.features.plans.requests import CLUSTERS, MOST_CLUSTERS, MOST_VALUES, SEARCHED, VALUE_IS_A_LIST, WHY_NOT
 
 RECIPE: dict[str, Any] = {"sequence_length": 8192, "global_batch": 512, "training_tokens": 2e12}

@@ -8,15 +8,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from service.answers.plans import PlanCounts
-from service.api.accept import preferred
-from service.api.answers import JSON
-from service.api.body import read_body
+from service.api.answers import JSON, preferred
+from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute, computed_items
 from service.api.credential_ends import while_admitted
 from service.api.envelope import refusal_of
-from service.api.json_schema import EVENTS
-from service.api.problems import CallerGone
+from service.api.errors import CallerGone
+from service.api.openapi import EVENTS
 from service.api.queries import REV, takes_only
 from service.features.plans.openapi import plan_operation
 from service.features.plans.search_plans import plans_on_the_wire

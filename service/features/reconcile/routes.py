@@ -7,14 +7,12 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import json_answer
-from service.api.body import read_body, read_plain_text
-from service.api.callers import caller_of
-from service.api.catalogues import catalogue_at, view_of
-from service.api.database import Database
-from service.api.json_schema import JSON_BODY, TEXT_BODY, Schema, json_response, ref
-from service.api.long_bodies import is_long, read_apart
+from service.api.bodies import is_long, read_apart, read_body, read_plain_text
+from service.api.catalogues import Database, catalogue_at, view_of
+from service.api.openapi import JSON_BODY, TEXT_BODY, Schema, json_response, ref
 from service.api.queries import takes_only
-from service.api.turns import in_turn
+from service.api.security import caller_of
+from service.api.write_queue import in_turn
 from service.features.reconcile.reconcile import reconcile
 from service.features.reconcile.slurm import COMMAND, SlurmRecords, read_document, read_parsable
 

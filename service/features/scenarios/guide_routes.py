@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 
-from service.api.addresses import address_of, with_address
-from service.api.list_schemas import XLSX
+from service.api.openapi import XLSX
 from service.api.pages import POLICY, WEB
-from service.api.queries import takes_only
+from service.api.queries import address_of, takes_only, with_address
 from service.features.scenarios.budgets import budget_sheets, example_budget
 from service.tabular import sheets as open_document
 from service.tabular.sheets import Sheet, excel_file

@@ -3,7 +3,7 @@
 from pydantic import TypeAdapter
 
 from service.answers.shares import ListedShare, Share, ShareLinks, ShareList
-from service.api.json_schema import (
+from service.api.openapi import (
     ETAG,
     JSON_BODY,
     MERGE_PATCH,
@@ -11,13 +11,13 @@ from service.api.json_schema import (
     asked_in_body,
     described,
     json_content,
+    list_schemas,
     object_schema,
     path_parameter,
     ref,
     undefaulted,
     untitled,
 )
-from service.api.list_schemas import list_schemas
 from service.features.catalogue.list_openapi import VERSION, one_example
 from service.features.catalogue.openapi import IF_MATCH
 from service.features.estimates.openapi import EXAMPLES

@@ -9,20 +9,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from service.api.addresses import address_of
-from service.api.answers import JSON
-from service.api.body import JsonObject, MergePatch
-from service.api.callers import Asker, caller_of
-from service.api.catalogues import view_of
-from service.api.conditional import etag_of
-from service.api.database import Database, database_of
-from service.api.idempotency import idempotent
-from service.api.json_schema import ETAG, Schema
-from service.api.list_schemas import XLSX
-from service.api.lists import Routes, add_list
-from service.api.preconditions import IfMatch
-from service.api.queries import one_of, takes_only
-from service.api.turns import in_turn
+from service.api.answers import JSON, Routes, add_list
+from service.api.bodies import JsonObject, MergePatch
+from service.api.caching import IfMatch, etag_of, idempotent
+from service.api.catalogues import Database, database_of, view_of
+from service.api.openapi import ETAG, XLSX, Schema
+from service.api.queries import address_of, one_of, takes_only
+from service.api.security import Asker, caller_of
+from service.api.write_queue import in_turn
 from service.features.catalogue.versions import REVISION, read_revision
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, scenario_budget

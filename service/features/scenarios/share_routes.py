@@ -3,14 +3,13 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.addresses import address_of
 from service.api.answers import json_answer
-from service.api.body import JsonObject
-from service.api.callers import Asker, caller_of
-from service.api.database import Database, database_of
-from service.api.json_schema import asked_in_body, json_response, path_parameter, ref
-from service.api.queries import takes_only
-from service.api.turns import in_turn
+from service.api.bodies import JsonObject
+from service.api.catalogues import Database, database_of
+from service.api.openapi import asked_in_body, json_response, path_parameter, ref
+from service.api.queries import address_of, takes_only
+from service.api.security import Asker, caller_of
+from service.api.write_queue import in_turn
 from service.features.catalogue.list_openapi import one_example
 from service.features.scenarios.openapi import ID
 from service.features.scenarios.shares import listed_shares, revoke_share, share_scenario

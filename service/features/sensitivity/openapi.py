@@ -3,10 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from service.api.json_schema import (
+from service.api.openapi import (
+    CLUSTER_FORMS,
+    CONFIG,
     CSV_BODY,
     JSON,
+    NAME,
     NULL,
+    PRICE_FORMS,
+    TABLES,
+    XLSX,
     Schema,
     asked_in_body,
     bare,
@@ -18,9 +24,7 @@ from service.api.json_schema import (
     undefaulted,
     untitled,
 )
-from service.api.list_schemas import TABLES, XLSX
 from service.api.queries import REV
-from service.api.request_schemas import CLUSTER_FORMS, CONFIG, NAME, PRICE_FORMS
 from service.features.compare.openapi import NUMBER, QUESTIONED
 from service.features.compare.requests import QUESTION
 from service.features.sensitivity.requests import MOST_ROWS, VARY, Tabling

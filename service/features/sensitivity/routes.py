@@ -5,13 +5,11 @@ from collections.abc import Awaitable, Callable
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.accept import preferred
-from service.api.answers import FORM_OF, JSON, table_answer
-from service.api.body import read_body
+from service.api.answers import FORM_OF, JSON, preferred, table_answer
+from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
-from service.api.json_schema import CSV_BODY
-from service.api.list_schemas import XLSX
+from service.api.openapi import CSV_BODY, XLSX
 from service.api.queries import REV, takes_only
 from service.features.sensitivity.openapi import sensitivity_operation
 from service.features.sensitivity.tables import sensitivity_sent

@@ -1,6 +1,6 @@
 """How an open field stands in the contract: what is sent, and the value that comes back with its proof."""
 
-from service.api.json_schema import NULL, Schema, asked_in_body, json_response, parameter_ref, ref, untitled
+from service.api.openapi import NULL, Schema, asked_in_body, json_response, parameter_ref, ref, untitled
 from service.api.queries import REV
 from service.features.compare.openapi import JOB, QUESTIONED
 from service.features.compare.requests import CLUSTERS, PRICES, QUESTION

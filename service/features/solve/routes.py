@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
-from service.api.body import read_body
+from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
 from service.api.queries import REV, takes_only

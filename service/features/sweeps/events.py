@@ -10,7 +10,7 @@ from fastapi import Request
 
 from service.answers.sweeps import SweepAnswer
 from service.api.envelope import refusal_of
-from service.api.shared_looks import AGAIN, SharedLooks
+from service.api.streams import AGAIN, SharedLooks
 from service.features.sweeps.sweeps import sweeps_as_they_are, unknown_sweep
 from service.store import Engine
 from service.validation.serialization import to_bytes

@@ -5,23 +5,26 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from service.answers.sweeps import SweepAnswer
-from service.api.json_schema import (
+from service.api.openapi import (
+    CLUSTER_FORMS,
     CSV_BODY,
     EVENTS,
+    MODEL_FORMS,
+    NAME,
     NULL,
+    PRICE_FORMS,
     Schema,
     asked_in_body,
     described,
     json_content,
     json_response,
+    list_schemas,
     object_schema,
     path_parameter,
     ref,
     undefaulted,
     untitled,
 )
-from service.api.list_schemas import list_schemas
-from service.api.request_schemas import CLUSTER_FORMS, MODEL_FORMS, NAME, PRICE_FORMS
 from service.features.sweeps.axes import LISTS, MOST_ITEMS, MOST_ROWS, PLAN, ROWS, SweepManner, SweepPlan
 from service.features.sweeps.sweeps import COLUMNS
 from service.features.workers.openapi import AnswerSchema, lease_parameter

@@ -6,20 +6,17 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
 
-from service.api.answers import JSON, json_answer
-from service.api.body import JsonObject
-from service.api.callers import Asker, caller_of
-from service.api.catalogues import catalogue_of
-from service.api.charges import charging
+from service.api.answers import JSON, Routes, add_list, json_answer
+from service.api.bodies import JsonObject
+from service.api.caching import idempotent, is_head, is_held
+from service.api.catalogues import Database, catalogue_of, database_of
 from service.api.compute import compute
-from service.api.conditional import is_head, is_held
 from service.api.credential_ends import while_admitted
-from service.api.database import Database, database_of
-from service.api.idempotency import idempotent
-from service.api.json_schema import CSV_BODY, EVENTS
-from service.api.lists import Routes, add_list
+from service.api.openapi import CSV_BODY, EVENTS
 from service.api.queries import takes_only
-from service.api.turns import in_turn
+from service.api.rate_limits import charging
+from service.api.security import Asker, caller_of
+from service.api.write_queue import in_turn
 from service.features.sweeps import sweeps, tables
 from service.features.sweeps.axes import Sweep
 from service.features.sweeps.events import events_of

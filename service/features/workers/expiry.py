@@ -8,8 +8,7 @@ from threading import Event, Thread
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from service.api.looks import look_again
-from service.api.retention import Retention
+from service.api.background import Retention, look_again
 from service.features.launch_checks.finished_jobs import on_end
 from service.store import Engine, LeaseExpiry, forget_workers
 

@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from service.api.credential_ends import refuse_ended
-from service.api.problems import LEAVING
+from service.api.errors import LEAVING
 from service.errors import Leaving
 from service.store import Claim, Engine, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
 

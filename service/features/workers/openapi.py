@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 
 from service.answers.workers import HeartbeatAnswer, JobClaim, WorkerList
-from service.api.json_schema import (
+from service.api.openapi import (
     Schema,
     asked_in_body,
     json_content,

@@ -12,14 +12,13 @@ from starlette.concurrency import run_in_threadpool
 
 from service.answers.workers import ClaimedJob, HeartbeatAnswer, JobClaim, WorkerList, device_for
 from service.api.answers import json_answer
-from service.api.body import JsonObject, read_body
-from service.api.callers import Asker, caller_of
-from service.api.catalogues import view_of
-from service.api.database import Database, database_of
-from service.api.json_schema import json_response, ref
-from service.api.problems import ApiError, WrongParameter
+from service.api.bodies import JsonObject, read_body
+from service.api.catalogues import Database, database_of, view_of
+from service.api.errors import ApiError, WrongParameter
+from service.api.openapi import json_response, ref
 from service.api.queries import takes_only
-from service.api.turns import in_turn
+from service.api.security import Asker, caller_of
+from service.api.write_queue import in_turn
 from service.errors import Problem
 from service.features.launch_checks.finished_jobs import on_end
 from service.features.workers.leases import lease_lost, lease_of, token_in_header

@@ -4,10 +4,14 @@ A browser says of which origin the page is that sends a change. What a page read
 where the page's own name was made to point here: so what the service is called is judged too.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from service.api.keys import NotAllowed
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
 from service.api.rate_limits import is_loopback
+from service.api.security import NotAllowed
 from service.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -82,3 +86,45 @@ def _bracketed(name: str) -> str:
 
 def _without_port(host: bytes) -> bytes:
     return host if host.endswith(b"]") else host.rpartition(b":")[0] or host
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+SENT_HEADERS = (
+    "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "Last-Event-ID", "Traincost-Lease",
+    "X-Request-Id",
+    "traceparent", "tracestate",
+)  # fmt: skip
+"""Headers that such a page may send: all that the contract has, and those of traces."""
+
+EXPOSED_HEADERS = (
+    "Allow", "Content-Disposition", "Deprecation", "ETag", "Idempotent-Replayed", "Link", "Location", "RateLimit",
+    "RateLimit-Policy", "Retry-After", "Sunset", "WWW-Authenticate", "X-Api-Version", "X-Not-Expressible",
+    "X-Request-Id", "X-Unit", "X-Verdict",
+)  # fmt: skip
+"""Headers that such a page may read, beside those that every page may."""
+
+REMEMBERED_SECONDS = 600
+"""For how long a browser need not ask again what it may send."""
+
+
+def cross_origin_guards(origins: Sequence[str]) -> list[Middleware]:
+    """What tells browsers which pages may call.
+
+    Args:
+        origins: their origins; `*` among them for any
+
+    Returns:
+        the middleware; none where no page may
+    """
+    if not origins:
+        return []
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=origins,
+        allow_methods=METHODS,
+        allow_headers=SENT_HEADERS,
+        expose_headers=EXPOSED_HEADERS,
+        max_age=REMEMBERED_SECONDS,
+    )
+    return [cors]

@@ -1,16 +1,51 @@
-"""How do many callers hear of what changes in the database? One look finds what is new for all of them.
-
-They wait in the event loop, without a thread or a connection to the database, so that five hundred idle streams cost
-little more than one. What nobody listens to is not looked at.
-"""
+"""How is a long search answered without keeping others waiting? They are let through between its steps."""
 
 import asyncio
+from asyncio import sleep
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import Context
 from threading import Event
 from typing import Generic, Protocol, TypeVar
 
+from fastapi import Request
 from starlette.concurrency import run_in_threadpool
+
+from service.api.rate_limits import charge_questions
+from service.planner.steps import Outcome, Steps
+
+PASSES = 3
+"""Turns of the event loop that others get between two steps: to read a request, to answer it, to send the answer."""
+
+
+async def finished(request: Request, steps: Steps[Outcome]) -> Outcome:
+    """What a search leads to; between its steps others are answered.
+
+    Args:
+        request: the request that asks for it, which costs as many as the search asks questions
+        steps: the search
+
+    Returns:
+        its result
+
+    Raises:
+        TooManyRequests: they are too many
+    """
+    while True:
+        try:
+            questions = next(steps)
+        except StopIteration as done:
+            found: Outcome = done.value
+            return found
+        if questions is not None:
+            await charge_questions(request, questions)
+        await others_first()
+
+
+async def others_first() -> None:
+    """Let whoever asks something short be answered before the next step."""
+    for _ in range(PASSES):
+        await sleep(0)
+
 
 QUIET_SECONDS = 15.0
 """Longest time without a byte: proxies cut silent connections. Source: HTML standard, section 9.2.7, 15 seconds."""

@@ -1,0 +1,106 @@
+"""How does a process look after something beside its requests? Again and again, on a thread of its own."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from threading import Event
+from time import monotonic
+
+from starlette.concurrency import run_in_threadpool
+
+from service.settings import Settings
+from service.store import Engine, Keeping, KeyRing, SlowerClock, forget_old
+
+log = logging.getLogger(__name__)
+
+
+def look_again(complaint: str, look: Callable[[], object], seconds: float, stop: Event) -> None:
+    """Do something again and again; what fails is said once, until it works again.
+
+    Args:
+        complaint: what does not happen while it fails
+        look: what to do
+        seconds: time between two times; the first one comes after it [second]
+        stop: ends it
+    """
+    failing = False
+    while not stop.wait(seconds):
+        try:
+            look()
+        except Exception as error:  # whatever it is, requests are answered, and the next time may succeed
+            if not failing:
+                log.warning("%s: %s", complaint, type(error).__name__)
+            failing = True
+        else:
+            failing = False
+
+
+PAUSE_SECONDS = 0.05
+"""Time for others to write between two removals. Source: a choice."""
+
+
+class Retention:
+    """Removes what was kept for long enough.
+
+    Args:
+        engine: the database
+        settings: for how long each is kept
+        stop: ends a removal that is under way
+    """
+
+    def __init__(self, engine: Engine, settings: Settings, stop: Event) -> None:
+        self._engine, self._stop = engine, stop
+        self._keeping = Keeping(
+            jobs_days=settings.keep_jobs_days,
+            job_files_days=settings.keep_job_files_days,
+            measurements_days=settings.keep_measurements_days,
+            answers_days=settings.keep_answers_days,
+            audit_days=settings.keep_audit_days,
+        )
+        self._clock = SlowerClock(engine)
+
+    def look(self) -> dict[str, int]:
+        """Remove what is old now.
+
+        Returns:
+            how many of each kind were removed
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        return forget_old(self._engine, self._keeping, self._clock.present(), self._pause)
+
+    def _pause(self) -> bool:
+        return self._stop.wait(PAUSE_SECONDS)
+
+
+APART_SECONDS = 1.0
+"""Shortest time between the beginnings of two looks: anybody may send what looks like a link."""
+
+
+class SecretLooks:
+    """Looks into the database for all who ask.
+
+    Args:
+        ring: what signs
+    """
+
+    def __init__(self, ring: KeyRing) -> None:
+        self._ring = ring
+        self._look: asyncio.Task[None] | None = None
+        self._due = monotonic()
+
+    async def look(self) -> None:
+        """Wait for a look that was not over yet when this was called.
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        if self._look is None or self._look.done():
+            self._look = asyncio.ensure_future(self._next())
+        await asyncio.shield(self._look)
+
+    async def _next(self) -> None:
+        await asyncio.sleep(max(0.0, self._due - monotonic()))
+        self._due = monotonic() + APART_SECONDS
+        await run_in_threadpool(self._ring.refresh)

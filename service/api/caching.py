@@ -1,0 +1,264 @@
+"""Does the caller hold this answer already? HEAD, strong ETags and 304 for every GET.
+
+HEAD runs as GET and loses its body; its answer ends with its first bytes, so that a stream sees its caller gone. A
+handler that wants a cheaper HEAD asks `is_head(request)`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.responses import Response
+from pydantic_core import to_json
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.catalogues import database_of
+from service.api.errors import ApiError, WrongParameter
+from service.api.openapi import Schema
+from service.api.security import caller_of
+from service.errors import Problem
+from service.store import RememberedAnswer, RequestKey, once
+from service.tabular.lists import IsCurrent, Record
+from service.validation.serialization import digest_of, to_bytes
+
+HEAD = "traincost.head"
+
+
+def is_head(request: Request) -> bool:
+    """Whether the caller asked for the headers only.
+
+    Args:
+        request: the request
+
+    Returns:
+        true for HEAD
+    """
+    return bool(request.scope.get(HEAD))
+
+
+def is_held(request: Request, etag: str) -> bool:
+    """Whether the caller holds an answer already, so that it need not be made.
+
+    Args:
+        request: the request
+        etag: the strong ETag of the answer, in its quotes
+
+    Returns:
+        true where If-None-Match names it, or any
+    """
+    return _names(request.headers.get("if-none-match", ""), etag)
+
+
+def etag_of(content: bytes) -> str:
+    """The strong ETag of a representation.
+
+    Args:
+        content: its bytes
+
+    Returns:
+        the ETag, in its quotes
+    """
+    return f'"{digest_of(content)}"'
+
+
+class Conditional:
+    """ASGI middleware that answers HEAD and If-None-Match for every GET route.
+
+    Args:
+        app: the application behind it
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run a GET or HEAD with its validators; hand on anything else untouched."""
+        if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
+            await self.app(scope, receive, send)
+            return
+        head = scope["method"] == "HEAD"
+        known = Headers(scope=scope).get("if-none-match", "")
+        sender = _Sender(send, known, head=head)
+        await self.app({**scope, "method": "GET", HEAD: head}, receive, sender)
+
+
+class _Sender:
+    """Holds the start of a response back until its first bytes tell the ETag."""
+
+    def __init__(self, send: Send, known: str, *, head: bool) -> None:
+        self.send = send
+        self.known = known
+        self.head = head
+        self.start: Message | None = None
+        self.has_ended = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.start = message
+            return
+        if self.has_ended:
+            return
+        if self.start is not None:
+            start, self.start = self.start, None
+            message = await self._begin(start, message)
+        if self.head:
+            message = {**message, "body": b"", "more_body": False}
+        self.has_ended = not message.get("more_body", False)
+        await self.send(message)
+
+    async def _begin(self, start: Message, message: Message) -> Message:
+        headers = MutableHeaders(scope=start)
+        is_right = start["status"] == 200
+        if is_right and "etag" not in headers and not message.get("more_body", False):
+            headers["ETag"] = etag_of(message.get("body", b""))
+        if is_right and "etag" in headers and _names(self.known, headers["etag"]):
+            start = {**start, "status": 304}
+            del headers["content-length"], headers["content-type"]
+            message = {**message, "body": b"", "more_body": False}
+        await self.send({**start, "headers": headers.raw})
+        return message
+
+
+def _names(known: str, etag: str) -> bool:
+    """Whether an If-None-Match names an ETag."""
+    return known.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in known.split(",")}
+
+
+HEADER = "Idempotency-Key"
+REPEATED = "Idempotent-Replayed"
+"""Header of an answer that was given before."""
+
+KEY = re.compile(r"[\x21-\x7e]{1,255}")
+"""What a key looks like: visible ASCII."""
+
+MALFORMED = Problem(
+    field=HEADER,
+    code="malformed",
+    message="the key is not 1 to 255 visible ASCII characters, or is given more than once",
+    fix="send a random one, such as a UUID, and the same again with the same request",
+)
+
+REUSED = (
+    "this Idempotency-Key came with another request before, so it is unclear which of both is meant; "
+    "send a new key with a new request"
+)
+
+PARAMETER: Schema = {
+    "name": HEADER,
+    "in": "header",
+    "description": "What the caller calls this request, of 1 to 255 visible ASCII characters; one name for all keys "
+    "and tokens of an owner. The same key with the same request is answered within 24 hours as it was first, and "
+    "nothing is done twice; with another request it is refused.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    "example": "9f4e1c0a-6f0b-4c39-8f1f-0a8a3f5f5c11",
+}
+"""How it stands in the contract of an operation."""
+
+
+_REPEATED: Schema = {
+    "description": "true where this answer was given before under the same Idempotency-Key.",
+    "schema": {"type": "string"},
+}
+
+
+def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
+    """A route that makes something, as one that makes it once under an Idempotency-Key.
+
+    Args:
+        write: the route, a plain function with arguments `request` and `body`
+
+    Returns:
+        the route with the same arguments
+    """
+
+    def route(request: Request, **given: Any) -> Response:
+        sent = request.headers.getlist(HEADER)
+        if not sent:
+            return write(request=request, **given)
+        if len(sent) > 1 or KEY.fullmatch(sent[0]) is None:
+            raise WrongParameter(MALFORMED)
+        key = RequestKey(caller=caller_of(request).owner, operation=request.scope["route"].operation_id, key=sent[0])
+        digest = digest_of(_canonical(given["body"]) + request.scope["query_string"])
+        engine = database_of(request)
+        answer, is_repeat = once(engine, key, digest, lambda: _kept(write(request=request, **given), digest))
+        if answer.request_digest != digest:
+            raise ApiError("key_reused", REUSED)
+        headers = {**answer.headers, **({REPEATED: "true"} if is_repeat else {})}
+        return Response(answer.content, status_code=answer.status, headers=headers)
+
+    route.__name__, route.__doc__ = write.__name__, write.__doc__
+    vars(route)["__signature__"] = signature(write)
+    return route
+
+
+def is_done_once(method: str, responses: Mapping[str, Any]) -> bool:
+    """Whether an operation makes something, so that it takes an Idempotency-Key.
+
+    Args:
+        method: its method, in lower case
+        responses: its responses, by status
+
+    Returns:
+        true where a POST answers 201 or 202
+    """
+    return method == "post" and not {"201", "202"}.isdisjoint(responses)
+
+
+def say_done_once(operation: Schema) -> None:
+    """Add to the contract what an operation does with an Idempotency-Key.
+
+    Args:
+        operation: OpenAPI operation, complete but for this
+    """
+    operation["parameters"] = [*operation.get("parameters", ()), PARAMETER]
+    for status, response in operation["responses"].items():
+        if status.startswith("2"):
+            response["headers"] = response.get("headers", {}) | {REPEATED: _REPEATED}
+
+
+def _canonical(body: Mapping[str, Any]) -> bytes:
+    """A body, whatever the order of its fields."""
+    return to_json(_ordered(body))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    return [_ordered(item) for item in value] if isinstance(value, list) else value
+
+
+def _kept(response: Response, digest: str) -> RememberedAnswer:
+    headers = {name: value for name, value in response.headers.items() if name != "content-length"}
+    return RememberedAnswer(
+        request_digest=digest, status=response.status_code, headers=headers, content=bytes(response.body)
+    )
+
+
+NEEDED = "send If-Match with the ETag that GET of the row gives, so that nobody else's change is undone (* for any)"
+
+
+def _if_match(request: Request) -> IsCurrent:
+    given = request.headers.getlist("if-match")
+    if not given:
+        raise ApiError("precondition_required", NEEDED)
+    tags = {tag.strip() for value in given for tag in value.split(",")}
+    return lambda record: tags == {"*"} or row_etag(record) in tags
+
+
+IfMatch = Annotated[IsCurrent, Depends(_if_match)]
+"""Argument of a route that changes a row: whether the caller's version is the one that holds."""
+
+
+def row_etag(record: Record) -> str:
+    """The ETag of one row: that of its JSON, in which its revision stands.
+
+    Args:
+        record: the row as its list shows it
+
+    Returns:
+        the strong ETag that GET of the row gives
+    """
+    return etag_of(to_bytes(record))

@@ -1,0 +1,581 @@
+"""What are the parts of the contract made of? JSON schemas, and references to those that have a name."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.answers.checks import MOST_FREE
+from service.answers.diagnoses import LONGEST_MESSAGE
+from service.api.queries import EXPLAIN, REV
+from service.tabular.columns import Column
+from service.tabular.queries import DEFAULT_ROWS, MOST_ROWS
+from service.validation.flat import FlatField, flat_fields
+from service.validation.specs import LONGEST_NAME
+
+Schema = dict[str, Any]
+"""A JSON schema, or another part of an OpenAPI document."""
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+JSON_BODY = JSON
+MERGE_PATCH = "application/merge-patch+json"
+CSV_BODY = "text/csv"
+TEXT_BODY = "text/plain"
+NULL: Schema = {"type": "null"}
+ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type": "string"}}
+"""Header of every answer to GET, for If-None-Match; of a row, for If-Match too."""
+
+
+def ref(name: str) -> Schema:
+    """The schema of a component, by its name.
+
+    Args:
+        name: name of the component
+
+    Returns:
+        a reference to it
+    """
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def object_schema(description: str, required: Sequence[str], properties: Schema) -> Schema:
+    """The schema of an object that has no other fields than these.
+
+    Args:
+        description: what it is
+        required: fields that are always there
+        properties: schemas of all fields
+
+    Returns:
+        the schema
+    """
+    told = {"required": list(required)} if required else {}
+    return {
+        "type": "object",
+        "description": description,
+        "additionalProperties": False,
+        **told,
+        "properties": properties,
+    }
+
+
+def untitled(schema: Schema) -> Schema:
+    """A schema without its title, which would only repeat the name of a field.
+
+    Args:
+        schema: the schema
+
+    Returns:
+        the same, else
+    """
+    return {key: value for key, value in schema.items() if key != "title"}
+
+
+def undefaulted(schema: Schema) -> Schema:
+    """A schema without its default, where what is left out stays as it is.
+
+    Args:
+        schema: the schema
+
+    Returns:
+        the same, else
+    """
+    return {key: value for key, value in schema.items() if key != "default"}
+
+
+def bare(schema: Schema) -> Schema:
+    """A schema without what stands only where it is used.
+
+    Args:
+        schema: the schema
+
+    Returns:
+        the same without description and default
+    """
+    return {key: value for key, value in schema.items() if key not in {"description", "default"}}
+
+
+def described(description: str, schema: Schema) -> Schema:
+    """A schema under the meaning that it has where it is used.
+
+    Args:
+        description: what it means there
+        schema: the schema
+
+    Returns:
+        the same with that description
+    """
+    return {"description": description, **bare(schema)}
+
+
+def nullable(schema: Schema) -> Schema:
+    """A schema that takes null too.
+
+    Args:
+        schema: the schema
+
+    Returns:
+        the same, and null
+    """
+    options = schema.get("anyOf", [bare(schema)])
+    told = {key: schema[key] for key in ("description", "default") if key in schema}
+    return told | {"anyOf": options if NULL in options else [*options, NULL]}
+
+
+def parameter_ref(name: str) -> Schema:
+    """The query parameter of a component, by its name.
+
+    Args:
+        name: name of the component
+
+    Returns:
+        a reference to it
+    """
+    return {"$ref": f"#/components/parameters/{name}"}
+
+
+def query_parameter(name: str, description: str, schema: Schema) -> Schema:
+    """A parameter of the query.
+
+    Args:
+        name: its name
+        description: what it says
+        schema: what it takes
+
+    Returns:
+        an OpenAPI parameter
+    """
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+def path_parameter(name: str, description: str, example: str, choices: Sequence[str] = ()) -> Schema:
+    """A parameter of the path.
+
+    Args:
+        name: its name
+        description: what it says
+        example: one that is there
+        choices: what it takes; empty where that is no closed list
+
+    Returns:
+        an OpenAPI parameter
+    """
+    schema = {"type": "string", **({"enum": list(choices)} if choices else {})}
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": description,
+        "schema": schema,
+        "example": example,
+    }
+
+
+def json_content(schema: Schema) -> Schema:
+    """The content of a body that is JSON.
+
+    Args:
+        schema: what it holds
+
+    Returns:
+        the content part of an OpenAPI request body or response
+    """
+    return {JSON: {"schema": schema}}
+
+
+def json_response(schema: Schema, description: str = "The answer.") -> Schema:
+    """The successful response of an operation that answers in JSON.
+
+    Args:
+        schema: what it holds
+        description: what it is
+
+    Returns:
+        the responses part of an OpenAPI operation
+    """
+    return {"200": {"description": description, "content": json_content(schema)}}
+
+
+def asked_in_body(schema: Schema, examples: Schema, *media_types: str) -> Schema:
+    """The request body of an operation.
+
+    Args:
+        schema: what the body holds
+        examples: OpenAPI examples by name
+        media_types: what it may call itself; JSON alone where none is named
+
+    Returns:
+        the requestBody part of an OpenAPI operation
+    """
+    content = {"schema": schema, "examples": examples}
+    return {"required": True, "content": dict.fromkeys(media_types or (JSON,), content)}
+
+
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+
+PARQUET = "application/vnd.apache.parquet"
+
+MEANING = (
+    "Each column is a filter of its own name: given twice, either value will do; empty, rows of which it is not known; "
+    "a GPU by any of its names."
+)
+
+SORT = "sort"
+
+TABLES: dict[str, Schema] = {
+    CSV_BODY: {"type": "string", "description": "RFC 4180, with a header."},
+    XLSX: {"type": "string", "format": "binary", "description": "One sheet; texts never run as formulas."},
+    PARQUET: {"type": "string", "format": "binary", "description": "Typed columns, each with what it means."},
+}
+"""What a list is as a table, by media type."""
+
+
+def list_schemas(singular: str, meaning: str, columns: Sequence[Column]) -> dict[str, Schema]:
+    """The schemas that a list refers to.
+
+    Args:
+        singular: what one row is called in the names of schemas
+        meaning: what one row is, in words
+        columns: columns of the list
+
+    Returns:
+        JSON schemas by component name
+    """
+    return {f"{singular}Row": row_schema(meaning, columns), f"{singular}Page": _page(singular)}
+
+
+def list_parameters(singular: str, columns: Sequence[Column], sort: str | None = None) -> dict[str, Schema]:
+    """The parameters that a list takes beside those of every list: a filter for each column, and an order.
+
+    Args:
+        singular: what one row is called in the names of schemas
+        columns: columns of the list
+        sort: its order where the caller gives none; None for that of the keys
+
+    Returns:
+        OpenAPI parameters by component name
+    """
+    filters = {_component(singular, column.name): _filter(column) for column in columns}
+    return {**filters, _component(singular, SORT): _order(columns, sort)}
+
+
+def paging_parameters() -> dict[str, Schema]:
+    """The parameters of every list.
+
+    Returns:
+        OpenAPI parameters by component name
+    """
+    limit = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS}
+    cursor = "next_cursor of the page before, with the same sort; the first page where absent."
+    return {
+        "limit": query_parameter("limit", "Rows on a page, at most.", limit | {"default": DEFAULT_ROWS}),
+        "table_limit": query_parameter("limit", "Rows of the table, at most; all of them where absent.", limit),
+        "cursor": query_parameter("cursor", cursor, {"type": "string", "minLength": 1}),
+    }
+
+
+def list_operation(singular: str, columns: Sequence[Column]) -> Schema:
+    """What the contract adds to a list.
+
+    Args:
+        singular: what one row is called in the names of schemas
+        columns: columns of the list
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    return {
+        "description": f"{MEANING} More rows than one page holds are asked for by next_cursor.",
+        "parameters": _parameters(singular, columns, "limit"),
+        "responses": json_response(ref(f"{singular}Page")),
+    }
+
+
+def table_operation(media_type: str, singular: str, columns: Sequence[Column]) -> Schema:
+    """What the contract adds to a list as a table.
+
+    Args:
+        media_type: one of TABLES
+        singular: what one row is called in the names of schemas
+        columns: columns of the list
+
+    Returns:
+        parts of an OpenAPI operation
+    """
+    content = {media_type: {"schema": TABLES[media_type]}}
+    return {
+        "description": MEANING,
+        "parameters": _parameters(singular, columns, "table_limit"),
+        "responses": {"200": {"description": "Every row that passes the filters.", "content": content}},
+    }
+
+
+def row_schema(meaning: str, columns: Sequence[Column]) -> Schema:
+    """The schema of one row.
+
+    Args:
+        meaning: what it is, in words
+        columns: columns of its list
+
+    Returns:
+        JSON schema of an object that holds every column
+    """
+    properties = {column.name: dict(column.schema) for column in columns}
+    return {
+        "type": "object",
+        "description": f"{meaning}; null means not known, never zero.",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": properties,
+    }
+
+
+def _page(singular: str) -> Schema:
+    items = {"type": "array", "description": "The rows.", "maxItems": MOST_ROWS, "items": ref(f"{singular}Row")}
+    meaning = "Where the next page begins, for `cursor`; null after the last row."
+    return {
+        "type": "object",
+        "description": "Some rows of a list.",
+        "additionalProperties": False,
+        "required": ["items", "next_cursor"],
+        "properties": {"items": items, "next_cursor": {"type": ["string", "null"], "description": meaning}},
+    }
+
+
+def _component(singular: str, name: str) -> str:
+    return f"{singular}-{name}"
+
+
+def _parameters(singular: str, columns: Sequence[Column], limit: str) -> list[Schema]:
+    own = [_component(singular, name) for name in (*(column.name for column in columns), SORT)]
+    return [parameter_ref(name) for name in (*own, limit, "cursor")]
+
+
+def _filter(column: Column) -> Schema:
+    kind = next((name for name in ("integer", "number", "boolean") if name in column.types), "string")
+    choices = {"enum": [*column.choices, ""]} if column.choices and kind == "string" else {}
+    schema = {"type": "array", "items": {"type": kind, **choices}}
+    return query_parameter(column.name, column.schema["description"], schema)
+
+
+def _order(columns: Sequence[Column], sort: str | None) -> Schema:
+    names = [sign + column.name for column in columns for sign in ("", "-")]
+    meaning = (
+        "Columns to sort by, the first one first, `-` before one that descends; what is not known comes last, and rows "
+        f"that agree in all of them stand by {columns[0].name}; {sort or columns[0].name} where absent."
+    )
+    schema = {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string", "enum": names}}
+    return query_parameter(SORT, meaning, schema)
+
+
+TYPES: dict[str, Schema] = {
+    "integer": {"type": "integer"},
+    "integers": {"type": "string"},
+    "numbers": {"type": "string"},
+    "number": {"type": "number"},
+    "truth": {"type": "boolean"},
+    "text": {"type": "string"},
+}
+
+EXPLAINED = query_parameter(
+    EXPLAIN,
+    "Add the equation, the inputs and the source of each headline number.",
+    {"type": "boolean", "default": False},
+)
+
+UNDER = query_parameter(
+    REV,
+    "Answer under an earlier catalogue: versions.catalogue of an answer, or one that /v1/catalogue/revisions lists. "
+    "The one that holds now where absent.",
+    {"type": "string", "pattern": "^[0-9a-f]{12}$"},
+)
+
+EXAMPLE: Mapping[str, str | int] = {
+    "model": "llama-3.1-8b",
+    "sequence_length": 8192,
+    "tensor": 2,
+    "gpu": "h100-sxm5-80gb",
+    "gpus": 8,
+}
+"""A question in its flat form."""
+
+
+def component_parameters() -> dict[str, Schema]:
+    """Every query parameter of the estimating routes.
+
+    Returns:
+        OpenAPI parameters by component name
+    """
+    return {EXPLAIN: EXPLAINED, REV: UNDER} | {name: _parameter(field) for name, field in flat_fields().items()}
+
+
+def flat_references() -> list[Schema]:
+    """References to the parameters of the flat form, for one operation.
+
+    Returns:
+        OpenAPI references
+    """
+    return [parameter_ref(name) for name in component_parameters()]
+
+
+def _parameter(field: FlatField) -> Schema:
+    one = TYPES[field.form] | ({"enum": list(field.choices)} if field.choices else {})
+    schema = {"type": "array", "items": one} if field.is_list else one
+    return query_parameter(field.name, field.meaning, schema) | flat_example(field.name)
+
+
+def flat_example(name: str, *, is_list: bool = False) -> Schema:
+    """What the contract shows as the value of a parameter.
+
+    Args:
+        name: the parameter
+        is_list: whether it takes several values
+
+    Returns:
+        part of an OpenAPI parameter; empty where a question does without it
+    """
+    if name not in EXAMPLE:
+        return {}
+    return {"example": [EXAMPLE[name]] if is_list else EXAMPLE[name]}
+
+
+MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
+"""Components that spell a model, beside its name."""
+
+CLUSTER_FORMS = ("Cluster-Input", "NodesOfGpu", "ChangedCluster")
+"""Components that spell a cluster, beside its name."""
+
+PRICE_FORMS = ("Price-Input", "CataloguePrice", "CardPrice", "OwnedPrice-Input")
+"""Components that spell a price."""
+
+NAME: Schema = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": LONGEST_NAME,
+    "description": "A name, alias or Hugging Face id.",
+}
+
+CONFIG: Schema = {
+    "type": "object",
+    "description": "The config.json.",
+    "required": ["model_type"],
+    "additionalProperties": True,
+    "properties": {"model_type": {"type": "string", "description": "Which architecture the other keys describe."}},
+}
+
+
+def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
+    """The request bodies, and the forms in which they take a model, a cluster and a price.
+
+    Args:
+        nouns: schemas of the nouns by component name
+
+    Returns:
+        schemas by component name
+    """
+    return {
+        "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
+        "CheckRequest": _check(nouns["Waiting"]["properties"]),
+        "DiagnoseRequest": _diagnose(),
+        "SlurmCheckRequest": _slurm(nouns["SlurmJob"]),
+        "SiteQuestion": _site(),
+        "ChangedModel": _changed("A model preset with some of its fields given anew.", nouns["Model-Input"]),
+        "ChangedCluster": _changed("A cluster preset, resized or changed.", nouns["Nodes"], nouns["Cluster-Input"]),
+        "NodesOfGpu": _noun("So many nodes of one GPU.", ["gpu", "nodes"], nouns["Cluster-Input"], nouns["Nodes"]),
+        "ImportedModel": {
+            "type": "object",
+            "description": "A model as its Hugging Face config.json describes it.",
+            "additionalProperties": False,
+            "required": ["hf_config"],
+            "properties": {"hf_config": CONFIG},
+        },
+    }
+
+
+def _question(description: str, **more: Schema) -> Schema:
+    return {
+        "type": "object",
+        "description": description,
+        "additionalProperties": False,
+        "required": ["model", "recipe", "cluster"],
+        "properties": {
+            "model": _one_of("What is trained.", NAME, *map(ref, MODEL_FORMS)),
+            "recipe": described("How it is trained.", ref("Recipe-Input")),
+            "layout": _one_of("How it is divided; null for the defaults.", ref("Layout-Input"), NULL),
+            "cluster": _cluster("What it runs on."),
+            "price": _one_of("What it costs.", *map(ref, PRICE_FORMS), NULL),
+            **more,
+        },
+    }
+
+
+def _check(waiting: Schema) -> Schema:
+    """A question, or a launcher's words that stand for parts of it: what is missing in the end is refused."""
+    question = _question(
+        "A job that wants to start: a question, in its own words or its launcher's, and what it may take.",
+        recipe=described("How it is trained, as far as its launcher does not say it.", ref("RecipeFields")),
+        limits=_one_of("What the run may take at most; null for no limit.", ref("Limits"), NULL),
+        launch=_one_of(
+            "The launcher's own words, which say of model, recipe and layout what the question leaves out.",
+            ref("Launch"),
+            NULL,
+        ),
+        free_pool={
+            "description": "Clusters of GPUs that are free; the job is judged on the first where cluster is absent.",
+            "anyOf": [{"type": "array", "maxItems": MOST_FREE, "items": _cluster("So many free GPUs.")}, NULL],
+        },
+        deadline_seconds=waiting["deadline_seconds"],
+    )
+    return {name: value for name, value in question.items() if name != "required"}
+
+
+def _diagnose() -> Schema:
+    stats: Schema = {"type": "object", "additionalProperties": {"type": "number"}}
+    said = {"type": "string", "maxLength": LONGEST_MESSAGE}
+    return _question(
+        "A configuration that ran out of memory, and what was said of it: a message, statistics, or both.",
+        message=_one_of("The message, with its traceback, or torch.cuda.memory_summary().", said, NULL),
+        memory_stats=_one_of("What torch.cuda.memory_stats() gave.", stats, NULL),
+    )
+
+
+def _slurm(job: Schema) -> Schema:
+    said = described("Parts of the question that a site says of every job.", ref("SiteQuestion"))
+    return {**job, "properties": {**job["properties"], "question": said}}
+
+
+def _site() -> Schema:
+    """Fields of any part: a site names its GPU and its price, and the job the rest."""
+    whole = _question(
+        "What holds for every job of a site.",
+        recipe=described("How they train, as far as all agree.", ref("RecipeFields")),
+        cluster=_one_of("What the jobs run on; the job says how many GPUs.", NAME, ref("ClusterFields")),
+        limits=described("What a run may take at most.", ref("Limits")),
+    )
+    return {name: value for name, value in whole.items() if name != "required"}
+
+
+def _cluster(description: str) -> Schema:
+    return _one_of(description, NAME, *map(ref, CLUSTER_FORMS))
+
+
+def _changed(description: str, *nouns: Schema) -> Schema:
+    """A preset with fields given anew: what is left out is the preset's, so no field has a default."""
+    changed = _noun(description, ["preset"], *nouns)
+    fields = changed["properties"].items()
+    changes = {name: undefaulted(schema) for name, schema in fields}
+    return changed | {"properties": {"preset": NAME, **changes}}
+
+
+def _noun(description: str, required: list[str], *nouns: Schema) -> Schema:
+    """The fields of some nouns in one object."""
+    return {
+        "type": "object",
+        "description": description,
+        "additionalProperties": False,
+        "required": required,
+        "properties": {name: schema for noun in nouns for name, schema in noun["properties"].items()},
+    }
+
+
+def _one_of(description: str, *options: Schema) -> Schema:
+    return {"description": description, "anyOf": list(options)}
