@@ -110,22 +110,7 @@ def create_app(
     keys: KeyRing | None = None,
     number: int = 0,
 ) -> FastAPI:
-    """The service as an ASGI application.
-
-    Args:
-        settings: how it is set up
-        catalogue: the facts it answers from, held in memory until others take their place
-        engine: the database of the store; None where there is none to reach
-        keys: who may ask; None for those that the database holds now
-        number: the change of the database after which these facts held; 0 where nobody knows
-
-    Returns:
-        the application
-
-    Raises:
-        Unreachable: the database does not tell which keys there are, so that nobody knows whom to let in
-        StartupError: the keys of tokens are to stand in a file, and do not
-    """
+    """The service as an ASGI application."""
     metrics, draining, leaving, tracing = Metrics(), Event(), Event(), tracing_of(settings)
     app = FastAPI(
         title="traincost",
@@ -169,11 +154,7 @@ def create_app(
 
 
 def contract_of_service() -> bytes:
-    """The contract, which is the same whatever the catalogue, the database and the settings of a service are.
-
-    Returns:
-        OpenAPI 3.1 as UTF-8 JSON, ending in a newline
-    """
+    """The contract, which is the same whatever the catalogue, the database and the settings of a service are."""
     return contract_bytes(create_app(Settings(database_url="sqlite://"), shipped_catalogue()))
 
 

@@ -1,1 +1,1 @@
-"""How the service speaks HTTP: the only room that imports FastAPI."""
+"""HTTP toolkit that features use."""

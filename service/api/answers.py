@@ -1,4 +1,4 @@
-"""How does an answer leave? As the one JSON text that it has."""
+"""Answers as JSON and tables, content negotiation, and the routes of a list."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,31 +21,12 @@ FORM_OF: Mapping[str, Literal["json", "csv", "xlsx"]] = {JSON: "json", CSV_BODY:
 
 
 def json_answer(value: Any) -> Response:
-    """The response that carries an answer.
-
-    Args:
-        value: a dataclass of the workflows, or anything else with a wire form
-
-    Returns:
-        the response, status 200
-
-    Raises:
-        NotFinite: a number is NaN or infinite
-    """
+    """The response that carries an answer."""
     return Response(to_bytes(value), media_type=JSON)
 
 
 def table_answer(content: bytes, media_type: str, name: str) -> Response:
-    """The response that carries a table.
-
-    Args:
-        content: the table, written
-        media_type: what it is
-        name: what a workbook is saved as, without an ending
-
-    Returns:
-        the response, status 200
-    """
+    """The response that carries a table."""
     if media_type == CSV_BODY:
         return Response(content, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
     saved_as = {"Content-Disposition": f'attachment; filename="{name}.xlsx"'} if media_type == XLSX else None
@@ -54,13 +35,6 @@ def table_answer(content: bytes, media_type: str, name: str) -> Response:
 
 def preferred(accept: str, offered: Sequence[str]) -> str:
     """The media type that a caller likes best.
-
-    Args:
-        accept: the Accept header; empty where there is none
-        offered: media types that the answer has, the one that is given where nothing tells them apart first
-
-    Returns:
-        one of them
 
     >>> preferred("text/csv, application/json;q=0.5", ("application/json", "text/csv"))
     'text/csv'
@@ -106,12 +80,7 @@ class Routes:
 
 
 def add_list(router: APIRouter, routes: Routes) -> None:
-    """Serve a list in every form.
-
-    Args:
-        router: where its routes are added
-        routes: the list
-    """
+    """Serve a list in every form."""
     held, plural, described = routes.held, routes.plural, (routes.singular, routes.columns)
 
     async def page(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Which change does a request make, and what if it is refused? Both stand in the audit log.
+"""Audit entries of requests, and of changes that were refused.
 
 What is done is noted in its own transaction, by whatever writes it. What is refused wrote nothing: it is noted a moment
 later, by a thread of its own, so that no refusal waits for the database.
@@ -34,12 +34,7 @@ OBJECT = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 
 
 def begin_deed(request: Request, caller: Caller) -> None:
-    """Say who answers for what is written from now on in this request.
-
-    Args:
-        request: the request
-        caller: who sent it
-    """
+    """Say who answers for what is written from now on in this request."""
     state = request.scope["state"]
     deed = Deed(
         caller=caller.id or None,
@@ -52,11 +47,7 @@ def begin_deed(request: Request, caller: Caller) -> None:
 
 
 class RefusedDeeds:
-    """Changes that were refused and wait to be noted.
-
-    Args:
-        engine: the database; None where there is none, so that nothing is noted
-    """
+    """Changes that were refused and wait to be noted."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
@@ -64,12 +55,7 @@ class RefusedDeeds:
         self._writing = Lock()
 
     def note(self, request: Request, response: Response) -> None:
-        """Have a refusal noted, if it is one of a change by somebody who is known.
-
-        Args:
-            request: the request
-            response: what it is answered
-        """
+        """Have a refusal noted, if it is one of a change by somebody who is known."""
         deed: Deed | None = request.scope["state"].get(DEED)
         outcome = NOTED.get(response.status_code)
         if deed is not None and outcome is not None and self._engine is not None:
@@ -78,11 +64,7 @@ class RefusedDeeds:
             self._waiting.append(AuditEntry(deed=deed, at=datetime.now(UTC), object=known, outcome=outcome))
 
     def write(self) -> None:
-        """Write what waits; what could not be written waits on.
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Write what waits; what could not be written waits on."""
         if not self._writing.acquire(timeout=LONGEST_SECONDS):
             return  # it is being written; the database is slow
         try:

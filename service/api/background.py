@@ -1,4 +1,4 @@
-"""How does a process look after something beside its requests? Again and again, on a thread of its own."""
+"""Background tasks of a process, each on a thread of its own."""
 
 import asyncio
 import logging
@@ -15,14 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def look_again(complaint: str, look: Callable[[], object], seconds: float, stop: Event) -> None:
-    """Do something again and again; what fails is said once, until it works again.
-
-    Args:
-        complaint: what does not happen while it fails
-        look: what to do
-        seconds: time between two times; the first one comes after it [second]
-        stop: ends it
-    """
+    """Do something again and again; what fails is said once, until it works again."""
     failing = False
     while not stop.wait(seconds):
         try:
@@ -40,13 +33,7 @@ PAUSE_SECONDS = 0.05
 
 
 class Retention:
-    """Removes what was kept for long enough.
-
-    Args:
-        engine: the database
-        settings: for how long each is kept
-        stop: ends a removal that is under way
-    """
+    """Removes what was kept for long enough."""
 
     def __init__(self, engine: Engine, settings: Settings, stop: Event) -> None:
         self._engine, self._stop = engine, stop
@@ -60,14 +47,7 @@ class Retention:
         self._clock = SlowerClock(engine)
 
     def look(self) -> dict[str, int]:
-        """Remove what is old now.
-
-        Returns:
-            how many of each kind were removed
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Remove what is old now."""
         return forget_old(self._engine, self._keeping, self._clock.present(), self._pause)
 
     def _pause(self) -> bool:
@@ -79,11 +59,7 @@ APART_SECONDS = 1.0
 
 
 class SecretLooks:
-    """Looks into the database for all who ask.
-
-    Args:
-        ring: what signs
-    """
+    """Looks into the database for all who ask."""
 
     def __init__(self, ring: KeyRing) -> None:
         self._ring = ring
@@ -91,11 +67,7 @@ class SecretLooks:
         self._due = monotonic()
 
     async def look(self) -> None:
-        """Wait for a look that was not over yet when this was called.
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Wait for a look that was not over yet when this was called."""
         if self._look is None or self._look.done():
             self._look = asyncio.ensure_future(self._next())
         await asyncio.shield(self._look)

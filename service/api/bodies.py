@@ -1,4 +1,4 @@
-"""Bodies of requests: each has to name a media type that its route takes, and is read as that."""
+"""Request bodies: media types, sizes, and bodies that a compute process reads."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
@@ -44,12 +44,7 @@ def is_long_launch(content: bytes) -> bool:
 
 
 async def read_apart(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function makes of a body in another process.
-
-    Raises:
-        Refused: it took too long, or the function refuses the body
-        TooBusy: the caller has too many computations, or the service has
-    """
+    """What a function makes of a body in another process."""
     try:
         return await compute(request, function, *arguments, deadline_seconds=DEADLINE_SECONDS)
     except Refused as refused:
@@ -69,39 +64,14 @@ NOT_UTF_8 = "the body is no text in UTF-8, or holds a NUL"
 
 
 async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,)) -> Mapping[str, Any]:
-    """The JSON object in a request's body; a long one is read in another process.
-
-    Args:
-        request: the request; its body is already bounded
-        media_types: what the body may call itself
-
-    Returns:
-        the object
-
-    Raises:
-        ApiError: the media type is not JSON
-        NotJson: the body is not JSON
-        Refused: a value is none that a field could hold
-    """
+    """The JSON object in a request's body; a long one is read in another process."""
     refuse_media_type(request, media_types)
     content = await request.body()
     return await read_apart(request, parse_object, content) if is_long(content) else parse_object(content)
 
 
 async def read_large_body(request: Request) -> Mapping[str, Any]:
-    """The JSON object in a request's long body; its values are not judged yet.
-
-    Args:
-        request: the request; its body is already bounded
-
-    Returns:
-        the object, with Refusable in the place of what no field could hold
-
-    Raises:
-        ApiError: the media type is not JSON
-        NotJson: the body is not JSON
-        Refused: it is too long or too deep to be looked at
-    """
+    """The JSON object in a request's long body; its values are not judged yet."""
     refuse_media_type(request, (JSON_BODY,))
     content = await request.body()
     if is_long(content):
@@ -131,34 +101,13 @@ MergePatch = Annotated[Mapping[str, Any], Depends(_patch_of)]
 
 
 async def read_table_text(request: Request) -> bytes:
-    """The CSV in a request's body.
-
-    Args:
-        request: the request; its body is already bounded
-
-    Returns:
-        the bytes, nothing judged yet
-
-    Raises:
-        ApiError: the media type is not CSV
-    """
+    """The CSV in a request's body."""
     refuse_media_type(request, (CSV_BODY,))
     return await request.body()
 
 
 async def read_plain_text(request: Request) -> str:
-    """The text in a request's body.
-
-    Args:
-        request: the request; its body is already bounded
-
-    Returns:
-        the text
-
-    Raises:
-        ApiError: the media type is not plain text
-        Refused: the body is no text in UTF-8, or holds a character that cannot be stored
-    """
+    """The text in a request's body."""
     refuse_media_type(request, (TEXT_BODY,))
     try:
         text = (await request.body()).decode("utf-8")
@@ -170,15 +119,7 @@ async def read_plain_text(request: Request) -> str:
 
 
 def refuse_media_type(request: Request, media_types: Sequence[str]) -> None:
-    """Refuse a body that does not call itself what it has to be, in UTF-8, uncompressed.
-
-    Args:
-        request: the request
-        media_types: what the body may call itself
-
-    Raises:
-        ApiError: content-type or content-encoding is another
-    """
+    """Refuse a body that does not call itself what it has to be, in UTF-8, uncompressed."""
     media_type, _, parameters = request.headers.get("content-type", "").partition(";")
     said = {parameter.strip().lower().replace('"', "") for parameter in parameters.split(";")}
     if media_type.strip().lower() not in media_types or not said <= PARAMETERS[media_types[0]]:

@@ -1,4 +1,4 @@
-"""Does the caller hold this answer already? HEAD, strong ETags and 304 for every GET.
+"""HEAD, ETags and 304, If-Match, and Idempotency-Key.
 
 HEAD runs as GET and loses its body; its answer ends with its first bytes, so that a stream sees its caller gone. A
 handler that wants a cheaper HEAD asks `is_head(request)`.
@@ -28,48 +28,22 @@ HEAD = "traincost.head"
 
 
 def is_head(request: Request) -> bool:
-    """Whether the caller asked for the headers only.
-
-    Args:
-        request: the request
-
-    Returns:
-        true for HEAD
-    """
+    """Whether the caller asked for the headers only."""
     return bool(request.scope.get(HEAD))
 
 
 def is_held(request: Request, etag: str) -> bool:
-    """Whether the caller holds an answer already, so that it need not be made.
-
-    Args:
-        request: the request
-        etag: the strong ETag of the answer, in its quotes
-
-    Returns:
-        true where If-None-Match names it, or any
-    """
+    """Whether the caller holds an answer already, so that it need not be made."""
     return _names(request.headers.get("if-none-match", ""), etag)
 
 
 def etag_of(content: bytes) -> str:
-    """The strong ETag of a representation.
-
-    Args:
-        content: its bytes
-
-    Returns:
-        the ETag, in its quotes
-    """
+    """The strong ETag of a representation."""
     return f'"{digest_of(content)}"'
 
 
 class Conditional:
-    """ASGI middleware that answers HEAD and If-None-Match for every GET route.
-
-    Args:
-        app: the application behind it
-    """
+    """ASGI middleware that answers HEAD and If-None-Match for every GET route."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -165,14 +139,7 @@ _REPEATED: Schema = {
 
 
 def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
-    """A route that makes something, as one that makes it once under an Idempotency-Key.
-
-    Args:
-        write: the route, a plain function with arguments `request` and `body`
-
-    Returns:
-        the route with the same arguments
-    """
+    """A route that makes something, as one that makes it once under an Idempotency-Key."""
 
     def route(request: Request, **given: Any) -> Response:
         sent = request.headers.getlist(HEADER)
@@ -195,24 +162,12 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
 
 
 def is_done_once(method: str, responses: Mapping[str, Any]) -> bool:
-    """Whether an operation makes something, so that it takes an Idempotency-Key.
-
-    Args:
-        method: its method, in lower case
-        responses: its responses, by status
-
-    Returns:
-        true where a POST answers 201 or 202
-    """
+    """Whether an operation makes something, so that it takes an Idempotency-Key."""
     return method == "post" and not {"201", "202"}.isdisjoint(responses)
 
 
 def say_done_once(operation: Schema) -> None:
-    """Add to the contract what an operation does with an Idempotency-Key.
-
-    Args:
-        operation: OpenAPI operation, complete but for this
-    """
+    """Add to the contract what an operation does with an Idempotency-Key."""
     operation["parameters"] = [*operation.get("parameters", ()), PARAMETER]
     for status, response in operation["responses"].items():
         if status.startswith("2"):
@@ -253,12 +208,5 @@ IfMatch = Annotated[IsCurrent, Depends(_if_match)]
 
 
 def row_etag(record: Record) -> str:
-    """The ETag of one row: that of its JSON, in which its revision stands.
-
-    Args:
-        record: the row as its list shows it
-
-    Returns:
-        the strong ETag that GET of the row gives
-    """
+    """The ETag of one row: that of its JSON, in which its revision stands."""
     return etag_of(to_bytes(record))

@@ -1,4 +1,4 @@
-"""The catalogue that a question rests on: what its caller sees now, or saw under the revision in `rev`."""
+"""The catalogue and the database that a request uses."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -27,19 +27,7 @@ LEAVE_SECONDS = 1.0
 
 
 async def catalogue_of(request: Request) -> Catalogue:
-    """The catalogue that a request asks under: the rows for everyone and the caller's own.
-
-    Args:
-        request: the request
-
-    Returns:
-        what the caller sees now, or the catalogue of the revision in `rev`
-
-    Raises:
-        WrongParameter: rev is given twice
-        UnknownRevision: no catalogue of that revision was ever the caller's view; admins may ask for any owner's
-        Unreachable: it is not in memory, and the database does not answer
-    """
+    """The catalogue that a request asks under: the rows for everyone and the caller's own."""
     revision, caller = one_of(request, REV), caller_of(request)
     history: History = request.app.state.history
     if revision is None:
@@ -63,14 +51,7 @@ def catalogue_at(request: Request) -> Callable[[str], Catalogue]:
 
 @asynccontextmanager
 async def kept_current(app: FastAPI) -> AsyncIterator[None]:
-    """While the application runs, what other processes change is taken over, on threads of their own.
-
-    Args:
-        app: the application; it has a history and a keyring
-
-    Yields:
-        nothing; the threads run meanwhile
-    """
+    """While the application runs, what other processes change is taken over, on threads of their own."""
     stop, keys = Event(), app.state.keys
     looks: tuple[tuple[str, Callable[[], None], float], ...] = (
         ("the catalogue in memory is not brought up to date", partial(_follow, app), FOLLOW_SECONDS),
@@ -113,17 +94,7 @@ NO_DATABASE = "the service runs without a database"
 
 
 def database_of(request: Request) -> Engine:
-    """The database of the application.
-
-    Args:
-        request: the request
-
-    Returns:
-        the database
-
-    Raises:
-        Unreachable: the application has none
-    """
+    """The database of the application."""
     engine: Engine | None = request.app.state.engine
     if engine is None:
         raise Unreachable(NO_DATABASE)

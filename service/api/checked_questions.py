@@ -1,4 +1,4 @@
-"""How do the questions of checks reach the database? On a thread of their own: no scheduler waits for it."""
+"""Questions of checks, written to the database by a thread of their own: no check waits for it."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -44,12 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class CheckedQuestions:
-    """Questions that wait to be kept.
-
-    Args:
-        engine: the database; None where there is none, so that nothing is kept
-        replicas: other processes that answer from it
-    """
+    """Questions that wait to be kept."""
 
     def __init__(self, engine: Engine | None, replicas: Replicas | None = None) -> None:
         self._engine, self._replicas = engine, replicas
@@ -86,11 +81,7 @@ class CheckedQuestions:
             return next((one for (name, _), (one, _) in self._waiting.items() if name == estimate_id), None)
 
     def write(self) -> None:
-        """Write what waits; what could not be written waits on.
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Write what waits; what could not be written waits on."""
         with self._writing:
             with self._lock:
                 batch = {key: question for key, (question, _) in self._waiting.items()}
@@ -102,11 +93,7 @@ class CheckedQuestions:
                     self._drop(key)
 
     def of_others(self) -> Callable[[], bool]:
-        """What to wait with for questions that other replicas were asked before now, and have still to write.
-
-        Returns:
-            waits a moment and says true; false once all of them are written, or where there are no other replicas
-        """
+        """What to wait with for questions that other replicas were asked before now, and have still to write."""
         end = monotonic() + OTHERS_SECONDS
 
         def look_again() -> bool:
@@ -123,11 +110,7 @@ class CheckedQuestions:
         return look_again
 
     def forget(self) -> None:
-        """Remove questions that were kept long enough.
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Remove questions that were kept long enough."""
         if self._engine is not None and self._clock is not None:
             forget_checked_questions(self._engine, self._clock.present() - timedelta(days=KEPT_DAYS))
 
@@ -138,14 +121,7 @@ class CheckedQuestions:
 
 @asynccontextmanager
 async def kept_checks(app: FastAPI) -> AsyncIterator[None]:
-    """While the application runs, and once more at its end, the questions of checks are written.
-
-    Args:
-        app: the application
-
-    Yields:
-        nothing; a thread writes meanwhile
-    """
+    """While the application runs, and once more at its end, the questions of checks are written."""
     stop = Event()
     thread = Thread(target=_write_again, args=(app.state.checked_questions, stop), name="checks", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Computation beside the event loop: what takes more than some milliseconds runs in processes of its own.
+"""Computation in other processes, for what takes more than some milliseconds.
 
 Every process computes one thing at a time. What finds none free waits in the queue of its caller, and the queues take
 turns. A caller may have a bounded number of computations; more are refused with 429, and 503 refuses what finds the
@@ -145,12 +145,7 @@ class _Computation:
 
 
 class Compute:
-    """The computing processes of one application, and who waits for them.
-
-    Args:
-        processes: how many compute at once; None for one less than there are cores
-        metrics: what counts
-    """
+    """The computing processes of one application, and who waits for them."""
 
     def __init__(self, processes: int | None, metrics: Metrics) -> None:
         self.processes = processes or processes_of(usable_cores())
@@ -180,17 +175,7 @@ class Compute:
 
     @asynccontextmanager
     async def joined(self, job: _Job) -> AsyncIterator[_Computation]:
-        """A computation that a request waits for: one that goes on with the same key, or a new one.
-
-        Args:
-            job: what is to be computed
-
-        Yields:
-            the computation; it ends when the last request leaves
-
-        Raises:
-            TooBusy: its caller has too many, or the service has
-        """
+        """A computation that a request waits for: one that goes on with the same key, or a new one."""
         found = self._shared.get(job.key) if job.key is not None else None
         if found is None:
             found = self._begun(job)
@@ -377,28 +362,7 @@ async def compute(
     is_admitted: bool = False,
     turn_seconds: float | None = None,
 ) -> Any:
-    """What a function gives that runs in a process of its own.
-
-    Args:
-        request: the request that waits for it; its hang-up ends the work
-        function: an importable function. One that returns a generator of steps says how many questions it answers by
-            yielding a number, which its caller is charged for; other items are left out
-        arguments: what it takes, picklable; a catalogue is sent once to each process
-        key: what else computes the same has the same, and shares the work; None for what is shared with nobody
-        deadline_seconds: longest time that a process works on it; None for DEADLINE_SECONDS
-        is_admitted: whether it is part of something that was let in already, and is never refused as excess
-        turn_seconds: longest time that it waits for a process; None for as long as it takes
-
-    Returns:
-        what the function returned
-
-    Raises:
-        TooBusy: the caller has too many computations, or the service has, or no process was free in time
-        CallerGone: nobody waits for the answer any more
-        Refused: the deadline has passed
-        NotAllowed: the process that computed it ended, twice
-        Exception: what the function raised
-    """
+    """What a function gives that runs in a process of its own."""
     found = None
     job = _Job(function, arguments, _caller(request), key, deadline_seconds, is_admitted, turn_seconds)
     async for item in _items_of(request, job, None):
@@ -414,27 +378,7 @@ async def computed_items(
     deadline_seconds: float | None = None,
     until: Event | None = None,
 ) -> AsyncGenerator[Any, None]:
-    """The same, with what the generator yields on its way, but for numbers of questions.
-
-    Args:
-        request: the request that waits for it; its hang-up ends the work
-        function: an importable function that returns a generator
-        arguments: what it takes, picklable; a catalogue is sent once to each process
-        key: what else computes the same has the same, and shares the work; None for what is shared with nobody
-        deadline_seconds: longest time that a process works on it; None for DEADLINE_SECONDS
-        until: ends the work once it is set; None for work that goes on
-
-    Yields:
-        each item, and last of all what the function returned
-
-    Raises:
-        TooBusy: the caller has too many computations, or the service has
-        CallerGone: nobody waits for the answer any more
-        Leaving: `until` is set
-        Refused: the deadline has passed
-        NotAllowed: the process that computed it ended, twice
-        Exception: what the function raised
-    """
+    """The same, with what the generator yields on its way, but for numbers of questions."""
     job = _Job(function, arguments, _caller(request), key, deadline_seconds, is_admitted=False)
     async with aclosing(_items_of(request, job, until)) as items:
         async for item in items:
@@ -468,18 +412,7 @@ _computed_once: dict[Callable[[], bytes], bytes] = {}
 
 
 async def computed_once(request: Request, function: Callable[[], bytes]) -> bytes:
-    """What a function of what ships with the service gives, which is the same as long as this process runs.
-
-    Args:
-        request: the request that waits for it
-        function: an importable function without arguments
-
-    Returns:
-        what it returned, the first time
-
-    Raises:
-        Exception: as `compute`
-    """
+    """What a function of what ships with the service gives, which is the same as long as this process runs."""
     if function not in _computed_once:
         found = await compute(request, function, key=function, deadline_seconds=ONCE_SECONDS)
         _computed_once[function] = found
@@ -487,14 +420,7 @@ async def computed_once(request: Request, function: Callable[[], bytes]) -> byte
 
 
 def computing(request: Request) -> Callable[..., Any]:
-    """`compute`, for a route that runs in a thread.
-
-    Args:
-        request: the request
-
-    Returns:
-        takes a function and its arguments, and returns what the function does
-    """
+    """`compute`, for a route that runs in a thread."""
     return lambda function, *arguments: from_thread.run(partial(compute, request, function, *arguments))
 
 
@@ -533,12 +459,6 @@ def _caller(request: Request) -> str:
 def processes_of(cores: int) -> int:
     """How many processes compute where no setting says so: one core is left to what answers at once.
 
-    Args:
-        cores: how many there are
-
-    Returns:
-        at least one
-
     >>> processes_of(1), processes_of(4), processes_of(64)
     (1, 3, 8)
     """
@@ -546,11 +466,7 @@ def processes_of(cores: int) -> int:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, as its affinity and its control group say.
-
-    Returns:
-        at least one
-    """
+    """Cores that this process may use, as its affinity and its control group say."""
     found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # no Linux, or no limit
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()

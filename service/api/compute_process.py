@@ -1,4 +1,4 @@
-"""Processes that compute for the API: what forks them, what each of them runs, and how the API speaks to them.
+"""Compute processes: the fork server, the processes that it forks, and the protocol between them and the API.
 
 A process with threads and an event loop must not fork. So one server without either imports the planner once and forks
 every computing process from there, which costs some 10 ms and shares its memory. The standard library's forkserver
@@ -84,15 +84,7 @@ class _Missing:
 
 
 def packed_job(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
-    """A job as it is sent: each catalogue among its arguments is named, not sent.
-
-    Args:
-        function: an importable function
-        arguments: what it takes, picklable
-
-    Returns:
-        the bytes to send
-    """
+    """A job as it is sent: each catalogue among its arguments is named, not sent."""
     named = [_Missing(one.token) if isinstance(one, Catalogue) else one for one in arguments]
     return pickle.dumps((function, named), pickle.HIGHEST_PROTOCOL)
 
@@ -106,25 +98,14 @@ class _Sink(bytearray):
 
 
 def packed_catalogue(catalogue: Catalogue) -> bytes:
-    """A catalogue as it is sent; call it on a thread, for a large one takes seconds.
-
-    Args:
-        catalogue: the facts
-
-    Returns:
-        the bytes to send
-    """
+    """A catalogue as it is sent; call it on a thread, for a large one takes seconds."""
     sink = _Sink()
     pickle.Pickler(sink, pickle.HIGHEST_PROTOCOL).dump(catalogue)
     return bytes(sink)
 
 
 class ComputeProcess:
-    """One computing process, from the API's side.
-
-    Args:
-        server: what forks it
-    """
+    """One computing process, from the API's side."""
 
     def __init__(self, server: "ForkServer") -> None:
         self._server = server
@@ -138,20 +119,7 @@ class ComputeProcess:
         catalogue: Callable[[str], Awaitable[bytes]],
         on_item: Callable[[Any], None],
     ) -> Any:
-        """Run one job. Where this is cancelled, close the process.
-
-        Args:
-            job: what `packed_job` gave
-            catalogue: gives a catalogue that the process lacks, packed
-            on_item: takes each item that a generator yields
-
-        Returns:
-            what the function returned
-
-        Raises:
-            ProcessLost: the process ended first
-            Exception: what the function raised
-        """
+        """Run one job. Where this is cancelled, close the process."""
         try:
             await self._send(job)
             while True:
@@ -207,14 +175,7 @@ class ForkServer:
                 self._start()
 
     def fork(self) -> tuple[socket.socket, int]:
-        """Have a process forked.
-
-        Returns:
-            the line to it, and its number
-
-        Raises:
-            OSError: the server cannot be started
-        """
+        """Have a process forked."""
         here, there = socket.socketpair()
         here.setblocking(False)  # noqa: FBT003 - of the standard library
         number = next(self._numbers) & 0xFFFFFFFF
@@ -229,11 +190,7 @@ class ForkServer:
         return here, number
 
     def kill(self, number: int) -> None:
-        """Kill a process.
-
-        Args:
-            number: its number
-        """
+        """Kill a process."""
         with self._lock, suppress(OSError):
             if self._line is not None:
                 self._line.sendall(COMMAND.pack(KILL, number))
@@ -286,20 +243,12 @@ _servers: dict[int, ForkServer] = {}
 
 
 def fork_server() -> ForkServer:
-    """The fork server of this process; one that was forked has one of its own.
-
-    Returns:
-        the server, perhaps not started yet
-    """
+    """The fork server of this process; one that was forked has one of its own."""
     return _servers.setdefault(os.getpid(), ForkServer())
 
 
 def serve_forks(descriptor: int) -> None:
-    """Fork a process whenever the API asks for one, until the API ends. Runs as a program of its own.
-
-    Args:
-        descriptor: the line to the API
-    """
+    """Fork a process whenever the API asks for one, until the API ends. Runs as a program of its own."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the API decides when work ends
     with socket.socket(fileno=descriptor) as line:

@@ -1,4 +1,4 @@
-"""The end of requests that outlive their credential: event streams, and workers that wait for a job.
+"""The end of requests whose credential ends: event streams, and workers that wait for a job.
 
 One task for all of them asks, some times a second, whether the key or token that let each in still would. Keys are in
 memory, and what other processes revoke is there within half a second.
@@ -53,11 +53,7 @@ async def while_admitted(request: Request, events: AsyncGenerator[bytes, None]) 
 
 
 class CredentialEnds:
-    """Requests that last, and what let each in.
-
-    Args:
-        ring: the keys
-    """
+    """Requests that last, and what let each in."""
 
     def __init__(self, ring: KeyRing) -> None:
         self._ring = ring

@@ -1,4 +1,4 @@
-"""What does a caller send to be let in? A key in a header; a sheet, which sends none, has it in its query.
+"""Credentials of a request: a key in a header, or in the query where a sheet cannot send headers.
 
 It is taken out of the query before anything else reads it: so it stands in no ETag, no question and no error.
 """
@@ -38,24 +38,13 @@ NOTHING = Presented()
 
 
 def presented_by(scope: Scope) -> Presented:
-    """What the caller of a request sent to be let in.
-
-    Args:
-        scope: ASGI scope of the request, behind the middleware
-
-    Returns:
-        the credentials
-    """
+    """What the caller of a request sent to be let in."""
     found: Presented = scope["state"].get(PRESENTED, NOTHING)
     return found
 
 
 class Credentials:
-    """ASGI middleware that takes credentials out of a request, and keeps answers to them out of shared caches.
-
-    Args:
-        app: the application behind it
-    """
+    """ASGI middleware that takes credentials out of a request, and keeps answers to them out of shared caches."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

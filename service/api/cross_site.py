@@ -1,4 +1,4 @@
-"""Did a page of another site have a browser send this? Asked where the service asks for no key that would tell.
+"""Cross-site requests: refused where no key protects the service; CORS where a setting names origins.
 
 A browser says of which origin the page is that sends a change. What a page reads is its browser's to keep from it, but
 where the page's own name was made to point here: so what the service is called is judged too.
@@ -38,11 +38,7 @@ class ForeignPage(NotAllowed):
 
 
 class ForeignPages:
-    """Tells what pages of other sites send.
-
-    Args:
-        settings: which origins may call, and what the service is called
-    """
+    """Tells what pages of other sites send."""
 
     def __init__(self, settings: Settings) -> None:
         self._takes_any = "*" in settings.cors_origins
@@ -52,14 +48,7 @@ class ForeignPages:
         self._names = frozenset(_bracketed(name).lower().encode() for name in names)
 
     def refuse(self, scope: Any) -> None:
-        """Let a request pass that no page of another site had sent.
-
-        Args:
-            scope: ASGI scope of the request, which nobody needs a key for
-
-        Raises:
-            ForeignPage: such a page did
-        """
+        """Let a request pass that no page of another site had sent."""
         host = origin = site = b""
         for name, value in scope["headers"]:
             if name == b"host":
@@ -109,14 +98,7 @@ REMEMBERED_SECONDS = 600
 
 
 def cross_origin_guards(origins: Sequence[str]) -> list[Middleware]:
-    """What tells browsers which pages may call.
-
-    Args:
-        origins: their origins; `*` among them for any
-
-    Returns:
-        the middleware; none where no page may
-    """
+    """What tells browsers which pages may call."""
     if not origins:
         return []
     cors = Middleware(

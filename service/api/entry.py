@@ -1,4 +1,4 @@
-"""What happens to a request between the router and its route? It is named, its caller is judged and counted.
+"""Authentication and counting of a request, between the router and its route.
 
 Only then its body is read, whole: what breaks off, is too long or comes too late reaches no route.
 """
@@ -14,16 +14,7 @@ from service.store.callers import Caller
 
 
 async def enter(request: Request) -> None:
-    """Let a request through to its route, or refuse it.
-
-    Args:
-        request: the request
-
-    Raises:
-        HTTPException: its path names what there cannot be
-        ApiError: its caller may not do this, asks too often, or cannot be told; a page of another site sent it; its
-            body is none that is taken
-    """
+    """Let a request through to its route, or refuse it."""
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404)  # no name has one, and no text of PostgreSQL
     route, seen = request.scope["route"], seen_of(request)

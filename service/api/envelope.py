@@ -1,4 +1,4 @@
-"""What does every answer carry, whatever went wrong? A request id, and a problem document instead of a broken line.
+"""Request id, log line, metrics and error handling of every request.
 
 What is done for every request is done here, once: its id stands in every line of the log that it causes, it is counted
 and timed, and its own line is written as its answer begins.
@@ -45,13 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class Envelope:
-    """ASGI middleware that gives each request an id and each answer its common headers, and notes both.
-
-    Args:
-        app: the application behind it
-        metrics: what counts; None for one of its own
-        draining: set while the process is about to end, so that callers take another connection; None for never
-    """
+    """ASGI middleware that gives each request an id and each answer its common headers, and notes both."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics | None = None, draining: Event | None = None) -> None:
         self.app = app
@@ -86,12 +80,7 @@ class Envelope:
 
 
 class LastResort:
-    """ASGI middleware that turns an unforeseen exception into a 500 without a stack, and an end too early into a 503.
-
-    Args:
-        app: the application behind it
-        leaving: set once what still runs is ended because the process is; None for never
-    """
+    """ASGI middleware: an unforeseen exception becomes a 500 without a stack, an early end a 503."""
 
     def __init__(self, app: ASGIApp, leaving: Event | None = None) -> None:
         self.app = app
@@ -119,15 +108,7 @@ class LastResort:
 
 
 def refusal_of(request: Request, error: Exception) -> Response:
-    """The problem document of what went wrong, also where only a part of the answer did.
-
-    Args:
-        request: the request
-        error: what was raised
-
-    Returns:
-        the response; that of a 500 for what nobody foresaw, which is logged with its stack
-    """
+    """The problem document of what went wrong, also where only a part of the answer did."""
     handler = next((HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS), None)
     if handler is not None:
         found: Response = handler(request, error)

@@ -1,4 +1,4 @@
-"""How the API says no: every error is a small RFC 9457 problem document that names the field and the fix.
+"""Errors as RFC 9457 problem documents that name the field and the fix.
 
 A problem document never repeats what the caller sent, holds at most MOST_PROBLEMS errors and at most 16 KiB; that of a
 table adds a report of every wrong row.
@@ -102,14 +102,7 @@ class Closed(Route):
 
 
 def closed_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
-    """What has to stand before all routes, so that no parameter takes the place of a path that is spelled out.
-
-    Args:
-        routes: every route of the application
-
-    Returns:
-        a route for each such path that a path with a parameter would stand for too
-    """
+    """What has to stand before all routes, so that no parameter takes the place of a path that is spelled out."""
     known = [route for route in routes if isinstance(route, APIRoute)]
     taken: dict[str, set[str]] = {}
     for route in known:
@@ -124,15 +117,7 @@ def closed_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
 
 
 def does_take(routes: Iterable[BaseRoute], scope: dict[str, object]) -> bool:
-    """Whether a path takes a method.
-
-    Args:
-        routes: the routes of the application, in their order
-        scope: ASGI scope with path and method
-
-    Returns:
-        true where the first route that would answer is open
-    """
+    """Whether a path takes a method."""
     found = next((route for route in routes if route.matches(scope)[0] == Match.FULL), None)
     return found is not None and not isinstance(found, Closed)
 
@@ -197,19 +182,7 @@ def problem_response(
     headers: Any = None,
     report: Any = None,
 ) -> Response:
-    """The problem document of one failed request.
-
-    Args:
-        scope: ASGI scope of the request; it holds the request's id
-        code: one of KINDS
-        detail: what went wrong this time
-        errors: one entry for each thing to mend
-        headers: headers to add, e.g. Allow
-        report: what else there is to say of a whole table; None where there is none
-
-    Returns:
-        the response
-    """
+    """The problem document of one failed request."""
     kind = KINDS[code]
     if code in ABOUT_THE_BODY:
         errors = [{"pointer": "", "code": code, "message": kind.title, "fix": detail}]
@@ -230,29 +203,12 @@ def problem_response(
 
 
 def on_api_error(request: Request, error: ApiError) -> Response:
-    """Problem document of a request that HTTP itself refuses.
-
-    Args:
-        request: the request
-        error: why
-
-    Returns:
-        the response
-    """
+    """Problem document of a request that HTTP itself refuses."""
     return problem_response(request.scope, error.code, error.detail, headers=error.headers)
 
 
 def on_refused(request: Request, error: Refused) -> Response:
-    """Problem document of a question that cannot be answered as asked.
-
-    Args:
-        request: the request
-        error: the things to mend
-
-    Returns:
-        the response, status 422; 409 for what contradicts the catalogue, or the workers that are there; 403 for what
-        only admins may do
-    """
+    """Problem document of a question that cannot be answered as asked."""
     place, problems = _pointer, list(error.problems)
     if request.method == "GET" or isinstance(error, WrongParameter):
         place, problems = _parameter, [retold(problem, QUERY) for problem in problems]
@@ -263,78 +219,34 @@ def on_refused(request: Request, error: Refused) -> Response:
 
 
 def on_not_json(request: Request, error: NotJson) -> Response:
-    """Problem document of a body that is no JSON.
-
-    Args:
-        request: the request
-        error: where it is none
-
-    Returns:
-        the response, status 400
-    """
+    """Problem document of a body that is no JSON."""
     return problem_response(request.scope, "not_json", str(error))
 
 
 def on_not_found(request: Request, error: NotFound) -> Response:
-    """Problem document of a resource that does not exist.
-
-    Args:
-        request: the request
-        error: which resource
-
-    Returns:
-        the response, status 404
-    """
+    """Problem document of a resource that does not exist."""
     code = next((code for kind, code in MISSING.items() if isinstance(error, kind)), "not_found")
     return problem_response(request.scope, code, str(error))
 
 
 def on_stale(request: Request, error: Stale) -> Response:
-    """Problem document of a change that starts from a version that holds no longer.
-
-    Args:
-        request: the request
-        error: which version holds
-
-    Returns:
-        the response, status 412
-    """
+    """Problem document of a change that starts from a version that holds no longer."""
     return problem_response(request.scope, "stale", str(error))
 
 
 def on_unreachable(request: Request, error: Unreachable) -> Response:
-    """Problem document of what needs a database that does not answer, or not in time.
-
-    Args:
-        request: the request
-        error: what it says
-
-    Returns:
-        the response, status 503
-    """
+    """Problem document of what needs a database that does not answer, or not in time."""
     code = next((code for kind, code in AWAY.items() if isinstance(error, kind)), "not_ready")
     return problem_response(request.scope, code, str(error), headers=RETRY_AFTER)
 
 
 def on_caller_gone(_: Request, __: CallerGone) -> Response:
-    """The end of a request whose caller has gone: no answer, but a status for the figures.
-
-    Returns:
-        the response
-    """
+    """The end of a request whose caller has gone: no answer, but a status for the figures."""
     return Response(status_code=CALLER_GONE)
 
 
 def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
-    """Problem document of path or query parameters that FastAPI refuses.
-
-    Args:
-        request: the request
-        error: FastAPI's findings
-
-    Returns:
-        the response, status 422
-    """
+    """Problem document of path or query parameters that FastAPI refuses."""
     problems = [
         Problem(
             field="" if finding["type"] == "extra_forbidden" else ".".join(map(str, finding["loc"][1:])),
@@ -348,15 +260,7 @@ def on_invalid_parameters(request: Request, error: RequestValidationError) -> Re
 
 
 def on_http_exception(request: Request, error: HTTPException) -> Response:
-    """Problem document of what the router refuses: an unknown path, a method the path does not take.
-
-    Args:
-        request: the request
-        error: the router's refusal
-
-    Returns:
-        the response; an OPTIONS request gets 204 and the methods instead
-    """
+    """Problem document of what the router refuses: an unknown path, a method the path does not take."""
     if error.status_code != 405:
         code = CODE_OF_STATUS.get(error.status_code, "internal_error")
         detail = NOTHING_THERE if code == "not_found" else KINDS[code].title

@@ -1,4 +1,4 @@
-"""Is the process alive, can it do its work, and how does it fare?"""
+"""Liveness, readiness and metrics routes."""
 
 import asyncio
 
@@ -18,22 +18,14 @@ LOOK_SECONDS = 3.0
 
 
 class Readiness:
-    """Looks at the database when it is asked for.
-
-    Args:
-        engine: the database; None where there is none
-    """
+    """Looks at the database when it is asked for."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
         self._look: asyncio.Task[bool] | None = None
 
     async def look(self) -> bool:
-        """Whether the database takes changes; a look that is under way serves everybody.
-
-        Returns:
-            true if it took one just now
-        """
+        """Whether the database takes changes; a look that is under way serves everybody."""
         if self._engine is None:
             return False
         if self._look is None or self._look.done():

@@ -1,4 +1,4 @@
-"""How much may a caller send, and how slowly? The bound holds before any parser or handler sees a byte.
+"""Size and time limits of request bodies, and memory that all bodies share.
 
 Nothing is read before `entry.py` has let the caller through, so that strangers fill no memory.
 """
@@ -24,22 +24,14 @@ TOO_MUCH = "the service holds as much of other requests' bodies as it may; send 
 
 
 class HeldBytes:
-    """What bodies may still take up together.
-
-    Args:
-        most_bytes: most that they hold at a time [byte]
-    """
+    """What bodies may still take up together."""
 
     def __init__(self, most_bytes: int) -> None:
         self.left_bytes = most_bytes
 
 
 class Share:
-    """What one body takes up.
-
-    Args:
-        held: what all may
-    """
+    """What one body takes up."""
 
     __slots__ = ("_held", "_own_bytes")
 
@@ -48,14 +40,7 @@ class Share:
         self._own_bytes = 0
 
     def grow(self, length: int) -> None:
-        """Hold more of a body.
-
-        Args:
-            length: how long it is so far [byte]
-
-        Raises:
-            ApiError: all bodies together are too long
-        """
+        """Hold more of a body."""
         more = length - UNCOUNTED_BYTES - self._own_bytes
         if more <= 0:
             return
@@ -103,12 +88,6 @@ class BodyLimit:
     """ASGI middleware that bounds the body, and reads it when it is first asked for: once it is known who sends it.
 
     What is asked for comes whole, or is refused with ApiError: too long, too late, or one too many to be held.
-
-    Args:
-        app: the application behind it
-        maximum_bytes: longest body, except where LARGER_BODY_BYTES and HANDED_IN_BYTES allow more [byte]
-        maximum_seconds: longest wait for the body, from when it is asked for [second]
-        most_held_bytes: most that the bodies of all requests take up at a time [byte]
     """
 
     def __init__(

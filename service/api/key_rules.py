@@ -1,4 +1,4 @@
-"""What is a key: how is one made, what does it allow, and does it still hold?"""
+"""API keys: creation, scopes, expiry."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -80,18 +80,7 @@ class NewKey:
 
 
 def make_key(engine: Engine, wanted: WantedKey) -> NewKey:
-    """Make a key.
-
-    Args:
-        engine: the database
-        wanted: the key
-
-    Returns:
-        the key with its secret
-
-    Raises:
-        Refused: there is no such scope, or a text or a number is out of bounds
-    """
+    """Make a key."""
     wanted = replace(wanted, name=composed(wanted.name), owner=composed(wanted.owner))
     problems = [*_problems(wanted)]
     if problems:
@@ -102,15 +91,7 @@ def make_key(engine: Engine, wanted: WantedKey) -> NewKey:
 
 
 def lend_key(ring: KeyRing, wanted: WantedKey) -> NewKey:
-    """Make a key that holds for as long as this process runs, and is kept nowhere.
-
-    Args:
-        ring: the keys of this process
-        wanted: the key
-
-    Returns:
-        the key with its secret
-    """
+    """Make a key that holds for as long as this process runs, and is kept nowhere."""
     made = _new_key(wanted)
     ring.lend(made.key)
     return made
@@ -132,17 +113,7 @@ def _new_key(wanted: WantedKey) -> NewKey:
 
 
 def limit(engine: Engine, key_id: str, limits: KeyLimits) -> None:
-    """Give a key other limits; running services hear of it within about a second.
-
-    Args:
-        engine: the database
-        key_id: its public part
-        limits: what it may ask from now on
-
-    Raises:
-        Refused: a number is out of bounds
-        NotFound: there is no such key
-    """
+    """Give a key other limits; running services hear of it within about a second."""
     problems = [*_limit_problems(limits)]
     if problems:
         raise Refused(*problems)
@@ -151,18 +122,7 @@ def limit(engine: Engine, key_id: str, limits: KeyLimits) -> None:
 
 
 def revoke(engine: Engine, key_id: str) -> datetime | None:
-    """Have a key refused from now on; running services hear of it within about a second.
-
-    Args:
-        engine: the database
-        key_id: its public part
-
-    Returns:
-        when it was revoked before; None where it is revoked now
-
-    Raises:
-        NotFound: there is no such key
-    """
+    """Have a key refused from now on; running services hear of it within about a second."""
     now = datetime.now(UTC)
     moment = store.revoke_key(engine, key_id.partition(SEPARATOR)[0], now)
     if moment is None:
@@ -171,54 +131,24 @@ def revoke(engine: Engine, key_id: str) -> datetime | None:
 
 
 def standing_of(key: ApiKey, moment: datetime) -> Standing:
-    """Whether a key holds.
-
-    Args:
-        key: the key
-        moment: now
-
-    Returns:
-        active, or why it is refused
-    """
+    """Whether a key holds."""
     if key.revoked_at is not None:
         return "revoked"
     return "expired" if key.expires_at is not None and key.expires_at <= moment else "active"
 
 
 def does_allow(scopes: Iterable[Scope], scope: Scope) -> bool:
-    """Whether what somebody has is enough for what needs a scope.
-
-    Args:
-        scopes: those of a key or a token
-        scope: what is needed
-
-    Returns:
-        true where one of them allows it
-    """
+    """Whether what somebody has is enough for what needs a scope."""
     return any(scope in ALLOWED[held] for held in scopes)
 
 
 def shown_keys(engine: Engine) -> list[Record]:
-    """Every key, without what its secret could be told from.
-
-    Args:
-        engine: the database
-
-    Returns:
-        one record a key, the oldest first
-    """
+    """Every key, without what its secret could be told from."""
     return [shown(key) for key in store.read_keys(engine)]
 
 
 def shown(key: ApiKey) -> Record:
-    """A key as it may be told to anybody who runs the service.
-
-    Args:
-        key: the key
-
-    Returns:
-        everything but its digest
-    """
+    """A key as it may be told to anybody who runs the service."""
     moments = {name: getattr(key, name) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
     return {
         "id": key.id,

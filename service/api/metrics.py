@@ -1,4 +1,4 @@
-"""What does the service tell Prometheus of itself? One table of figures, each counted where it happens.
+"""Prometheus metrics of the process and the database.
 
 Names and labels are a promise: dashboards and alerts rest on them. A label holds one of a closed list (a route is its
 template, never a path), so the number of series is bounded. Requests are counted in memory; what the database knows is
@@ -39,13 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class DatabaseFigures:
-    """Figures of the database, as of a moment ago.
-
-    Args:
-        read: looks; what it raises means that the database does not answer
-        patience_seconds: longest wait for a look [second]
-        fresh_seconds: time for which figures are told again [second]
-    """
+    """Figures of the database, as of a moment ago."""
 
     def __init__(
         self,
@@ -59,11 +53,7 @@ class DatabaseFigures:
         self._found: tuple[float, Figures] | None = None
 
     async def now(self) -> Figures | None:
-        """The figures.
-
-        Returns:
-            as they are now, or were FRESH_SECONDS ago at most; None where the database does not tell them in time
-        """
+        """The figures."""
         if self._found is not None and monotonic() - self._found[0] < self._fresh_seconds:
             return self._found[1]
         if self._look is None or self._look.done():
@@ -194,12 +184,7 @@ class Metrics:
         )
 
     def watch_compute(self, waiting: Callable[[], float], running: Callable[[], float]) -> None:
-        """Say where the numbers of waiting and running computations are found.
-
-        Args:
-            waiting: how many wait
-            running: how many run
-        """
+        """Say where the numbers of waiting and running computations are found."""
         self._compute_waiting.set_function(waiting)
         self._compute_running.set_function(running)
 
@@ -208,13 +193,7 @@ class Metrics:
         self._in_flight += 1
 
     def end(self, method: str, seen: Seen, seconds: float) -> None:
-        """Count a request that has ended.
-
-        Args:
-            method: its method
-            seen: what is known of it
-            seconds: how long it took [second]
-        """
+        """Count a request that has ended."""
         self._in_flight -= 1
         key = (method, seen.route, seen.status)
         times = self._times.get(key)
@@ -226,23 +205,11 @@ class Metrics:
         times.observe(seconds)
 
     def refused(self, kind: RefusalKind) -> None:
-        """Count a connection that brought no request; in the event loop alone.
-
-        Args:
-            kind: what it was refused for
-        """
+        """Count a connection that brought no request; in the event loop alone."""
         self._connection_refusals.labels(kind).inc()
 
     def exposed(self, revision: str, figures: Figures | None) -> bytes:
-        """Every figure, as Prometheus reads them.
-
-        Args:
-            revision: of the catalogue that holds now
-            figures: what the database knows; None where it does not answer
-
-        Returns:
-            the text format
-        """
+        """Every figure, as Prometheus reads them."""
         return generate_latest(_Now(self._registry, revision, figures))
 
     def _counter(self, name: str, meaning: str, **label: Sequence[str]) -> Counter:

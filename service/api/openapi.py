@@ -1,4 +1,4 @@
-"""What are the parts of the contract made of? JSON schemas, and references to those that have a name."""
+"""Schemas, parameters and responses that operations share in the OpenAPI document."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,28 +26,12 @@ ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type"
 
 
 def ref(name: str) -> Schema:
-    """The schema of a component, by its name.
-
-    Args:
-        name: name of the component
-
-    Returns:
-        a reference to it
-    """
+    """The schema of a component, by its name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def object_schema(description: str, required: Sequence[str], properties: Schema) -> Schema:
-    """The schema of an object that has no other fields than these.
-
-    Args:
-        description: what it is
-        required: fields that are always there
-        properties: schemas of all fields
-
-    Returns:
-        the schema
-    """
+    """The schema of an object that has no other fields than these."""
     told = {"required": list(required)} if required else {}
     return {
         "type": "object",
@@ -59,106 +43,44 @@ def object_schema(description: str, required: Sequence[str], properties: Schema)
 
 
 def untitled(schema: Schema) -> Schema:
-    """A schema without its title, which would only repeat the name of a field.
-
-    Args:
-        schema: the schema
-
-    Returns:
-        the same, else
-    """
+    """A schema without its title, which would only repeat the name of a field."""
     return {key: value for key, value in schema.items() if key != "title"}
 
 
 def undefaulted(schema: Schema) -> Schema:
-    """A schema without its default, where what is left out stays as it is.
-
-    Args:
-        schema: the schema
-
-    Returns:
-        the same, else
-    """
+    """A schema without its default, where what is left out stays as it is."""
     return {key: value for key, value in schema.items() if key != "default"}
 
 
 def bare(schema: Schema) -> Schema:
-    """A schema without what stands only where it is used.
-
-    Args:
-        schema: the schema
-
-    Returns:
-        the same without description and default
-    """
+    """A schema without what stands only where it is used."""
     return {key: value for key, value in schema.items() if key not in {"description", "default"}}
 
 
 def described(description: str, schema: Schema) -> Schema:
-    """A schema under the meaning that it has where it is used.
-
-    Args:
-        description: what it means there
-        schema: the schema
-
-    Returns:
-        the same with that description
-    """
+    """A schema under the meaning that it has where it is used."""
     return {"description": description, **bare(schema)}
 
 
 def nullable(schema: Schema) -> Schema:
-    """A schema that takes null too.
-
-    Args:
-        schema: the schema
-
-    Returns:
-        the same, and null
-    """
+    """A schema that takes null too."""
     options = schema.get("anyOf", [bare(schema)])
     told = {key: schema[key] for key in ("description", "default") if key in schema}
     return told | {"anyOf": options if NULL in options else [*options, NULL]}
 
 
 def parameter_ref(name: str) -> Schema:
-    """The query parameter of a component, by its name.
-
-    Args:
-        name: name of the component
-
-    Returns:
-        a reference to it
-    """
+    """The query parameter of a component, by its name."""
     return {"$ref": f"#/components/parameters/{name}"}
 
 
 def query_parameter(name: str, description: str, schema: Schema) -> Schema:
-    """A parameter of the query.
-
-    Args:
-        name: its name
-        description: what it says
-        schema: what it takes
-
-    Returns:
-        an OpenAPI parameter
-    """
+    """A parameter of the query."""
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
 def path_parameter(name: str, description: str, example: str, choices: Sequence[str] = ()) -> Schema:
-    """A parameter of the path.
-
-    Args:
-        name: its name
-        description: what it says
-        example: one that is there
-        choices: what it takes; empty where that is no closed list
-
-    Returns:
-        an OpenAPI parameter
-    """
+    """A parameter of the path."""
     schema = {"type": "string", **({"enum": list(choices)} if choices else {})}
     return {
         "name": name,
@@ -171,41 +93,17 @@ def path_parameter(name: str, description: str, example: str, choices: Sequence[
 
 
 def json_content(schema: Schema) -> Schema:
-    """The content of a body that is JSON.
-
-    Args:
-        schema: what it holds
-
-    Returns:
-        the content part of an OpenAPI request body or response
-    """
+    """The content of a body that is JSON."""
     return {JSON: {"schema": schema}}
 
 
 def json_response(schema: Schema, description: str = "The answer.") -> Schema:
-    """The successful response of an operation that answers in JSON.
-
-    Args:
-        schema: what it holds
-        description: what it is
-
-    Returns:
-        the responses part of an OpenAPI operation
-    """
+    """The successful response of an operation that answers in JSON."""
     return {"200": {"description": description, "content": json_content(schema)}}
 
 
 def asked_in_body(schema: Schema, examples: Schema, *media_types: str) -> Schema:
-    """The request body of an operation.
-
-    Args:
-        schema: what the body holds
-        examples: OpenAPI examples by name
-        media_types: what it may call itself; JSON alone where none is named
-
-    Returns:
-        the requestBody part of an OpenAPI operation
-    """
+    """The request body of an operation."""
     content = {"schema": schema, "examples": examples}
     return {"required": True, "content": dict.fromkeys(media_types or (JSON,), content)}
 
@@ -230,40 +128,18 @@ TABLES: dict[str, Schema] = {
 
 
 def list_schemas(singular: str, meaning: str, columns: Sequence[Column]) -> dict[str, Schema]:
-    """The schemas that a list refers to.
-
-    Args:
-        singular: what one row is called in the names of schemas
-        meaning: what one row is, in words
-        columns: columns of the list
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that a list refers to."""
     return {f"{singular}Row": row_schema(meaning, columns), f"{singular}Page": _page(singular)}
 
 
 def list_parameters(singular: str, columns: Sequence[Column], sort: str | None = None) -> dict[str, Schema]:
-    """The parameters that a list takes beside those of every list: a filter for each column, and an order.
-
-    Args:
-        singular: what one row is called in the names of schemas
-        columns: columns of the list
-        sort: its order where the caller gives none; None for that of the keys
-
-    Returns:
-        OpenAPI parameters by component name
-    """
+    """The parameters that a list takes beside those of every list: a filter for each column, and an order."""
     filters = {_component(singular, column.name): _filter(column) for column in columns}
     return {**filters, _component(singular, SORT): _order(columns, sort)}
 
 
 def paging_parameters() -> dict[str, Schema]:
-    """The parameters of every list.
-
-    Returns:
-        OpenAPI parameters by component name
-    """
+    """The parameters of every list."""
     limit = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS}
     cursor = "next_cursor of the page before, with the same sort; the first page where absent."
     return {
@@ -274,15 +150,7 @@ def paging_parameters() -> dict[str, Schema]:
 
 
 def list_operation(singular: str, columns: Sequence[Column]) -> Schema:
-    """What the contract adds to a list.
-
-    Args:
-        singular: what one row is called in the names of schemas
-        columns: columns of the list
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to a list."""
     return {
         "description": f"{MEANING} More rows than one page holds are asked for by next_cursor.",
         "parameters": _parameters(singular, columns, "limit"),
@@ -291,16 +159,7 @@ def list_operation(singular: str, columns: Sequence[Column]) -> Schema:
 
 
 def table_operation(media_type: str, singular: str, columns: Sequence[Column]) -> Schema:
-    """What the contract adds to a list as a table.
-
-    Args:
-        media_type: one of TABLES
-        singular: what one row is called in the names of schemas
-        columns: columns of the list
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to a list as a table."""
     content = {media_type: {"schema": TABLES[media_type]}}
     return {
         "description": MEANING,
@@ -310,15 +169,7 @@ def table_operation(media_type: str, singular: str, columns: Sequence[Column]) -
 
 
 def row_schema(meaning: str, columns: Sequence[Column]) -> Schema:
-    """The schema of one row.
-
-    Args:
-        meaning: what it is, in words
-        columns: columns of its list
-
-    Returns:
-        JSON schema of an object that holds every column
-    """
+    """The schema of one row."""
     properties = {column.name: dict(column.schema) for column in columns}
     return {
         "type": "object",
@@ -400,20 +251,12 @@ EXAMPLE: Mapping[str, str | int] = {
 
 
 def component_parameters() -> dict[str, Schema]:
-    """Every query parameter of the estimating routes.
-
-    Returns:
-        OpenAPI parameters by component name
-    """
+    """Every query parameter of the estimating routes."""
     return {EXPLAIN: EXPLAINED, REV: UNDER} | {name: _parameter(field) for name, field in flat_fields().items()}
 
 
 def flat_references() -> list[Schema]:
-    """References to the parameters of the flat form, for one operation.
-
-    Returns:
-        OpenAPI references
-    """
+    """References to the parameters of the flat form, for one operation."""
     return [parameter_ref(name) for name in component_parameters()]
 
 
@@ -424,15 +267,7 @@ def _parameter(field: FlatField) -> Schema:
 
 
 def flat_example(name: str, *, is_list: bool = False) -> Schema:
-    """What the contract shows as the value of a parameter.
-
-    Args:
-        name: the parameter
-        is_list: whether it takes several values
-
-    Returns:
-        part of an OpenAPI parameter; empty where a question does without it
-    """
+    """What the contract shows as the value of a parameter."""
     if name not in EXAMPLE:
         return {}
     return {"example": [EXAMPLE[name]] if is_list else EXAMPLE[name]}
@@ -464,14 +299,7 @@ CONFIG: Schema = {
 
 
 def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
-    """The request bodies, and the forms in which they take a model, a cluster and a price.
-
-    Args:
-        nouns: schemas of the nouns by component name
-
-    Returns:
-        schemas by component name
-    """
+    """The request bodies, and the forms in which they take a model, a cluster and a price."""
     return {
         "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
         "CheckRequest": _check(nouns["Waiting"]["properties"]),

@@ -1,4 +1,4 @@
-"""The pages for people: /, /guide, /docs, and the contract that /docs shows. Nothing is loaded from elsewhere."""
+"""Pages for people: /, /guide, /docs, and the contract that /docs shows. They load nothing from other sites."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What can only the connection see? A head that is late, too long, or means two things ends before it is a request.
+"""Limits on connections and request heads: late, long or ambiguous heads end before they become requests.
 
 The parser refuses what breaks the grammar of HTTP. Here stand the bounds that it does not have, on time, on length and
 on how many connections there are, and the few rules without which a proxy and the service might read two requests.
@@ -24,13 +24,7 @@ LINGER_SECONDS = 2.0
 
 
 class Lingering:
-    """A transport that, where the other side is still sending, is closed a moment later than it is told to.
-
-    Args:
-        transport: what carries the bytes
-        loop: the event loop
-        is_sending: whether the rest of a request is still to come
-    """
+    """A transport that, where the other side is still sending, is closed a moment later than it is told to."""
 
     def __init__(self, transport: Transport, loop: AbstractEventLoop, is_sending: Callable[[], bool]) -> None:
         self._transport, self._loop, self._is_sending = transport, loop, is_sending
@@ -186,11 +180,7 @@ class Guarded(HttpToolsProtocol):
             self._await_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser refuses, in the words of the service, while its complaint is handled.
-
-        Args:
-            msg: the words of the parser's
-        """
+        """Refuse what the parser refuses, in the words of the service, while its complaint is handled."""
         log.debug("%s", msg)
         is_no_method = isinstance(sys.exception(), httptools.HttpParserInvalidMethodError)
         self._refuse(self.refusal or NoRequest("grammar", "bad_request", NO_METHOD if is_no_method else MALFORMED))
@@ -235,28 +225,12 @@ class Guarded(HttpToolsProtocol):
 
 
 def counting(on_refusal: Callable[[RefusalKind], None]) -> type[Guarded]:
-    """The protocol of a server that wants to know what it refuses.
-
-    Args:
-        on_refusal: called with the kind of each refusal
-
-    Returns:
-        the protocol
-    """
+    """The protocol of a server that wants to know what it refuses."""
     return type("Counting", (Guarded,), {"on_refusal": staticmethod(on_refusal)})
 
 
 def refusal_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> NoRequest | None:
-    """Why nobody should answer a request with this head.
-
-    Args:
-        target: what stands behind the method
-        headers: names in lower case, with their values
-        version: version of HTTP, e.g. 1.1
-
-    Returns:
-        the refusal; None where the head has one meaning
-    """
+    """Why nobody should answer a request with this head."""
     if len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in headers) > MOST_HEAD_BYTES:
         return _head_too_large()
 
@@ -277,14 +251,7 @@ def refusal_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: s
 
 
 def response_bytes(error: ApiError) -> bytes:
-    """A refusal as it stands on the connection.
-
-    Args:
-        error: why there is no request to answer
-
-    Returns:
-        status line, headers and problem document
-    """
+    """A refusal as it stands on the connection."""
     request_id = uuid4().hex
     log.info("connection refused as %s: %s", request_id, error.code)
     headers = {**error.headers, **COMMON_HEADERS, "X-Request-Id": request_id}

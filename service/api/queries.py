@@ -1,4 +1,4 @@
-"""Which query parameters does a path take? Those that it names; any other is refused, because it would change nothing.
+"""Query parameters: those that a path names; any other is refused, because it would change nothing.
 
 Paths whose whole query is a question or a filter are judged by the workflow that reads it.
 """
@@ -21,14 +21,7 @@ TRUTH = {"true": True, "false": False}
 
 
 def takes_only(*names: str) -> Any:
-    """The dependency of a route that refuses every query parameter but the named ones.
-
-    Args:
-        names: the parameters that the route reads
-
-    Returns:
-        what stands among the dependencies of the route or of its router
-    """
+    """The dependency of a route that refuses every query parameter but the named ones."""
     what = f"only {' and '.join(names)}" if names else "no query parameter"
 
     async def refuse_others(request: Request) -> None:
@@ -42,17 +35,7 @@ def takes_only(*names: str) -> Any:
 
 
 def is_explained(request: Request) -> bool:
-    """Whether the caller asks for explanations.
-
-    Args:
-        request: the request
-
-    Returns:
-        true for explain=true
-
-    Raises:
-        WrongParameter: explain is something else than true or false, or is given twice
-    """
+    """Whether the caller asks for explanations."""
     asked = request.query_params.getlist(EXPLAIN)
     if len(asked) > 1 or any(value not in TRUTH for value in asked):
         message = "explain is neither true nor false; it decides whether equations come with the answer"
@@ -62,17 +45,7 @@ def is_explained(request: Request) -> bool:
 
 
 def method_of(request: Request) -> ToolName | None:
-    """The other tool that the caller asks for.
-
-    Args:
-        request: the request
-
-    Returns:
-        its name; None where our own answer is asked for
-
-    Raises:
-        WrongParameter: there is no such tool, it is given twice, or explanations are asked of it
-    """
+    """The other tool that the caller asks for."""
     if one_of(request, METHOD) is None:
         return None
     name = choice_of(request, METHOD, list(TOOLS))
@@ -84,18 +57,7 @@ def method_of(request: Request) -> ToolName | None:
 
 
 def one_of(request: Request, name: str) -> str | None:
-    """The value of a query parameter that may be given once.
-
-    Args:
-        request: the request
-        name: the parameter
-
-    Returns:
-        its value; None where it is not given
-
-    Raises:
-        WrongParameter: it is given twice, is empty, or holds a character that cannot be stored
-    """
+    """The value of a query parameter that may be given once."""
     given = request.query_params.getlist(name)
     if len(given) > 1:
         message = f"{name} is given more than once, so it is unclear which counts"
@@ -107,19 +69,7 @@ def one_of(request: Request, name: str) -> str | None:
 
 
 def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
-    """The value of a query parameter that takes one of a few.
-
-    Args:
-        request: the request
-        name: the parameter
-        choices: what it takes, the one that holds where it is absent first
-
-    Returns:
-        one of them
-
-    Raises:
-        WrongParameter: it is given twice, or is none of them
-    """
+    """The value of a query parameter that takes one of a few."""
     given = one_of(request, name)
     if given is None:
         return choices[0]
@@ -136,17 +86,7 @@ HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9A-Fa-f:]+\](:\d+)?")
 
 
 def address_of(request: Request) -> str:
-    """The address under which a request reached the service.
-
-    Args:
-        request: the request
-
-    Returns:
-        e.g. `http://localhost:8000`, without a slash behind it
-
-    Raises:
-        WrongParameter: the Host header is none, so it must not be written anywhere
-    """
+    """The address under which a request reached the service."""
     if not HOST.fullmatch(request.url.netloc):
         message = "the address at which this was asked for is no host name"
         raise WrongParameter(Problem(field="", code="not_a_host", message=message, fix="ask by name or IP address"))
@@ -154,17 +94,6 @@ def address_of(request: Request) -> str:
 
 
 def with_address(text: str, request: Request) -> str:
-    """A file that names the service where its caller reached it.
-
-    Args:
-        text: the file, which names the documented address
-        request: the request
-
-    Returns:
-        the same with the address of the service
-
-    Raises:
-        WrongParameter: the Host header is none
-    """
+    """A file that names the service where its caller reached it."""
     address = address_of(request)
     return text.replace(f"http://{DOCUMENTED}", address).replace(DOCUMENTED, address.partition("://")[2])

@@ -1,4 +1,4 @@
-"""How often may one caller ask? As often as a limit says in the long run, and a whole sheet's cells at once.
+"""Rate limits per caller: a long-run rate, with bursts of a whole sheet's cells.
 
 Nothing is waited for where this process counts alone; where replicas count together, `shared_limits.py` does it.
 """
@@ -50,13 +50,7 @@ class Counted:
 
 
 class RateLimits:
-    """What callers of one application may ask.
-
-    Args:
-        settings: what each may ask who has no limits of their own
-        shared: what counts for all replicas; None where each counts alone
-        fall_back: called for each request that this process counts alone although it should not have to
-    """
+    """What callers of one application may ask."""
 
     def __init__(
         self, settings: Settings, shared: Counts | None = None, fall_back: Callable[[], None] = lambda: None
@@ -68,55 +62,24 @@ class RateLimits:
         self._worker_limit = _limit(settings.worker_requests_per_minute, settings.worker_request_burst)
 
     def of_address(self, host: str) -> Counted | None:
-        """Whoever asks from an address.
-
-        Args:
-            host: the address
-
-        Returns:
-            who is counted; None where nobody is
-        """
+        """Whoever asks from an address."""
         return None if self._limit is None else Counted("address", network_of(host), self._limit)
 
     def of_caller(self, caller: str, key: ApiKey | None) -> Counted | None:
-        """Whoever is known.
-
-        Args:
-            caller: id of the key, or subject of the token
-            key: the key; None for a token
-
-        Returns:
-            who is counted; None where nobody is, or this key may send any number
-        """
+        """Whoever is known."""
         if key is None or not has_own_limits(key):
             return None if self._limit is None else Counted("default", caller, self._limit)
         own = limit_of(self._settings, key)
         return None if own is None else Counted("key", caller, own)
 
     def of_worker(self, caller: str, key: ApiKey | None) -> Counted | None:
-        """The workers of one caller.
-
-        Args:
-            caller: id of the key, subject of the token, or network of the address
-            key: the key; None for a token or an address
-
-        Returns:
-            who is counted; None where nobody is, or this key may send any number
-        """
+        """The workers of one caller."""
         own = key is not None and has_own_limits(key)
         limit = limit_of(self._settings, key) if own else self._worker_limit
         return None if limit is None else Counted("worker", caller, limit)
 
     async def take(self, counted: Counted, cost: int = 1) -> Standing:
-        """Count a request.
-
-        Args:
-            counted: who sent it
-            cost: as how many requests it counts, at most a burst
-
-        Returns:
-            where they stand
-        """
+        """Count a request."""
         name = f"{counted.policy}:{counted.caller}"
         if self._shared is not None:
             standing = await self._shared.take(name, counted.limit, cost)
@@ -135,13 +98,6 @@ def limit_headers(counted: Counted, standing: Standing) -> tuple[RawHeader, RawH
     """What an answer tells of the limit.
 
     Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4 (structured fields of RFC 9651).
-
-    Args:
-        counted: who is counted
-        standing: where they stand
-
-    Returns:
-        RateLimit-Policy and RateLimit
     """
     policy, limit = counted.policy, counted.limit
     quota = f'"{policy}";q={limit.burst};w={limit.window_seconds}'
@@ -150,26 +106,12 @@ def limit_headers(counted: Counted, standing: Standing) -> tuple[RawHeader, RawH
 
 
 def has_own_limits(key: ApiKey) -> bool:
-    """Whether a key has limits of its own.
-
-    Args:
-        key: the key
-
-    Returns:
-        true where it has at least one
-    """
+    """Whether a key has limits of its own."""
     return key.requests_per_minute is not None or key.request_burst is not None
 
 
 def limit_of(settings: Settings, key: ApiKey | None = None) -> Limit | None:
     """What somebody may ask: what their key says, and the settings where it says nothing.
-
-    Args:
-        settings: how the process is set up
-        key: the key; None for what holds without one
-
-    Returns:
-        the limit; None where there is none
 
     >>> limit_of(Settings(database_url="sqlite://", requests_per_minute=60, request_burst=5))
     Limit(burst=5, interval_seconds=1.0)
@@ -186,18 +128,7 @@ def _limit(per_minute: int, burst: int) -> Limit | None:
 
 
 def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits:
-    """What callers of an application may ask.
-
-    Args:
-        settings: how the process is set up
-        metrics: what counts how often Redis was away
-
-    Returns:
-        the limits
-
-    Raises:
-        StartupError: replicas are to count together, and what that needs is not installed
-    """
+    """What callers of an application may ask."""
     if settings.redis_url is None:
         return RateLimits(settings)
     if not has_redis():
@@ -208,24 +139,12 @@ def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits:
 
 
 def has_redis() -> bool:
-    """Whether replicas could count together.
-
-    Returns:
-        true where Redis's client is installed
-    """
+    """Whether replicas could count together."""
     return find_spec("redis") is not None
 
 
 def refusal_after(standing: Standing, asked: int = 1) -> TooManyRequests:
-    """The refusal of a request that is too many.
-
-    Args:
-        standing: where its caller stands
-        asked: as how many requests it counts
-
-    Returns:
-        what to raise
-    """
+    """The refusal of a request that is too many."""
     wait_seconds = max(1, ceil(standing.retry_seconds))
     detail = f"too many requests came from this caller; ask again in {wait_seconds} s"
     if asked > 1:
@@ -238,12 +157,6 @@ def refusal_after(standing: Standing, asked: int = 1) -> TooManyRequests:
 
 def network_of(host: str) -> str:
     """What of an address is counted.
-
-    Args:
-        host: address of a caller
-
-    Returns:
-        the address itself, or the network of an IPv6 address; what is no address as it is
 
     >>> network_of("192.0.2.7"), network_of("2001:db8:1:2:3::4")
     ('192.0.2.7', '2001:db8:1:2::')
@@ -263,14 +176,7 @@ def network_of(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address to listen on.
-
-    Args:
-        host: name or address
-
-    Returns:
-        false for a name of which that is not known
-    """
+    """Whether only this machine reaches an address to listen on."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -282,15 +188,7 @@ COUNTED = "counted"
 
 
 async def charge(request: Request, counted: Counted | None) -> None:
-    """Count a request, and tell its caller where they stand.
-
-    Args:
-        request: the request
-        counted: who sent it; None where nobody is counted
-
-    Raises:
-        TooManyRequests: it is too many
-    """
+    """Count a request, and tell its caller where they stand."""
     if counted is None:
         return
     standing = await _taken(request, counted, 1)
@@ -303,13 +201,6 @@ async def charge_questions(request: Request, questions: int) -> None:
     """Count what a request asks beside its first question.
 
     Where there are more than its caller may ever send at once, it costs all of that.
-
-    Args:
-        request: the request, counted once
-        questions: how many it asks
-
-    Raises:
-        TooManyRequests: they are too many
     """
     counted: Counted | None = request.scope["state"].get(COUNTED)
     if counted is None:
@@ -324,14 +215,7 @@ async def charge_questions(request: Request, questions: int) -> None:
 
 
 def charging(request: Request) -> Callable[[int], None]:
-    """What counts the questions of a request whose route runs in a thread.
-
-    Args:
-        request: the request
-
-    Returns:
-        takes how many it asks, and raises TooManyRequests where they are too many
-    """
+    """What counts the questions of a request whose route runs in a thread."""
     return lambda questions: from_thread.run(charge_questions, request, questions)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a request beside what it asks? Whoever finds something out notes it here."""
+"""Request context: facts about a request beside its question."""
 
 import re
 from collections.abc import Mapping, MutableSequence, Sequence
@@ -39,14 +39,7 @@ class Seen:
 
 
 def seen_of(request: Request) -> Seen:
-    """What is known of a request.
-
-    Args:
-        request: the request, behind the envelope
-
-    Returns:
-        the same object at every call, to be added to
-    """
+    """What is known of a request."""
     state: dict[str, Any] = request.scope["state"]
     found: Seen = state[SEEN]
     return found
@@ -62,12 +55,6 @@ SECRETS = re.compile(
 
 def masked(text: str) -> str:
     """A text without credentials.
-
-    Args:
-        text: a path with its query
-
-    Returns:
-        the text, *** in their places
 
     >>> masked("/v1/cell/fits?key=tck_0.1&tp=2")
     '/v1/cell/fits?key=***&tp=2'
@@ -95,12 +82,6 @@ def deprecation_headers(operation_id: str | None) -> tuple[RawHeader, ...]:
     """What an answer says of its operation's end.
 
     Source: RFC 9745 (Deprecation), RFC 8594 (Sunset), RFC 5829 (successor-version).
-
-    Args:
-        operation_id: the operation; None for a page
-
-    Returns:
-        headers; none where it stays
     """
     found = DEPRECATED.get(operation_id) if operation_id is not None else None
     if found is None:
@@ -113,12 +94,5 @@ def deprecation_headers(operation_id: str | None) -> tuple[RawHeader, ...]:
 
 
 def deprecation_of(operation_id: str) -> Schema:
-    """What the contract says of an operation's end.
-
-    Args:
-        operation_id: the operation
-
-    Returns:
-        parts of an OpenAPI operation; none where it stays
-    """
+    """What the contract says of an operation's end."""
     return {"deprecated": True} if operation_id in DEPRECATED else {}

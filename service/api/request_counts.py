@@ -1,4 +1,4 @@
-"""How is counted what a caller asks? As a leaky bucket, kept as one moment for each caller.
+"""Counts of requests: a leaky bucket, stored as one moment for each caller.
 
 Each request moves the moment at which the caller's bucket is empty again, and is too many where that is further off
 than a full bucket takes to leak (the generic cell rate algorithm).
@@ -58,15 +58,6 @@ class Counts(Protocol):
 def taken(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[float, Standing]:
     """Count one request.
 
-    Args:
-        empty_at: when the caller's bucket is empty, if it asks no more [second]
-        now: the moment of the request, by the same clock [second]
-        limit: what it may ask
-        cost: as how many requests it counts, at most a burst
-
-    Returns:
-        when the bucket is empty after the request, and where the caller stands; a request that is too many counts not
-
     >>> taken(0.0, 100.0, Limit(burst=10, interval_seconds=2.0))
     (102.0, Standing(remaining=9, reset_seconds=2.0, retry_seconds=0.0))
     >>> taken(119.0, 100.0, Limit(burst=10, interval_seconds=2.0))
@@ -86,27 +77,14 @@ def taken(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[flo
 
 
 class OwnCounts:
-    """The requests that this process was sent.
-
-    Args:
-        clock: seconds from any start
-    """
+    """The requests that this process was sent."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._empty_at: OrderedDict[str, float] = OrderedDict()
 
     def take(self, caller: str, limit: Limit, cost: int = 1) -> Standing:
-        """Count a request.
-
-        Args:
-            caller: whose it is
-            limit: what the caller may ask
-            cost: as how many requests it counts, at most a burst
-
-        Returns:
-            where the caller stands
-        """
+        """Count a request."""
         known = self._empty_at
         known[caller], standing = taken(known.get(caller, 0.0), self._clock(), limit, cost)
         known.move_to_end(caller)

@@ -1,4 +1,4 @@
-"""May this caller do this? Decided from memory, before a route sees the request."""
+"""Authorisation: keys, tokens and share links, decided in memory before a route runs."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -46,12 +46,6 @@ class TokenJudge(Protocol):
 
 def is_token(sent: str) -> bool:
     """Whether what a caller sends is a token and not a key.
-
-    Args:
-        sent: what stands in the header
-
-    Returns:
-        true for three parts with dots between; a key has two
 
     >>> is_token("tck_a.b"), is_token("a.b.c")
     (False, True)
@@ -163,18 +157,7 @@ SECURITY_SCHEMES: Schema = {
 
 
 def needed(operation_id: str | None, method: str) -> Scope | None:
-    """The scope that an operation needs.
-
-    Args:
-        operation_id: the operation; None for a page, which holds nobody's data
-        method: GET, POST, PUT, PATCH or DELETE
-
-    Returns:
-        the scope; None where no key is asked for
-
-    Raises:
-        KeyError: it is a POST that has no row in the table
-    """
+    """The scope that an operation needs."""
     if operation_id is None or operation_id in OPEN:
         return None
     if operation_id in SHEETS:
@@ -189,28 +172,12 @@ def needed(operation_id: str | None, method: str) -> Scope | None:
 
 
 def is_limited(operation_id: str | None, method: str) -> bool:
-    """Whether requests for an operation are counted, and refused where they are too many.
-
-    Args:
-        operation_id: the operation; None for a page
-        method: GET, POST, PUT, PATCH or DELETE
-
-    Returns:
-        false for pages, probes and the webhook, which nothing may keep from being answered
-    """
+    """Whether requests for an operation are counted, and refused where they are too many."""
     return needed(operation_id, method) is not None
 
 
 def access_to(operation_id: str, method: str) -> Schema:
-    """What the contract says that an operation needs.
-
-    Args:
-        operation_id: the operation
-        method: its method
-
-    Returns:
-        the scope, and OpenAPI security requirements, any one of which is enough; no scope where no key is asked for
-    """
+    """What the contract says that an operation needs."""
     scope = needed(operation_id, method)
     if scope is None:
         return {"security": []}
@@ -238,14 +205,7 @@ class Admitted:
 
 
 def caller_of(request: Request) -> Caller:
-    """Who sent a request.
-
-    Args:
-        request: the request, let through
-
-    Returns:
-        the caller; anybody where the service asks for no key
-    """
+    """Who sent a request."""
     found: Caller = request.scope["state"].get(CALLER, ANYBODY)
     return found
 
@@ -291,18 +251,7 @@ class _Known(NamedTuple):
 
 
 async def refuse_strangers(request: Request) -> ApiKey | None:
-    """Let a request through where its caller may do it.
-
-    Args:
-        request: the request; its credentials are in its state
-
-    Returns:
-        the key that let it in; None where there is none, or another credential did
-
-    Raises:
-        NotAllowed: a key, token or link is missing, wrong, expired or revoked, or does not allow this
-        ApiError: whoever signs tokens does not say with which key
-    """
+    """Let a request through where its caller may do it."""
     operation_id, presented = request.scope["route"].operation_id, presented_by(request.scope)
     scope, state = needed(operation_id, request.method), request.app.state
     if operation_id in SHARED and presented.share is not None:
@@ -330,15 +279,7 @@ async def refuse_strangers(request: Request) -> ApiKey | None:
 
 
 def is_locked(ring: KeyRing, tokens: TokenJudge | None) -> bool:
-    """Whether callers have to say who they are.
-
-    Args:
-        ring: the keys
-        tokens: what judges tokens; None where there are none
-
-    Returns:
-        true from the first key on, and wherever tokens are taken
-    """
+    """Whether callers have to say who they are."""
     return tokens is not None or ring.is_locked
 
 

@@ -1,4 +1,4 @@
-"""On which address does the application answer, and when does it?"""
+"""Server process: its address, its start and its end."""
 
 import asyncio
 import ctypes
@@ -46,14 +46,7 @@ ON_WINDOWS = 512
 
 
 def held_connections(wanted: int) -> int:
-    """How many connections this process can hold, once it may open as many files as the system allows it to.
-
-    Args:
-        wanted: how many there should be at most
-
-    Returns:
-        that many, or what the bound on open files leaves
-    """
+    """How many connections this process can hold, once it may open as many files as the system allows it to."""
     if sys.platform == "win32":
         return min(wanted, ON_WINDOWS)
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -98,18 +91,7 @@ class Moments:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, taken before anything else starts: a taken port is said at once.
-
-    Args:
-        host: name or address to listen on
-        port: port to listen on; 0 for any free one
-
-    Returns:
-        the listening socket
-
-    Raises:
-        StartupError: the port is taken or not allowed, or the host is none of this machine's
-    """
+    """A socket that listens, taken before anything else starts: a taken port is said at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -121,16 +103,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def refuse_unguarded(listener: socket.socket, settings: Settings, *, is_locked: bool) -> None:
-    """Do not let everybody in by mistake: only this machine reaches a service without keys, unless somebody says so.
-
-    Args:
-        listener: where requests come from
-        settings: whether that was said
-        is_locked: whether callers need a key
-
-    Raises:
-        StartupError: other machines reach the service, and there are no keys
-    """
+    """Do not let everybody in by mistake: only this machine reaches a service without keys, unless somebody says so."""
     if not (is_locked or settings.insecure or ip_address(listener.getsockname()[0]).is_loopback):
         raise StartupError(
             f"other machines reach {settings.host}, and there are no keys, so everybody there could change everything; "
@@ -139,27 +112,12 @@ def refuse_unguarded(listener: socket.socket, settings: Settings, *, is_locked: 
 
 
 def address(host: str, port: int) -> str:
-    """Host and port as they stand in a URL.
-
-    Args:
-        host: name or address
-        port: port
-
-    Returns:
-        host:port, an IPv6 address in brackets
-    """
+    """Host and port as they stand in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def run(app: FastAPI, listener: socket.socket, settings: Settings, moments: Moments) -> None:
-    """Answer requests until the process is told to stop.
-
-    Args:
-        app: the application
-        listener: where requests come from
-        settings: how much to log, and how long to drain
-        moments: what is done when it starts and ends
-    """
+    """Answer requests until the process is told to stop."""
     start_log(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if settings.log_level == "debug" else logging.WARNING)
@@ -170,16 +128,7 @@ def run(app: FastAPI, listener: socket.socket, settings: Settings, moments: Mome
 def configured(
     app: ASGIApp, settings: Settings, on_refusal: Callable[[RefusalKind], None] = lambda _: None
 ) -> uvicorn.Config:
-    """How the server treats connections.
-
-    Args:
-        app: the application
-        settings: how many connections there may be, and whose word about their callers is believed
-        on_refusal: called for each connection that is refused
-
-    Returns:
-        the server's configuration
-    """
+    """How the server treats connections."""
     return uvicorn.Config(
         app,
         http=counting(on_refusal),

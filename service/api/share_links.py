@@ -43,17 +43,7 @@ class OpenedLink:
 
 
 def open_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -> OpenedLink | str:
-    """Check the signature and the end of a link.
-
-    Args:
-        keys: what signs
-        scenario_id: the scenario that is asked for
-        token: what the link holds
-        moment: now
-
-    Returns:
-        the link, or the reason why it opens nothing
-    """
+    """Check the signature and the end of a link."""
     scheme, _, rest = token.partition(".")
     link_id: str | None = None
     if scheme == SCHEME:

@@ -1,4 +1,4 @@
-"""How do replicas count the requests of one caller together? In Redis, by one script; where that is away, alone.
+"""Rate limits that replicas share in Redis; without Redis each replica counts alone.
 
 Redis's own clock counts, so those of the replicas need not agree. The request that first finds Redis away waits for
 ANSWER_SECONDS at most. The next ones do not wait: Redis is pinged in the background until it answers again.
@@ -42,12 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class SharedCounts:
-    """The requests that all replicas were sent.
-
-    Args:
-        url: the Redis
-        clock: seconds from any start
-    """
+    """The requests that all replicas were sent."""
 
     def __init__(self, url: str, clock: Callable[[], float] = monotonic) -> None:
         pool = BlockingConnectionPool.from_url(
@@ -66,16 +61,7 @@ class SharedCounts:
         self._ping: asyncio.Task[None] | None = None
 
     async def take(self, caller: str, limit: Limit, cost: int = 1) -> Standing | None:
-        """Count a request.
-
-        Args:
-            caller: whose it is
-            limit: what the caller may ask
-            cost: as how many requests it counts, at most a burst
-
-        Returns:
-            where the caller stands; None where Redis does not answer
-        """
+        """Count a request."""
         if self._is_away:
             self._ping_again()
             return None
@@ -115,14 +101,7 @@ class SharedCounts:
 
 
 async def does_answer(url: str) -> bool:
-    """Whether a Redis answers.
-
-    Args:
-        url: the Redis
-
-    Returns:
-        true if it answered just now
-    """
+    """Whether a Redis answers."""
     counts = SharedCounts(url)
     try:
         return await counts.take("doctor", Limit(burst=1, interval_seconds=1.0)) is not None

@@ -1,4 +1,4 @@
-"""How is a long search answered without keeping others waiting? They are let through between its steps."""
+"""Long computations between which other requests run, and the shared change feed of event streams."""
 
 import asyncio
 from asyncio import sleep
@@ -18,18 +18,7 @@ PASSES = 3
 
 
 async def finished(request: Request, steps: Steps[Outcome]) -> Outcome:
-    """What a search leads to; between its steps others are answered.
-
-    Args:
-        request: the request that asks for it, which costs as many as the search asks questions
-        steps: the search
-
-    Returns:
-        its result
-
-    Raises:
-        TooManyRequests: they are too many
-    """
+    """What a search leads to; between its steps others are answered."""
     while True:
         try:
             questions = next(steps)
@@ -100,14 +89,7 @@ class _Watched(Generic[State]):
 
 
 class SharedLooks(Generic[State]):
-    """What is found of things, for whoever listens.
-
-    Args:
-        look: finds it, on a thread
-        seconds: time between two looks [second]
-        longest: how long somebody may listen at once [second]
-        leaving: set once the process is to end, so that nobody listens any longer
-    """
+    """What is found of things, for whoever listens."""
 
     def __init__(self, look: Look[State], seconds: float, longest: float, leaving: Event) -> None:
         self._look = look
@@ -119,17 +101,7 @@ class SharedLooks(Generic[State]):
         self._fresh = asyncio.Event()
 
     async def states(self, key: str) -> AsyncGenerator[State | None, None]:
-        """How one thing is, each time that it is otherwise; ends with the thing, the process, or the longest time.
-
-        Args:
-            key: which one
-
-        Yields:
-            what was found of it; None where it was quiet for so long that a proxy might cut the connection
-
-        Raises:
-            Exception: what went wrong with the look
-        """
+        """How one thing is, each time that it is otherwise; ends with the thing, the process, or the longest time."""
         watched = self._joined(key)
         told: State | None = None
         clock = asyncio.get_running_loop().time

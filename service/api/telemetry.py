@@ -1,4 +1,4 @@
-"""Is anybody told of each request as a span? Where a setting names a collector; only then is its library loaded."""
+"""Tracing, loaded only where a setting names a collector."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
@@ -17,11 +17,7 @@ WITHOUT_OPENTELEMETRY = (
 
 
 def is_installed() -> bool:
-    """Whether spans could be sent.
-
-    Returns:
-        true where the exporter is there, which brings the rest
-    """
+    """Whether spans could be sent."""
     try:
         version(EXPORTER)
     except PackageNotFoundError:
@@ -30,17 +26,7 @@ def is_installed() -> bool:
 
 
 def tracing_of(settings: Settings) -> "Tracing | None":
-    """What sends spans.
-
-    Args:
-        settings: where to
-
-    Returns:
-        it; None where no setting names a collector
-
-    Raises:
-        StartupError: one does, and what that needs is not installed
-    """
+    """What sends spans."""
     if settings.otlp_endpoint is None:
         return None
     if not is_installed():

@@ -1,4 +1,4 @@
-"""Whose token is this, and what may its bearer do? Judged from memory: an OpenID Connect provider signed it.
+"""OpenID Connect tokens, verified in memory, and the keys of their issuer.
 
 Signature, issuer, audience and time are checked by PyJWT, with algorithms that a setting allows and that have a public
 key: what a token says of its own algorithm never turns a public key into a secret.
@@ -56,14 +56,7 @@ class SigningKey:
 
 
 class SigningKeys:
-    """The public keys of an issuer.
-
-    Args:
-        source: where they are: an address, or the path of a file, which has to be there
-
-    Raises:
-        StartupError: it is a file, and cannot be read
-    """
+    """The public keys of an issuer."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -73,17 +66,7 @@ class SigningKeys:
         self._reading: Task[None] | None = None
 
     async def find(self, key_id: str) -> SigningKey | None:
-        """The key of an id.
-
-        Args:
-            key_id: what the token calls it
-
-        Returns:
-            the key; None where the issuer has none of this id
-
-        Raises:
-            ApiError: the issuer does not answer, so nobody knows
-        """
+        """The key of an id."""
         found, now = self._keys.get(key_id), monotonic()
         if found is None and now - self._tried_at >= APART_SECONDS:
             await shield(self._started())
@@ -117,17 +100,7 @@ class SigningKeys:
 
 
 def keys_of(content: bytes) -> dict[str, SigningKey]:
-    """The keys of a JWK set that tokens may be signed with.
-
-    Args:
-        content: JSON of RFC 7517
-
-    Returns:
-        public keys by their ids; what is for another use, or of a kind without a public part, is left out
-
-    Raises:
-        ValueError: it is no JWK set
-    """
+    """The keys of a JWK set that tokens may be signed with."""
     document = json.loads(content)
     if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
         raise ValueError("no JWK set")  # noqa: TRY004 - text is wrong, not a type
@@ -185,12 +158,7 @@ NOBODY = "the token does not say in a line of text whose it is"
 
 
 class Tokens:
-    """What judges tokens.
-
-    Args:
-        settings: issuer, audience, algorithms, and what claims mean
-        keys: the issuer's keys
-    """
+    """What judges tokens."""
 
     def __init__(self, settings: Settings, keys: SigningKeys) -> None:
         self._settings = settings
@@ -198,18 +166,7 @@ class Tokens:
         self._roles: Mapping[str, Scope] = dict(settings.oidc_roles)
 
     async def bearer_of(self, token: str) -> Bearer:
-        """Who sent a token.
-
-        Args:
-            token: the token, as it was sent
-
-        Returns:
-            the caller, and what they may do
-
-        Raises:
-            WrongToken: it is none that holds here and now
-            ApiError: its issuer does not say with which key it is signed
-        """
+        """Who sent a token."""
         algorithm, key_id = self._read_head(token)
         key = await self._keys.find(key_id)
         if key is None:
@@ -261,13 +218,6 @@ class Tokens:
 def claim_of(claims: Mapping[str, Any], name: str) -> Any:
     """What a token says under a name.
 
-    Args:
-        claims: its claims
-        name: name of a claim; a.b for b inside a, where no claim is called so
-
-    Returns:
-        the value; None where there is none
-
     >>> claim_of({"realm_access": {"roles": ["x"]}}, "realm_access.roles")
     ['x']
     """
@@ -281,13 +231,6 @@ def claim_of(claims: Mapping[str, Any], name: str) -> Any:
 
 def scopes_of(said: Any, roles: Mapping[str, Scope]) -> frozenset[Scope]:
     """What the names in a claim allow.
-
-    Args:
-        said: a list of names, or a text of names with spaces between
-        roles: what each name allows
-
-    Returns:
-        scopes; names that mean nothing here allow nothing
 
     >>> scopes_of("openid ml", {"ml": "write"}), scopes_of(["x"], {"ml": "write"}), scopes_of(7, {})
     (frozenset({'write'}), frozenset(), frozenset())

@@ -1,4 +1,4 @@
-"""Which request of whose work was this? One span for each, sent to a collector, where a setting names one.
+"""OpenTelemetry spans, one for each request.
 
 A caller's own trace goes on: `traceparent` (W3C Trace Context) names its span as the parent of ours. A span holds the
 template of the route, the method, the status and the request's id; neither address, query nor body.
@@ -32,11 +32,7 @@ FAILED = 500
 
 
 class Tracing:
-    """Sends spans of one application.
-
-    Args:
-        endpoint: address of the collector
-    """
+    """Sends spans of one application."""
 
     def __init__(self, endpoint: str) -> None:
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
@@ -47,11 +43,7 @@ class Tracing:
         self.tracer = self._provider.get_tracer("traincost", __version__)
 
     def middleware(self) -> Middleware:
-        """What makes spans of the requests of an application.
-
-        Returns:
-            the middleware, to stand behind what gives requests their ids
-        """
+        """What makes spans of the requests of an application."""
         return Middleware(Traced, tracing=self)
 
     def flush(self) -> None:
@@ -66,12 +58,7 @@ class Tracing:
 
 
 class Traced:
-    """ASGI middleware that makes a span of each request.
-
-    Args:
-        app: the application behind it
-        tracing: what sends spans
-    """
+    """ASGI middleware that makes a span of each request."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self.app = app

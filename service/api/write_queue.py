@@ -1,4 +1,4 @@
-"""How do writers wait for each other without keeping anybody else waiting? In a queue that takes no threads.
+"""Write queue: writers wait for their turn without a thread.
 
 Writers are alone in the database, one after the other. Were each to wait on a thread, forty of them would leave none
 for the lists, which are answered from memory. A change of the catalogue is answered once every replica holds it, so
@@ -38,30 +38,14 @@ Result = TypeVar("Result")
 
 
 async def on_few_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
-    """Run a function that computes for milliseconds on a thread, and few of them at the same time.
-
-    Args:
-        request: the request that needs the result
-        compute: the function
-        arguments: its arguments
-
-    Returns:
-        its result
-    """
+    """Run a function that computes for milliseconds on a thread, and few of them at the same time."""
     turns: Semaphore = request.app.state.computing_turns
     async with turns:
         return await run_in_threadpool(compute, *arguments)
 
 
 def in_turn(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:
-    """A route that writes, as one that waits for its turn.
-
-    Args:
-        write: the route, a plain function with an argument `request`
-
-    Returns:
-        the route with the same arguments; Busy where its turn does not come
-    """
+    """A route that writes, as one that waits for its turn."""
 
     async def route(request: Request, **given: Any) -> Response:
         turns: Semaphore = request.app.state.turns

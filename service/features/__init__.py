@@ -1,1 +1,1 @@
-"""What callers ask: one folder a question."""
+"""Features: one folder for each question that callers ask."""

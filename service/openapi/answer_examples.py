@@ -1,4 +1,4 @@
-"""What may an answer look like? For each type of answer one that the service gave, shown wherever that type is given.
+"""Examples of answers, recorded from the service.
 
 The answers stand in a file beside this one, so that the contract is the same on every machine. An example shows the
 form of an answer; its numbers hold under the versions that it names.
@@ -17,34 +17,19 @@ GIVEN = Path(__file__).with_name("answer_examples.json")
 
 @cache
 def given_answers() -> Mapping[str, Mapping[str, Any]]:
-    """Answers that the service gave.
-
-    Returns:
-        `answers` by component name; `texts`, by operation, of answers that are no JSON
-    """
+    """Answers that the service gave."""
     given: Mapping[str, Mapping[str, Any]] = json.loads(GIVEN.read_text(encoding="utf-8"))
     return given
 
 
 def example_components(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """An example of each type of answer.
-
-    Args:
-        schemas: schemas of the contract by component name
-
-    Returns:
-        OpenAPI examples by component name
-    """
+    """An example of each type of answer."""
     answers = given_answers()["answers"]
     return {name: {"summary": schemas[name]["description"], "value": value} for name, value in answers.items()}
 
 
 def add_examples(operation: Schema) -> None:
-    """Show with each successful response of an operation what it may look like.
-
-    Args:
-        operation: the operation, its types under their published names; its responses are changed
-    """
+    """Show with each successful response of an operation what it may look like."""
     answers, texts = (given_answers()[kind] for kind in ("answers", "texts"))
     for media_type, content in successes(operation):
         if media_type == JSON:
@@ -55,26 +40,12 @@ def add_examples(operation: Schema) -> None:
 
 
 def successes(operation: Schema) -> Iterator[tuple[str, Schema]]:
-    """The content of every successful response of an operation.
-
-    Args:
-        operation: an OpenAPI operation
-
-    Returns:
-        media type and media type object of each
-    """
+    """The content of every successful response of an operation."""
     for status, response in operation["responses"].items():
         if status.startswith("2"):
             yield from response.get("content", {}).items()
 
 
 def types_of(schema: Schema) -> list[str]:
-    """The types of an answer.
-
-    Args:
-        schema: its schema
-
-    Returns:
-        names of components
-    """
+    """The types of an answer."""
     return [option["$ref"].rpartition("/")[2] for option in schema.get("anyOf", (schema,)) if "$ref" in option]

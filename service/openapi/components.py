@@ -1,4 +1,4 @@
-"""The component schemas of the contract: generated from the same dataclasses that read questions and hold answers."""
+"""Component schemas, generated from the dataclasses of requests and answers."""
 
 import json
 from typing import Any
@@ -99,11 +99,7 @@ class WireSchema(GenerateJsonSchema):
 
 
 def component_schemas() -> dict[str, Schema]:
-    """Every schema that estimating requests and answers refer to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """Every schema that estimating requests and answers refer to."""
     asked = _all_of(*(noun for _, noun in PLACES), Waiting, SlurmJob)
     answered = _all_of(*ANSWERED, *COMPARED, *OTHERS)
     _, document = TypeAdapter.json_schemas(
@@ -173,11 +169,7 @@ HEALTH = {"HealthAnswer": "ok", "ReadinessAnswer": "ready"}
 
 
 def plain_schemas() -> dict[str, Schema]:
-    """The schemas of bodies and answers that no dataclass holds.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas of bodies and answers that no dataclass holds."""
     health = {
         name: object_schema("How the process is.", ["status"], {"status": {"const": word, "description": "Always so."}})
         for name, word in HEALTH.items()

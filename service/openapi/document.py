@@ -1,4 +1,4 @@
-"""What may callers rely on? The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
+"""The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
 
 import json
 from pathlib import Path
@@ -110,41 +110,17 @@ FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 
 
 def contract_bytes(app: FastAPI) -> bytes:
-    """The contract of an application, byte for byte.
-
-    Args:
-        app: the application
-
-    Returns:
-        OpenAPI 3.1 as UTF-8 JSON, ending in a newline
-    """
+    """The contract of an application, byte for byte."""
     return (json.dumps(contract(app), indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def write_contract(app: FastAPI) -> Path:
-    """Write the contract into the source tree, where a test compares it with the one that is served.
-
-    Args:
-        app: the application
-
-    Returns:
-        the file
-
-    Raises:
-        StartupError: the package is installed, so there is no source tree around it
-    """
+    """Write the contract into the source tree, where a test compares it with the one that is served."""
     return write_generated(COMMITTED, lambda: contract_bytes(app))
 
 
 def contract(app: FastAPI) -> dict[str, Any]:
-    """The contract of an application.
-
-    Args:
-        app: the application
-
-    Returns:
-        OpenAPI 3.1 document
-    """
+    """The contract of an application."""
     document = get_openapi(
         title=app.title,
         version=app.version,

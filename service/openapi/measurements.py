@@ -1,4 +1,4 @@
-"""How measurements and calibrations stand in the contract: what is sent, what is shown, and the lists of them."""
+"""Component schemas of measurements and calibrations."""
 
 import json
 from typing import Any
@@ -54,11 +54,7 @@ class _EveryField(GenerateJsonSchema):
 
 
 def measurement_schemas() -> dict[str, Schema]:
-    """The schemas that the routes of measurements and calibrations refer to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the routes of measurements and calibrations refer to."""
     asked = _generated("validation", RecordsBody, Chosen, Doubt, Named, Promotion)
     told = _generated("serialization", KeptMeasurements, Drift, PartError, Environment, DeviceCalibration)
     asked["ProbeMeasurement"]["properties"]["shape"] = _SHAPE

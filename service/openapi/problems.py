@@ -1,4 +1,4 @@
-"""How does the contract say what may go wrong? One problem document, and for each status a response with examples."""
+"""Problem responses: one schema, and for each status a response with examples."""
 
 import json
 from collections.abc import Mapping
@@ -124,44 +124,22 @@ _TEXT: Schema = {"type": "string"}
 
 
 def problem_schemas() -> dict[str, Schema]:
-    """The schema of a problem document, and of each thing to mend in it.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schema of a problem document, and of each thing to mend in it."""
     return {"Problem": _PROBLEM, "FieldProblem": _FIELD_PROBLEM}
 
 
 def problem_responses() -> dict[str, Schema]:
-    """A response for each status, with an example of every kind of problem that has it.
-
-    Returns:
-        OpenAPI responses by component name
-    """
+    """A response for each status, with an example of every kind of problem that has it."""
     return {name: _response(status) for status, name in RESPONSES.items()}
 
 
 def response_ref(status: str) -> Schema:
-    """The response of a status that is a problem document.
-
-    Args:
-        status: one of RESPONSES
-
-    Returns:
-        a reference to its component
-    """
+    """The response of a status that is a problem document."""
     return {"$ref": f"#/components/responses/{RESPONSES[status]}"}
 
 
 def problem_example(code: str) -> dict[str, Any]:
-    """A problem document of one kind, as the service sends it.
-
-    Args:
-        code: one of KINDS
-
-    Returns:
-        the document
-    """
+    """A problem document of one kind, as the service sends it."""
     fields = [] if code in DETAILS else [dict(FIELDS[code])]
     detail = DETAILS[code] if code in DETAILS else f"{fields[0]['message']}; {fields[0]['fix']}"
     response = problem_response({"state": {"request_id": REQUEST_ID}}, code, detail, errors=fields)

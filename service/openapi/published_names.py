@@ -1,4 +1,4 @@
-"""What is each type called in the contract? A name that says enough alone, for whoever reads the code made of it."""
+"""Names of component schemas, chosen for readers of generated code."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -121,12 +121,6 @@ EXAMPLES = {"example", "examples"}
 def published_name(name: str) -> str:
     """What a component is called in the contract.
 
-    Args:
-        name: what pydantic calls it after its class
-
-    Returns:
-        its published name
-
     >>> [published_name(name) for name in ("Layout-Input", "Layout-Output", "service__estimator__question__Versions")]
     ['Layout', 'ResolvedLayout', 'AnswerVersions']
     """
@@ -137,14 +131,7 @@ def published_name(name: str) -> str:
 
 
 def published(document: Any) -> Any:
-    """A part of the contract in which every component has its published name, and every known choice is one.
-
-    Args:
-        document: the part
-
-    Returns:
-        the same, else
-    """
+    """A part of the contract in which every component has its published name, and every known choice is one."""
     if isinstance(document, list):
         return [published(item) for item in document]
     if not isinstance(document, dict):
@@ -162,14 +149,7 @@ def published(document: Any) -> Any:
 
 
 def published_schemas(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-    """The component schemas under their published names, and those of the choices.
-
-    Args:
-        schemas: JSON schemas by the names of their classes
-
-    Returns:
-        JSON schemas by published name, in the order of the names
-    """
+    """The component schemas under their published names, and those of the choices."""
     renamed = {published_name(name): published(schema) for name, schema in schemas.items()}
     return dict(sorted((renamed | {name: _schema(name) for name in CHOICES}).items()))
 

@@ -1,4 +1,4 @@
-"""How is one number written so that every spreadsheet, in every locale, reads the number that the JSON holds?
+"""Numbers and texts of cells that every spreadsheet reads alike, and that none runs as a formula.
 
 A point means decimals in one locale and thousands in another: `1.234` becomes 1234 in a German
 sheet, silently. A whole mantissa with a power of ten, `1234e-3`, is read alike everywhere.
@@ -22,13 +22,6 @@ def number_text(value: float, style: NumberStyle = "e") -> str:
     ('7125e-2', '80000000000', '72e22')
     >>> number_text(71.25, "."), number_text(71.25, ",")
     ('71.25', '71,25')
-
-    Args:
-        value: a finite number
-        style: how what is not a whole number of at most 15 digits is written
-
-    Returns:
-        its text
     """
     decimal = Decimal(f"{value:.{DIGITS}g}")
     if not decimal:
@@ -45,12 +38,6 @@ def exact_text(value: float) -> str:
 
     >>> exact_text(0.1 + 0.2), exact_text(80.0), exact_text(2.5e-7)
     ('0.30000000000000004', '80', '0.00000025')
-
-    Args:
-        value: a finite number
-
-    Returns:
-        its text
     """
     return _plain(Decimal(repr(value)))
 

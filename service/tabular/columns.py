@@ -1,4 +1,4 @@
-"""Which columns does a list have? Those of its row class, nested facts spread out, each explained.
+"""Columns of a list: the fields of its row class, nested ones flattened.
 
 A column has one name as key of a JSON item, as head of a CSV column and as filter.
 """
@@ -54,14 +54,7 @@ class Column:
 
 @cache
 def columns_of(row: type) -> tuple[Column, ...]:
-    """The columns of one kind of row.
-
-    Args:
-        row: a row class of the catalogue or of the store
-
-    Returns:
-        its columns, in the order in which a reader wants them
-    """
+    """The columns of one kind of row."""
     origin = tuple(_spread(_definitions(Provenance), ORIGIN)) if issubclass(row, Provenance) else ()
     origin_names = {column.name for column in origin}
     own = [column for column in _spread(_definitions(row), row.__name__) if column.name not in origin_names]

@@ -1,4 +1,4 @@
-"""Which table does a CSV text hold? As spreadsheets write it, each row with the number that a spreadsheet shows.
+"""CSV as spreadsheets write it, each row with its line number.
 
 Comma, semicolon and tab are told apart by the header: only one of them makes it a row of known columns. A text that
 was marked so that no spreadsheet runs it (`'=...`) loses its mark again.
@@ -62,19 +62,7 @@ class Table:
 
 
 def read_table(content: bytes, columns: Sequence[str], required: Sequence[str]) -> Table:
-    """The table that a CSV text holds.
-
-    Args:
-        content: CSV of RFC 4180 in UTF-8, with or without byte order mark, cells separated by comma, semicolon or tab
-        columns: names that its header may hold
-        required: names that its header has to hold
-
-    Returns:
-        its rows
-
-    Raises:
-        Refused: it is not such a text, is too long, or its header has an unknown, a repeated or a missing column
-    """
+    """The table that a CSV text holds."""
     header, *rows = _rows(_decoded(content), columns)
     names = [name.strip().lower() for name in header]
     _refuse_header(names, columns, required)
@@ -90,15 +78,7 @@ def read_table(content: bytes, columns: Sequence[str], required: Sequence[str]) 
 
 
 def finding_of(row: int, problem: Problem) -> Finding:
-    """A problem as a finding about a row.
-
-    Args:
-        row: number of the row
-        problem: what is wrong with it, by column
-
-    Returns:
-        the finding
-    """
+    """A problem as a finding about a row."""
     return Finding(row=row, column=problem.field, code=problem.code, message=problem.message, fix=problem.fix)
 
 

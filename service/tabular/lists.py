@@ -1,4 +1,4 @@
-"""How is a list shown: page by page as JSON, or whole as a table of texts or of typed cells?
+"""Lists, page by page as JSON, or whole as a table of texts or typed cells.
 
 Every form takes the same query: filters by column, sort, limit, cursor.
 """
@@ -57,18 +57,7 @@ class Page:
 
 
 def page_of(held: Listed, parameters: Parameters) -> Page:
-    """One page of a list.
-
-    Args:
-        held: the list
-        parameters: the query string
-
-    Returns:
-        the page
-
-    Raises:
-        Refused: an unknown parameter or a wrong value
-    """
+    """One page of a list."""
     query = _query(held, parameters)
     limit = query.limit or DEFAULT_ROWS
     rows = _found(held, query, limit + 1)
@@ -78,18 +67,7 @@ def page_of(held: Listed, parameters: Parameters) -> Page:
 
 
 def csv_of(held: Listed, parameters: Parameters) -> str:
-    """A list as CSV: every row that passes the filters, unless the caller limits them.
-
-    Args:
-        held: the list
-        parameters: the query string
-
-    Returns:
-        CSV of RFC 4180 with a header; the members of a list stand in one cell, separated by semicolons
-
-    Raises:
-        Refused: an unknown parameter or a wrong value
-    """
+    """A list as CSV: every row that passes the filters, unless the caller limits them."""
     rows = _table(held, parameters)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -99,18 +77,7 @@ def csv_of(held: Listed, parameters: Parameters) -> str:
 
 
 def workbook_of(held: Listed, parameters: Parameters) -> bytes:
-    """A list as a workbook of one sheet: the same rows as its CSV.
-
-    Args:
-        held: the list
-        parameters: the query string
-
-    Returns:
-        an .xlsx file; the same list is the same bytes
-
-    Raises:
-        Refused: an unknown parameter or a wrong value
-    """
+    """A list as a workbook of one sheet: the same rows as its CSV."""
     rows = _table(held, parameters)
     return workbook(
         [column.name for column in held.columns],
@@ -119,42 +86,17 @@ def workbook_of(held: Listed, parameters: Parameters) -> bytes:
 
 
 def parquet_of(held: Listed, parameters: Parameters) -> bytes:
-    """A list as Parquet: the same rows as its CSV.
-
-    Args:
-        held: the list
-        parameters: the query string
-
-    Returns:
-        a Parquet file
-
-    Raises:
-        Refused: an unknown parameter or a wrong value
-    """
+    """A list as Parquet: the same rows as its CSV."""
     return parquet(held.columns, _table(held, parameters))
 
 
 def as_record(columns: Sequence[Column], row: object) -> Record:
-    """A row as the JSON object that shows it.
-
-    Args:
-        columns: columns of its list
-        row: the row
-
-    Returns:
-        its values by column
-    """
+    """A row as the JSON object that shows it."""
     return {column.name: column.value(row) for column in columns}
 
 
 def cell_text(value: object) -> str:
     """A value as the text of one CSV cell, which no spreadsheet runs as a formula.
-
-    Args:
-        value: text, number, truth, tuple of texts, or None
-
-    Returns:
-        its text; empty for None
 
     >>> cell_text("=HYPERLINK(1)"), cell_text(-0.5), cell_text(("a", "b")), cell_text(True)
     ("'=HYPERLINK(1)", '-0.5', 'a;b', 'true')
@@ -175,12 +117,6 @@ def cell_text(value: object) -> str:
 
 def typed_cell(value: object) -> str | int | float | None:
     """A value as one cell of a workbook, where a text is a text whatever it begins with.
-
-    Args:
-        value: text, number, truth, tuple of texts, or None
-
-    Returns:
-        number or truth as it is, anything else as text; None for an empty cell
 
     >>> typed_cell("=1+1"), typed_cell(2.5), typed_cell(("a", "b")), typed_cell(())
     ('=1+1', 2.5, 'a;b', None)
@@ -218,17 +154,7 @@ Read = Callable[[RowPart | None], Sequence[Any]]
 def listed_in_parts(
     columns: Sequence[Column], read: Read, moment: str = "created_at", sort: str | None = None
 ) -> Listed:
-    """A list that the database holds.
-
-    Args:
-        columns: its columns, the key first
-        read: reads its rows
-        moment: name of the column that tells how old a row is, to the second
-        sort: how its rows stand where the caller does not say; None for the order of the keys
-
-    Returns:
-        the list
-    """
+    """A list that the database holds."""
     return Listed(columns, (), sort=sort, find=partial(_read_part, read, moment))
 
 
@@ -293,12 +219,7 @@ def _by_seconds(read: Read, part: RowPart, moment: Column) -> Iterator[Sequence[
 
 
 def _behind(text: str) -> datetime:
-    """The end of the second that a moment is told to.
-
-    Raises:
-        ValueError: it is told otherwise
-        OverflowError: there is none after it
-    """
+    """The end of the second that a moment is told to."""
     known = datetime.fromisoformat(text)
     if utc_text(known) != text:
         raise ValueError("a moment of a list is told in UTC, to the second")

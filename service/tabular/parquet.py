@@ -1,4 +1,4 @@
-"""How does a list become Parquet? Typed columns with what each means, for programs that compute with them.
+"""Parquet files of lists, with typed columns.
 
 pyarrow is imported when somebody asks: it takes longer to load than the rest of the service.
 """
@@ -14,15 +14,7 @@ TYPES = ("boolean", "integer", "number", "array")
 
 
 def parquet(columns: Sequence[Column], rows: Sequence[Any]) -> bytes:
-    """Rows of a list as Parquet.
-
-    Args:
-        columns: the columns
-        rows: the rows
-
-    Returns:
-        a Parquet file of one row group, its columns described in their metadata
-    """
+    """Rows of a list as Parquet."""
     import pyarrow
     from pyarrow import parquet as written
 

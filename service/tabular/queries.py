@@ -1,4 +1,4 @@
-"""Which rows of a list does a query string ask for? Filters by column, an order, a limit, where a page begins."""
+"""Filters, order, limit and cursor of a list, from a query string."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right
@@ -37,26 +37,11 @@ class Order:
     """What every row has, and no two alike."""
 
     def place(self, row: object) -> Place:
-        """Where a row stands.
-
-        Args:
-            row: a row of the list
-
-        Returns:
-            its place
-        """
+        """Where a row stands."""
         return (*self._forms(row), self.key.value(row))
 
     def sorted(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
-        """Rows in this order.
-
-        Args:
-            rows: rows of the list
-            most: how many of them; no more are held at once. None for all
-
-        Returns:
-            the first ones
-        """
+        """Rows in this order."""
 
         def place(row: object) -> Any:
             return self._sort_key(row), self.key.value(row)
@@ -64,56 +49,23 @@ class Order:
         return sorted(rows, key=place) if most is None else nsmallest(most, rows, key=place)
 
     def first(self, rows: Iterable[Any], most: int | None) -> list[Any]:
-        """The first rows in this order.
-
-        Args:
-            rows: rows of the list, in the order of their keys
-            most: how many at most; None for all of them
-
-        Returns:
-            some of the rows, or all of them
-        """
+        """The first rows in this order."""
         if not self.by:
             return list(islice(rows, most))
         key = self._sort_key
         return sorted(rows, key=key) if most is None else nsmallest(most, rows, key=key)
 
     def is_behind(self, row: object, place: Place) -> bool:
-        """Whether a row stands behind a place.
-
-        Args:
-            row: a row of the list
-            place: where a page ended
-
-        Returns:
-            true if it belongs to a later page
-        """
+        """Whether a row stands behind a place."""
         ended = (self._sort_key_of(place[:-1]), _rising(place[-1]))
         return ended < (self._sort_key(row), _rising(self.key.value(row)))
 
     def cursor_behind(self, row: object) -> str:
-        """The opaque text with which the page behind a row is asked for.
-
-        Args:
-            row: the last row of a page
-
-        Returns:
-            the cursor
-        """
+        """The opaque text with which the page behind a row is asked for."""
         return _sealed([self._said, *self.place(row)])
 
     def read_cursor(self, cursor: str) -> Place:
-        """Where the page before ended.
-
-        Args:
-            cursor: what a page gave as next_cursor
-
-        Returns:
-            the place
-
-        Raises:
-            Refused: no page gave this cursor, or one of another order did
-        """
+        """Where the page before ended."""
         said, *place = _opened(cursor)
         if said != self._said:
             message = "cursor comes from a list in another order, so it leads to no page of this one"
@@ -150,18 +102,7 @@ NO_CURSOR = Problem(
 
 
 def read_order(text: str | None, columns: Sequence[Column]) -> Order:
-    """The order that a caller asks for.
-
-    Args:
-        text: names of columns, separated by commas, each with `-` before it where it descends; None for the key
-        columns: columns of the list, the key first
-
-    Returns:
-        the order
-
-    Raises:
-        Refused: a column that the list does not have, or one named twice
-    """
+    """The order that a caller asks for."""
     known = {column.name: column for column in columns}
     given = [] if text is None else text.split(",")
     asked = [(name.removeprefix(DESCENDING), name.startswith(DESCENDING)) for name in given]
@@ -178,12 +119,6 @@ def read_order(text: str | None, columns: Sequence[Column]) -> Order:
 def forms_of(value: Any) -> list[Form]:
     """What a row holds in a column, as filters compare it.
 
-    Args:
-        value: text, number, truth, tuple of texts, or None
-
-    Returns:
-        each member of a list, any other value alone; None where nothing is known
-
     >>> forms_of("H100"), forms_of(("A", "b")), forms_of(()), forms_of(80)
     (['h100'], ['a', 'b'], [None], [80])
     """
@@ -195,12 +130,6 @@ def forms_of(value: Any) -> list[Form]:
 
 def sortable(value: Any) -> Form:
     """What a row holds in a column, as an order compares it: a list by its members, one after another.
-
-    Args:
-        value: text, number, truth, tuple of texts, or None
-
-    Returns:
-        one value
 
     >>> sortable(("B", "a")), sortable(80), sortable("") is None
     ('b;a', 80, True)
@@ -279,41 +208,18 @@ class ListQuery:
     """Where the page before ended; None for the first page."""
 
     def select(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
-        """The rows of this page and of all that follow.
-
-        Args:
-            rows: every row of the list
-            most: how many of them are wanted; None for all
-
-        Returns:
-            those that pass every filter, in order
-        """
+        """The rows of this page and of all that follow."""
         return self.order.sorted(self.admitted(rows), most)
 
     def select_in_order(self, rows: Sequence[Any], most: int | None = None) -> list[Any]:
-        """The same of rows that stand in the order of their keys: of most of them no key is told.
-
-        Args:
-            rows: every row of the list, in the order of their keys
-            most: how many of them are wanted; None for all
-
-        Returns:
-            those that pass every filter, in order
-        """
+        """The same of rows that stand in the order of their keys: of most of them no key is told."""
         if self.after is None or self.order.by:
             return self.order.first(self.admitted(rows), most)
         begin = bisect_right(rows, str(self.after[-1]), key=self.order.key.value)
         return list(islice((row for row in islice(rows, begin, None) if self._admits(row)), most))
 
     def admitted(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """The rows of this page and of all that follow, as they come.
-
-        Args:
-            rows: rows of the list
-
-        Yields:
-            those that pass every filter
-        """
+        """The rows of this page and of all that follow, as they come."""
         after = self.after
         for row in rows:
             if self._admits(row) and (after is None or self.order.is_behind(row, after)):
@@ -330,18 +236,6 @@ def read_list_query(
 
     A column given twice admits either value; different columns must all agree; an empty value means that nothing
     is known. Text is compared without regard to capitals, a list by its members, a name by what it means.
-
-    Args:
-        parameters: the query string, in order
-        columns: columns of the list, the key first
-        meanings: of the columns that hold names of the catalogue
-        sort: the order where the caller gives none; None for that of the keys
-
-    Returns:
-        the query
-
-    Raises:
-        Refused: an unknown parameter, a value that its column cannot hold, or a name that means nothing
     """
     known = {column.name: column for column in columns}
     names = [*known, *PAGING]

@@ -1,4 +1,4 @@
-"""What is a spreadsheet file made of, whichever program reads it? Sheets of typed cells, some of them formulas.
+"""Workbooks with formulas, as .xlsx or .ods.
 
 A formula is written once, as Excel shows it in English; `excel_formula` and `open_formula` spell it as the two kinds of
 files want it.
@@ -71,12 +71,6 @@ class Sheet:
 def excel_formula(formula: str) -> str:
     """A formula as .xlsx files hold it.
 
-    Args:
-        formula: as Excel shows it in English
-
-    Returns:
-        the same, functions that came later marked
-
     >>> excel_formula('NUMBERVALUE(WEBSERVICE(Inputs!$B$4&"/x, y"),".",",")')
     '=_xlfn.NUMBERVALUE(_xlfn.WEBSERVICE(Inputs!$B$4&"/x, y"),".",",")'
     """
@@ -89,12 +83,6 @@ def excel_formula(formula: str) -> str:
 
 def open_formula(formula: str) -> str:
     """A formula as OpenDocument files hold it.
-
-    Args:
-        formula: as Excel shows it in English
-
-    Returns:
-        the same in OpenFormula
 
     >>> open_formula('NUMBERVALUE(WEBSERVICE(Inputs!$B$4&$A5&"/x, y"),".",",")')
     'of:=NUMBERVALUE(COM.MICROSOFT.WEBSERVICE([$Inputs.$B$4]&[.$A5]&"/x, y");".";",")'
@@ -120,12 +108,6 @@ def xml_text(text: str) -> str:
 
     >>> xml_text('a < "b"\ufffe\0')
     'a &lt; &quot;b&quot;'
-
-    Args:
-        text: any text
-
-    Returns:
-        what a parser reads back, but for the characters that it would refuse
     """
     return escape(FORBIDDEN.sub("", text))
 
@@ -139,14 +121,7 @@ class _Styles(NamedTuple):
 
 
 def excel_file(sheets: Sequence[Sheet]) -> bytes:
-    """Sheets as an .xlsx file.
-
-    Args:
-        sheets: the sheets, the one that is seen first at the front
-
-    Returns:
-        the file; the same sheets are the same bytes
-    """
+    """Sheets as an .xlsx file."""
     from xlsxwriter import Workbook  # type: ignore[import-untyped]  # the library ships no types
 
     file = BytesIO()
@@ -204,14 +179,7 @@ _MILLIMETRES = 2.2
 
 
 def open_document_file(sheets: Sequence[Sheet]) -> bytes:
-    """Sheets as an .ods file.
-
-    Args:
-        sheets: the sheets, the one that is seen first at the front
-
-    Returns:
-        the file; the same sheets are the same bytes
-    """
+    """Sheets as an .ods file."""
     file = BytesIO()
     with ZipFile(file, "w") as archive:
         _put(archive, "mimetype", MEDIA_TYPE, ZIP_STORED)

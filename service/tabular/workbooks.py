@@ -1,4 +1,4 @@
-"""How does a table become an Excel workbook: one sheet, typed cells, no text that runs, always the same bytes?
+"""Excel workbooks of one sheet with typed cells, byte for byte the same each time.
 
 Every cell is written by its kind, so no text is taken for a formula, a number or a link. A text that would be one if
 someone entered it has the prefix of Excel that keeps it a text when its cell is edited.
@@ -21,15 +21,7 @@ CREATED = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def workbook(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bytes:
-    """A table as an .xlsx file, its header bold, frozen and with filters.
-
-    Args:
-        header: what the columns are called
-        rows: cells of each row; None for an empty one
-
-    Returns:
-        the file; the same table is the same bytes
-    """
+    """A table as an .xlsx file, its header bold, frozen and with filters."""
     from xlsxwriter import Workbook  # type: ignore[import-untyped]  # the library ships no types
 
     file = BytesIO()

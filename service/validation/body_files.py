@@ -1,4 +1,4 @@
-"""Which body does somebody send from the command line? The JSON object in a file, or from another command."""
+"""JSON bodies that a command reads from a file or from standard input."""
 
 import json
 import sys
@@ -16,17 +16,7 @@ class UnreadableBody(TraincostError):
 
 
 def body_in(name: str) -> Mapping[str, Any]:
-    """The JSON object in a file.
-
-    Args:
-        name: its path; - for standard input
-
-    Returns:
-        the object
-
-    Raises:
-        UnreadableBody: it cannot be read, or holds no JSON object
-    """
+    """The JSON object in a file."""
     try:
         body = json.loads(_bytes_in(name))
     except (ValueError, RecursionError):
@@ -37,17 +27,7 @@ def body_in(name: str) -> Mapping[str, Any]:
 
 
 def text_in(name: str) -> str:
-    """The text in a file, such as what a job printed.
-
-    Args:
-        name: its path; - for standard input
-
-    Returns:
-        the text; what is no UTF-8 in it is replaced
-
-    Raises:
-        UnreadableBody: it cannot be read
-    """
+    """The text in a file, such as what a job printed."""
     return _bytes_in(name).decode("utf-8", "replace")
 
 

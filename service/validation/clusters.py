@@ -1,4 +1,4 @@
-"""Which GPUs are meant: a cluster preset, a preset with changes, or a number of GPUs or nodes of one type?"""
+"""Clusters: a preset, a preset with changes, or a number of GPUs or nodes of one type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -45,18 +45,7 @@ class Nodes:
 
 
 def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
-    """The cluster that a request means, with the facts of its GPU.
-
-    Args:
-        value: preset name, {"preset": ..., "nodes": ..., changes}, or an inline Cluster, which may say nodes for gpus
-        catalogue: the presets and the GPUs
-
-    Returns:
-        cluster and GPU, and what was assumed
-
-    Raises:
-        Refused: an unknown name or a wrong value
-    """
+    """The cluster that a request means, with the facts of its GPU."""
     if isinstance(value, str):
         found = catalogue.find_cluster(value, "cluster")
         return _with_gpu(found.row.cluster, catalogue, assumed(found), found.row)
@@ -99,19 +88,7 @@ def _with_gpu(
 
 
 def placed(cluster: Cluster, price: object, catalogue: Catalogue) -> Read[Cluster]:
-    """The cluster with the facts of its place filled in, as far as it does not say them itself.
-
-    Args:
-        cluster: the cluster
-        price: the price as the request spells it; one of the catalogue tells a place too
-        catalogue: the regions
-
-    Returns:
-        the cluster, and what was taken from where
-
-    Raises:
-        UnknownName: no such region
-    """
+    """The cluster with the facts of its place filled in, as far as it does not say them itself."""
     if cluster.grid_region is not None:
         row = catalogue.find_region(cluster.grid_region, "cluster.grid_region").row
         return resting_on(_filled(cluster, row, ""), catalogue, row)
@@ -122,15 +99,7 @@ def placed(cluster: Cluster, price: object, catalogue: Catalogue) -> Read[Cluste
 
 
 def place_of(price: object, catalogue: Catalogue) -> str | None:
-    """The region where a price holds.
-
-    Args:
-        price: the price as the request spells it
-        catalogue: the regions
-
-    Returns:
-        its name in the catalogue; None where the price tells no place, or its electricity is not known
-    """
+    """The region where a price holds."""
     found = _of_price(price, catalogue)
     return None if found is None else found.row.slug
 

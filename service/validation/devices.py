@@ -1,4 +1,4 @@
-"""Which GPU of the catalogue is this? A worker tells the name that a driver gives; jobs ask for the catalogue's."""
+"""Devices of measurements: their GPU in the catalogue, and stored rows as calibration records."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,16 +18,7 @@ error correction) and of an A10G (23,028 of 24,576 MiB); a slice or one half of 
 
 
 def gpu_of_device(name: str, memory_bytes: float | None, catalogue: Catalogue) -> str | None:
-    """The GPU that a driver's name stands for.
-
-    Args:
-        name: name as the driver tells it, e.g. NVIDIA H100 80GB HBM3
-        memory_bytes: memory of one device; None where the driver does not tell [byte]
-        catalogue: the GPUs that are known
-
-    Returns:
-        its catalogue name; None where no GPU or more than one has that name, or where it has other memory: a slice
-    """
+    """The GPU that a driver's name stands for."""
     named = [
         row
         for row in catalogue.gpus.values()
@@ -37,74 +28,34 @@ def gpu_of_device(name: str, memory_bytes: float | None, catalogue: Catalogue) -
 
 
 def driver_names(slug: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """Names that stand for a GPU.
-
-    Args:
-        slug: its catalogue name
-        catalogue: the GPUs that are known
-
-    Returns:
-        the names in small letters; none where the catalogue does not hold it
-    """
+    """Names that stand for a GPU."""
     row = catalogue.gpus.get(slug)
     return () if row is None else (row.slug, row.name.lower(), *(alias.lower() for alias in row.aliases))
 
 
 def is_device_of(name: str, memory_bytes: float | None, names: Sequence[str], gpu: Gpu) -> bool:
-    """Whether a device is a whole GPU of some kind.
-
-    Args:
-        name: name as the driver tells it
-        memory_bytes: memory of one device; None where the driver does not tell [byte]
-        names: names that stand for the GPU, as `driver_names` gives them
-        gpu: the GPU
-
-    Returns:
-        whether it has one of its names and as much memory
-    """
+    """Whether a device is a whole GPU of some kind."""
     if " ".join(name.lower().split()) not in names:
         return False
     return memory_bytes is None or LEAST_MEMORY_FRACTION <= memory_bytes / gpu.memory_bytes <= MOST_MEMORY_FRACTION
 
 
 def named_in(catalogue: Catalogue, capabilities: Capabilities) -> Capabilities:
-    """What a worker can do, with the catalogue's names of its devices.
-
-    Args:
-        catalogue: the GPUs that are known
-        capabilities: what the worker told
-
-    Returns:
-        the same, each device under the name that the catalogue has for it, whatever the worker took it for
-    """
+    """What a worker can do, with the catalogue's names of its devices."""
     devices = capabilities.devices
     named = tuple(replace(one, gpu=gpu_of_device(one.name, one.memory_bytes, catalogue)) for one in devices)
     return replace(capabilities, devices=named)
 
 
 def environment_of(row: Measured) -> Environment:
-    """What a measurement was taken on.
-
-    Args:
-        row: the measurement
-
-    Returns:
-        the environment
-    """
+    """What a measurement was taken on."""
     told: dict[str, Any] = {**row.environment}
     lists = {name: tuple(told.get(name, ())) for name in ("throttle_reasons", "instructions")}
     return Environment(**{**told, **lists})
 
 
 def observed_of(row: Measured) -> Observed:
-    """A kept measurement as calibrations are fitted on it.
-
-    Args:
-        row: the measurement
-
-    Returns:
-        the same
-    """
+    """A kept measurement as calibrations are fitted on it."""
     measurement = Measurement(
         operation=row.operation,
         shape=row.shape,
@@ -125,14 +76,6 @@ def is_possible(row: Measured, gpu: Gpu | None) -> bool:
 
 
 def slug_of(row: Measured, catalogue: Catalogue) -> str | None:
-    """The catalogue's name of what a measurement was taken on, as the catalogue is now.
-
-    Args:
-        row: a measurement
-        catalogue: the facts
-
-    Returns:
-        the slug; None where the catalogue does not hold the device
-    """
+    """The catalogue's name of what a measurement was taken on, as the catalogue is now."""
     known = row.gpu if row.gpu in catalogue.gpus else None
     return known or gpu_of_device(row.device, environment_of(row).memory_bytes or None, catalogue)

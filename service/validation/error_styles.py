@@ -1,4 +1,4 @@
-"""How does a refusal show what to give? As JSON to a body, as parameters to a query, as options to a command line.
+"""Error styles: a fix worded for a JSON body, a query string or a command line.
 
 Problems are worded for bodies; who asked in the flat form is answered in it.
 """
@@ -30,25 +30,11 @@ class Dialect:
     """What stands between the words of a name."""
 
     def name(self, field: str) -> str:
-        """A field as it is written.
-
-        Args:
-            field: name in the flat form
-
-        Returns:
-            e.g. zero_stage or --zero-stage
-        """
+        """A field as it is written."""
         return self.before + field.replace("_", self.word_mark)
 
     def fields(self, values: Mapping[str, Any]) -> str:
-        """Fields with values as they are written.
-
-        Args:
-            values: plain values by the name of their field in the flat form
-
-        Returns:
-            e.g. gpu=h100&gpus=8 or --gpu h100 --gpus 8
-        """
+        """Fields with values as they are written."""
         return self.between.join(f"{self.name(field)}{self.assigns}{value}" for field, value in values.items())
 
 
@@ -57,16 +43,7 @@ COMMAND_LINE = Dialect(between=" ", before="--", assigns=" ", word_mark="-")
 
 
 def retold(problem: Problem, dialect: Dialect, beside: Collection[str] = ()) -> Problem:
-    """A problem as it is told to who did not ask in JSON.
-
-    Args:
-        problem: of a question that was asked in the flat form
-        dialect: how that was written
-        beside: what the caller reads of the flat form itself
-
-    Returns:
-        the problem, field and fix in that dialect
-    """
+    """A problem as it is told to who did not ask in JSON."""
     field = flat_name(problem.field)
     named = dialect.name(field) if field in flat_fields() or field in beside else field
     return replace(problem, field=named, fix=EXAMPLE.sub(lambda shown: _shown(shown[0], field, dialect), problem.fix))

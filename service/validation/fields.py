@@ -1,4 +1,4 @@
-"""Which fields of a question can be varied, by their dotted names, and how is a body with another value spelled?"""
+"""Fields of a question that can be varied, by dotted name."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -16,26 +16,14 @@ NAMED_BY: Mapping[str, str] = {"model": "preset", "cluster": "preset"}
 
 @cache
 def variable_fields() -> Mapping[str, tuple[str, ...]]:
-    """Every field that can be varied, whole parts among them.
-
-    Returns:
-        paths by dotted name
-    """
+    """Every field that can be varied, whole parts among them."""
     paths = [field.path for field in flat_fields().values()]
     every = {path[:length] for path in paths for length in range(1, len(path) + 1)}
     return {".".join(path): path for path in sorted(every) if path[-1] != "preset"}
 
 
 def unknown_variable(name: str, place: str) -> Problem:
-    """The problem of a name that is no field.
-
-    Args:
-        name: what was given, compared but never repeated
-        place: dotted path of the object that holds it
-
-    Returns:
-        a problem that lists the nearest fields
-    """
+    """The problem of a name that is no field."""
     known, flat = variable_fields(), flat_fields()
     last = name.rpartition(".")[2].lower()
     own = flat.get(ALIASES.get(last, last))
@@ -50,15 +38,6 @@ def with_value(
     body: Mapping[str, Any], path: Sequence[str], value: Any, filled: Mapping[str, Any] = NOTHING
 ) -> dict[str, Any]:
     """A question's body with one field given anew; a name that stands for an object becomes that object.
-
-    Args:
-        body: the body
-        path: steps to the field
-        value: its value; null takes it away
-        filled: the question with its defaults, which name what the body leaves out
-
-    Returns:
-        a new body
 
     >>> with_value({"model": "a"}, ("model", "num_hidden_layers"), 2)["model"]
     {'preset': 'a', 'num_hidden_layers': 2}
@@ -75,15 +54,7 @@ def with_value(
 
 
 def value_at(whole: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """What the JSON of a question holds at a field.
-
-    Args:
-        whole: the question
-        path: steps to the field
-
-    Returns:
-        the value; a name alone for the field that names an object; None where there is none
-    """
+    """What the JSON of a question holds at a field."""
     value: Any = whole
     for step in path:
         if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""How does a query string or a command line ask a question? In its flat form: each field of the nouns by its own name.
+"""The flat form of a question: each field by its own name, in a query string or on a command line.
 
 The fields are read off the dataclasses themselves, so a new field of a noun is a new parameter of
 every GET route, every cell and the command line. `model` and `cluster` name presets; fields of a
@@ -81,19 +81,7 @@ class FlatField:
 def body_of_flat(
     parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".", beside: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The nested body that a flat question stands for.
-
-    Args:
-        parameters: names and texts as they were given, in order
-        decimal_mark: what stands before the decimals of a number
-        beside: what the caller reads of the query itself, to suggest when a name is unknown
-
-    Returns:
-        body for `read_question`, which checks names and ranges
-
-    Raises:
-        Refused: an unknown or repeated parameter, or a text that does not spell a value of its field
-    """
+    """The nested body that a flat question stands for."""
     texts, problems = _collected(parameters, beside)
     body: dict[str, Any] = {"recipe": {}}
     for name, given in texts.items():
@@ -111,11 +99,7 @@ def body_of_flat(
 
 @cache
 def flat_fields() -> Mapping[str, FlatField]:
-    """Every parameter of the flat form.
-
-    Returns:
-        the parameters by name, in the order of the nouns
-    """
+    """Every parameter of the flat form."""
     presets = [FlatField(name=part, path=(part, "preset"), meaning=meaning) for part, meaning in PRESETS.items()]
     found = presets + [field for part, noun in ASKED for field in _fields_of(noun, (part,))]
     named: dict[str, FlatField] = {}
@@ -125,14 +109,7 @@ def flat_fields() -> Mapping[str, FlatField]:
 
 
 def flat_name(path: str) -> str:
-    """The parameter that a field of the nested body has in the flat form.
-
-    Args:
-        path: dotted path of the field, e.g. `recipe.recompute.layers`
-
-    Returns:
-        its parameter, e.g. `recompute_layers`; the path itself where it has none
-    """
+    """The parameter that a field of the nested body has in the flat form."""
     steps = tuple(step for step in path.split(".") if not step.isdigit())
     return next((field.name for field in flat_fields().values() if field.path == steps), path)
 

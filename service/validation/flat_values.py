@@ -1,4 +1,4 @@
-"""Does this text spell a whole number, a number, a truth or a name? Values of the flat form, strictly read.
+"""Values of the flat form: whole numbers, numbers, booleans and names, strictly read.
 
 A spreadsheet joins a cell to a URL in its own locale, so `1.5` may arrive as `1,5`: a comma is refused
 with a hint, never guessed at, unless the caller said that commas stand before the decimals.
@@ -66,20 +66,7 @@ EXPECTED: Mapping[Form, Expected] = {
 
 
 def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
-    """The value that a text of the flat form spells.
-
-    Args:
-        name: parameter, for the problem
-        form: what the parameter takes
-        text: what was given
-        mark: what stands before the decimals of a number
-
-    Returns:
-        the value, of the type that JSON would give it
-
-    Raises:
-        Refused: the text spells nothing of that form
-    """
+    """The value that a text of the flat form spells."""
     expected = EXPECTED[form]
     if not text:
         raise Refused(_problem(name, "empty", f"{name} is empty", f"give {expected.words}, or leave {name} out"))
@@ -96,22 +83,7 @@ def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
 def read_members(
     name: str, form: Form, members: tuple[str, ...], text: str, mark: DecimalMark, *, required: int
 ) -> dict[str, int | float]:
-    """The small noun that a text of the flat form spells: a number for each of its fields.
-
-    Args:
-        name: parameter, for the problem
-        form: integers or numbers
-        members: fields of the noun, in order
-        text: what was given
-        mark: what stands before the decimals of a number
-        required: how many of the first fields have to be told; others may be empty, or left out at the end
-
-    Returns:
-        the numbers by field
-
-    Raises:
-        Refused: the text spells something else
-    """
+    """The small noun that a text of the flat form spells: a number for each of its fields."""
     parts = text.split(MEMBER_MARK)
     told = {
         member: part

@@ -54,36 +54,14 @@ EMPTY = "send a JSON text; the body is empty"
 
 
 def parse(body: bytes) -> Any:
-    """The value that a JSON text spells.
-
-    Args:
-        body: JSON text, UTF-8 without byte order mark
-
-    Returns:
-        dicts, lists, strings, finite numbers, booleans, None
-
-    Raises:
-        NotJson: the text is not JSON
-        Refused: a value is none that a field could hold
-    """
+    """The value that a JSON text spells."""
     value = parse_unjudged(body)
     refuse_faults(value)
     return value
 
 
 def parse_unjudged(body: bytes) -> Any:
-    """The same, but with Refusable in the place of what no field could hold.
-
-    Args:
-        body: JSON text, UTF-8 without byte order mark
-
-    Returns:
-        dicts, lists, strings, numbers, booleans, None, Refusable
-
-    Raises:
-        NotJson: the text is not JSON
-        Refused: it is too long or too deep to be looked at
-    """
+    """The same, but with Refusable in the place of what no field could hold."""
     if body.count(b",") > MAXIMUM_VALUES:
         raise Refused(Problem(field="", code="too_long", message="the body holds too many values", fix="send fewer"))
     try:
@@ -104,18 +82,7 @@ def parse_unjudged(body: bytes) -> Any:
 
 
 def parse_object(body: bytes) -> Mapping[str, Any]:
-    """The JSON object that a text spells.
-
-    Args:
-        body: JSON text, UTF-8 without byte order mark
-
-    Returns:
-        the object
-
-    Raises:
-        NotJson: the text is not JSON, or another value
-        Refused: a value is none that a field could hold
-    """
+    """The JSON object that a text spells."""
     return as_object(parse(body))
 
 
@@ -125,25 +92,14 @@ def parse_unjudged_object(body: bytes) -> Mapping[str, Any]:
 
 
 def as_object(value: object) -> Mapping[str, Any]:
-    """A parsed body, which has to be an object.
-
-    Raises:
-        NotJson: it is none
-    """
+    """A parsed body, which has to be an object."""
     if not isinstance(value, dict):
         raise NotJson("send a JSON object")
     return value
 
 
 def refuse_faults(value: object) -> None:
-    """Refuse a value that holds what no field could.
-
-    Args:
-        value: what `parse_unjudged` gives, or a part of it
-
-    Raises:
-        Refused: one problem for each such place
-    """
+    """Refuse a value that holds what no field could."""
     problems = [
         Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix)
         for path, fault in islice(_faults(value), MOST_PROBLEMS)

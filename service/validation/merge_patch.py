@@ -1,4 +1,4 @@
-"""What does a document become under a merge patch? RFC 7396: null removes, an object goes deeper, all else replaces."""
+"""JSON merge patch (RFC 7396)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,6 @@ from typing import Any
 
 def merged(document: Any, patch: Any) -> Any:
     """A document after a merge patch.
-
-    Args:
-        document: any JSON value
-        patch: any JSON value
-
-    Returns:
-        the patched document; neither argument is changed
 
     >>> merged({"a": "b", "c": {"d": "e", "f": "g"}}, {"a": "z", "c": {"f": None}})
     {'a': 'z', 'c': {'d': 'e'}}

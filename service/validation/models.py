@@ -1,4 +1,4 @@
-"""Which model is meant: a name of the catalogue, a preset with changes, a Hugging Face config, or the model itself?"""
+"""Models: a preset, a preset with changes, a Hugging Face config, or an inline model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,18 +18,7 @@ MODEL_FIELDS = field_names(Model)
 
 
 def read_model(value: object, catalogue: Catalogue) -> Read[Model]:
-    """The model that a request means.
-
-    Args:
-        value: preset name, {"preset": ..., changes}, {"hf_config": {...}}, or an inline Model
-        catalogue: the presets
-
-    Returns:
-        the model and what was assumed
-
-    Raises:
-        Refused: an unknown name, a preset that cannot be estimated, or a wrong value
-    """
+    """The model that a request means."""
     if isinstance(value, str):
         return _preset(value, catalogue, "model")
     if not isinstance(value, Mapping):
@@ -65,18 +54,7 @@ def _imported(value: Mapping[str, Any]) -> Read[Model]:
 
 
 def read_config(config: object, path: str = CONFIG_PATH) -> Read[Model]:
-    """The model that a config.json describes.
-
-    Args:
-        config: JSON value from the request
-        path: dotted path of the config in the request, for the problems
-
-    Returns:
-        the model, what was assumed to read it, and what of it changes nothing
-
-    Raises:
-        Refused: the config is none, or describes no model that can be estimated
-    """
+    """The model that a config.json describes."""
     try:
         return _config(config)
     except Refused as refused:

@@ -1,4 +1,4 @@
-"""What does a run cost: a stated rate, the newest matching row of the catalogue, a team's card, or own hardware?"""
+"""Prices: a rate, the newest matching row of the catalogue, a rate card, or owned hardware."""
 
 from calendar import monthrange
 from collections.abc import Mapping
@@ -25,16 +25,7 @@ MOST_DAYS = 180
 
 
 def age_warnings(as_of: str | None, catalogue: Catalogue, instead: str) -> tuple[str, ...]:
-    """What is said of a price that is old.
-
-    Args:
-        as_of: date at which it held; None where nobody says
-        catalogue: the facts that it stands beside
-        instead: field that gives a new one
-
-    Returns:
-        a sentence, if it is older than MOST_DAYS
-    """
+    """What is said of a price that is old."""
     if as_of is None:
         return ()
     newest = newest_as_of(catalogue)
@@ -48,26 +39,12 @@ def age_warnings(as_of: str | None, catalogue: Catalogue, instead: str) -> tuple
 
 
 def newest_as_of(catalogue: Catalogue) -> str:
-    """Date of the newest price or GPU of a catalogue.
-
-    Args:
-        catalogue: the facts
-
-    Returns:
-        its as_of; empty where there is neither
-    """
+    """Date of the newest price or GPU of a catalogue."""
     return max((catalogue.price_index.newest_as_of, *(row.as_of for row in catalogue.gpus.values())))
 
 
 def age_days(as_of: str, newest: str) -> int:
     """Days by which one date is older than another, at least.
-
-    Args:
-        as_of: the older date: 2025, 2025-03 or 2025-03-17
-        newest: the newer date, likewise
-
-    Returns:
-        days, from the last day that the first may mean to the first day that the second may mean
 
     >>> age_days("2025", "2026-03"), age_days("2026", "2026-11-21") <= 0
     (60, True)
@@ -176,20 +153,7 @@ NOT_A_DATE = Problem(
 
 
 def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Read[AnyPrice | None]:
-    """The price that a request means.
-
-    Args:
-        value: {"usd_per_gpu_hour"}, {"provider", "region", "price_model"}, {"rate_card"} or {"amortisation_years"},
-            each with values and what is paid beside it, or None
-        gpu: catalogue name of the GPU that is rented; None where the request's cluster was refused
-        catalogue: the prices
-
-    Returns:
-        the price, from which row it was taken, and a warning where it is old; None where no price is given
-
-    Raises:
-        Refused: a wrong value, or no such row
-    """
+    """The price that a request means."""
     if value is None:
         return Read(None)
     if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What is to be mended? Each finding about a request becomes a Problem: the field, the broken rule, the fix.
+"""Problems: each finding about a request with its field, the broken rule and the fix.
 
 A problem names fields and bounds that the service knows, never the caller's text.
 """
@@ -18,15 +18,7 @@ MOST_DIGITS = 1e16
 
 
 def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:
-    """The schema of one field of a noun.
-
-    Args:
-        root: JSON schema of the noun
-        steps: names and list positions that lead to the field
-
-    Returns:
-        the field's schema, its description kept; empty where the path leads nowhere
-    """
+    """The schema of one field of a noun."""
     schema = root
     for step in steps:
         options = [_follow(root, option) for option in schema.get("anyOf", (schema,))]
@@ -36,28 +28,13 @@ def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:
 
 
 def names_at(root: Schema, steps: Sequence[int | str]) -> set[str]:
-    """The fields that an object inside a noun may hold.
-
-    Args:
-        root: JSON schema of the noun
-        steps: names and list positions that lead to the object
-
-    Returns:
-        their names; where the place takes several forms, of all of them
-    """
+    """The fields that an object inside a noun may hold."""
     schema = schema_at(root, steps)
     return {name for option in schema.get("anyOf", (schema,)) for name in _follow(root, option).get("properties", ())}
 
 
 def expectation_of(schema: Schema) -> str:
-    """What a schema allows, as a noun phrase.
-
-    Args:
-        schema: JSON schema of one field
-
-    Returns:
-        e.g. `a whole number from 1 to 1048576`
-    """
+    """What a schema allows, as a noun phrase."""
     if "anyOf" in schema:
         options = [expectation_of(option) for option in schema["anyOf"] if option.get("type") != "null"]
         return " or ".join(options)
@@ -116,17 +93,7 @@ CODES = {
 
 
 def unknown_field(path: str, name: str, known: set[str], whole: str = "the question") -> Problem:
-    """The problem of a field that nobody reads; a field is never ignored.
-
-    Args:
-        path: dotted path of the object that holds it
-        name: the unknown name, compared but never repeated
-        known: names the object may hold
-        whole: what the body as a whole is
-
-    Returns:
-        a problem that lists the nearest known names
-    """
+    """The problem of a field that nobody reads; a field is never ignored."""
     names = sorted(known)
     fix = did_you_mean(nearest(name, names)) or f"leave it out; the fields are {', '.join(names)}"
     place = path or whole
@@ -139,15 +106,7 @@ def unknown_field(path: str, name: str, known: set[str], whole: str = "the quest
 
 
 def not_an_object(path: str, names: Sequence[str]) -> Problem:
-    """The problem of a value that should have been a JSON object.
-
-    Args:
-        path: dotted path of the value
-        names: fields that the object would hold
-
-    Returns:
-        a problem that lists those fields
-    """
+    """The problem of a value that should have been a JSON object."""
     place = path or "the question"
     return Problem(
         field=path,
@@ -158,14 +117,7 @@ def not_an_object(path: str, names: Sequence[str]) -> Problem:
 
 
 def not_json(path: str) -> Problem:
-    """The problem of a value that cannot come from JSON at all.
-
-    Args:
-        path: dotted path of the object that holds it
-
-    Returns:
-        a problem that says what JSON can spell
-    """
+    """The problem of a value that cannot come from JSON at all."""
     return Problem(
         field=path,
         code="not_json",
@@ -175,16 +127,7 @@ def not_json(path: str) -> Problem:
 
 
 def problems_of(root: Schema, error: ValidationError, path: str) -> list[Problem]:
-    """What pydantic found, as problems.
-
-    Args:
-        root: JSON schema of the noun that was judged
-        error: pydantic's findings
-        path: dotted path of the noun in the request
-
-    Returns:
-        one problem for each finding, the first ones where there are many
-    """
+    """What pydantic found, as problems."""
     details = error.errors(include_url=False, include_context=False, include_input=True)
     values = {detail["loc"][:-1]: detail["input"] for detail in reversed(details)}
     wrong = [detail for detail in details[: 2 * MOST_PROBLEMS] if not _of_another_branch(detail, values)]
@@ -212,12 +155,7 @@ def _problem(root: Schema, detail: ErrorDetails, path: str) -> Problem:
 
 
 def _of_another_branch(detail: ErrorDetails, values: Mapping[tuple[int | str, ...], object]) -> bool:
-    """Whether a finding judges the value as the kind of union member that it plainly is not.
-
-    Args:
-        detail: the finding
-        values: the first value that was judged at each place, by the location of what holds it
-    """
+    """Whether a finding judges the value as the kind of union member that it plainly is not."""
     branch = next((i for i, step in enumerate(detail["loc"]) if _is_branch(step)), None)
     if branch is None:
         return False

@@ -1,4 +1,4 @@
-"""What exactly is asked: a request body, with names and presets, becomes a Question of plain facts.
+"""Questions: a request body, with names and presets, becomes a `Question` of plain facts.
 
 Every part of the body is read before anything is refused, so one answer names all that is to be mended.
 """
@@ -43,19 +43,7 @@ class Asked:
 
 
 def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = ()) -> Asked:
-    """The question that a request body asks.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: models, GPUs, clusters and prices that names refer to
-        beside: what the caller reads of the body itself, to suggest when a name is unknown
-
-    Returns:
-        the question with what was assumed
-
-    Raises:
-        Refused: every unknown field, wrong value and unknown name of the body
-    """
+    """The question that a request body asks."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
     unknown = [name for name in body if name not in PARTS]

@@ -1,4 +1,4 @@
-"""What reading one part of a request yields: the noun, what was assumed to read it, and the rows it rests on."""
+"""Results of reading one part of a request: the dataclass, the assumptions, and the rows it rests on."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -39,43 +39,18 @@ class Read(Generic[Noun]):
 
 
 def assumed(found: Found[Any]) -> tuple[str, ...]:
-    """What the catalogue had to assume to choose a row.
-
-    Args:
-        found: the row it chose
-
-    Returns:
-        the assumption, if there was one
-    """
+    """What the catalogue had to assume to choose a row."""
     return () if found.assumption is None else (found.assumption,)
 
 
 def resting_on(read: Read[Noun], catalogue: Catalogue, *rows: Row | None) -> Read[Noun]:
-    """A noun with the rows that it rests on, as answers name them, and with what they say of those.
-
-    Args:
-        read: the noun
-        catalogue: the facts, which tell who asks
-        rows: the rows; None where there is none
-
-    Returns:
-        the same with sources: prices and rate cards, and of other rows those that are not shipped
-    """
+    """A noun with the rows that it rests on, as answers name them, and with what they say of those."""
     named = tuple(source_of(row) for row in rows if row is not None and (type(row) in PRICES or row.owner != SHIPPED))
     return with_sources(read, catalogue, named) if named else read
 
 
 def with_sources(read: Read[Noun], catalogue: Catalogue, sources: tuple[Source, ...]) -> Read[Noun]:
-    """A noun with more sources, and with what answers say of those.
-
-    Args:
-        read: the noun
-        catalogue: the facts, which tell who asks
-        sources: what it rests on beside what is known already
-
-    Returns:
-        the same; each source that is not shipped is named in a sentence, and there is a warning of another owner's
-    """
+    """A noun with more sources, and with what answers say of those."""
     said = (f"{_called(one)}, as of {one.as_of}; its source: {one.source}" for one in sources if one.owner != SHIPPED)
     return replace(
         read,
@@ -86,28 +61,13 @@ def with_sources(read: Read[Noun], catalogue: Catalogue, sources: tuple[Source, 
 
 
 def warnings_of(sources: Iterable[Source], catalogue: Catalogue) -> tuple[str, ...]:
-    """Warnings of rows that another owner wrote and an admin promoted to everyone.
-
-    Args:
-        sources: what an answer rests on
-        catalogue: the facts, which tell who asks
-
-    Returns:
-        a sentence for each
-    """
+    """Warnings of rows that another owner wrote and an admin promoted to everyone."""
     others = (one for one in sources if one.owner not in (SHIPPED, catalogue.asker) and one.scope == "everyone")
     return tuple(f"{_called(one)} that an admin promoted to everyone" for one in others)
 
 
 def source_of(row: Row) -> Source:
-    """How answers name a row.
-
-    Args:
-        row: the row
-
-    Returns:
-        its kind, name and origin
-    """
+    """How answers name a row."""
     return Source(
         kind=KINDS[type(row)],
         name=row.calibration.id if isinstance(row, CalibrationRow) else key_of(row),
@@ -119,15 +79,7 @@ def source_of(row: Row) -> Source:
 
 
 def purchase_of(row: GpuRow, bought: Purchase) -> Source:
-    """How answers name the price at which a GPU was bought.
-
-    Args:
-        row: the GPU
-        bought: what it cost
-
-    Returns:
-        a price with the name and the owner of the GPU
-    """
+    """How answers name the price at which a GPU was bought."""
     return replace(source_of(row), kind="price", source=bought.source, as_of=bought.as_of)
 
 

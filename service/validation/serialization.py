@@ -1,4 +1,4 @@
-"""How does an answer look on the wire? Dataclasses become plain JSON values, with one spelling everywhere."""
+"""Answers as JSON: dataclasses become plain values, spelled the same everywhere."""
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -22,14 +22,7 @@ LARGEST_EXACT = 1 << 53
 
 @cache
 def adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """What reads and writes values of a type, made when it is first needed: a large one takes a tenth of a second.
-
-    Args:
-        kind: the type
-
-    Returns:
-        pydantic's adapter, one a process
-    """
+    """What reads and writes values of a type, made when it is first needed: a large one takes a tenth of a second."""
     return TypeAdapter(kind)
 
 
@@ -48,17 +41,7 @@ class NotFinite(Refused):
 
 
 def to_wire(value: Any) -> Any:
-    """JSON-ready form of an answer or of one of its parts.
-
-    Args:
-        value: dataclass, mapping, sequence, or plain value
-
-    Returns:
-        dicts, lists, strings, numbers, booleans, None; an integer that no double holds is the nearest double
-
-    Raises:
-        NotFinite: a number is NaN or infinite
-    """
+    """JSON-ready form of an answer or of one of its parts."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int):
@@ -77,41 +60,17 @@ def to_wire(value: Any) -> Any:
 
 
 def to_bytes(value: Any) -> bytes:
-    """The one JSON text of an answer: same answer, same bytes.
-
-    Args:
-        value: anything `to_wire` takes
-
-    Returns:
-        UTF-8 JSON
-
-    Raises:
-        NotFinite: a number is NaN or infinite
-    """
+    """The one JSON text of an answer: same answer, same bytes."""
     return to_json(to_wire(value))
 
 
 def refuse_infinite(*parts: Any) -> None:
-    """Refuse an answer whose numbers no caller could compute with.
-
-    Args:
-        parts: parts of an answer
-
-    Raises:
-        NotFinite: a number is NaN or infinite
-    """
+    """Refuse an answer whose numbers no caller could compute with."""
     to_wire(parts)
 
 
 def digest_of(content: bytes) -> str:
-    """What tells one content from any other, in ids and ETags.
-
-    Args:
-        content: any bytes
-
-    Returns:
-        the first DIGEST_CHARACTERS of its SHA-256, in hexadecimal
-    """
+    """What tells one content from any other, in ids and ETags."""
     return sha256(content).hexdigest()[:DIGEST_CHARACTERS]
 
 

@@ -1,4 +1,4 @@
-"""Is this part of a request one of the nouns: Model, Recipe, Layout, Cluster, Price?
+"""Dataclasses of the estimator, read strictly from JSON.
 
 pydantic judges the values against the estimator's own dataclasses, strictly and as JSON: no text
 for a number, no number for a truth.
@@ -23,20 +23,7 @@ LONGEST_NAME: int = get_args(Name)[1].max_length
 
 
 def read_noun(kind: type[Noun], value: object, path: str, *, beside: tuple[str, ...] = ()) -> Noun:
-    """The noun that a JSON object spells.
-
-    Args:
-        kind: dataclass of the noun
-        value: JSON value from the request
-        path: dotted path of the value in the request, for the problems
-        beside: further names that the request's form of this noun takes, to suggest when a name is unknown
-
-    Returns:
-        the noun, every field inside its bounds
-
-    Raises:
-        Refused: one problem for each unknown field and each wrong value
-    """
+    """The noun that a JSON object spells."""
     judged: type = kind  # mypy holds type[Noun] to be unhashable
     known = field_names(kind)
     if not isinstance(value, Mapping):
@@ -56,18 +43,7 @@ def read_noun(kind: type[Noun], value: object, path: str, *, beside: tuple[str, 
 
 
 def read_name(value: object, path: str) -> str:
-    """A name to look up in the catalogue.
-
-    Args:
-        value: JSON value from the request
-        path: dotted path of the value
-
-    Returns:
-        the name
-
-    Raises:
-        Refused: the value is not text of 1 to LONGEST_NAME characters
-    """
+    """A name to look up in the catalogue."""
     if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME:
         return value
     message = f"{path.rpartition('.')[2]} is not a name of 1 to {LONGEST_NAME} characters"
@@ -75,52 +51,24 @@ def read_name(value: object, path: str) -> str:
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a noun.
-
-    Args:
-        kind: dataclass of the noun
-
-    Returns:
-        their names, in order
-    """
+    """The fields of a noun."""
     return tuple(f.name for f in fields(kind))
 
 
 def spelled(noun: Any) -> dict[str, Any]:
-    """A flat noun as the JSON object that would spell it.
-
-    Args:
-        noun: a dataclass, such as a Model or a Cluster
-
-    Returns:
-        its fields by name
-    """
+    """A flat noun as the JSON object that would spell it."""
     return {name: getattr(noun, name) for name in field_names(type(noun))}
 
 
 @cache
 def adapter_of(kind: type) -> TypeAdapter[Any]:
-    """pydantic's validator of one noun, built once.
-
-    Args:
-        kind: dataclass of the noun
-
-    Returns:
-        its validator
-    """
+    """pydantic's validator of one noun, built once."""
     return TypeAdapter(kind)
 
 
 @cache
 def schema_of(kind: type) -> Mapping[str, Any]:
-    """JSON schema of one noun, built once.
-
-    Args:
-        kind: dataclass of the noun
-
-    Returns:
-        its schema
-    """
+    """JSON schema of one noun, built once."""
     return adapter_of(kind).json_schema()
 
 

@@ -1,4 +1,4 @@
-"""Does a text that somebody gave show as what it is? In composed form, and without what nobody would see."""
+"""Texts of callers, checked for characters that would not show."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -18,12 +18,6 @@ BREAKS = frozenset("\t\n\r")
 def composed(value: Any) -> Any:
     r"""A JSON value whose texts are in the form in which equal texts are equal letter by letter.
 
-    Args:
-        value: any JSON value; names inside objects stay as they are
-
-    Returns:
-        the same, in Unicode's normal form C
-
     >>> composed(["cafe\u0301", 1]) == ["caf\u00e9", 1]
     True
     """
@@ -33,14 +27,7 @@ def composed(value: Any) -> Any:
 
 
 def text_problems(given: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with the texts of a flat body, and with those in its lists.
-
-    Args:
-        given: values by field
-
-    Yields:
-        a problem for each field that holds a control character
-    """
+    """What is wrong with the texts of a flat body, and with those in its lists."""
     for name, value in given.items():
         texts = value if isinstance(value, list) else [value]
         if any(isinstance(text, str) and not _is_seen(text, name) for text in texts):
@@ -48,17 +35,7 @@ def text_problems(given: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A flat body whose texts show as what they are.
-
-    Args:
-        given: values by field
-
-    Returns:
-        the same with composed texts
-
-    Raises:
-        Refused: one holds a control character
-    """
+    """A flat body whose texts show as what they are."""
     problems = tuple(text_problems(given))
     if problems:
         raise Refused(*problems)
@@ -87,12 +64,6 @@ def one_line(text: str) -> str:
 
     >>> one_line("out of\n memory\0")
     'out of memory'
-
-    Args:
-        text: any text
-
-    Returns:
-        at most 255 characters
     """
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 3]}..."

@@ -1,4 +1,4 @@
-"""Who changed what? The audit log as a list, the newest first."""
+"""Audit log: every change as a list, newest first."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -59,29 +59,12 @@ COLUMNS: tuple[Column, ...] = columns_of(AuditRecord)
 
 
 def listed_audit(engine: Engine) -> Listed:
-    """The audit log.
-
-    Args:
-        engine: the database
-
-    Returns:
-        its rows and how they are asked for
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The audit log."""
     return Listed(COLUMNS, (), sort=NEWEST_FIRST, find=partial(_found, engine))
 
 
 def by_command(operation: str) -> AbstractContextManager[None]:
-    """Say that whoever typed a command answers for what is written inside.
-
-    Args:
-        operation: what the command does
-
-    Returns:
-        the context of what it writes
-    """
+    """Say that whoever typed a command answers for what is written inside."""
     return acting_as(Deed(caller=COMMAND_LINE, owner=TEAM, operation=operation))
 
 

@@ -1,22 +1,14 @@
-"""How does the audit log stand in the contract?"""
+"""OpenAPI of the audit log."""
 
 from service.api.openapi import Schema, list_parameters, list_schemas
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST
 
 
 def audit_schemas() -> dict[str, Schema]:
-    """The schemas that the audit log refers to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the audit log refers to."""
     return list_schemas("AuditRecord", "A change that somebody asked for.", COLUMNS)
 
 
 def audit_parameters() -> dict[str, Schema]:
-    """The parameters that the audit log takes beside those of every list.
-
-    Returns:
-        OpenAPI parameters by component name
-    """
+    """The parameters that the audit log takes beside those of every list."""
     return list_parameters("AuditRecord", COLUMNS, NEWEST_FIRST)

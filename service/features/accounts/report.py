@@ -1,4 +1,4 @@
-"""What is a person told of keys in a terminal: a line each, and how a new one is sent?"""
+"""Terminal tables of API keys and share links."""
 
 from collections.abc import Collection, Sequence
 
@@ -14,14 +14,7 @@ HEADS = (
 
 
 def sent_as(scopes: Collection[Scope]) -> str:
-    """How a key is sent, by what it allows.
-
-    Args:
-        scopes: its scopes
-
-    Returns:
-        sentences
-    """
+    """How a key is sent, by what it allows."""
     ways = ["Send it as Authorization: Bearer KEY."]
     if set(scopes) == {"sheet"}:
         ways.append("A sheet sends it in the address of a cell: key=KEY.")
@@ -31,15 +24,7 @@ def sent_as(scopes: Collection[Scope]) -> str:
 
 
 def keys_report(keys: Sequence[Record], place: str) -> str:
-    """Keys as a person reads them in a terminal.
-
-    Args:
-        keys: what `shown_keys` gives
-        place: the database
-
-    Returns:
-        a line a key under a header
-    """
+    """Keys as a person reads them in a terminal."""
     rows = [[_cell(key[head]) for head in HEADS] for key in keys]
     return "\n".join(aligned([HEADS, *rows])) if rows else f"no keys in {place}: traincost keys create makes one"
 

@@ -1,4 +1,4 @@
-"""GET /v1/audit: who changed what and when, and what was refused; for admins."""
+"""GET /v1/audit: who changed what and when, and which changes were refused; for admins."""
 
 from fastapi import APIRouter, Request
 

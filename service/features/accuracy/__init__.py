@@ -1,1 +1,1 @@
-"""How accurate predictions are, scored on published runs."""
+"""Accuracy of predictions against published measurements."""

@@ -1,4 +1,4 @@
-"""GET /v1/accuracy: how near predictions come to what others measured and published."""
+"""GET /v1/accuracy: errors of predictions against published measurements."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response

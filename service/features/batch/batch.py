@@ -1,4 +1,4 @@
-"""Many questions that come in one request: each gets the answer that the route of its kind would give it."""
+"""Batches of questions, each answered as its own route answers it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,17 +48,7 @@ class Label:
 
 
 def read_batch(body: Mapping[str, Any]) -> Sequence[object]:
-    """The questions of a request; none of them is judged yet.
-
-    Args:
-        body: the JSON object of the request
-
-    Returns:
-        the questions, in order
-
-    Raises:
-        Refused: the body holds something else, or too many questions
-    """
+    """The questions of a request; none of them is judged yet."""
     unknown = [name for name in body if name != QUESTIONS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {QUESTIONS}, "the body") for name in unknown))
@@ -74,17 +64,7 @@ def read_batch(body: Mapping[str, Any]) -> Sequence[object]:
 
 
 def read_one(question: object) -> tuple[BatchKind, object]:
-    """Which answer a question wants, and its body, which is not judged yet.
-
-    Args:
-        question: JSON value of the list
-
-    Returns:
-        kind, body
-
-    Raises:
-        Refused: it is no object, or holds something else than a kind and a body
-    """
+    """Which answer a question wants, and its body, which is not judged yet."""
     if not isinstance(question, Mapping):
         raise Refused(not_an_object("", [KIND, BODY]))
     if BODY not in question:
@@ -109,28 +89,12 @@ class BatchAnswer:
 
 
 def answer_all(questions: Sequence[object], catalogue: Catalogue) -> list[BatchAnswer]:
-    """Answers to some of the questions of a batch, each on its own.
-
-    Args:
-        questions: JSON values of the list, not judged yet
-        catalogue: the facts
-
-    Returns:
-        one answer a question, in order
-    """
+    """Answers to some of the questions of a batch, each on its own."""
     return [answer_one(question, catalogue) for question in questions]
 
 
 def answer_one(question: object, catalogue: Catalogue) -> BatchAnswer:
-    """The answer to one question of a batch.
-
-    Args:
-        question: JSON value of the list, not judged yet
-        catalogue: the facts
-
-    Returns:
-        the answer, or why there is none
-    """
+    """The answer to one question of a batch."""
     kept: list[CheckedQuestion] = []
     try:
         if isinstance(question, dict):

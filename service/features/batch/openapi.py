@@ -1,4 +1,4 @@
-"""How many questions at a time stand in the contract: each with its kind, and each answer with its status."""
+"""OpenAPI of batches: each question with its kind, each answer with its status."""
 
 from service.answers.batch import MOST_QUESTIONS
 from service.api.openapi import Schema, asked_in_body, described, json_response, object_schema, parameter_ref, ref
@@ -37,11 +37,7 @@ BATCHES: dict[str, Schema] = {
 
 
 def batch_schemas() -> dict[str, Schema]:
-    """The schemas that the route refers to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the route refers to."""
     kinds = [kind for kind in ANSWERED if kind != CHECKED]
     return {
         "BatchRequest": object_schema(
@@ -74,11 +70,7 @@ def batch_schemas() -> dict[str, Schema]:
 
 
 def batch_operation() -> Schema:
-    """What the contract adds to the route.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the route."""
     return {
         "description": "Each question is answered, or refused, as the route of its kind would answer it; pointers of a "
         "refusal begin at its body. What is wrong with one leaves the others as they are; what is wrong with the "

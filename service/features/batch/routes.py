@@ -1,4 +1,4 @@
-"""POST /v1/batch: up to a thousand questions, each answered, or refused, as the route of its kind would.
+"""POST /v1/batch: up to a thousand questions, each answered or refused as its own route does it.
 
 Some questions at a time are worked out in a process of their own, the next ones once the answers before are sent: a
 caller who reads slowly keeps no process from others, and one who hangs up ends the rest.

@@ -1,1 +1,1 @@
-"""How does the service learn from measurements? Calibrations: fitted, judged, promoted, rolled back, watched."""
+"""Calibrations: constants of a device, fitted on measurements, promoted and rolled back."""

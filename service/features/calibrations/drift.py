@@ -1,4 +1,4 @@
-"""Does a calibration still hold? Its predictions beside what was measured since."""
+"""Drift of a calibration: its predictions beside newer measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,21 +69,7 @@ class Drift:
 
 
 def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_id: str) -> Drift:
-    """What a calibration says of measurements that came after it.
-
-    Args:
-        engine: the database
-        catalogue: the facts
-        caller: who asks; of measurements only theirs count, to an admin those of its owner
-        calibration_id: its id
-
-    Returns:
-        its errors beside those of its fit
-
-    Raises:
-        NotFound: there is no such calibration
-        Unreachable: the database does not answer
-    """
+    """What a calibration says of measurements that came after it."""
     calibration = find_calibration(engine, caller, calibration_id)
     whose = calibration.owner if caller.sees_all else caller.owner
     seen = set(calibration.fitted_on)

@@ -1,4 +1,4 @@
-"""How does a calibration come about? Fitted on chosen measurements, and judged by those that it never saw."""
+"""Fits of calibrations to measurements, scored on measurements that were held out."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -52,30 +52,14 @@ class Steps:
     """Runs whose steps can be predicted."""
 
     def predict(self, observed: Observed, gpu: Gpu) -> float | None:
-        """What formulas say of a measurement, whole steps among them.
-
-        Args:
-            observed: the measurement
-            gpu: the GPU, with its calibration where it has one
-
-        Returns:
-            the value in the unit of the measurement; None where no formula speaks of it
-        """
+        """What formulas say of a measurement, whole steps among them."""
         if observed.probe != STEP:
             return predicted_value(observed, gpu)
         found = self._resolved(observed, gpu)
         return None if found is None else worked_out(found).step.step_seconds.value
 
     def on(self, observed: Iterable[Observed], gpu: Gpu) -> tuple[StepCalibration, ...]:
-        """Measured steps, each beside what is predicted of it on a GPU.
-
-        Args:
-            observed: measurements; those of other things are passed over
-            gpu: the GPU
-
-        Returns:
-            the steps that can be predicted
-        """
+        """Measured steps, each beside what is predicted of it on a GPU."""
         told = ((one, self._resolved(one, gpu)) for one in observed)
         return tuple(
             StepCalibration(
@@ -111,14 +95,7 @@ class Steps:
 
 
 def trained_by(payload: Mapping[str, Any]) -> Trained | None:
-    """What the step probe of a launch check trained.
-
-    Args:
-        payload: of its job
-
-    Returns:
-        model and recipe; None where it has no step probe, or one that this release cannot read
-    """
+    """What the step probe of a launch check trained."""
     told = next((task.get("parameters", {}) for task in payload.get("tasks", ()) if task.get("probe") == STEP), None)
     if told is None:
         return None
@@ -131,18 +108,7 @@ def trained_by(payload: Mapping[str, Any]) -> Trained | None:
 
 
 def steps_of(engine: Engine, rows: Sequence[Measured]) -> Steps:
-    """What the step probes of some measurements trained.
-
-    Args:
-        engine: the database
-        rows: measurements
-
-    Returns:
-        the runs whose steps can be predicted
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """What the step probes of some measurements trained."""
     checks = {row.run: row.launch_check_id for row in rows if row.probe == STEP and row.launch_check_id is not None}
     jobs = {run: store.read_job(engine, check) for run, check in checks.items()}
     found = {run: trained_by(job.payload) for run, job in jobs.items() if job is not None}
@@ -150,15 +116,7 @@ def steps_of(engine: Engine, rows: Sequence[Measured]) -> Steps:
 
 
 def steps_on(payload: Mapping[str, Any], run: str) -> Callable[[Iterable[Observed], Gpu], tuple[StepCalibration, ...]]:
-    """What predicts the steps of one launch check.
-
-    Args:
-        payload: of its job
-        run: what its measurements are called
-
-    Returns:
-        measured steps, each beside what is predicted of it on a GPU
-    """
+    """What predicts the steps of one launch check."""
     trained = trained_by(payload)
     return Steps({} if trained is None else {run: trained}).on
 
@@ -172,14 +130,6 @@ def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: 
 
     What a processor did says nothing of a GPU, and what a slice of one, a throttled or a shared one did too little:
     such records change nothing, and neither do steps of other training software.
-
-    Args:
-        question: the question
-        records: what came of probes on its GPU
-        steps_on: whole steps among them, each beside what is predicted of it on a GPU; None where nobody knows what ran
-
-    Returns:
-        the question; the same where nothing was measured that formulas speak of
     """
     observed = [one for one in observed_in(records, OWN) if _counts(one) and impossible(one, question.gpu) is None]
     known = calibration_of(question.gpu)
@@ -219,21 +169,7 @@ def _beside(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibr
 
 
 def create_calibration(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> Calibration:
-    """Fit a calibration on chosen measurements.
-
-    Args:
-        engine: the database
-        catalogue: the facts
-        caller: whose it is
-        body: which measurements, and a note
-
-    Returns:
-        the calibration, a draft; the one that is there where the same was fitted before
-
-    Raises:
-        Refused: a wrong body, nothing to fit on, or a device that nobody knows
-        Unreachable: the database does not answer
-    """
+    """Fit a calibration on chosen measurements."""
     chosen = read_chosen(body)
     whose = caller.whose if chosen.measurements else caller.own
     held = store.read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
@@ -256,20 +192,7 @@ def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
 def calibration_on(
     rows: Sequence[Measured], catalogue: Catalogue, seen_by: Callable[[str], frozenset[str]], steps: Steps
 ) -> Calibration:
-    """The calibration that fits some measurements of one device.
-
-    Args:
-        rows: the measurements
-        catalogue: the facts
-        seen_by: ids of the measurements that a calibration was fitted on
-        steps: what step probes among them trained
-
-    Returns:
-        the calibration, a draft
-
-    Raises:
-        Refused: nobody knows the device, or formulas speak of none of the measurements
-    """
+    """The calibration that fits some measurements of one device."""
     gpu = device_of(rows[0], catalogue)
     observed = [observed_of(row) for row in rows]
     constants = fitted_device(observed, gpu, "", steps.on)
@@ -310,18 +233,7 @@ def _held_by(row: Measured, catalogue: Catalogue) -> str | None:
 
 
 def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
-    """The device of a measurement, as its data sheet has it.
-
-    Args:
-        row: a measurement
-        catalogue: the facts
-
-    Returns:
-        the catalogue's GPU; for a processor what its threads would do
-
-    Raises:
-        Refused: it is a GPU that the catalogue does not hold
-    """
+    """The device of a measurement, as its data sheet has it."""
     slug = slug_of(row, catalogue)
     if slug is not None:
         return catalogue.gpus[slug].gpu
@@ -335,17 +247,7 @@ def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
 def before_with(
     row: Measured, catalogue: Catalogue, seen_by: Callable[[str], frozenset[str]], steps: Steps
 ) -> Callable[[Observed], float | None]:
-    """What is predicted of a device's measurements now, by constants that never saw them.
-
-    Args:
-        row: one of its measurements
-        catalogue: the facts
-        seen_by: ids of the measurements that a calibration was fitted on
-        steps: what step probes among them trained
-
-    Returns:
-        what predicts: the calibration that holds, or published rates for what that was fitted on
-    """
+    """What is predicted of a device's measurements now, by constants that never saw them."""
     plain, slug = device_of(row, catalogue), slug_of(row, catalogue)
     now = plain if slug is None else calibrated_gpu(slug, catalogue)
     known = calibration_of(now)
@@ -354,14 +256,7 @@ def before_with(
 
 
 def constants_of(calibration: Calibration) -> DeviceCalibration:
-    """What stands in the place of published rates.
-
-    Args:
-        calibration: a calibration
-
-    Returns:
-        its constants under its id
-    """
+    """What stands in the place of published rates."""
     told = {**calibration.constants, "id": calibration.id}
     found: DeviceCalibration = adapter_of(DeviceCalibration).validate_python(told)
     return found

@@ -1,4 +1,4 @@
-"""How are calibrations listed and shown? Their errors beside those of before, and what they stand for."""
+"""Lists and details of calibrations, with their errors."""
 
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
@@ -64,36 +64,12 @@ COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 
 
 def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
-    """The list of calibrations: the caller's, and all that held for everyone.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-
-    Returns:
-        its rows and how they are asked for
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The list of calibrations: the caller's, and all that held for everyone."""
     return Listed(COLUMNS, map(summary_of, store.read_calibrations(engine, caller.whose)), sort=NEWEST_FIRST)
 
 
 def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
-    """One calibration: the caller's, or one that held for everyone, for answers name it.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-        calibration_id: its id
-
-    Returns:
-        the calibration
-
-    Raises:
-        NotFound: there is no such calibration
-        Unreachable: the database does not answer
-    """
+    """One calibration: the caller's, or one that held for everyone, for answers name it."""
     found = store.read_calibration(engine, calibration_id)
     if found is None or not (is_for_everyone(found) or caller.reaches(found.owner)):
         raise NotFound(f"there is no calibration of this id; GET {PATH} lists the ids")
@@ -106,20 +82,7 @@ def is_for_everyone(calibration: Calibration) -> bool:
 
 
 def find_own(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
-    """One calibration that the caller may change.
-
-    Args:
-        engine: the database
-        caller: who changes it
-        calibration_id: its id
-
-    Returns:
-        the calibration
-
-    Raises:
-        NotFound: the caller has no such calibration
-        Unreachable: the database does not answer
-    """
+    """One calibration that the caller may change."""
     found = find_calibration(engine, caller, calibration_id)
     if not caller.reaches(found.owner):
         raise NotFound("no calibration of yours has this id; one of others is changed by its owner, or by an admin")
@@ -127,14 +90,7 @@ def find_own(engine: Engine, caller: Caller, calibration_id: str) -> Calibration
 
 
 def shown(calibration: Calibration) -> Record:
-    """A calibration as the resource that callers read.
-
-    Args:
-        calibration: the calibration
-
-    Returns:
-        its columns, its errors by probe, its constants and the measurements that it was fitted on
-    """
+    """A calibration as the resource that callers read."""
     return {
         **as_record(COLUMNS, summary_of(calibration)),
         "parts": calibration.parts,
@@ -144,14 +100,7 @@ def shown(calibration: Calibration) -> Record:
 
 
 def summary_of(calibration: Calibration) -> CalibrationSummary:
-    """A calibration as a row of a table.
-
-    Args:
-        calibration: the calibration
-
-    Returns:
-        the row
-    """
+    """A calibration as a row of a table."""
     same: dict[str, Any] = {name: getattr(calibration, name) for name in _SAME}
     return CalibrationSummary(**same, measurements=len(calibration.fitted_on))
 

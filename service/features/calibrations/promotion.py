@@ -1,4 +1,4 @@
-"""Promotion of calibrations: one holds once its errors on what it never saw are below those of before.
+"""Promotion of calibrations: a calibration takes effect once its held-out errors are below those of the one before.
 
 It holds for its owner alone, or for everyone where an admin says so. Which one holds for a GPU is a row of the
 catalogue: promoting, rolling back and retiring are changes of the catalogue like any other, so every replica takes them
@@ -31,25 +31,7 @@ Write = Callable[[Connection], None]
 def promote(
     engine: Engine, history: History, caller: Caller, calibration_id: str, scope: Scope = "owner"
 ) -> Calibration:
-    """Let a calibration hold for its GPU, for its owner or for everyone.
-
-    Args:
-        engine: the database
-        history: the catalogue over time
-        caller: who does
-        calibration_id: its id
-        scope: whose answers rest on it from then on
-
-    Returns:
-        the calibration as it is then
-
-    Raises:
-        NotFound: the caller has no such calibration
-        ForAdmins: it is to hold for everyone, and the caller is no admin
-        Conflict: it is no better than what holds, too far off, was compared with something else, or is of no GPU of the
-            catalogue
-        Unreachable: the database does not answer
-    """
+    """Let a calibration hold for its GPU, for its owner or for everyone."""
     wanted = find_own(engine, caller, calibration_id)
     if scope == "everyone" and not caller.sees_all:
         raise ForAdmins(FOR_EVERYONE)
@@ -77,23 +59,7 @@ def promote(
 
 
 def roll_back(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
-    """Let what held before a calibration hold again: another one, or published rates.
-
-    Args:
-        engine: the database
-        history: the catalogue over time
-        caller: who does
-        calibration_id: id of the calibration that holds
-
-    Returns:
-        the calibration as it is then, retired
-
-    Raises:
-        NotFound: the caller has no such calibration
-        ForAdmins: it holds for everyone, and the caller is no admin
-        Conflict: it does not hold
-        Unreachable: the database does not answer
-    """
+    """Let what held before a calibration hold again: another one, or published rates."""
     wanted = find_own(engine, caller, calibration_id)
     before = None if wanted.replaces is None else store.read_calibration(engine, wanted.replaces)
     _let_go(history, caller, wanted, before if before is not None and _may_hold_again(before, wanted) else None)
@@ -101,22 +67,7 @@ def roll_back(engine: Engine, history: History, caller: Caller, calibration_id: 
 
 
 def retire(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
-    """Give a calibration up: a draft, or the one that holds, in whose place what everyone sees comes.
-
-    Args:
-        engine: the database
-        history: the catalogue over time
-        caller: who does
-        calibration_id: its id
-
-    Returns:
-        the calibration as it is then
-
-    Raises:
-        NotFound: the caller has no such calibration
-        ForAdmins: it holds for everyone, and the caller is no admin
-        Unreachable: the database does not answer
-    """
+    """Give a calibration up: a draft, or the one that holds, in whose place what everyone sees comes."""
     wanted = find_own(engine, caller, calibration_id)
     if wanted.status == "promoted":
         _let_go(history, caller, wanted, None)
@@ -126,14 +77,7 @@ def retire(engine: Engine, history: History, caller: Caller, calibration_id: str
 
 
 def reasons_against(calibration: Calibration) -> tuple[Problem, ...]:
-    """Why a calibration must not hold.
-
-    Args:
-        calibration: the calibration
-
-    Returns:
-        one problem for each reason; none where it may
-    """
+    """Why a calibration must not hold."""
     if calibration.gpu is None:
         message = f"no GPU of the catalogue is called {calibration.device}, so no answer could rest on it"
         fix = "create the GPU at POST /v1/gpus with a slug of the words of this name, and fit again"
@@ -188,17 +132,7 @@ def _too_far(what: str, held_out: float) -> str:
 
 
 def row_of(calibration: Calibration) -> CalibrationRow:
-    """What the catalogue holds of a calibration that is promoted: the same each time.
-
-    Args:
-        calibration: the calibration, of a GPU of the catalogue
-
-    Returns:
-        the row
-
-    Raises:
-        NotFound: it is of no GPU of the catalogue
-    """
+    """What the catalogue holds of a calibration that is promoted: the same each time."""
     if calibration.gpu is None:
         raise NotFound("this calibration is of no GPU of the catalogue")
     return CalibrationRow(

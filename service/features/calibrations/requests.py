@@ -1,4 +1,4 @@
-"""What is a calibration to be fitted on? Measurements by id, or all of a device that pass some filters."""
+"""Requests for a calibration: measurements by id, or all of a device that pass some filters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,17 +57,7 @@ def read_promotion(body: Mapping[str, Any]) -> Promotion:
 
 
 def read_chosen(body: Mapping[str, Any]) -> Chosen:
-    """Which measurements a request body chooses.
-
-    Args:
-        body: the JSON object of the request
-
-    Returns:
-        the choice
-
-    Raises:
-        Refused: an unknown field, a wrong value, or nothing that chooses a device
-    """
+    """Which measurements a request body chooses."""
     chosen = read_noun(Chosen, plain(body), "")
     if not (chosen.measurements or chosen.gpu or chosen.device or chosen.runs):
         message = "nothing says which device is to be calibrated, and one calibration is of one device"
@@ -77,32 +67,14 @@ def read_chosen(body: Mapping[str, Any]) -> Chosen:
 
 
 def values_of(chosen: Chosen) -> dict[str, tuple[str, ...]]:
-    """What the columns of measurements may hold, for a choice.
-
-    Args:
-        chosen: the choice
-
-    Returns:
-        the values, by column; only of columns that the choice speaks of
-    """
+    """What the columns of measurements may hold, for a choice."""
     told = {"probe": chosen.probes, "run": chosen.runs}
     told |= {name: (value,) for name, value in (("gpu", chosen.gpu), ("device", chosen.device)) if value is not None}
     return {name: values for name, values in told.items() if values}
 
 
 def chosen_of(rows: Sequence[Measured], chosen: Chosen) -> list[Measured]:
-    """The measurements that are chosen.
-
-    Args:
-        rows: measurements that there are
-        chosen: the choice
-
-    Returns:
-        those that are chosen and count, the oldest first
-
-    Raises:
-        Refused: an id of no measurement, none at all, or those of several devices
-    """
+    """The measurements that are chosen."""
     wanted = set(chosen.measurements)
     missing = len(wanted - {row.id for row in rows})
     if missing:

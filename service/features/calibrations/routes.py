@@ -1,4 +1,4 @@
-"""/v1/calibrations: what is fitted on measurements, how far off it is, and which of them holds for a GPU."""
+"""/v1/calibrations: fits of constants to measurements, their errors, and which of them is in effect for a GPU."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response

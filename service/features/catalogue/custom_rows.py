@@ -44,44 +44,14 @@ class RowChange:
 
 
 def create_row(history: History, listing: Listing, caller: Caller, body: Body) -> Record:
-    """Create a custom row.
-
-    Args:
-        history: the catalogue over time
-        listing: the list that the row is to stand in
-        caller: whose it is
-        body: the columns of the row; those that are left out are derived where they can be
-
-    Returns:
-        the row as the list shows it
-
-    Raises:
-        Refused: a wrong value, one that is missing, or an unknown column
-        ForAdmins: the row is to hold for everyone, or to be marked as verified, and the caller is no admin
-        Conflict: another row that the caller sees has one of its names
-        Unreachable: the database does not answer
-    """
+    """Create a custom row."""
     row = own_row(listing, body, caller)
     written = history.change(caller.owner, lambda holdings: Rows(put=(addable(row, body, holdings),)))
     return _shown(listing, written)
 
 
 def own_row(listing: Listing, body: Body, caller: Caller, owner: str | None = None) -> Row:
-    """The row that a body spells.
-
-    Args:
-        listing: the list that the row is to stand in
-        body: the columns of the row
-        caller: who writes it
-        owner: whose it is; the caller's where absent
-
-    Returns:
-        the row
-
-    Raises:
-        Refused: a wrong value, one that is missing, or an unknown column
-        ForAdmins: it sets what only admins may set
-    """
+    """The row that a body spells."""
     given = with_model(body) if listing.row is ModelRow else body
     flat = {name: value for name, value in filled(listing.row, given).items() if name not in FOLLOWING}
     try:
@@ -109,20 +79,7 @@ def admin_problems(row: Row) -> list[Problem]:
 
 
 def addable(row: Row, body: Body, holdings: Holdings) -> Row:
-    """A new row as it may be added to the catalogue.
-
-    Args:
-        row: the row
-        body: what it was read from
-        holdings: what there is
-
-    Returns:
-        the row, its GPUs under their catalogue names
-
-    Raises:
-        Refused: it speaks of an unknown GPU, is wrong by itself, or sets what follows from the rest
-        Conflict: another row that its owner sees has one of its names
-    """
+    """A new row as it may be added to the catalogue."""
     found = sound(row, beside_which(row, holdings))
     for view in (beside_which(row, holdings), holdings.view(row.owner)):
         held = view.held(type(found), key_of(found))
@@ -139,62 +96,18 @@ def beside_which(row: Row, holdings: Holdings) -> Catalogue:
 
 
 def replace_row(history: History, change: RowChange, body: Body) -> Record:
-    """Put a whole row in the place of an own one.
-
-    Args:
-        history: the catalogue over time
-        change: which row
-        body: the columns of the new row; it keeps its date where none is given
-
-    Returns:
-        the row as the list shows it
-
-    Raises:
-        NotFound: the caller has no such row
-        Refused: a wrong value, one that is missing, or an unknown column
-        Conflict: the row is shipped, or another row has one of the names
-        Stale: the row was changed since the caller read it
-        Unreachable: the database does not answer
-    """
+    """Put a whole row in the place of an own one."""
     given = {name: value for name, value in body.items() if value is not None}
     return _edit(history, change, lambda record: {"as_of": record["as_of"], "scope": record["scope"], **given})
 
 
 def patch_row(history: History, change: RowChange, patch: Body) -> Record:
-    """Change some columns of an own row.
-
-    Args:
-        history: the catalogue over time
-        change: which row
-        patch: RFC 7396 merge patch of the row as GET shows it; null makes a value underived or not known, and the
-            config of a model takes the place of all of its columns
-
-    Returns:
-        the row as the list shows it
-
-    Raises:
-        NotFound: the caller has no such row
-        Refused: the patched row has a wrong value, lacks one, or has an unknown column
-        Conflict: the row is shipped, or another row has one of the names
-        Stale: the row was changed since the caller read it
-        Unreachable: the database does not answer
-    """
+    """Change some columns of an own row."""
     return _edit(history, change, lambda record: patched(record, patch))
 
 
 def delete_row(history: History, change: RowChange) -> None:
-    """Delete an own row; its versions stay for answers under an earlier catalogue.
-
-    Args:
-        history: the catalogue over time
-        change: which row
-
-    Raises:
-        NotFound: the caller has no such row
-        Conflict: the row is shipped, or others speak of it
-        Stale: the row was changed since the caller read it
-        Unreachable: the database does not answer
-    """
+    """Delete an own row; its versions stay for answers under an earlier catalogue."""
 
     def decide(holdings: Holdings) -> Rows:
         row, _ = _changeable(change, holdings)
@@ -288,15 +201,7 @@ def owned_row(holdings: Holdings, caller: Caller, key: tuple[type, str], owner: 
 
 
 def refuse_untrue(body: Body, truth: Record) -> None:
-    """Refuse what a body sets although it follows from the rest, unless it says what is true anyway.
-
-    Args:
-        body: the columns that are given
-        truth: what follows from the rest, by column
-
-    Raises:
-        Refused: one problem for each column that says something else
-    """
+    """Refuse what a body sets although it follows from the rest, unless it says what is true anyway."""
     wrong = [name for name in FOLLOWING if body.get(name) is not None and not _is(body[name], truth.get(name))]
     if wrong:
         raise Refused(*(_follows(name) for name in wrong))
@@ -365,23 +270,7 @@ class ImportedModel:
 def import_model(
     history: History, caller: Caller, config: Mapping[str, Any], slug: str | None, name: str | None
 ) -> ImportedModel:
-    """Create a model preset from a Hugging Face config.
-
-    Args:
-        history: the catalogue over time
-        caller: whose it is
-        config: the config.json
-        slug: what the model is to be called; as its repository, else by type and size, where absent
-        name: its name in print; its slug where absent
-
-    Returns:
-        the row, with its parameter counts and what was assumed
-
-    Raises:
-        Refused: the config describes no model that can be estimated, or the slug is none
-        Conflict: another model has the name
-        Unreachable: the database does not answer
-    """
+    """Create a model preset from a Hugging Face config."""
     read = read_config(config, "")
     counts = count_parameters(read.noun)
     given = {"slug": slug or slug_of_config(config, read.noun), "name": name}

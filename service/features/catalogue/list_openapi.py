@@ -1,4 +1,4 @@
-"""How the lists of the catalogue stand in the contract: a row, a page and a filter for each, from the same columns."""
+"""OpenAPI of the catalogue's lists: a row, a page and a filter for each, from the same columns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -57,15 +57,7 @@ CONFIG_JSON: Schema = {
 
 
 def one_example(summary: str, value: Any) -> Schema:
-    """The examples of a body that has one.
-
-    Args:
-        summary: what it does
-        value: the body
-
-    Returns:
-        OpenAPI examples by name
-    """
+    """The examples of a body that has one."""
     return {"example": {"summary": summary, "value": value}}
 
 
@@ -84,11 +76,7 @@ VERSION = query_parameter(
 
 
 def catalogue_schemas() -> dict[str, Schema]:
-    """The schemas that the lists refer to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the lists refer to."""
     schemas: dict[str, Schema] = {}
     for plural, listing in LISTINGS.items():
         schemas |= list_schemas(SINGULAR[plural], f"One of the {plural} of the catalogue", listing.columns)
@@ -96,11 +84,7 @@ def catalogue_schemas() -> dict[str, Schema]:
 
 
 def catalogue_parameters() -> dict[str, Schema]:
-    """The parameters that the lists refer to.
-
-    Returns:
-        OpenAPI parameters by component name
-    """
+    """The parameters that the lists refer to."""
     parameters = paging_parameters() | list_parameters("Revision", COLUMNS, NEWEST_FIRST)
     for plural, listing in LISTINGS.items():
         parameters |= list_parameters(SINGULAR[plural], listing.columns)
@@ -108,14 +92,7 @@ def catalogue_parameters() -> dict[str, Schema]:
 
 
 def row_operation(plural: str) -> Schema:
-    """What the contract adds to the reading of one row.
-
-    Args:
-        plural: the list it stands in
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the reading of one row."""
     meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
     return {
         "parameters": [named_row(plural, meaning), VERSION, OWNED],
@@ -124,14 +101,6 @@ def row_operation(plural: str) -> Schema:
 
 
 def named_row(plural: str, meaning: str) -> Schema:
-    """The part of a path that names one row.
-
-    Args:
-        plural: the list that it stands in
-        meaning: which names mean it
-
-    Returns:
-        an OpenAPI parameter
-    """
+    """The part of a path that names one row."""
     row = ROWS[plural]
     return path_parameter("name", meaning, row.get("slug", PRICE_ID))

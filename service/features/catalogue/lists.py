@@ -1,4 +1,4 @@
-"""What does the catalogue hold? Its lists, as a whole or row by row."""
+"""Lists of the catalogue, page by page, whole, or one row."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -37,33 +37,13 @@ class Listing:
 
 
 def listed(listing: Listing, catalogue: Catalogue) -> Listed:
-    """A list of the catalogue, to be shown as pages or as a table.
-
-    Args:
-        listing: which list
-        catalogue: the facts
-
-    Returns:
-        its rows and how they are asked for
-    """
+    """A list of the catalogue, to be shown as pages or as a table."""
     meanings = {"gpu": partial(_gpus_meant, catalogue)}
     return Listed(listing.columns, listing.rows(catalogue), meanings, is_in_order=listing.is_in_order)
 
 
 def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
-    """One row of a list.
-
-    Args:
-        listing: which list
-        catalogue: the facts
-        name: slug or any other name of the row; for a price its id
-
-    Returns:
-        the row, column by column
-
-    Raises:
-        NotFound: nothing has this name; the error lists the nearest ones
-    """
+    """One row of a list."""
     try:
         return record_of(listing, listing.find(catalogue, name))
     except UnknownName as error:
@@ -72,15 +52,7 @@ def read_row(listing: Listing, catalogue: Catalogue, name: str) -> Record:
 
 
 def record_of(listing: Listing, row: Row) -> Record:
-    """A row as a list shows it.
-
-    Args:
-        listing: the list
-        row: one of its rows
-
-    Returns:
-        the row, column by column
-    """
+    """A row as a list shows it."""
     return as_record(listing.columns, row)
 
 
@@ -140,18 +112,7 @@ COLUMNS = columns_of(Revision)
 
 
 def listed_revisions(history: History, caller: Caller) -> Listed:
-    """The changes of what a caller sees of the catalogue.
-
-    Args:
-        history: the catalogue over time
-        caller: who asks; to an admin the changes of every owner's private rows are listed too
-
-    Returns:
-        its rows and how they are asked for
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The changes of what a caller sees of the catalogue."""
     return Listed(COLUMNS, map(_revision, history.changes(caller.owner, of_all=caller.sees_all)), sort=NEWEST_FIRST)
 
 

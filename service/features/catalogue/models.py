@@ -1,4 +1,4 @@
-"""How does an own model come in: as columns, as a config inside a body, or as a config.json and nothing else?"""
+"""Custom models as columns, as a config inside a body, or as a config.json."""
 
 import re
 from collections.abc import Mapping
@@ -27,17 +27,7 @@ MOST_TOLD = 3500
 
 
 def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A body whose config, if it holds one, has become columns.
-
-    Args:
-        body: columns of a model, or some of them and `hf_config`
-
-    Returns:
-        columns alone; the note says what was assumed to read the config
-
-    Raises:
-        Refused: the config is refused, or columns of the model stand beside it
-    """
+    """A body whose config, if it holds one, has become columns."""
     if body.get(CONFIG) is None:
         return {name: value for name, value in body.items() if name != CONFIG}
     beside = [name for name in columns_below(ModelRow, "model") if body.get(name) is not None]
@@ -50,15 +40,7 @@ def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def patched(record: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A row under a merge patch, in which a config takes the place of whatever the row says of the model.
-
-    Args:
-        record: the row as GET shows it
-        patch: what changes; a config in it is taken whole, for null means something in a config
-
-    Returns:
-        the columns of the patched row, or some of them and `hf_config`
-    """
+    """A row under a merge patch, in which a config takes the place of whatever the row says of the model."""
     config = patch.get(CONFIG)
     if config is None:
         return dict(merged(record, patch))
@@ -69,29 +51,14 @@ def patched(record: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
 
 
 def columns_of_config(read: Read[Model]) -> dict[str, Any]:
-    """A model that was read from a config as columns of a row.
-
-    Args:
-        read: the model, and what was assumed
-
-    Returns:
-        the columns of the model, and a note
-    """
+    """A model that was read from a config as columns of a row."""
     assumed = "; ".join(read.assumptions)[:MOST_TOLD]
     note = f"{READ_FROM}; {assumed}" if assumed else READ_FROM
     return {**spelled(read.noun), "note": note}
 
 
 def slug_of_config(config: Mapping[str, Any], model: Model) -> str:
-    """What a model is called whose config came without a name: as its repository, else by type and size.
-
-    Args:
-        config: the config
-        model: the model that it describes
-
-    Returns:
-        a slug, which may be taken
-    """
+    """What a model is called whose config came without a name: as its repository, else by type and size."""
     named = config.get("_name_or_path")
     last = named.rstrip("/").rpartition("/")[2] if isinstance(named, str) else ""
     size = _size(count_parameters(model).total)

@@ -1,4 +1,4 @@
-"""How the changes of the catalogue stand in the contract: a body for each kind of row, from the columns of its list."""
+"""OpenAPI of custom rows: a body for each kind of row, from the columns of its list."""
 
 from collections.abc import Mapping
 
@@ -42,11 +42,7 @@ IF_MATCH: Schema = {
 
 
 def own_row_schemas() -> dict[str, Schema]:
-    """The schemas that changes of the catalogue refer to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that changes of the catalogue refer to."""
     whole = {plural: _whole(plural, listing) for plural, listing in LISTINGS.items()}
     changed = {"description": "Columns to change; null for derived or unknown."}
     patches = {
@@ -58,14 +54,7 @@ def own_row_schemas() -> dict[str, Schema]:
 
 
 def create_operation(plural: str) -> Schema:
-    """What the contract adds to the creation of a row.
-
-    Args:
-        plural: the list
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the creation of a row."""
     return {
         "requestBody": _whole_row(plural),
         "responses": {"201": _answered(plural, {"ETag": ETAG, "Location": LOCATION})},
@@ -73,49 +62,24 @@ def create_operation(plural: str) -> Schema:
 
 
 def replace_operation(plural: str) -> Schema:
-    """What the contract adds to the replacement of a row.
-
-    Args:
-        plural: the list
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the replacement of a row."""
     return _change(plural, _whole_row(plural))
 
 
 def patch_operation(plural: str) -> Schema:
-    """What the contract adds to the change of some columns.
-
-    Args:
-        plural: the list
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the change of some columns."""
     examples = one_example("Some columns of the row", PATCHES[plural])
     body = asked_in_body(ref(f"{SINGULAR[plural]}RowPatch"), examples, MERGE_PATCH, JSON_BODY)
     return {"description": "An RFC 7396 merge patch of the row as GET shows it."} | _change(plural, body)
 
 
 def delete_operation(plural: str) -> Schema:
-    """What the contract adds to the deletion of a row.
-
-    Args:
-        plural: the list
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the deletion of a row."""
     return {"parameters": [_key(plural), OWNED, IF_MATCH], "responses": {"204": {"description": "The row is gone."}}}
 
 
 def import_operation() -> Schema:
-    """What the contract adds to the import of a config.json.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the import of a config.json."""
     described = {
         "slug": "What the model is to be called; as its repository, else by type and size, where absent.",
         "name": "Its name in print; its slug where absent.",

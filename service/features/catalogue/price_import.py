@@ -1,4 +1,4 @@
-"""Import of an owner's prices from a spreadsheet: row by row as its own rows, all of them in one change or none.
+"""Import of an owner's prices from a spreadsheet, row by row; one change stores all of them or none.
 
 What `GET /v1/prices.csv?owner=team` gives can be imported back: a row that says what the catalogue holds is unchanged,
 another one of its id takes its place, and one that gives a revision is refused where that is no longer the newest.
@@ -106,21 +106,7 @@ class _Judged:
 
 
 def import_prices(history: History, content: bytes, manner: Manner) -> ImportReport:
-    """Import a table of prices as a team's own rows.
-
-    Args:
-        history: the catalogue over time
-        content: CSV with the columns of the list of prices
-        manner: what its numbers look like, and what is done about wrong rows
-
-    Returns:
-        what was done; nothing where somebody else wrote the same just before
-
-    Raises:
-        Refused: the body is no such table
-        ImportRefused: rows are wrong, and they are not to be skipped
-        Unreachable: the database does not answer
-    """
+    """Import a table of prices as a team's own rows."""
     prices, wrong = _read(content, manner)
     history.refresh()
     before = history.holdings

@@ -1,4 +1,4 @@
-"""Which row does the body of a request spell? The columns of its list, gathered into the nouns that they stand for.
+"""Bodies of custom rows: the columns of a list, gathered into the dataclasses that they describe.
 
 A body has the columns that GET of a row shows, so that a row can be read, edited and sent back. Null means not known,
 as everywhere; `owner`, `revision` and the `id` of a price follow from the rest and are never set by it.
@@ -28,18 +28,7 @@ FOLLOWING = ("id", "owner", "revision")
 
 
 def read_row(kind: type, flat: Flat) -> Row:
-    """The row that a flat body spells, judged by the bounds of its nouns.
-
-    Args:
-        kind: class of the row
-        flat: columns and their values, without those that follow from the rest
-
-    Returns:
-        the row
-
-    Raises:
-        Refused: one problem for each unknown column and each wrong value
-    """
+    """The row that a flat body spells, judged by the bounds of its nouns."""
     names = body_columns(kind)
     unknown = [name for name in flat if name not in names]
     problems = [unknown_field("", name, set(names), "the row") for name in unknown[:MOST_PROBLEMS]]
@@ -59,28 +48,13 @@ def read_row(kind: type, flat: Flat) -> Row:
 
 @cache
 def body_columns(kind: type) -> tuple[str, ...]:
-    """The columns that a body may give.
-
-    Args:
-        kind: class of the row
-
-    Returns:
-        their names
-    """
+    """The columns that a body may give."""
     return tuple(column.name for column in columns_of(kind) if column.name not in FOLLOWING)
 
 
 @cache
 def columns_below(kind: type, field: str) -> tuple[str, ...]:
-    """The columns that together are one noun of a row.
-
-    Args:
-        kind: class of the row
-        field: the field that holds the noun
-
-    Returns:
-        their names
-    """
+    """The columns that together are one noun of a row."""
     return tuple(column.name for column in columns_of(kind) if column.path[0] == field)
 
 
@@ -175,15 +149,7 @@ NODE_GPUS = 8
 
 
 def filled(kind: type, body: Mapping[str, Any]) -> Record:
-    """The columns of an own row, with what its body leaves open.
-
-    Args:
-        kind: class of the row
-        body: the columns that are given; null counts as not given
-
-    Returns:
-        the columns, nothing judged yet
-    """
+    """The columns of an own row, with what its body leaves open."""
     given = {name: value for name, value in body.items() if value is not None}
     today = datetime.now(UTC).date().isoformat()
     common = {"source": SOURCE, "as_of": today, "verified": "no"}
@@ -209,16 +175,7 @@ DERIVED: Mapping[type, Mapping[str, tuple[str, ...]]] = {
 
 
 def underived(kind: type, held: Mapping[str, Any], edited: Mapping[str, Any]) -> Record:
-    """An edited row without what was derived before the edit and left as it was, so that it follows the edit.
-
-    Args:
-        kind: class of the row
-        held: the columns of the row before
-        edited: the columns after
-
-    Returns:
-        the columns to fill again
-    """
+    """An edited row without what was derived before the edit and left as it was, so that it follows the edit."""
     derived = _derived(kind, held)
     kept = {name: value for name, value in edited.items() if name not in derived or value != held[name]}
     if isinstance(kept.get("note"), str):
@@ -237,16 +194,7 @@ def _derived(kind: type, held: Mapping[str, Any]) -> set[str]:
 
 
 def judged_once(kind: type, given: Mapping[str, Any], problems: Sequence[Problem]) -> list[Problem]:
-    """The problems of a row without those of columns that nobody stated and that follow from a column with one.
-
-    Args:
-        kind: class of the row
-        given: the columns that were given; null counts as not given
-        problems: what is wrong with the filled row, by column
-
-    Returns:
-        what there is to mend
-    """
+    """The problems of a row without those of columns that nobody stated and that follow from a column with one."""
     follows = {"name": ("slug",), **DERIVED.get(kind, {})}
     wrong = {problem.field for problem in problems}
     return [

@@ -1,4 +1,4 @@
-"""POST, PUT, PATCH and DELETE under /v1/models, /v1/gpus and the other lists of the catalogue: a team's own rows.
+"""POST, PUT, PATCH and DELETE under /v1/models, /v1/gpus and the other lists of the catalogue: custom rows.
 
 These routes write to the database, so they wait for their turn and then run on threads; the catalogue in memory is the
 new one before they answer. A shipped row is 409 and not 403: nobody may change it, whoever asks.

@@ -1,4 +1,4 @@
-"""Rules for custom rows: right in themselves, and under no name that already means another row."""
+"""Rules for custom rows: consistent in themselves, and under no name that already means another row."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -41,19 +41,7 @@ MOST_DIFFERENCE_FRACTION = 0.01
 
 
 def sound(row: AnyRow, catalogue: Catalogue) -> AnyRow:
-    """A row that is right by itself, with the GPUs that it speaks of under their catalogue names.
-
-    Args:
-        row: a row as its body spells it
-        catalogue: the GPUs
-
-    Returns:
-        the row
-
-    Raises:
-        UnknownName: the catalogue holds no such GPU
-        Refused: what is wrong, whatever else the catalogue holds
-    """
+    """A row that is right by itself, with the GPUs that it speaks of under their catalogue names."""
     found = cast(AnyRow, _resolved(row, catalogue))
     problems = [*_slug_problems(found), *_problems_of_kind(found)]
     if problems:
@@ -75,15 +63,7 @@ def _resolved(row: Row, catalogue: Catalogue) -> Row:
 
 
 def refuse_taken(row: Row, catalogue: Catalogue) -> None:
-    """Refuse a row one of whose names already means another row.
-
-    Args:
-        row: the row; the version of it that the catalogue may hold is no other row
-        catalogue: what there is
-
-    Raises:
-        Conflict: one problem for each field with a taken name
-    """
+    """Refuse a row one of whose names already means another row."""
     if isinstance(row, PriceRow | CalibrationRow):
         return
     if isinstance(row, RegionRow):
@@ -134,12 +114,6 @@ def _taken(field: str, other: str) -> Problem:
 
 def may_be_slug(text: str) -> bool:
     """Whether an own row may be called so.
-
-    Args:
-        text: what it is to be called
-
-    Returns:
-        true for a plain name that is no path of its own
 
     >>> [may_be_slug(text) for text in ("our-gpu", "b-..-c", "import", "")]
     [True, False, False, False]
@@ -236,15 +210,7 @@ def users_of(gpu: GpuRow, catalogues: Iterable[Catalogue]) -> dict[str, int]:
 
 
 def refuse_used(row: GpuRow, catalogues: Iterable[Catalogue]) -> None:
-    """Refuse to take a GPU away that other rows speak of.
-
-    Args:
-        row: the GPU
-        catalogues: where rows may speak of it
-
-    Raises:
-        Conflict: how many speak of it
-    """
+    """Refuse to take a GPU away that other rows speak of."""
     used = users_of(row, catalogues)
     if used:
         told = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in used.items())

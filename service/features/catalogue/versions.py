@@ -15,23 +15,7 @@ LARGEST_REVISION = (1 << 31) - 1
 
 
 def read_version(listing: Listing, history: History, caller: Caller, name: str, revision: str) -> Record:
-    """One version of a row, whether it still holds or not.
-
-    Args:
-        listing: which list
-        history: the catalogue over time
-        caller: who asks
-        name: slug or any other name of the row that holds; of a deleted row its slug; for a price its id
-        revision: which version, as it was given
-
-    Returns:
-        the row, column by column
-
-    Raises:
-        NotFound: the row has no such version that the caller may see
-        Refused: the revision is no whole number
-        Unreachable: the database does not answer
-    """
+    """One version of a row, whether it still holds or not."""
     wanted = read_revision(revision)
     try:
         key = key_of(listing.find(history.view(caller.owner), name))
@@ -44,17 +28,7 @@ def read_version(listing: Listing, history: History, caller: Caller, name: str, 
 
 
 def read_revision(text: str) -> int:
-    """Which version is asked for.
-
-    Args:
-        text: the revision, as it was given
-
-    Returns:
-        its number
-
-    Raises:
-        Refused: it is no number of a revision
-    """
+    """Which version is asked for."""
     number = read_value(REVISION, "integer", text, ".")
     if not isinstance(number, int) or not 1 <= number <= LARGEST_REVISION:
         message = f"{REVISION} is not from 1 to {LARGEST_REVISION}"

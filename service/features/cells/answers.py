@@ -1,4 +1,4 @@
-"""How does a sheet get its text? With an ETag that is known before the answer, and errors that it can show."""
+"""Text answers for spreadsheets: an ETag that is known before the answer, and errors that a cell can show."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,15 +40,7 @@ class ErrorForm:
     """The body where the sheet wants none of it."""
 
     def shown(self, text: str, on_error: cells.OnError) -> str:
-        """The body that a sheet asks for.
-
-        Args:
-            text: the error as a cell shows it
-            on_error: text, or blank
-
-        Returns:
-            the body
-        """
+        """The body that a sheet asks for."""
         return self.told(text) if on_error == "text" else self.blank
 
 
@@ -68,15 +60,7 @@ OPTIONS = {
 
 
 def sheet_parameters(*own: dict[str, Any], without: str = "") -> list[dict[str, Any]]:
-    """The parameters of a path that sheets ask: the flat question, and how the sheet wants its numbers.
-
-    Args:
-        own: parameters of this path alone
-        without: the option of a cell that this path does not take
-
-    Returns:
-        OpenAPI parameters
-    """
+    """The parameters of a path that sheets ask: the flat question, and how the sheet wants its numbers."""
     options = {name: meaning for name, meaning in OPTIONS.items() if name != without}
     return [
         *own,
@@ -93,16 +77,6 @@ def sheet_text(
 
     What decides the text decides its ETag: the path, the query, and the versions of what computes it. So that is known
     before the answer, and HEAD tells the same one for nothing.
-
-    Args:
-        request: the request
-        text: the body
-        revision: of the catalogue
-        said: headers that say more
-        media_type: what the body is
-
-    Returns:
-        the response; of a HEAD without the length that nobody computed
     """
     inputs = [request.url.path, request.query_params.multi_items(), revision, FORMULAS_VERSION, __version__]
     headers = {"Cache-Control": "private, max-age=300", "ETag": f'"{digest_of(to_json(inputs))}"'}
@@ -113,41 +87,17 @@ def sheet_text(
 
 
 def passing_text(text: str, media_type: str = TEXT) -> Response:
-    """Why there is no catalogue to answer under: it may be there in a moment, so nobody keeps the text.
-
-    Args:
-        text: the body
-        media_type: what the body is
-
-    Returns:
-        the response
-    """
+    """Why there is no catalogue to answer under: it may be there in a moment, so nobody keeps the text."""
     return PlainTextResponse(text, headers={"Cache-Control": "no-store"}, media_type=media_type)
 
 
 def head_answer(request: Request, media_type: str = TEXT) -> Response:
-    """What GET would say, without its body and without computing it.
-
-    Args:
-        request: the request
-        media_type: what the body of GET is
-
-    Returns:
-        the response
-    """
+    """What GET would say, without its body and without computing it."""
     return sheet_text(request, "", request.query_params.get(REV) or view_of(request).revision, media_type=media_type)
 
 
 def on_not_allowed(request: Request, error: NotAllowed) -> Response:
-    """Problem document of a refusal, or its text where a cell asks for that.
-
-    Args:
-        request: the request
-        error: the refusal
-
-    Returns:
-        the response
-    """
+    """Problem document of a refusal, or its text where a cell asks for that."""
     operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
     if operation_id == "getCellReason":
         return passing_text(text)

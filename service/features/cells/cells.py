@@ -1,4 +1,4 @@
-"""What stands in one spreadsheet cell: one number of an answer, in the unit and the spelling that the sheet asks for.
+"""One spreadsheet cell: one number of an answer, in the unit and spelling that the sheet asks for.
 
 The question comes in its flat form; beside its fields stand the options of the cell: `num` (e, . or ,),
 `unit`, `dec` (the decimal mark of the inputs), `on_error` (problem, text or blank) and `r`, which
@@ -64,30 +64,13 @@ class CellOptions:
 
 
 def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:
-    """The options of a cell, and the flat question beside them.
-
-    Args:
-        parameters: the query, in order
-
-    Returns:
-        options, question
-    """
+    """The options of a cell, and the flat question beside them."""
     options = [pair for pair in parameters if pair[0] in CHOICES]
     return options, [pair for pair in parameters if pair[0] not in BESIDE]
 
 
 def read_options(given: Pairs) -> CellOptions:
-    """How a sheet wants its number.
-
-    Args:
-        given: the options among the query's parameters
-
-    Returns:
-        the options
-
-    Raises:
-        Refused: an option has no such value, or is given twice
-    """
+    """How a sheet wants its number."""
     problems = [_no_such_value(name) for name, value in given if name != "unit" and value not in CHOICES[name]]
     names = [name for name, _ in given]
     problems += [_repeated(name) for name in CHOICES if names.count(name) > 1]
@@ -98,34 +81,13 @@ def read_options(given: Pairs) -> CellOptions:
 
 
 def on_error_of(given: Pairs) -> OnError:
-    """What becomes of an error, even where another option is the error.
-
-    Args:
-        given: the options among the query's parameters
-
-    Returns:
-        the value of on_error; problem where it has none that exists
-    """
+    """What becomes of an error, even where another option is the error."""
     wanted = dict(given).get("on_error")
     return next((choice for choice in get_args(OnError) if choice == wanted), "problem")
 
 
 def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogue) -> Cell:
-    """One number of an answer as a cell shows it.
-
-    Args:
-        metric: name of the number
-        question: the flat question
-        options: how the sheet wants it
-        catalogue: the facts
-
-    Returns:
-        number and unit, and whether the job fits
-
-    Raises:
-        UnknownMetric: no number has this name
-        Refused: the question is refused, the number is null, or the unit measures something else
-    """
+    """One number of an answer as a cell shows it."""
     wanted = metric_named(metric)
     dimension = dimension_of(wanted.path)
     unit = dimension.base if options.unit is None else options.unit
@@ -138,33 +100,13 @@ def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogu
 
 
 def answered(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
-    """The answer from which a cell takes its number.
-
-    Args:
-        question: the flat question
-        options: they say which decimal mark the inputs have
-        catalogue: the facts
-
-    Returns:
-        the whole answer
-
-    Raises:
-        Refused: the question is refused; the problems name the parameters
-    """
+    """The answer from which a cell takes its number."""
     body = body_of_flat(question, decimal_mark=options.dec, beside=BESIDE)
     return answer(read_question(body, catalogue), catalogue)
 
 
 def why(parameters: Pairs, catalogue: Catalogue) -> str:
-    """Why a cell with this query shows an error.
-
-    Args:
-        parameters: the whole query of the cell, and `metric`, which the cell has in its path
-        catalogue: the facts
-
-    Returns:
-        one line for each thing to mend; ok where there is none, without a metric in the question alone
-    """
+    """Why a cell with this query shows an error."""
     metrics = [value for name, value in parameters if name == METRIC]
     given, question = split_options([pair for pair in parameters if pair[0] != METRIC])
     try:
@@ -175,14 +117,7 @@ def why(parameters: Pairs, catalogue: Catalogue) -> str:
 
 
 def reason(error: NoNumber) -> str:
-    """Why a cell shows an error, in full.
-
-    Args:
-        error: why there is no number
-
-    Returns:
-        one line for each thing to mend
-    """
+    """Why a cell shows an error, in full."""
     if isinstance(error, Refused):
         return "\n".join(_line(problem) for problem in error.problems[:MOST_PROBLEMS])
     return _missing(error)
@@ -201,14 +136,7 @@ def _judge(metrics: Sequence[str], question: Pairs, options: CellOptions, catalo
 
 
 def error_text(error: NoNumber) -> str:
-    """An error as a cell shows it.
-
-    Args:
-        error: why there is no number
-
-    Returns:
-        `#ERR code: why`, at most 255 characters in one line
-    """
+    """An error as a cell shows it."""
     line = _line(error.problems[0]) if isinstance(error, Refused) else _missing(error)
     return one_line(f"#ERR {line}")
 

@@ -1,4 +1,4 @@
-"""What does a sheet read that wants many numbers from one request? A CSV table, or XML for FILTERXML.
+"""Many numbers in one request: a CSV table, or XML for FILTERXML.
 
 The question comes in its flat form, with the options of a cell but `unit`; `metrics` names the numbers. A field of the
 question that is given several values (`tp=1;2;4`) is swept: one row a value, of two fields one row a pair.
@@ -76,21 +76,7 @@ class _Wanted:
 
 
 def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
-    """Numbers of an answer, one row each; or of several answers, one row each, where fields are swept.
-
-    Args:
-        parameters: the whole query
-        catalogue: the facts
-
-    Yields:
-        how many rows a sweep will have; then nothing, between one answer and the next, so that others may be answered
-
-    Returns:
-        CSV of RFC 4180 with a header, in which no text runs as a formula
-
-    Raises:
-        Refused: the question is refused, or every row of a sweep; or more is swept than one table takes
-    """
+    """Numbers of an answer, one row each; or of several answers, one row each, where fields are swept."""
     wanted = _read(parameters)
     swept = _swept(wanted.question)
     if swept:
@@ -107,33 +93,12 @@ def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
 
 
 def rows_of(parameters: Pairs) -> int:
-    """How many answers a table needs.
-
-    Args:
-        parameters: the whole query
-
-    Returns:
-        1 where nothing is swept
-
-    Raises:
-        Refused: the table is refused whatever the answers are
-    """
+    """How many answers a table needs."""
     return prod(map(len, _swept(_read(parameters).question).values()))
 
 
 def estimate_xml(parameters: Pairs, catalogue: Catalogue) -> str:
-    """Numbers of an answer as XML without a namespace, an element each; of a prediction the ends are attributes.
-
-    Args:
-        parameters: the whole query
-        catalogue: the facts
-
-    Returns:
-        an `estimate` with id and verdict, in it e.g. `<gpu_hours unit="GPU-h" low="..." high="...">...</gpu_hours>`
-
-    Raises:
-        Refused: the question is refused
-    """
+    """Numbers of an answer as XML without a namespace, an element each; of a prediction the ends are attributes."""
     wanted = _read(parameters)
     found = answered(wanted.question, wanted.options, catalogue)
     whole = whole_of(found)
@@ -144,26 +109,12 @@ def estimate_xml(parameters: Pairs, catalogue: Catalogue) -> str:
 
 
 def error_csv(text: str) -> str:
-    """Why there is no table, as a table of one cell.
-
-    Args:
-        text: the error as a cell shows it
-
-    Returns:
-        CSV
-    """
+    """Why there is no table, as a table of one cell."""
     return _csv([cell_text(text)], [])
 
 
 def error_xml(text: str) -> str:
-    """Why there is no answer, as the only element.
-
-    Args:
-        text: the error as a cell shows it
-
-    Returns:
-        XML
-    """
+    """Why there is no answer, as the only element."""
     return f"<{ROOT}><error>{xml_text(text)}</error></{ROOT}>"
 
 

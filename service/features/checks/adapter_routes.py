@@ -1,4 +1,4 @@
-"""GET /v1/adapters/...: files that a scheduler's operator copies, and the questions that those files ask.
+"""GET /v1/adapters/...: files that a scheduler's operator copies, and the requests that those files send.
 
 A file is served with the address at which it was fetched, so that nothing in it has to be edited.
 """

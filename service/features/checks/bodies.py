@@ -1,4 +1,4 @@
-"""Answers to whole bodies, from their bytes: what computing processes do with bodies that take long to read."""
+"""Checks of whole bodies from their bytes; compute processes read what takes long."""
 
 from service.answers.checks import Check
 from service.catalogue import Catalogue

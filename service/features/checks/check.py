@@ -1,4 +1,4 @@
-"""May this job start? A scheduler's question, with a verdict and one line that its user will read."""
+"""Admission check of one job: a verdict, and one line for its user."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -53,16 +53,7 @@ class Search:
 
 
 def alternatives_of(search: Search, resolved: Question, changes: tuple[Change, ...]) -> tuple[Alternative, ...]:
-    """What may run instead of a job that is not simply ok, best first.
-
-    Args:
-        search: where to look
-        resolved: the question, every default filled
-        changes: single changes that were tried already
-
-    Returns:
-        alternatives that are not denied, as many as there was time for
-    """
+    """What may run instead of a job that is not simply ok, best first."""
     enough = (_patch_of(search.question, resolved, one) for one in changes if _is_enough(one))
     attempts = [*((_mended, patch) for patch in _pooled(search)), *((_tried, patch) for patch in enough)]
     found: list[Alternative] = []
@@ -170,64 +161,24 @@ Keep = Callable[[CheckedQuestion], None]
 
 
 def check(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> Check:
-    """Whether a job may start.
-
-    Args:
-        body: a question, and beside its nouns `limits`, `launch`, `free_pool` and `deadline_seconds`
-        catalogue: the facts
-        keep: what to do with its question
-
-    Returns:
-        the verdict; a job that does not fit is an answer, not an error
-
-    Raises:
-        Refused: the question cannot be answered, or a limit cannot be judged
-    """
+    """Whether a job may start."""
     return _checked(body, catalogue, keep, lambda seconds: seconds)[0]
 
 
 def begun_check(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep) -> tuple[Check, float | None]:
-    """Whether a job may start, with the alternatives that a few milliseconds suffice for.
-
-    Args:
-        body: as `check` takes it
-        catalogue: the facts
-        keep: what to do with its question
-
-    Returns:
-        the check; and until when on the monotonic clock `check_until` may try more, None where nothing is left
-
-    Raises:
-        Refused: as `check`
-    """
+    """Whether a job may start, with the alternatives that a few milliseconds suffice for."""
     found, deadline = _checked(body, catalogue, keep, lambda seconds: min(seconds, INLINE_SECONDS))
     end = deadline.started + deadline.wanted_seconds
     return found, end if deadline.has_cut and deadline.wanted_seconds > INLINE_SECONDS else None
 
 
 def check_until(body: Mapping[str, Any], catalogue: Catalogue, end: float) -> Check:
-    """The same check with all alternatives that the time suffices for.
-
-    Args:
-        body: as `check` takes it
-        catalogue: the facts
-        end: time of the monotonic clock, which all processes of a machine share
-
-    Returns:
-        the check
-    """
+    """The same check with all alternatives that the time suffices for."""
     return _checked(body, catalogue, lambda _: None, lambda _: end - time.monotonic())[0]
 
 
 def without_turn(found: Check) -> Check:
-    """A check that was begun, where nothing could try the alternatives that were left.
-
-    Args:
-        found: the check as it was begun
-
-    Returns:
-        the same, with a warning that says so
-    """
+    """A check that was begun, where nothing could try the alternatives that were left."""
     return replace(found, warnings=(*(one for one in found.warnings if one != LEFT_OUT), NO_TURN))
 
 

@@ -1,4 +1,4 @@
-"""Which job wants to start? A question, or a launcher's own words, with limits, free GPUs and a deadline beside it."""
+"""Requests for a check: a question or a launcher's command, with limits, free GPUs and a deadline."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -93,14 +93,7 @@ class Problems:
         self.found: list[Problem] = []
 
     def read(self, part: Callable[[], Part]) -> Part | None:
-        """A part, or None where it is refused.
-
-        Args:
-            part: reads it
-
-        Returns:
-            what it reads
-        """
+        """A part, or None where it is refused."""
         try:
             return part()
         except Refused as refused:
@@ -109,16 +102,7 @@ class Problems:
 
 
 def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems) -> Wanted:
-    """The job of a request body; what is wrong is collected, and stands for nothing.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-        problems: collects what is wrong
-
-    Returns:
-        the job
-    """
+    """The job of a request body; what is wrong is collected, and stands for nothing."""
     question = {name: value for name, value in body.items() if name not in BESIDE}
     warnings: tuple[str, ...] = ()
     imported = None if body.get("launch") is None else problems.read(lambda: read_launch(body["launch"]))
@@ -136,17 +120,7 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems
 
 
 def read_launch(value: object) -> Imported:
-    """What a launcher's own words say of a job.
-
-    Args:
-        value: JSON value of the request
-
-    Returns:
-        model, recipe and layout, as far as they say them
-
-    Raises:
-        Refused: they are not of that kind, or give a field a value that it cannot have
-    """
+    """What a launcher's own words say of a job."""
     launch = read_noun(Launch, value, "launch")
     name, text = found_in(launch.content) if launch.format == SCRIPT else (launch.format, launch.content)
     try:
@@ -156,15 +130,7 @@ def read_launch(value: object) -> Imported:
 
 
 def with_launch(question: Mapping[str, Any], imported: Imported) -> dict[str, Any]:
-    """A question whose gaps are filled with what a launcher's words say.
-
-    Args:
-        question: what the caller says itself, which counts
-        imported: what the words say
-
-    Returns:
-        the whole question
-    """
+    """A question whose gaps are filled with what a launcher's words say."""
     said = {"model": imported.model, "recipe": dict(imported.recipe), "layout": dict(imported.layout)}
     filled = {name: merged(value, question[name]) if name in question else value for name, value in said.items()}
     return {**question, **{name: value for name, value in filled.items() if value is not None}}

@@ -1,4 +1,4 @@
-"""POST /v1/check: may this job start? One verdict and one line for a scheduler, in the time of one estimate."""
+"""POST /v1/check: one verdict and one line for a scheduler, in the time of one estimate."""
 
 from collections.abc import Mapping
 from functools import partial

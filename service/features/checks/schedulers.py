@@ -1,4 +1,4 @@
-"""May a job start that a scheduler holds in its hands? Its script becomes a question, its resources a cluster."""
+"""Checks of Slurm jobs and Kubernetes objects: the script becomes a question, the resources a cluster."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,17 +47,7 @@ class JudgedJob:
 
 
 def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
-    """Whether a scheduler's job may start; what cannot be judged never stands in its way.
-
-    Args:
-        job: the job
-        catalogue: the facts
-        keep: what to do with its question
-
-    Returns:
-        the verdict: a script that starts no known training is unknown; one that breaks a rule or asks for GPUs that
-        nobody knows is warned of
-    """
+    """Whether a scheduler's job may start; what cannot be judged never stands in its way."""
     try:
         imported = read_launch({"format": SCRIPT, "content": job.script})
         question = with_launch({name: job.said[name] for name in PARTS if name in job.said}, imported)
@@ -73,19 +63,7 @@ def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _:
 
 
 def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
-    """Whether a job of Slurm may start.
-
-    Args:
-        body: a SlurmJob, and beside it `question`: parts that its site says of every job
-        catalogue: the facts
-        keep: what to do with its question
-
-    Returns:
-        the verdict
-
-    Raises:
-        Refused: the body is no such job
-    """
+    """Whether a job of Slurm may start."""
     job = read_noun(SlurmJob, {name: value for name, value in body.items() if name != "question"}, "")
     said = body.get("question", {})
     if not isinstance(said, dict):
@@ -97,16 +75,7 @@ def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = 
 
 
 def judge_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
-    """Whether an object of Kubernetes may be admitted.
-
-    Args:
-        manifest: the object
-        catalogue: the facts
-        keep: what to do with its question
-
-    Returns:
-        the verdict; unknown for whatever starts no training that is known
-    """
+    """Whether an object of Kubernetes may be admitted."""
     try:
         job = scheduled_by_kubernetes(manifest)
     except Refused as refused:
@@ -119,14 +88,7 @@ def _let_through(verdict: Literal["warn", "unknown"], reason: str) -> JudgedJob:
 
 
 def as_lines(judged: JudgedJob) -> str:
-    """A verdict as a script without a JSON parser reads it.
-
-    Args:
-        judged: the verdict
-
-    Returns:
-        four lines: verdict, reason, id of the estimate, minutes of wall time to ask for; the last two may be empty
-    """
+    """A verdict as a script without a JSON parser reads it."""
     found = judged.check
     seconds = None if found is None else found.time_limit_seconds
     minutes = "" if seconds is None else str(round(seconds / SECONDS_PER_MINUTE))
@@ -179,20 +141,7 @@ def reviewed(
     keep: Keep = lambda _: None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The answer to a review.
-
-    Args:
-        review: an AdmissionReview with a request
-        catalogue: the facts
-        keep: what to do with its question
-        tell: what to do with the verdict, where there is one
-
-    Returns:
-        an AdmissionReview with a response; only what runs out of memory is not allowed
-
-    Raises:
-        Refused: it is no AdmissionReview of version 1
-    """
+    """The answer to a review."""
     request = review.get("request")
     is_review = review.get("apiVersion") == VERSION and review.get("kind") == KIND
     uid = request.get("uid") if isinstance(request, Mapping) else None

@@ -1,4 +1,4 @@
-"""Where is the same job cheapest, fastest, smallest? One question on many clusters at many prices, as sorted rows.
+"""Comparison of one job on many clusters at many prices, as sorted rows.
 
 What is wrong with the request is refused as a whole. What one cluster or price cannot do is a row that says why, and
 not fitting is an answer like any other.
@@ -60,28 +60,13 @@ IN_WORDS = "errors"
 
 
 def mended(problem: Problem) -> RowProblem:
-    """A problem as a row tells it.
-
-    Args:
-        problem: what is wrong, by the dotted path of its field in the request
-
-    Returns:
-        the same with a JSON pointer
-    """
+    """A problem as a row tells it."""
     pointer = "".join(f"/{step}" for step in problem.field.split(".") if step)
     return RowProblem(pointer=pointer, code=problem.code, message=problem.message, fix=problem.fix)
 
 
 def cells_of(row: ComparedRow, intervals: Mapping[str, bool]) -> Sequence[Any]:
-    """A row as the cells of a table.
-
-    Args:
-        row: the row
-        intervals: its numbers, and whether each has a lower and an upper end
-
-    Returns:
-        a value for each column of `columns_of`; None for an empty cell
-    """
+    """A row as the cells of a table."""
     numbers: list[Any] = []
     for name, is_interval in intervals.items():
         number = row.numbers.get(name)
@@ -93,12 +78,6 @@ def cells_of(row: ComparedRow, intervals: Mapping[str, bool]) -> Sequence[Any]:
 
 def columns_of(intervals: Mapping[str, bool]) -> list[str]:
     """What the columns of a table are called; ends of an interval by the names that cells give them.
-
-    Args:
-        intervals: numbers of its rows, and whether each has a lower and an upper end
-
-    Returns:
-        names of columns
 
     >>> columns_of({"days": True, "usable_bytes": False})[len(FIRST):-len(LAST) + 1]
     ['days.low', 'days', 'days.high', 'usable_bytes']
@@ -133,37 +112,12 @@ class Compared:
 
 
 def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Compared:
-    """The same job on many clusters, at many prices.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Returns:
-        the rows, sorted
-
-    Raises:
-        Refused: the request is wrong, or asks for too many rows
-    """
+    """The same job on many clusters, at many prices."""
     return outcome(comparing(body, catalogue))
 
 
 def comparing(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compared]:
-    """The same, answer by answer.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Yields:
-        how many rows there will be; then nothing, between one answer and the next, so that others may be answered
-
-    Returns:
-        the rows, sorted
-
-    Raises:
-        Refused: the request is wrong, or asks for too many rows
-    """
+    """The same, answer by answer."""
     wanted = yield from read_comparison(body, catalogue)
     metrics = named_metrics("columns", wanted.manner.columns, (*FIRST, *LAST))
     given = wanted.manner.sort_by

@@ -1,4 +1,4 @@
-"""How comparisons stand in the contract: what is sent, flat or nested, and the rows that come back in each form."""
+"""OpenAPI of comparisons: flat and nested requests, and rows in each form."""
 
 from typing import Any
 
@@ -76,15 +76,7 @@ NUMBER: list[Schema] = [ref("Interval"), {"type": "number"}, {"type": "boolean"}
 
 
 def comparison_schemas(row: Schema, versions: Schema) -> dict[str, Schema]:
-    """The schemas that the routes of comparisons refer to.
-
-    Args:
-        row: schema of the dataclass of a row
-        versions: schema of what an answer rests on
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the routes of comparisons refer to."""
     manner = {name: untitled(schema) for name, schema in schema_of(Manner)["properties"].items()}
     return {
         "ComparedCluster": object_schema("A cluster of a comparison, with what is its own.", ["cluster"], _own()),
@@ -102,14 +94,7 @@ def comparison_schemas(row: Schema, versions: Schema) -> dict[str, Schema]:
 
 
 def compare_operation(form: str) -> Schema:
-    """What the contract adds to a POST route of a comparison.
-
-    Args:
-        form: media type of its answer; empty where the caller chooses
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to a POST route of a comparison."""
     return {
         "description": "What is wrong with the request is refused as a whole. What one cluster or price cannot do is a "
         "row with status 422 and its reason; not fitting is an answer like any other.",
@@ -120,14 +105,7 @@ def compare_operation(form: str) -> Schema:
 
 
 def flat_compare_operation(form: str) -> Schema:
-    """What the contract adds to a GET route of a comparison.
-
-    Args:
-        form: media type of its answer; empty where the caller chooses
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to a GET route of a comparison."""
     manner = {name: untitled(schema) for name, schema in schema_of(Manner)["properties"].items()}
     beside = [query_parameter(name, schema.pop("description"), schema) for name, schema in manner.items()]
     return {

@@ -1,4 +1,4 @@
-"""What is to be compared? One question on each cluster of a list, the prices, and how the rows are to stand."""
+"""Requests for a comparison: one question, a list of clusters, their prices, and the order of the rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -102,15 +102,7 @@ class Terms:
 
 
 def refuse_price(value: object, catalogue: Catalogue) -> None:
-    """Refuse what is no price in any form, whichever GPU it is for.
-
-    Args:
-        value: an item of the list of prices
-        catalogue: the facts
-
-    Raises:
-        Refused: a wrong value, an unknown field
-    """
+    """Refuse what is no price in any form, whichever GPU it is for."""
     if isinstance(value, Mapping) and _is_spread(value):
         whole = {**IMPLIED, **value} if value.get("provider") == ANY else value
         value = {**whole, "price_model": "on-demand"} if whole.get("price_model") == ANY else whole
@@ -118,19 +110,7 @@ def refuse_price(value: object, catalogue: Catalogue) -> None:
 
 
 def prices_meant(value: Any, gpu: str, catalogue: Catalogue) -> list[Any]:
-    """The prices that an item of the list means for one GPU.
-
-    Args:
-        value: an item that `refuse_price` let through
-        gpu: catalogue name of the GPU
-        catalogue: the prices
-
-    Returns:
-        the item itself; where * stands in it one for each provider, region and terms that the catalogue holds
-
-    Raises:
-        Refused: the catalogue holds none
-    """
+    """The prices that an item of the list means for one GPU."""
     if not isinstance(value, Mapping) or not _is_spread(value):
         return [value]
     whole = {**IMPLIED, **value} if value["provider"] == ANY else {**value}
@@ -145,29 +125,13 @@ def prices_meant(value: Any, gpu: str, catalogue: Catalogue) -> list[Any]:
 
 
 def terms_told(value: Any) -> Terms:
-    """Which price a caller asks for, by the caller's own words.
-
-    Args:
-        value: an item of the list of prices
-
-    Returns:
-        what is said of where it comes from
-    """
+    """Which price a caller asks for, by the caller's own words."""
     told = value if isinstance(value, Mapping) else {}
     return Terms(**{name: told[name] for name in (*SPREAD, "rate_card") if isinstance(told.get(name), str)})
 
 
 def terms_of(value: Any, gpu: str, catalogue: Catalogue) -> Terms:
-    """Where a price comes from.
-
-    Args:
-        value: a price that `read_price` takes for this GPU
-        gpu: catalogue name of the GPU
-        catalogue: the prices
-
-    Returns:
-        who, where, on what terms, of which date
-    """
+    """Where a price comes from."""
     if not isinstance(value, Mapping):
         return Terms()
     if "rate_card" in value:
@@ -231,27 +195,12 @@ class Entry:
         return () if self.price is None else ((self.price_place, self.price),)
 
     def question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The question on this cluster.
-
-        Args:
-            asked: the question that is asked of every cluster
-
-        Returns:
-            the body that POST /v1/estimates would take
-        """
+        """The question on this cluster."""
         own = {part: merged(asked.get(part), change) for part, change in self.changes.items()}
         return {**asked, **own, "cluster": self.cluster}
 
     def placed(self, problem: Problem, price_place: str = "") -> Problem:
-        """A problem of the question on this cluster, at the field of the request that has to change.
-
-        Args:
-            problem: what is wrong, by its field in the question
-            price_place: dotted path of the price that the question is asked at
-
-        Returns:
-            the same, by its field in the request
-        """
+        """A problem of the question on this cluster, at the field of the request that has to change."""
         part, _, rest = problem.field.partition(".")
         if part == "cluster":
             return replace(problem, field=_below(self.cluster_place, rest))
@@ -262,31 +211,13 @@ class Entry:
         return replace(problem, field=_below(self.place if is_own else QUESTION, problem.field))
 
     def called(self, catalogue: Catalogue) -> str | None:
-        """What the cluster is called: by the caller, else by the catalogue.
-
-        Args:
-            catalogue: the presets
-
-        Returns:
-            its name; None where nobody named it
-        """
+        """What the cluster is called: by the caller, else by the catalogue."""
         preset = self.cluster.get("preset") if isinstance(self.cluster, Mapping) else self.cluster
         return self.name or (None if preset is None else catalogue.find_cluster(preset).row.slug)
 
 
 def read_entry(place: str, value: Any) -> Entry:
-    """An item of the list of clusters.
-
-    Args:
-        place: its dotted path
-        value: a cluster, or an object that holds one under `cluster` and what is its own beside it
-
-    Returns:
-        the item; the cluster itself is not judged yet
-
-    Raises:
-        Refused: an unknown field beside the cluster, or a wrong value
-    """
+    """An item of the list of clusters."""
     if not isinstance(value, Mapping) or not _holds_more(value):
         return Entry(place=place, cluster=value, cluster_place=place, changes={})
     unknown = [name for name in value if name not in OF_A_CLUSTER][:MOST_PROBLEMS]
@@ -332,15 +263,6 @@ def body_of_flat_comparison(parameters: Parameters) -> dict[str, Any]:
     """The body that a flat comparison stands for.
 
     Fields of the cluster may be given several times, and those of the price: all their combinations are compared.
-
-    Args:
-        parameters: names and texts as they were given, in order
-
-    Returns:
-        body for `compare`
-
-    Raises:
-        Refused: an unknown or repeated parameter, a text that does not spell a value, or too many combinations
     """
     manner = [(name, text) for name, text in parameters if name in BESIDE]
     fields = [(name, text) for name, text in parameters if name not in BESIDE]
@@ -357,14 +279,7 @@ def body_of_flat_comparison(parameters: Parameters) -> dict[str, Any]:
 
 
 def told_flat(problem: Problem) -> Problem:
-    """A problem of a comparison, by the field of its question.
-
-    Args:
-        problem: what is wrong, by its field in the body
-
-    Returns:
-        the same by the path that the flat form knows, such as `cluster.gpus`
-    """
+    """A problem of a comparison, by the field of its question."""
     first, _, rest = problem.field.partition(".")
     if first == QUESTION:
         return replace(problem, field=rest)
@@ -456,21 +371,7 @@ class _Problems:
 
 
 def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Wanted]:
-    """The comparison that a request body asks for.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Yields:
-        nothing, between one cluster and the next, so that others may be answered meanwhile
-
-    Returns:
-        what is asked
-
-    Raises:
-        Refused: every unknown field, wrong value and unknown name of the body
-    """
+    """The comparison that a request body asks for."""
     problems = _Problems()
     manner = problems.read(lambda: _read_manner(body))
     question = problems.read(lambda: _question(body))

@@ -1,4 +1,4 @@
-"""POST and GET of /v1/compare: the same job on many clusters at many prices, as JSON, as CSV or as a workbook."""
+"""POST and GET of /v1/compare: one job on many clusters at many prices, as JSON, CSV or a workbook."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A comparison as it is shown: as the JSON that it has, as CSV, as a workbook, or as lines that a person reads."""
+"""Comparisons as JSON, CSV, a workbook or terminal lines."""
 
 import csv
 import io
@@ -25,22 +25,7 @@ TableForm = Literal["json", "csv", "xlsx"]
 
 
 def comparison_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
-    """The same job on many clusters, at many prices, as it is sent.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-        form: how the table is sent
-
-    Yields:
-        how many rows there will be; then nothing
-
-    Returns:
-        the content of the answer
-
-    Raises:
-        Refused: the request is wrong, or asks for too many rows
-    """
+    """The same job on many clusters, at many prices, as it is sent."""
     compared = yield from comparing(body, catalogue)
     if form == "json":
         return to_bytes(whole_comparison(compared))
@@ -48,22 +33,7 @@ def comparison_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableFo
 
 
 def flat_comparison_sent(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
-    """The same of a flat question.
-
-    Args:
-        parameters: names and texts as they were given, in order
-        catalogue: the facts
-        form: how the table is sent
-
-    Yields:
-        how many rows there will be; then nothing
-
-    Returns:
-        the content of the answer
-
-    Raises:
-        Refused: the request is wrong, or asks for too many rows
-    """
+    """The same of a flat question."""
     try:
         return (yield from comparison_sent(body_of_flat_comparison(parameters), catalogue, form))
     except Refused as refused:
@@ -71,14 +41,7 @@ def flat_comparison_sent(parameters: Parameters, catalogue: Catalogue, form: Tab
 
 
 def whole_comparison(compared: Compared) -> ComparisonAnswer:
-    """A comparison as it stands on the wire.
-
-    Args:
-        compared: the comparison
-
-    Returns:
-        the same without what only tables need
-    """
+    """A comparison as it stands on the wire."""
     return ComparisonAnswer(
         rows=tuple(compared.rows),
         sort_by=compared.sort_by,
@@ -88,14 +51,7 @@ def whole_comparison(compared: Compared) -> ComparisonAnswer:
 
 
 def comparison_csv(compared: Compared) -> str:
-    """A comparison as CSV, no cell of which a spreadsheet runs as a formula.
-
-    Args:
-        compared: the comparison
-
-    Returns:
-        CSV of RFC 4180 with a header; an interval is three columns
-    """
+    """A comparison as CSV, no cell of which a spreadsheet runs as a formula."""
     intervals = _intervals(compared)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -105,28 +61,14 @@ def comparison_csv(compared: Compared) -> str:
 
 
 def comparison_workbook(compared: Compared) -> bytes:
-    """A comparison as a workbook of one sheet: the same rows as its CSV.
-
-    Args:
-        compared: the comparison
-
-    Returns:
-        an .xlsx file; the same comparison is the same bytes
-    """
+    """A comparison as a workbook of one sheet: the same rows as its CSV."""
     intervals = _intervals(compared)
     rows = [[typed_cell(cell) for cell in cells_of(row, intervals)] for row in compared.rows]
     return workbook(columns_of(intervals), rows)
 
 
 def comparison_report(compared: Compared) -> str:
-    """A comparison as a person reads it in a terminal.
-
-    Args:
-        compared: the comparison
-
-    Returns:
-        aligned lines, then why rows are refused
-    """
+    """A comparison as a person reads it in a terminal."""
     records = to_wire(compared.rows)
     names = [name for name in (*SHOWN, *compared.metrics) if any(_text(record.get(name)) for record in records)]
     table = [names, *([_text(record.get(name)) for name in names] for record in records)]

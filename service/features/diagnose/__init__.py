@@ -1,1 +1,1 @@
-"""Why did a job run out of memory, and what is to change?"""
+"""Diagnosis of out-of-memory errors."""

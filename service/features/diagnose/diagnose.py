@@ -1,4 +1,4 @@
-"""Why a job ran out of memory: its message beside its estimate, and what to change."""
+"""Diagnosis of an out-of-memory error: its message beside the estimate, and what to change."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,28 +41,14 @@ class Found:
 
 
 def needed_bytes(said: Said) -> float | None:
-    """Live tensors with what was asked for.
-
-    Args:
-        said: what the message says
-
-    Returns:
-        bytes [byte]; None where it does not tell of live tensors
-    """
+    """Live tensors with what was asked for."""
     if said.allocated_bytes is None:
         return said.peak_allocated_bytes
     return max(said.allocated_bytes + (said.requested_bytes or 0.0), said.peak_allocated_bytes or 0.0)
 
 
 def others_bytes(said: Said) -> float:
-    """What others held on the device: named, or what is neither free nor the process's.
-
-    Args:
-        said: what the message says
-
-    Returns:
-        bytes [byte]; 0 where the message does not tell
-    """
+    """What others held on the device: named, or what is neither free nor the process's."""
     if said.other_processes_bytes is not None:
         return said.other_processes_bytes
     if said.capacity_bytes is None or said.free_bytes is None or said.process_bytes is None:
@@ -72,17 +58,7 @@ def others_bytes(said: Said) -> float:
 
 
 def found_cause(said: Said, memory: Memory, peak_bytes: float, *, is_explained: bool) -> Found:
-    """Why memory ran out.
-
-    Args:
-        said: what the message says
-        memory: what the estimate says
-        peak_bytes: live bytes that are predicted for the peak
-        is_explained: whether a supposed difference explains that more was needed
-
-    Returns:
-        the cause
-    """
+    """Why memory ran out."""
     if said.kind in OF_HOST:
         return _of_host(said, memory)
     needed = needed_bytes(said)
@@ -130,15 +106,7 @@ def _of_the_question(memory: Memory, needed: float, peak_bytes: float, others: f
 
 
 def of_a_tensor(tensor: str, said: Said) -> Found:
-    """What was asked for is a tensor that the question does not have.
-
-    Args:
-        tensor: the tensor, in words
-        said: what the message says
-
-    Returns:
-        the cause
-    """
+    """What was asked for is a tensor that the question does not have."""
     text = f"{_b(said.requested_bytes or 0.0)} were asked for, the size of {tensor}, which the estimate does not have"
     return Found("larger_than_predicted", text, "high")
 
@@ -176,35 +144,13 @@ ANOTHER_DEVICE_FRACTION = 0.08
 
 
 def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
-    """Why memory ran out.
-
-    Args:
-        body: a question, and beside its nouns `message`, `memory_stats` or both
-        catalogue: the facts
-
-    Returns:
-        the cause, the comparison line by line, and what to change
-
-    Raises:
-        Refused: the question cannot be answered, or the message is none that is understood
-    """
+    """Why memory ran out."""
     asked = read_question({name: value for name, value in body.items() if name not in BESIDE}, catalogue, beside=BESIDE)
     return _diagnosed(asked, _read(body), catalogue)
 
 
 def diagnosis_sent(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
-    """Why memory ran out, as it is sent.
-
-    Args:
-        body: a question, and beside its nouns `message`, `memory_stats` or both
-        catalogue: the facts
-
-    Returns:
-        the content of the answer
-
-    Raises:
-        Refused: the question cannot be answered, or the message is none that is understood
-    """
+    """Why memory ran out, as it is sent."""
     return to_bytes(diagnose(body, catalogue))
 
 

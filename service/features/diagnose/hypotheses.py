@@ -1,4 +1,4 @@
-"""Which single difference between what is asked and what ran would explain a message?"""
+"""Hypotheses: single differences between the question and the run that would explain a message."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -32,12 +32,6 @@ FLOATS = 4.0
 def segment_bytes(tensor_bytes: float) -> float:
     """What the allocator asks the device for to hold a tensor.
 
-    Args:
-        tensor_bytes: its size
-
-    Returns:
-        the size that a message tells
-
     >>> segment_bytes(3.0 * 2**20) / 2**20, segment_bytes(21.5 * 2**20) / 2**20
     (20.0, 22.0)
     """
@@ -51,17 +45,7 @@ def segment_bytes(tensor_bytes: float) -> float:
 def matched_tensors(
     resolved: Resolved, stages: list[LoadedStage], requested_bytes: float, precision_bytes: float
 ) -> tuple[MatchedTensor, ...]:
-    """Tensors whose segment has the size that was asked for.
-
-    Args:
-        resolved: the question
-        stages: its stages
-        requested_bytes: what was asked for
-        precision_bytes: how far that may be off
-
-    Returns:
-        the tensors; none where the size tells too little
-    """
+    """Tensors whose segment has the size that was asked for."""
     if requested_bytes < LEAST_TELLING_BYTES:
         return ()
     found = {
@@ -73,15 +57,7 @@ def matched_tensors(
 
 
 def known_tensors(resolved: Resolved, stages: list[LoadedStage]) -> Iterator[MatchedTensor]:
-    """Large tensors of one rank, in the formats in which they occur.
-
-    Args:
-        resolved: the question
-        stages: its stages
-
-    Yields:
-        the tensors
-    """
+    """Large tensors of one rank, in the formats in which they occur."""
     job, degrees = resolved.job, resolved.degrees
     element = job.precision.element_bytes
     tokens = job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context)
@@ -154,37 +130,14 @@ class Supposed:
 
 
 def supposed(asked: Question, said: Said, supposition: Supposition | None = None) -> Supposed:
-    """The memory of a question.
-
-    Args:
-        asked: the question
-        said: what the message says
-        supposition: how it differs from what was asked
-
-    Returns:
-        it with its memory
-
-    Raises:
-        Refused: it breaks a rule
-    """
+    """The memory of a question."""
     resolved = fullest_in(resolve(asked)).resolved
     loaded = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
     return Supposed(supposition, asked, timeline(resolved), _tensors(resolved, loaded, said))
 
 
 def likeliest(asked: Question, said: Said, needed_bytes: float, own: Supposed) -> Supposed:
-    """The difference that explains best why more was needed than is predicted.
-
-    Args:
-        asked: the question
-        said: what the message says
-        needed_bytes: live bytes with what was asked for
-        own: the question as it is asked
-
-    Returns:
-        the question that needs as much with the least beyond it, one whose tensor was asked for before others; the
-        question itself where none needs as much
-    """
+    """The difference that explains best why more was needed than is predicted."""
     found = []
     for supposition, question in differences(asked):
         try:
@@ -197,14 +150,7 @@ def likeliest(asked: Question, said: Said, needed_bytes: float, own: Supposed) -
 
 
 def differences(asked: Question) -> Iterator[tuple[Supposition, Question]]:
-    """Questions that somebody may have run who meant to run this one.
-
-    Args:
-        asked: the question
-
-    Yields:
-        a difference and the question with it
-    """
+    """Questions that somebody may have run who meant to run this one."""
     recipe, resolved = asked.recipe, resolve(asked)
     if resolved.job.kernel != "eager":
         yield eager_attention(asked)
@@ -230,28 +176,12 @@ def differences(asked: Question) -> Iterator[tuple[Supposition, Question]]:
 
 
 def eager_attention(asked: Question) -> tuple[Supposition, Question]:
-    """The question with attention that keeps the scores of all pairs of tokens.
-
-    Args:
-        asked: the question
-
-    Returns:
-        the difference and the question with it
-    """
+    """The question with attention that keeps the scores of all pairs of tokens."""
     return _recipe(asked, {"attention": "eager"}, "attention was computed eagerly, not by a fused kernel")
 
 
 def given_away(asked: Question, said: Said, own: Supposed) -> Supposed:
-    """What the size that was asked for gives away: scores of all pairs of tokens, which only eager attention makes.
-
-    Args:
-        asked: the question
-        said: what the message says
-        own: the same with its memory
-
-    Returns:
-        the question with eager attention where that has a tensor of the size and the question has none; else itself
-    """
+    """What the size that was asked for gives away: scores of all pairs of tokens, which only eager attention makes."""
     if own.tensors or asked.recipe.attention == "eager":
         return own
     supposition, question = eager_attention(asked)

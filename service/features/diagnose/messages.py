@@ -1,4 +1,4 @@
-"""What does a message say that tells that memory ran out? Read in one pass, and never repeated."""
+"""Out-of-memory messages, read in one pass and never repeated."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,14 +47,7 @@ OTHERS_SAY = "Process # has # memory in use"
 
 
 def amounts_in(text: str) -> Iterator[SaidNumber]:
-    """The amounts of a message, each once.
-
-    Args:
-        text: the message, in one line
-
-    Yields:
-        the numbers, those that no device has left out
-    """
+    """The amounts of a message, each once."""
     seen: set[str] = set()
     for name, pattern, words in PHRASES:
         found = None if name in seen else pattern.search(text)
@@ -71,15 +64,6 @@ def amounts_in(text: str) -> Iterator[SaidNumber]:
 
 def said_number(name: str, digits: str, unit: str, words: str) -> SaidNumber | None:
     """A number of a message.
-
-    Args:
-        name: what it is
-        digits: as it is written
-        unit: KiB, MiB, GiB, bytes and the like
-        words: the words around it
-
-    Returns:
-        the number; None where no device has so much
 
     >>> said_number("requested_bytes", "1.50", "GiB", "Tried to allocate #").bytes / 2**30
     1.5
@@ -110,14 +94,7 @@ STATS = {
 
 
 def numbers_of_summary(text: str) -> Iterator[SaidNumber]:
-    """Numbers of torch.cuda.memory_summary(), as it is now and at its peak.
-
-    Args:
-        text: what holds the table, among other lines
-
-    Yields:
-        the numbers
-    """
+    """Numbers of torch.cuda.memory_summary(), as it is now and at its peak."""
     for line in text.split("\n"):
         cells = line[:LONGEST_ROW].split("|")
         name = ROWS.get(cells[1].strip()) if len(cells) >= 4 else None
@@ -131,14 +108,7 @@ def numbers_of_summary(text: str) -> Iterator[SaidNumber]:
 
 
 def numbers_of_stats(stats: Mapping[str, Any]) -> Iterator[SaidNumber]:
-    """Numbers of torch.cuda.memory_stats().
-
-    Args:
-        stats: the statistics, flat as torch gives them
-
-    Yields:
-        the numbers
-    """
+    """Numbers of torch.cuda.memory_stats()."""
     for key, name in STATS.items():
         value = stats.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_BYTES:
@@ -188,18 +158,7 @@ UNDERSTOOD = (
 
 
 def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
-    """What a message says, and the statistics of the allocator beside it.
-
-    Args:
-        text: the message, with its traceback where there is one; empty where statistics alone are given
-        stats: what torch.cuda.memory_stats() gave; None where it is not given
-
-    Returns:
-        what was said
-
-    Raises:
-        Refused: it is too long, or it does not tell that memory ran out
-    """
+    """What a message says, and the statistics of the allocator beside it."""
     if len(text) > LONGEST_MESSAGE:
         message = f"the message has {len(text)} characters; {LONGEST_MESSAGE} are read"
         raise Refused(_problem("too_long", message, "send what begins with the traceback"))

@@ -1,4 +1,4 @@
-"""How is a diagnosis shown in a terminal?"""
+"""Terminal report of a diagnosis."""
 
 from service.answers.diagnoses import Diagnosis
 from service.units import BYTES, said
@@ -8,14 +8,7 @@ MOST_LINES = 8
 
 
 def diagnosis_report(found: Diagnosis) -> str:
-    """A diagnosis as a person reads it.
-
-    Args:
-        found: the diagnosis
-
-    Returns:
-        the reason, the comparison, and what to do
-    """
+    """A diagnosis as a person reads it."""
     when = "" if found.moment is None else f" ({found.step or 'some'} step, {found.moment})"
     blocks = [f"{found.cause.replace('_', ' ')}{when}, confidence {found.confidence}: {found.reason}"]
     totals = [(one.quantity, one.said_bytes, one.predicted_bytes) for one in found.totals]

@@ -1,4 +1,4 @@
-"""POST /v1/diagnose: why a job ran out of memory, from its message beside its estimate, and what to change."""
+"""POST /v1/diagnose: the cause of an out-of-memory error, from its message and the estimate."""
 
 from typing import Any
 

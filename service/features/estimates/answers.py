@@ -1,4 +1,4 @@
-"""What does this training job take? The answer to a question, whole or in part, with what it rests on."""
+"""Answers to one question, whole or in part, with their sources and versions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -29,21 +29,7 @@ Part = TypeVar("Part", bound=Grounds)
 
 
 def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, *, explain: bool = False) -> Grounds:
-    """What a request body asks, whole or in part; of what the part leaves out nothing is tried.
-
-    Args:
-        kind: which part
-        body: the JSON object of the request
-        catalogue: the facts
-        explain: add the equation, the inputs and the source of each number
-
-    Returns:
-        that part
-
-    Raises:
-        Refused: the question cannot be answered
-        NotFinite: its values lead together beyond all bounds
-    """
+    """What a request body asks, whole or in part; of what the part leaves out nothing is tried."""
     asked = read_question(body, catalogue)
     if kind is MemoryAnswer:
         return memory_answer(asked, catalogue, explain=explain)
@@ -51,39 +37,12 @@ def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue
 
 
 def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
-    """What a request body asks, with the equation, the inputs and the source of each number, as it is sent.
-
-    Args:
-        kind: which part
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Returns:
-        the content of the answer
-
-    Raises:
-        Refused: the question cannot be answered
-        NotFinite: its values lead together beyond all bounds
-    """
+    """What a request body asks, with the equation, the inputs and the source of each number, as it is sent."""
     return to_bytes(answer_of(kind, body, catalogue, explain=True))
 
 
 def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
-    """Everything about one configuration.
-
-    Args:
-        asked: the question and what reading it assumed
-        catalogue: the facts that the question was read with
-        explain: add the equation, the inputs and the source of each number
-        advise: try changes of a job that does not surely fit, which takes many times as long as the answer
-
-    Returns:
-        the answer
-
-    Raises:
-        Refused: the estimator's rules refuse the question
-        NotFinite: its values lead together beyond all bounds
-    """
+    """Everything about one configuration."""
     found = estimate(asked.question)
     refuse_infinite(found.step, found.totals)  # they divide by rates
     return Answer(
@@ -99,20 +58,7 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False, advise:
 
 
 def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
-    """Whether one configuration fits, and what its bytes are.
-
-    Args:
-        asked: the question and what reading it assumed
-        catalogue: the facts that the question was read with
-        explain: add the equation, the inputs and the source of each number
-
-    Returns:
-        the answer, the same as that part of the whole one but for warnings about the run
-
-    Raises:
-        Refused: the estimator's rules refuse the question
-        NotFinite: its values lead together beyond all bounds
-    """
+    """Whether one configuration fits, and what its bytes are."""
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)
     return MemoryAnswer(
@@ -124,16 +70,7 @@ def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) 
 
 
 def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalogue) -> dict[str, Any]:
-    """What an answer says beside its numbers, but for explanations.
-
-    Args:
-        found: the estimate
-        asked: the question and what reading it assumed
-        catalogue: the facts that the question was read with
-
-    Returns:
-        the fields of Grounds
-    """
+    """What an answer says beside its numbers, but for explanations."""
     versions = versions_of(catalogue, [calibration_id(asked.question.gpu)])
     return {
         "id": f"est_{digest_of(to_bytes([found.resolved, versions]))}",
@@ -149,15 +86,7 @@ RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_ELECTRICITY)
 
 
 def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Versions:
-    """What answers rest on.
-
-    Args:
-        catalogue: the facts that questions are read with
-        calibrations: ids of those that their GPUs have; None for a GPU that has none
-
-    Returns:
-        the versions; the ids in order, separated by commas
-    """
+    """What answers rest on."""
     named = ",".join(sorted({one for one in calibrations if one is not None}))
     return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=named or None)
 
@@ -183,15 +112,7 @@ def _metric_at(path: str, found: Estimate) -> str:
 
 
 def part(kind: type[Part], whole: Answer) -> Part:
-    """The part of an answer that was asked for: all of it, memory, FLOP, or time and totals.
-
-    Args:
-        kind: which part
-        whole: everything about the configuration
-
-    Returns:
-        that part, with the explanations and warnings of its own numbers
-    """
+    """The part of an answer that was asked for: all of it, memory, FLOP, or time and totals."""
     held = {f.name: getattr(whole, f.name) for f in fields(kind)}
     if "totals" not in held:
         held["warnings"] = _without_run(whole.warnings)
@@ -201,20 +122,7 @@ def part(kind: type[Part], whole: Answer) -> Part:
 
 
 def answer_by(method: ToolName, asked: Asked, catalogue: Catalogue) -> MethodAnswer:
-    """What another tool says of one configuration, beside our own estimate of it.
-
-    Args:
-        method: the tool's name
-        asked: the question and what reading it assumed
-        catalogue: the facts that the question was read with
-
-    Returns:
-        the tool's numbers, ours, and the main reason why they differ
-
-    Raises:
-        Refused: the estimator's rules refuse the question, or the tool's formula does not read all of it
-        NotFinite: its values lead together beyond all bounds
-    """
+    """What another tool says of one configuration, beside our own estimate of it."""
     ours = estimate_memory(asked.question)
     refuse_infinite(ours.memory)
     found = compare(method, ours.resolved, ours.memory)

@@ -1,4 +1,4 @@
-"""Which number of an answer does a name mean? Each by its own name, or by as much of its path as tells it apart."""
+"""Numbers of an answer by name: their own, or as much of their path as is unambiguous."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -39,14 +39,7 @@ MAIN = "fits, device_peak_bytes, parameters.total, total_flop, step_seconds, mfu
 
 
 def fits(verdict: Verdict) -> bool:
-    """Whether the job more likely fits than not.
-
-    Args:
-        verdict: of an answer
-
-    Returns:
-        false for out_of_memory only; at_risk fits, with a probability that oom_probability_fraction tells
-    """
+    """Whether the job more likely fits than not."""
     return verdict != "out_of_memory"
 
 
@@ -58,18 +51,7 @@ class Metric:
     """Steps from the answer to the number, list positions as the caller gave them."""
 
     def value_in(self, answer: Answer) -> float:
-        """The number, as the JSON of the answer holds it.
-
-        Args:
-            answer: any answer
-
-        Returns:
-            the number; 1 and 0 for true and false
-
-        Raises:
-            UnknownMetric: the answer has no such item
-            Refused: the number is null; the problems say which fields it needs
-        """
+        """The number, as the JSON of the answer holds it."""
         value = self.found_in(whole_of(answer))
         if value is None:
             raise Refused(*_needs(self.path, answer))
@@ -77,17 +59,7 @@ class Metric:
         return int(number) if isinstance(number, bool) else number
 
     def found_in(self, whole: Mapping[str, Any]) -> Any:
-        """What the JSON of an answer holds there.
-
-        Args:
-            whole: of `whole_of`
-
-        Returns:
-            a number, an interval as an object, a truth; None where it is not known
-
-        Raises:
-            UnknownMetric: the answer has no such item
-        """
+        """What the JSON of an answer holds there."""
         value: Any = whole
         for step in self.path:
             if value is None:
@@ -108,31 +80,13 @@ class Metric:
 
 
 def whole_of(answer: Answer) -> dict[str, Any]:
-    """The JSON of an answer, with the number that is no leaf of it.
-
-    Args:
-        answer: any answer
-
-    Returns:
-        what every metric is found in
-    """
+    """The JSON of an answer, with the number that is no leaf of it."""
     return {**to_wire(answer), FITS: fits(answer.verdict)}
 
 
 @lru_cache(maxsize=1024)
 def metric_named(name: str) -> Metric:
-    """The number that a name means.
-
-    Args:
-        name: e.g. `gpu_hours`, `gpu_hours.low`, `parameters.stages.0.total`, `parts.gemm.seconds`; in any capitals
-
-    Returns:
-        the metric
-
-    Raises:
-        UnknownMetric: no number has that name; the message lists the nearest
-        Refused: several numbers do; the fix lists them
-    """
+    """The number that a name means."""
     steps = tuple(name.lower().split("."))
     found = [path for path in _paths() if _is_tail(steps, path)]
     nearest = [path for path in found if len(path) == min(map(len, found))]
@@ -261,18 +215,7 @@ COLUMNS: Mapping[str, str] = {
 
 
 def number_named(field: str, name: str) -> Metric:
-    """The number that a name in a request means.
-
-    Args:
-        field: field of the request that holds the name
-        name: the name
-
-    Returns:
-        the number
-
-    Raises:
-        Refused: no number, or several, have that name
-    """
+    """The number that a name in a request means."""
     try:
         return metric_named(COLUMNS.get(name.lower(), name))
     except UnknownMetric as unknown:
@@ -283,19 +226,7 @@ def number_named(field: str, name: str) -> Metric:
 
 
 def named_metrics(field: str, names: Sequence[str] | None, taken: Sequence[str]) -> Mapping[str, Metric]:
-    """The numbers of each row.
-
-    Args:
-        field: field of the request that lists their names
-        names: the names; None for those that most callers want
-        taken: names that every row has anyway
-
-    Returns:
-        the numbers by name
-
-    Raises:
-        Refused: a name means no number, or stands there twice
-    """
+    """The numbers of each row."""
     given = [name.lower() for name in names or COLUMNS]
     repeated = [place for place, name in enumerate(given) if name in given[:place] or name in taken]
     if repeated:
@@ -306,15 +237,7 @@ def named_metrics(field: str, names: Sequence[str] | None, taken: Sequence[str])
 
 
 def number_in(metric: Metric, whole: Mapping[str, Any]) -> Any:
-    """A number of an answer, with its ends where it has any.
-
-    Args:
-        metric: the number
-        whole: the JSON of the answer, of `whole_of`
-
-    Returns:
-        the number; None where this answer does not know it
-    """
+    """A number of an answer, with its ends where it has any."""
     try:
         return metric.found_in(whole)
     except UnknownMetric:

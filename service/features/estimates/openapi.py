@@ -1,4 +1,4 @@
-"""How the estimating routes describe themselves in the contract: bodies, parameters, answers, examples that work."""
+"""OpenAPI of the estimating routes: bodies, parameters, answers and examples."""
 
 from service.api.openapi import (
     Schema,
@@ -48,14 +48,7 @@ EXAMPLES: dict[str, Schema] = {
 
 
 def question_operation(answer: str) -> Schema:
-    """What the contract adds to a POST route that takes a question.
-
-    Args:
-        answer: component name of the answer's schema
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to a POST route that takes a question."""
     return {
         "description": "Ask with four nouns; a name stands for a row of the catalogue. Not fitting is an answer too.",
         "parameters": [parameter_ref(EXPLAIN), parameter_ref(REV)],
@@ -65,15 +58,7 @@ def question_operation(answer: str) -> Schema:
 
 
 def memory_operation(answer: str, answer_by_method: str) -> Schema:
-    """What the contract adds to the POST route that other tools can be asked through.
-
-    Args:
-        answer: component name of the schema of our own answer
-        answer_by_method: component name of that of another tool's
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the POST route that other tools can be asked through."""
     operation = question_operation(answer)
     method = query_parameter(
         METHOD,
@@ -88,22 +73,11 @@ def memory_operation(answer: str, answer_by_method: str) -> Schema:
 
 
 def flat_operation(answer: str) -> Schema:
-    """What the contract adds to a GET route that takes a question in its flat form.
-
-    Args:
-        answer: component name of the answer's schema
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to a GET route that takes a question in its flat form."""
     description = "The same question in its flat form: each field of the nouns by its own name, and the same answer."
     return {"description": description, "parameters": flat_references(), "responses": json_response(ref(answer))}
 
 
 def choices_operation() -> Schema:
-    """What the contract adds to the list of enumerations.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the list of enumerations."""
     return {"responses": json_response(ref("Choices"), "Choices by field.")}

@@ -1,4 +1,4 @@
-"""How does a person read an answer in a terminal? The verdict, then memory, work, time and money in aligned tables."""
+"""Terminal report of an answer: the verdict, then memory, work, time and money in tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,6 @@ DEGREES = ("data", "tensor", "context", "pipeline", "expert")
 def degrees_in_words(layout: Layout) -> list[str]:
     """The degrees of a layout that divide something.
 
-    Args:
-        layout: the layout
-
-    Returns:
-        a word and a number each
-
     >>> degrees_in_words(Layout(data=8, tensor=2))
     ['data 8', 'tensor 2']
     """
@@ -32,12 +26,6 @@ def degrees_in_words(layout: Layout) -> list[str]:
 
 def layout_in_words(layout: Layout) -> str:
     """A whole layout, but for what goes without saying.
-
-    Args:
-        layout: the layout, every field filled
-
-    Returns:
-        its parts, separated by commas
 
     >>> layout_in_words(Layout(data=8, tensor=2, pipeline=4, virtual_pipeline=2, zero_stage=1, shard_group=8,
     ...                        schedule="interleaved-1f1b", sequence_parallel=True))
@@ -85,14 +73,7 @@ class Row:
 
 
 def report(found: Answer) -> str:
-    """An answer as a person reads it.
-
-    Args:
-        found: the answer
-
-    Returns:
-        lines of text, the last one without a line break
-    """
+    """An answer as a person reads it."""
     place = f"stage {found.memory.peak_stage}, at its {found.memory.peak_phase} peak"
     tables = {
         "Parameters": _parameters(found),

@@ -1,4 +1,4 @@
-"""POST and GET of /v1/estimates, /v1/memory, /v1/flops and /v1/gpu-hours: one question, its answer whole or in part.
+"""POST and GET of /v1/estimates, /v1/memory, /v1/flops and /v1/gpu-hours: one question, answered whole or in part.
 
 POST /v1/memory?method= answers as another tool would.
 

@@ -1,4 +1,4 @@
-"""What was answered under an id? What a scenario holds, byte for byte; what was checked is worked out once more."""
+"""Stored answers by id: a scenario's answer byte for byte, a check's answer computed again."""
 
 import re
 from collections.abc import Callable
@@ -29,24 +29,7 @@ def stored_answer(
     waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
     look_again: Callable[[], bool] = nobody_writes,
 ) -> bytes:
-    """An answer that a scenario or a check was given.
-
-    Args:
-        engine: the database
-        whose: owner who has to have it; None for whoever has
-        estimate_id: id of the answer
-        catalogue_at: the facts of a revision
-        waiting: the question of a check that is not written yet; None where there is none
-        look_again: waits for what others are about to write; false where nobody is
-
-    Returns:
-        the answer byte for byte as it was first given
-
-    Raises:
-        NotFound: the owner has none of this id, or the formulas that gave it are those of another release
-        UnknownRevision: the facts that it was given from are not kept any more
-        Unreachable: the database does not answer
-    """
+    """An answer that a scenario or a check was given."""
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None
     if known and (found := store.read_answer(engine, estimate_id, whose)) is not None:
         return found

@@ -15,35 +15,12 @@ from service.validation.serialization import refuse_infinite, to_bytes
 
 
 def timeline_sent(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
-    """The timeline of one configuration, as it is sent.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Returns:
-        the content of the answer
-
-    Raises:
-        Refused: the question is wrong, or the estimator's rules refuse it
-    """
+    """The timeline of one configuration, as it is sent."""
     return to_bytes(timeline_answer(read_question(body, catalogue), catalogue))
 
 
 def timeline_answer(asked: Asked, catalogue: Catalogue) -> TimelineAnswer:
-    """The timeline of one configuration.
-
-    Args:
-        asked: the question and what reading it assumed
-        catalogue: the facts that the question was read with
-
-    Returns:
-        the timeline of every stage
-
-    Raises:
-        Refused: the estimator's rules refuse the question
-        NotFinite: its values lead together beyond all bounds
-    """
+    """The timeline of one configuration."""
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)
     stages = timeline(fullest_in(resolve(asked.question)).resolved)

@@ -1,4 +1,4 @@
-"""How is a question written for a launcher or a training framework, and what does that file not hold?"""
+"""Questions written for a launcher or framework, with what the file cannot express, and files read back."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -23,11 +23,7 @@ from service.validation.specs import read_noun
 
 
 def listed_targets() -> tuple[ExportTarget, ...]:
-    """Every tool that a question can be written for.
-
-    Returns:
-        first what says how to train, then what starts it
-    """
+    """Every tool that a question can be written for."""
     return tuple(
         ExportTarget(
             target=target.name,
@@ -44,17 +40,7 @@ def listed_targets() -> tuple[ExportTarget, ...]:
 
 
 def target_named(name: str) -> Target:
-    """The tool of a name.
-
-    Args:
-        name: its name in the path
-
-    Returns:
-        the tool
-
-    Raises:
-        NotFound: there is none of that name
-    """
+    """The tool of a name."""
     if name not in TARGETS:
         raise NotFound(f"nothing is written for that; a question can be written for {', '.join(TARGETS)}")
     return TARGETS[name]
@@ -63,21 +49,7 @@ def target_named(name: str) -> Target:
 def export(
     body: Mapping[str, Any], catalogue: Catalogue, target: Target, version: str, command: str | None = None
 ) -> Export:
-    """A question as the file of one tool.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-        target: the tool
-        version: the form of its file, one of the target's
-        command: what a launcher is to start; the program of the question's software where None
-
-    Returns:
-        the file, and what it does not hold
-
-    Raises:
-        Refused: the question breaks a rule, or the command is none
-    """
+    """A question as the file of one tool."""
     if command is not None and target.kind != "launcher":
         message = f"{target.tool} starts no command: its file says how to train"
         raise Refused(Problem(field=COMMAND, code="no_launcher", message=message, fix="leave command out"))
@@ -114,35 +86,14 @@ LONGEST_NAME = 80
 
 
 def format_named(name: str) -> Format:
-    """The kind of file of a name.
-
-    Args:
-        name: its name in the path
-
-    Returns:
-        the kind
-
-    Raises:
-        NotFound: there is none of that name
-    """
+    """The kind of file of a name."""
     if name not in FORMATS:
         raise NotFound(f"files of that kind are not read; {', '.join(FORMATS)} are")
     return FORMATS[name]
 
 
 def import_file(kind: Format, text: str) -> Imported:
-    """What a file says, as the parts of a question.
-
-    Args:
-        kind: which kind of file it is
-        text: the file
-
-    Returns:
-        model, recipe and layout, as far as it says them
-
-    Raises:
-        Refused: it is not of that kind, or a value is none that a field takes; the message names line and column
-    """
+    """What a file says, as the parts of a question."""
     if len(text.encode()) > LONGEST_FILE_BYTES:
         message = f"the file has more than {LONGEST_FILE_BYTES // 1024} KiB, and none that says how to train is so long"
         raise Refused(Problem(field=FIELD, code="too_long", message=message, fix="send that file alone"))

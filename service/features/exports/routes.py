@@ -1,4 +1,4 @@
-"""GET /v1/exports and POST /v1/exports/{target}: a question as the file that a launcher or a framework reads.
+"""GET /v1/exports and POST /v1/exports/{target}: a question as the file of a launcher or framework.
 
 The file comes inside a JSON answer, beside what it does not hold; as text/plain it comes alone, and a header names
 what it does not hold.

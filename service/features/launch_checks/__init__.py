@@ -1,1 +1,1 @@
-"""What does a minute of measuring say of a job before it starts? Question to tasks, and records to a verdict."""
+"""Launch checks: the kernels of a job, measured before it starts."""

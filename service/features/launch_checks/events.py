@@ -1,4 +1,4 @@
-"""How is somebody told what happens to a launch check, as it happens? Server-sent events, numbered as the job's events.
+"""Server-sent events of a launch check, numbered as the events of its job.
 
 Whoever was cut off asks again with Last-Event-ID and is told what came after it; who asks late is told everything.
 """
@@ -53,31 +53,12 @@ class Told:
 
 
 def launch_check_looks(engine: Engine, longest: float, leaving: Event) -> SharedLooks[Told]:
-    """What happens to launch checks, for whoever listens.
-
-    Args:
-        engine: the database
-        longest: how long somebody may listen at once [second]
-        leaving: set once the process is to end
-
-    Returns:
-        the looks that they share
-    """
+    """What happens to launch checks, for whoever listens."""
     return SharedLooks(partial(_look, engine), LOOK_SECONDS, longest, leaving)
 
 
 def last_event_of(request: Request) -> int:
-    """The number of the last event that a caller was told.
-
-    Args:
-        request: the request
-
-    Returns:
-        what Last-Event-ID says; 0 where it is absent or empty
-
-    Raises:
-        WrongParameter: it is no number of an event
-    """
+    """The number of the last event that a caller was told."""
     said = request.headers.get(LAST_EVENT_ID, "")
     if said and NUMBER.fullmatch(said) is None:
         message = "the id is not that of an event of this stream, which are whole numbers"
@@ -87,15 +68,7 @@ def last_event_of(request: Request) -> int:
 
 
 def stream_of(request: Request, check_id: str) -> StreamingResponse:
-    """What happens to a launch check, until it ends or nobody listens.
-
-    Args:
-        request: the request of somebody who may read the launch check
-        check_id: id of a launch check that is there
-
-    Returns:
-        the stream
-    """
+    """What happens to a launch check, until it ends or nobody listens."""
     events = while_admitted(request, _events(request, check_id, last_event_of(request)))
     return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 

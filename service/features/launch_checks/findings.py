@@ -1,4 +1,4 @@
-"""What did a launch check find? Computed once, when its job ends, and kept in the transaction that ends it."""
+"""Findings of a launch check, computed and stored in the transaction that ends its job."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,13 +36,6 @@ def deepened(measured: Sequence[Compared], whole: Sequence[Expected]) -> tuple[D
 
     The fullest moment of a step may be another one in a deeper model, so where predictions exist they say how a
     quantity grows, and what they miss at both depths is carried on; else the quantity itself is.
-
-    Args:
-        measured: measurements of the step probe
-        whole: what is predicted of the whole model in the probe's own configuration
-
-    Returns:
-        one entry a quantity that was measured at two depths, and grew from the smaller to the larger
     """
     found = (_deepened(name, measured, whole) for name in QUANTITIES)
     return tuple(one for one in found if one is not None)
@@ -127,40 +120,19 @@ class Kept:
     """Whether the step probe's memory says something of the job's."""
 
     def is_of_cluster(self, environment: Environment | None) -> bool:
-        """Whether something was measured on the cluster's own GPU, whatever it was planned for.
-
-        Args:
-            environment: what it was measured on; None where nothing ran
-
-        Returns:
-            whether it was
-        """
+        """Whether something was measured on the cluster's own GPU, whatever it was planned for."""
         if environment is None or environment.kind == "cpu" or not self.is_matching:
             return False
         memory_bytes = environment.memory_bytes or None
         return is_device_of(environment.device, memory_bytes, self.device_names, self.question.gpu)
 
     def expected_on(self, environment: Environment | None) -> tuple[Expected, ...]:
-        """What was predicted of measurements on some device.
-
-        Args:
-            environment: what was measured on; None where nothing ran
-
-        Returns:
-            the predictions; none where they are of the cluster's GPU and the device is another
-        """
+        """What was predicted of measurements on some device."""
         return () if self.is_matching and not self.is_of_cluster(environment) else self.expected
 
 
 def plan_as_json(kept: Kept) -> dict[str, Any]:
-    """What was known before, as plain JSON values.
-
-    Args:
-        kept: what was known
-
-    Returns:
-        an object that `plan_from_json` reads
-    """
+    """What was known before, as plain JSON values."""
     return {
         "question": adapter_of(Question).dump_python(_bare(kept.question), mode="json"),
         "calibration": adapter_of(_CALIBRATION).dump_python(calibration_of(kept.question.gpu), mode="json"),
@@ -176,14 +148,7 @@ def plan_as_json(kept: Kept) -> dict[str, Any]:
 
 
 def plan_from_json(plan: Mapping[str, Any]) -> Kept:
-    """What was known before, read back.
-
-    Args:
-        plan: what `plan_as_json` gave
-
-    Returns:
-        what was known
-    """
+    """What was known before, read back."""
     question = adapter_of(Question).validate_python(plan["question"])
     calibration = adapter_of(_CALIBRATION).validate_python(plan["calibration"])
     return Kept(
@@ -212,14 +177,7 @@ CARRIED_OVER = ("rates measured alone on this device stand for every GPU of the 
 
 
 def outlook_of(question: Question) -> Outlook:
-    """What a job is expected to take, in short.
-
-    Args:
-        question: the question
-
-    Returns:
-        memory, time and cost
-    """
+    """What a job is expected to take, in short."""
     found = estimate(question)
     memory, totals = found.memory, found.totals
     return Outlook(
@@ -237,17 +195,7 @@ def outlook_of(question: Question) -> Outlook:
 def reestimated(
     question: Question, before: Outlook, records: Sequence[ProbeRecord], steps_on: StepsOn | None = None
 ) -> Reestimate:
-    """The estimate before and after some measurements.
-
-    Args:
-        question: the question
-        before: what was expected
-        records: what was measured
-        steps_on: whole steps among it, each beside what is predicted of it on a GPU; None for none
-
-    Returns:
-        both; nothing after where no measurement says anything about the question's GPU
-    """
+    """The estimate before and after some measurements."""
     measured = with_measured(question, records, steps_on)
     if measured == question:
         return Reestimate(before=before, after=None, assumptions=())
@@ -261,15 +209,7 @@ _RECORDS = tuple[ProbeRecord, ...]
 
 
 def keep_findings(connection: Connection, job: Job) -> None:
-    """Keep what a launch check found, in the transaction that ends its job.
-
-    Args:
-        connection: the database, inside that transaction
-        job: the job as it ended
-
-    Raises:
-        Refused: what the worker sent is not what a launch check brings
-    """
+    """Keep what a launch check found, in the transaction that ends its job."""
     check = launch_check_in(connection, job.id)
     if check is None:
         return
@@ -321,17 +261,7 @@ def _keep_of_one_kind(
 
 
 def records_of(result: Any) -> tuple[ProbeRecord, ...]:
-    """What came of each probe, as a worker told.
-
-    Args:
-        result: the result of a job; None where it has none
-
-    Returns:
-        the records
-
-    Raises:
-        Refused: they are no such records
-    """
+    """What came of each probe, as a worker told."""
     if result is None:
         return ()
     try:
@@ -355,19 +285,7 @@ def found_of(
     impossible: Sequence[str] = (),
     is_whole: bool,
 ) -> Mapping[str, Any]:
-    """What a launch check found.
-
-    Args:
-        kept: what was known before it ran
-        asked: probes that were asked for
-        records: what came of each probe
-        estimate: what the job is expected to take before them and after
-        impossible: why measurements were left out that no device can have made
-        is_whole: whether it ran to its end, so that a verdict can be given
-
-    Returns:
-        fields of the answer that hold what was found
-    """
+    """What a launch check found."""
     probes = (
         *(compared_probe(record, kept.expected_on(record.environment)) for record in records),
         *(_untold(name, kept) for name in asked if name not in {record.probe for record in records}),

@@ -1,4 +1,4 @@
-"""What else is written when a job ends? By kind of job, a function of the transaction that ends it."""
+"""Effects of a finished job, by its kind, in the transaction that ends it."""
 
 from collections.abc import Mapping
 
@@ -15,15 +15,7 @@ ROWS_FILE = "rows.parquet"
 
 
 def refuse_unfinished(connection: Connection, job: Job) -> None:
-    """Refuse to take a piece for done whose rows are not there.
-
-    Args:
-        connection: the database, inside the transaction that ends the job
-        job: the job as it ended
-
-    Raises:
-        Refused: its file is missing, or its worker counted other rows than it was given
-    """
+    """Refuse to take a piece for done whose rows are not there."""
     if job.status != "succeeded":
         return
     counted = job.result.get("rows") if isinstance(job.result, dict) else None
@@ -40,12 +32,7 @@ FINISHED: Mapping[str, Also] = {KIND: refuse_unfinished, LAUNCH_CHECK: keep_find
 
 
 def on_end(connection: Connection, job: Job) -> None:
-    """Write what belongs to the end of a job.
-
-    Args:
-        connection: the database, inside the transaction that ends the job
-        job: the job as it ended: succeeded, failed or cancelled
-    """
+    """Write what belongs to the end of a job."""
     write = FINISHED.get(job.kind)
     if write is not None:
         write(connection, job)

@@ -1,4 +1,4 @@
-"""What is measured, entry by entry: what a worker is told, how long it takes about, and what was predicted of it."""
+"""Items to measure: what the worker runs, about how long it takes, and what was predicted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,15 +69,7 @@ class Item:
 
 
 def reached_flop_per_s(target: Target, dtype: str) -> float:
-    """What a machine surely reaches in products, to size what it is given.
-
-    Args:
-        target: the machine
-        dtype: number format
-
-    Returns:
-        the rate [FLOP/s]
-    """
+    """What a machine surely reaches in products, to size what it is given."""
     if not target.is_gpu:
         return CPU_FLOP_PER_S * target.threads
     if target.gpu is None:
@@ -88,14 +80,7 @@ def reached_flop_per_s(target: Target, dtype: str) -> float:
 
 
 def moved_bytes_per_s(target: Target) -> float:
-    """What a machine surely moves through its memory, to size what it is given.
-
-    Args:
-        target: the machine
-
-    Returns:
-        the rate [byte/s]
-    """
+    """What a machine surely moves through its memory, to size what it is given."""
     if not target.is_gpu:
         return CPU_BYTES_PER_S * target.threads
     return GPU_BYTES_PER_S if target.gpu is None else EXPECTED_FRACTION * target.gpu.memory_bytes_per_s

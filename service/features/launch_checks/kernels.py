@@ -1,4 +1,4 @@
-"""Which matrix products are measured? The exact shapes of this model on one rank of this layout, each once."""
+"""Kernels to measure: matrix products, attention and elementwise kernels of one rank, each shape once."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,15 +42,7 @@ class _Key:
 
 
 def product_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The products of one step, equal ones together.
-
-    Args:
-        resolved: the question
-        target: the machine that runs them
-
-    Returns:
-        the items, and what cannot be measured
-    """
+    """The products of one step, equal ones together."""
     groups: dict[_Key, list[RankProduct]] = {}
     left_out: set[str] = set()
     for product in rank_products(resolved.job, resolved.degrees):
@@ -99,15 +91,7 @@ def _format(dtype: str) -> Format:
 
 
 def attention_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The attention kernels of one step, equal ones together.
-
-    Args:
-        resolved: the question
-        target: the machine that runs them
-
-    Returns:
-        the items, and what cannot be measured
-    """
+    """The attention kernels of one step, equal ones together."""
     ledger = resolved.job.ledger
     refusals = [_unmeasured(resolved.job, shape) for shape in ledger.shapes]
     layers = sum(
@@ -178,12 +162,6 @@ def _attention_item(entry: Mapping[str, Any], count: float | None, target: Targe
 def forward_flop(entry: Mapping[str, Any]) -> float:
     """FLOP of the forward pass of a kernel that a mask lets through.
 
-    Args:
-        entry: what the probe is told
-
-    Returns:
-        the FLOP [FLOP]
-
     >>> forward_flop({"batch": 1, "heads": 2, "length": 8, "width": 4})
     1024.0
     """
@@ -220,15 +198,7 @@ WIDTHS: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
 def elementwise_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The element-wise kernels of one step, equal ones together.
-
-    Args:
-        resolved: the question
-        target: the machine that runs them
-
-    Returns:
-        the items, and what cannot be measured: nothing
-    """
+    """The element-wise kernels of one step, equal ones together."""
     counts: dict[tuple[str, int, int, str], float] = {}
     for operation, rows, width, dtype, times in (*_of_ledger(resolved, target), *_ends(resolved, target)):
         key = (operation, rows, width, dtype)
@@ -298,12 +268,6 @@ def _elementwise_item(entry: Mapping[str, Any], times: float, target: Target) ->
 def moved_bytes(entry: Mapping[str, Any]) -> float:
     """Bytes that one kernel reads and writes.
 
-    Args:
-        entry: what the probe is told
-
-    Returns:
-        the bytes [byte]
-
     >>> moved_bytes({"operation": "rms_norm", "rows": 2, "width": 8, "dtype": "bf16", "direction": "forward"})
     64.0
     """
@@ -317,13 +281,5 @@ def moved_bytes(entry: Mapping[str, Any]) -> float:
 
 
 def predicted_seconds(entry: Mapping[str, Any], gpu: Gpu) -> float:
-    """Seconds of one kernel alone on a GPU: it streams each number once.
-
-    Args:
-        entry: what the probe is told
-        gpu: the GPU
-
-    Returns:
-        the seconds [s]
-    """
+    """Seconds of one kernel alone on a GPU: it streams each number once."""
     return moved_bytes(entry) / streaming_bytes_per_s(gpu, MEMORY_FRACTION) + LAUNCH_SECONDS

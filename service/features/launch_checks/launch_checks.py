@@ -1,4 +1,4 @@
-"""How is a launch check asked for, read, listed and cancelled? A job beside what was predicted, then what was found."""
+"""Launch checks: created, read, listed and cancelled, with predictions and findings."""
 
 import json
 import re
@@ -86,19 +86,7 @@ class Wanted:
 
 
 def read_launch_check(body: Mapping[str, Any], catalogue: Catalogue, stored: Callable[[str], bytes]) -> Wanted:
-    """The launch check that a request body asks for.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-        stored: the stored answer of an id
-
-    Returns:
-        the launch check
-
-    Raises:
-        Refused: a wrong value, an unknown field, no question or two; what is wrong with a question under `question.`
-    """
+    """The launch check that a request body asks for."""
     problems = Problems()
     said = {name: value for name, value in body.items() if name != QUESTION}
     checking = problems.read(lambda: read_noun(Checking, said, "", beside=(QUESTION,)))
@@ -178,24 +166,7 @@ def create_launch_check(
     caller: Caller,
     look_again: Callable[[], bool],
 ) -> Record:
-    """Have a launch check made.
-
-    Args:
-        engine: the database
-        catalogue: the facts that predict
-        catalogue_at: the facts of a revision, for a question that is stored
-        body: question or estimate_id, probes, time_budget_seconds, on
-        caller: whose it is
-        look_again: waits for questions that others are about to write; false where nobody is
-
-    Returns:
-        the launch check, queued
-
-    Raises:
-        Refused: a wrong value, or a question that cannot be answered
-        NoWorker: no live worker has the hardware that is asked for
-        Unreachable: the database does not answer
-    """
+    """Have a launch check made."""
 
     def stored(estimate_id: str) -> bytes:
         return stored_answer(engine, caller.whose, estimate_id, catalogue_at, look_again=look_again)
@@ -252,20 +223,7 @@ def _most_ranks(tasks: Sequence[ProbeTask]) -> int:
 
 
 def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
-    """One launch check as it is now.
-
-    Args:
-        engine: the database
-        caller: who asks
-        check_id: its id
-
-    Returns:
-        the launch check; what was found stands there as it was when its job ended
-
-    Raises:
-        NotFound: the caller has no such launch check
-        Unreachable: the database does not answer
-    """
+    """One launch check as it is now."""
     check, job = _found(engine, caller, check_id)
     kept = plan_from_json(check.plan)
     found = check.found or _unfinished(check, job, kept)
@@ -334,41 +292,14 @@ def _waiting(name: Any, told: Mapping[str, Any], kept: Kept) -> ProbeAnswer:
 
 
 def cancel_launch_check(engine: Engine, caller: Caller, check_id: str, on_end: Also) -> Record:
-    """Stop a launch check; one that has ended stays as it is.
-
-    Args:
-        engine: the database
-        caller: who asks
-        check_id: its id
-        on_end: what else is written when a job ends
-
-    Returns:
-        the launch check as it is then
-
-    Raises:
-        NotFound: the caller has no such launch check
-        Unreachable: the database does not answer
-    """
+    """Stop a launch check; one that has ended stays as it is."""
     _found(engine, caller, check_id)
     store.cancel_job(engine, check_id, on_end)
     return find_launch_check(engine, caller, check_id)
 
 
 def launch_check_trace(engine: Engine, caller: Caller, check_id: str) -> bytes:
-    """The trace of a launch check's profile, compressed.
-
-    Args:
-        engine: the database
-        caller: who asks
-        check_id: its id
-
-    Returns:
-        a Chrome trace as gzip
-
-    Raises:
-        NotFound: the caller has no such launch check, or it left no trace
-        Unreachable: the database does not answer
-    """
+    """The trace of a launch check's profile, compressed."""
     check, job = _found(engine, caller, check_id)
     file = store.read_file(engine, check_id, TRACE)
     if file is None:
@@ -379,16 +310,5 @@ def launch_check_trace(engine: Engine, caller: Caller, check_id: str) -> bytes:
 
 
 def listed_launch_checks(engine: Engine, caller: Caller) -> Listed:
-    """The list of launch checks.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-
-    Returns:
-        its rows and how they are asked for
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The list of launch checks."""
     return listed_in_parts(COLUMNS, partial(store.read_launch_checks, engine, caller.whose), sort=NEWEST_FIRST)

@@ -1,4 +1,4 @@
-"""How launch checks stand in the contract: what is asked, what is told while one runs, and what was found."""
+"""OpenAPI of launch checks: the request, the events, and the findings."""
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
@@ -67,11 +67,7 @@ data: {"at":"2026-11-23T08:00:02Z","data":{"probes":[{"probe":"gemm","status":"r
 
 
 def launch_check_schemas() -> dict[str, Schema]:
-    """The schemas that the routes of launch checks refer to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the routes of launch checks refer to."""
     modes: tuple[tuple[type, JsonSchemaMode], ...] = ((Checking, "validation"), (LaunchCheck, "serialization"))
     _, document = TypeAdapter.json_schemas(
         [(kind, mode, TypeAdapter(kind)) for kind, mode in modes],
@@ -113,11 +109,7 @@ def _question() -> Schema:
 
 
 def create_operation() -> Schema:
-    """What the contract adds to the making of a launch check.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the making of a launch check."""
     headers = {"Location": _LOCATION}
     content = json_content(ref("LaunchCheck"))
     return {
@@ -128,14 +120,7 @@ def create_operation() -> Schema:
 
 
 def read_operation(description: str) -> Schema:
-    """What the contract adds to what answers with a launch check.
-
-    Args:
-        description: what the operation does
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to what answers with a launch check."""
     return {
         "description": description,
         "parameters": [ID],
@@ -144,11 +129,7 @@ def read_operation(description: str) -> Schema:
 
 
 def events_operation() -> Schema:
-    """What the contract adds to the events of a launch check.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the events of a launch check."""
     last = {
         "name": LAST_EVENT_ID,
         "in": "header",
@@ -164,11 +145,7 @@ def events_operation() -> Schema:
 
 
 def trace_operation() -> Schema:
-    """What the contract adds to the trace of a launch check.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the trace of a launch check."""
     content = {GZIP: {"schema": {"type": "string", "format": "binary"}}}
     return {
         "description": "For chrome://tracing, Perfetto, and TensorBoard's profiler, which takes it under the name that "

@@ -1,4 +1,4 @@
-"""How is a launch check shown: as the JSON of the answer, as CSV, or as lines to read?"""
+"""Launch checks as JSON, CSV or terminal lines."""
 
 import csv
 import io
@@ -19,30 +19,14 @@ MOST_SHOWN = 12
 
 
 def launch_check_shown(found: LaunchCheck, form: Literal["json", "csv", "report"]) -> str | bytes:
-    """A launch check in one of the forms that a terminal shows.
-
-    Args:
-        found: the launch check
-        form: which one
-
-    Returns:
-        its text
-    """
+    """A launch check in one of the forms that a terminal shows."""
     if form == "json":
         return to_bytes(found)
     return _csv(found) if form == "csv" else _report(found)
 
 
 def event_said(name: str, data: str) -> Iterator[str]:
-    """What an event says to whoever waits.
-
-    Args:
-        name: which kind of event
-        data: its JSON
-
-    Yields:
-        lines
-    """
+    """What an event says to whoever waits."""
     if name != "progress":
         yield name
         return

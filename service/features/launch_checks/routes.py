@@ -1,4 +1,4 @@
-"""/v1/launch-checks: a worker measures the real kernels of a job before it starts, and its estimate learns from it."""
+"""/v1/launch-checks: a worker measures the kernels of a job before it starts."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response

@@ -1,4 +1,4 @@
-"""Which question do the probes ask, where the machine is no GPU? The same width and layout, shorter."""
+"""Smaller questions for probes on a machine without a GPU: the same width and layout, fewer layers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,12 +17,6 @@ from service.features.launch_checks.targets import Target
 
 def depths_of(model: Model) -> tuple[int, int]:
     """Two depths that differ by one period of the model's kinds of layers, the leading ones of their own kind included.
-
-    Args:
-        model: the model
-
-    Returns:
-        the smaller and the larger depth [1]; the same twice for a model that never repeats, or has one layer
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> depths_of(LLAMA_3_8B)
@@ -90,16 +84,7 @@ class Sized:
 
 
 def sized_question(question: Question, target: Target, budget_seconds: float) -> Sized:
-    """What the probes are about on some machine.
-
-    Args:
-        question: the job's question, resolved
-        target: the machine
-        budget_seconds: time that all probes have [s]
-
-    Returns:
-        the job's own shapes on a GPU, shorter sequences on a processor; and training steps of one replica
-    """
+    """What the probes are about on some machine."""
     said: list[str] = []
     resolved = configuration_of(question)
     if not target.is_gpu:

@@ -1,4 +1,4 @@
-"""For which machine are the tasks of a launch check sized? The live worker that suits it best."""
+"""Target machine of a launch check: the live worker that suits it best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -58,33 +58,13 @@ class Target:
         return min(self.devices, MOST_RANKS) if self.is_gpu else CPU_RANKS
 
     def requires(self, ranks: int) -> Requirements:
-        """What a worker has to have to run what is sized for this machine.
-
-        Args:
-            ranks: most processes of one probe, one a device
-
-        Returns:
-            its GPU, and as many of them
-        """
+        """What a worker has to have to run what is sized for this machine."""
         slug = None if self.gpu is None else self.gpu.slug
         return Requirements(gpu=slug, gpus=ranks if self.is_gpu else 0, measures=self.measures)
 
 
 def target_of(on: Where | None, gpu: Gpu, workers: Sequence[SeenWorker], catalogue: Catalogue) -> Target:
-    """The machine that a launch check is sized for.
-
-    Args:
-        on: what the caller asks; None for matching where a live worker has the GPU, else any
-        gpu: the cluster's GPU
-        workers: workers seen, those that are gone among them
-        catalogue: the facts
-
-    Returns:
-        the machine with the cluster's GPU, else with the most memory on its GPU, else without one
-
-    Raises:
-        NoWorker: the cluster's GPU is asked for, and no live worker has it
-    """
+    """The machine that a launch check is sized for."""
     found = [_target(device, worker, catalogue) for worker in workers if worker.is_alive for device in _devices(worker)]
     targets = [_marked(one, gpu) for one in found]
     matching = [one for one in targets if one.is_matching]

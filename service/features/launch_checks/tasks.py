@@ -1,4 +1,4 @@
-"""What is a worker told to measure? The probes that were asked for, the largest entries first, within the time."""
+"""Tasks for the worker: the requested probes, largest items first, within the time limit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,15 +41,7 @@ CONTEXT_SPREAD_FRACTION = 0.4
 
 
 def with_predictions(expected: Iterable[Expected], gpu: Gpu | None) -> tuple[Expected, ...]:
-    """Measurements to come, with what formulas say of them; those of steps have it already.
-
-    Args:
-        expected: the measurements
-        gpu: the GPU that they are taken on; None for a processor, and for a GPU that the catalogue does not hold
-
-    Returns:
-        the same
-    """
+    """Measurements to come, with what formulas say of them; those of steps have it already."""
     if gpu is None:
         return tuple(expected)
     return tuple(one if one.probe == "step" else replace(one, predicted=_predicted(one, gpu)) for one in expected)
@@ -91,15 +83,7 @@ CPU_TIMED_STEPS = 3
 
 
 def step_parameters(steps: Sequence[Resolved], *, timed_steps: int) -> dict[str, Any]:
-    """What the step probe is told.
-
-    Args:
-        steps: what it runs, at each depth
-        timed_steps: steps whose time counts [1]
-
-    Returns:
-        model, recipe, depths and numbers of steps
-    """
+    """What the step probe is told."""
     return {
         **_noun(steps[0]),
         "depths": [one.question.model.num_hidden_layers for one in steps],
@@ -109,14 +93,7 @@ def step_parameters(steps: Sequence[Resolved], *, timed_steps: int) -> dict[str,
 
 
 def profile_parameters(step: Resolved) -> dict[str, Any]:
-    """What the profile probe is told.
-
-    Args:
-        step: what it runs
-
-    Returns:
-        model, recipe and depth
-    """
+    """What the profile probe is told."""
     return {**_noun(step), "depth": step.question.model.num_hidden_layers}
 
 
@@ -125,28 +102,12 @@ def _noun(step: Resolved) -> dict[str, Any]:
 
 
 def step_expected(steps: Sequence[Resolved], target: Target) -> tuple[Expected, ...]:
-    """What the step probe is to bring.
-
-    Args:
-        steps: what it runs, at each depth
-        target: the machine
-
-    Returns:
-        bytes of the first and of later steps and seconds, with predictions where a formula holds for the device
-    """
+    """What the step probe is to bring."""
     return tuple(expected for one in steps for expected in (_on_gpu(one, target) if target.is_gpu else _live(one)))
 
 
 def whole_expected(whole: Resolved, target: Target) -> tuple[Expected, ...]:
-    """What formulas say of the last step of the whole model, in the step probe's own configuration.
-
-    Args:
-        whole: that configuration
-        target: the machine
-
-    Returns:
-        bytes and seconds, none of which is measured
-    """
+    """What formulas say of the last step of the whole model, in the step probe's own configuration."""
     return tuple(one for one in step_expected((whole,), target) if one.shape.get("step", STEPS) == STEPS)
 
 
@@ -233,17 +194,7 @@ class Planned:
 
 
 def planned(sized: Sized, target: Target, probes: Sequence[ProbeName], budget_seconds: float) -> Planned:
-    """What a launch check measures.
-
-    Args:
-        sized: what the probes are about
-        target: the machine
-        probes: probes that were asked for
-        budget_seconds: time that they have together [s]
-
-    Returns:
-        a task for each probe that has something to measure, and what was predicted
-    """
+    """What a launch check measures."""
     free = max(budget_seconds - START_SECONDS * len(probes), 0.5 * budget_seconds)
     whole = sum(SHARES[probe] for probe in probes)
     found = [_PROBES[probe](sized, target, free * SHARES[probe] / whole) for probe in probes]

@@ -1,4 +1,4 @@
-"""Which collectives are measured? Those of this layout with their real sizes, on as many ranks as there are devices."""
+"""Transfers to measure: collectives of the layout with their real sizes, and copies in memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -29,15 +29,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"
 
 
 def collective_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The collectives of one step.
-
-    Args:
-        resolved: the question
-        target: the machine that runs them
-
-    Returns:
-        the items, the ones that take most first, and what is measured in another size than the job's
-    """
+    """The collectives of one step."""
     if target.ranks < 2:
         return (), (f"collectives: the worker has one {target.device}, and one rank sends nothing",)
     sent, most = _counted(resolved), MOST_BYTES if target.is_gpu else CPU_MOST_BYTES
@@ -99,14 +91,7 @@ def _item(operation: str, size: int, count: float | None, target: Target) -> Ite
 
 
 def merged(items: Sequence[Item]) -> dict[str, object]:
-    """What a probe is told of several items: their operations and sizes.
-
-    Args:
-        items: the items
-
-    Returns:
-        operations and sizes_bytes
-    """
+    """What a probe is told of several items: their operations and sizes."""
     return {
         "operations": list(dict.fromkeys(item.entry["operation"] for item in items)),
         "sizes_bytes": sorted({item.entry["size_bytes"] for item in items}),
@@ -128,14 +113,7 @@ CONTEXT = Expected(probe="context", operation="context", shape={}, quantity="byt
 
 
 def bandwidth_items(target: Target) -> tuple[Item, ...]:
-    """The copies that are measured.
-
-    Args:
-        target: the machine
-
-    Returns:
-        an item a size
-    """
+    """The copies that are measured."""
     sizes = SIZES_BYTES if target.is_gpu else CPU_SIZES_BYTES
     return tuple(
         Item(

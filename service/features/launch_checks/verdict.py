@@ -1,4 +1,4 @@
-"""May the job start? A table of rules: what each looks for, the best verdict that it leaves, what to do about it.
+"""Verdict of a launch check: a table of rules with the best verdict that each leaves and what to do.
 
 go: everything that was measured is as predicted or better, and it fits. no-go: it will fail, or waste most of what it
 costs. caution: everything between, and whatever could not be judged.
@@ -62,42 +62,19 @@ class Findings:
 
 
 def left_out_of(probe: ProbeAnswer, code: LeftOutCode) -> Iterator[Mapping[str, Any]]:
-    """What a probe was asked for and tells no figure of, for one reason.
-
-    Args:
-        probe: the probe
-        code: the reason
-
-    Yields:
-        rows of its summary, as its worker wrote them
-    """
+    """What a probe was asked for and tells no figure of, for one reason."""
     rows = (probe.summary or {}).get("left_out")
     if isinstance(rows, Sequence):
         yield from (row for row in rows if isinstance(row, Mapping) and row.get("code") == code)
 
 
 def tells_anything(probe: ProbeAnswer) -> bool:
-    """Whether a probe brought what it is run for: figures, or the summary of a profile.
-
-    Args:
-        probe: the probe
-
-    Returns:
-        whether it did
-    """
+    """Whether a probe brought what it is run for: figures, or the summary of a profile."""
     return bool(probe.summary) if probe.probe == "profile" else bool(probe.measurements)
 
 
 def compared_probe(record: ProbeRecord, expected: Sequence[Expected]) -> ProbeAnswer:
-    """What came of a probe, each measurement beside its prediction.
-
-    Args:
-        record: what the worker told
-        expected: what the check expected
-
-    Returns:
-        the probe as the answer tells it
-    """
+    """What came of a probe, each measurement beside its prediction."""
     own = [one for one in expected if one.probe == record.probe]
     return ProbeAnswer(
         probe=record.probe,
@@ -137,16 +114,7 @@ def _holds(shape: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def prediction_of(probe: ProbeName, measurement: Measurement, expected: Sequence[Expected]) -> float | None:
-    """What was predicted of a measurement.
-
-    Args:
-        probe: which probe measured it
-        measurement: the measurement
-        expected: what the check expected
-
-    Returns:
-        the prediction, in the unit of the measurement; None where there was none
-    """
+    """What was predicted of a measurement."""
     own = (one for one in expected if one.probe == probe and _is_of(measurement, one))
     found = next(own, None)
     return None if found is None or found.predicted is None else found.predicted.value
@@ -154,13 +122,6 @@ def prediction_of(probe: ProbeName, measurement: Measurement, expected: Sequence
 
 def slowness(compared: Sequence[Compared], *, at_high: bool = False) -> float | None:
     """How many times as slow measurements are as predicted, each by the share of a step that it takes.
-
-    Args:
-        compared: measurements of one probe
-        at_high: over the upper ends of the predictions, not over their values
-
-    Returns:
-        measured over predicted time, above 1 where it is slower; None where nothing was predicted
 
     >>> from service.estimator.interval import Interval
     >>> one = Compared(operation="copy", shape={}, quantity="bytes_per_s", ratio=0.5, count=None,
@@ -216,14 +177,7 @@ class Rule:
 
 
 def judged(findings: Findings) -> tuple[LaunchVerdict, tuple[Reason, ...]]:
-    """The verdict of a launch check.
-
-    Args:
-        findings: what it found
-
-    Returns:
-        the worst verdict that a rule leaves, and what each rule found, the worst first
-    """
+    """The verdict of a launch check."""
     reasons = [
         Reason(code=rule.code, verdict=rule.verdict, message=message, fix=rule.fix)
         for rule in RULES

@@ -1,1 +1,1 @@
-"""What was measured? Measurements come in, are doubted, listed and handed on."""
+"""Measurements: imported, checked, listed and passed on."""

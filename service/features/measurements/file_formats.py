@@ -1,4 +1,4 @@
-"""Which files of other tools become measurements? Each format with what it needs to be told beside the file."""
+"""File formats of other tools that become measurements, each with the facts that its file lacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,24 +87,7 @@ FORMATS: Mapping[MeasurementFormat, Format] = {
 def import_measurements(
     engine: Engine, catalogue: Catalogue, caller: Caller, name: str, content: bytes, told: Mapping[str, Any]
 ) -> KeptMeasurements:
-    """Keep the measurements of another tool's file.
-
-    Args:
-        engine: the database
-        catalogue: the facts that predict
-        caller: whose they are
-        name: the format
-        content: the file
-        told: what stands beside the file, by the names of Beside
-
-    Returns:
-        what came in
-
-    Raises:
-        NotFound: there is no such format
-        Refused: the file is not of the format; names the column, the unit or the line
-        Unreachable: the database does not answer
-    """
+    """Keep the measurements of another tool's file."""
     wanted, beside = format_named(name), read_noun(Beside, plain(told), "")
     records = wanted.read(text_of(content), beside)
     origin = Origin(
@@ -118,17 +101,7 @@ def import_measurements(
 
 
 def format_named(name: str) -> Format:
-    """The format of a name.
-
-    Args:
-        name: its name
-
-    Returns:
-        the format
-
-    Raises:
-        NotFound: there is none
-    """
+    """The format of a name."""
     known = next((one for one in get_args(MeasurementFormat) if one == name), None)
     if known is None:
         raise NotFound(f"no such format of measurements; the formats are {', '.join(FORMATS)}")
@@ -136,17 +109,7 @@ def format_named(name: str) -> Format:
 
 
 def text_of(content: bytes) -> str:
-    """A file as text.
-
-    Args:
-        content: the file
-
-    Returns:
-        its text
-
-    Raises:
-        Refused: it is a pickle, or no text in UTF-8
-    """
+    """A file as text."""
     refuse_pickle(content)
     try:
         text = content.decode("utf-8-sig")
@@ -168,23 +131,7 @@ NUMBERS = ("memory_bytes",)
 def import_file(
     engine: Engine, catalogue: Catalogue, kind: str, content: bytes, name: str, told: Sequence[str]
 ) -> KeptMeasurements:
-    """Keep the measurements of a file.
-
-    Args:
-        engine: the database
-        catalogue: the facts that predict
-        kind: its format
-        content: the file
-        name: its name, by which a pickle is refused before it is read
-        told: what the file does not tell, each as name=value
-
-    Returns:
-        what came in
-
-    Raises:
-        Refused: there is no such format, or the file is not of it
-        Unreachable: the database does not answer
-    """
+    """Keep the measurements of a file."""
     refuse_pickle(content, name)
     beside = dict(map(_pair, told))
     if kind == RECORDS:

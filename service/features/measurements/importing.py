@@ -1,4 +1,4 @@
-"""How do measurements come in that no launch check took? From records, or from a table of another tool."""
+"""Import of measurements from probe records or from tables of other tools."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -50,17 +50,7 @@ class RecordsBody:
 
 
 def read_records(body: Mapping[str, Any]) -> RecordsBody:
-    """The records that a request body brings.
-
-    Args:
-        body: the JSON object of the request
-
-    Returns:
-        the records
-
-    Raises:
-        Refused: an unknown field, a wrong value, or a measurement that nobody can read
-    """
+    """The records that a request body brings."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", field_names(RecordsBody)))
     read = read_noun(RecordsBody, body, "")
@@ -75,17 +65,7 @@ def read_records(body: Mapping[str, Any]) -> RecordsBody:
 
 
 def moment_of(text: str | None) -> datetime:
-    """When something was measured.
-
-    Args:
-        text: RFC 3339; None for this moment
-
-    Returns:
-        the moment
-
-    Raises:
-        Refused: the text is no moment
-    """
+    """When something was measured."""
     if text is None:
         return datetime.now(UTC)
     try:
@@ -131,21 +111,7 @@ class KeptMeasurements:
 
 
 def import_records(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> KeptMeasurements:
-    """Keep the records that a request brings.
-
-    Args:
-        engine: the database
-        catalogue: the facts that predict
-        caller: whose they are
-        body: the JSON object of the request
-
-    Returns:
-        what came in
-
-    Raises:
-        Refused: an unknown field, a wrong value, or a measurement that nobody can read
-        Unreachable: the database does not answer
-    """
+    """Keep the records that a request brings."""
     read = read_records(body)
     measured_at = utc_text(moment_of(read.measured_at))
     origin = Origin(
@@ -159,34 +125,14 @@ def import_records(engine: Engine, catalogue: Catalogue, caller: Caller, body: M
 
 
 def run_of(records: Sequence[ProbeRecord]) -> str:
-    """What is measured together where nobody calls it anything: a copy of a file is no other run.
-
-    Args:
-        records: what was measured
-
-    Returns:
-        a name that the same records alone have
-    """
+    """What is measured together where nobody calls it anything: a copy of a file is no other run."""
     return f"run_{digest_of(to_bytes([asdict(record) for record in records]))[:12]}"
 
 
 def import_all(
     engine: Engine, catalogue: Catalogue, records: Sequence[ProbeRecord], origin: Origin
 ) -> KeptMeasurements:
-    """Keep records that were read.
-
-    Args:
-        engine: the database
-        catalogue: the facts that predict
-        records: the records
-        origin: where they come from; which device of the catalogue each is of is found here
-
-    Returns:
-        what came in
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep records that were read."""
     kept: list[Measured] = []
     by_environment: dict[Environment, list[ProbeRecord]] = {}
     for record in records:
@@ -209,28 +155,13 @@ def import_all(
 
 
 def known_gpu(environment: Environment, catalogue: Catalogue) -> Gpu | None:
-    """The catalogue's GPU that something was measured on.
-
-    Args:
-        environment: what it was measured on
-        catalogue: the facts
-
-    Returns:
-        the GPU with the calibration that holds; None where the catalogue does not hold the device
-    """
+    """The catalogue's GPU that something was measured on."""
     slug = gpu_of_device(environment.device, environment.memory_bytes or None, catalogue)
     return None if slug is None else calibrated_gpu(slug, catalogue)
 
 
 def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
-    """What predicts measurements of a device.
-
-    Args:
-        gpu: the device; None where the catalogue does not hold it
-
-    Returns:
-        what formulas say; of a processor what its threads would do, of any other unknown device nothing
-    """
+    """What predicts measurements of a device."""
 
     def predict(observed: Observed) -> float | None:
         if gpu is not None:

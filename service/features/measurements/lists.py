@@ -1,4 +1,4 @@
-"""How are measurements listed and shown? Their shapes as text in tables, as objects where one is read alone."""
+"""Lists and details of measurements, and their quarantine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -98,18 +98,7 @@ _TOLD = ("driver", "runtime", "torch", "nccl")
 
 
 def listed_measurements(engine: Engine, caller: Caller) -> Listed:
-    """The list of measurements.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-
-    Returns:
-        its rows and how they are asked for
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The list of measurements."""
 
     def rows(part: RowPart | None) -> list[MeasurementRow]:
         return [row_of(one) for one in store.read_measurements_of(engine, caller.whose, part)]
@@ -118,20 +107,7 @@ def listed_measurements(engine: Engine, caller: Caller) -> Listed:
 
 
 def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Measured:
-    """One measurement.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-        measurement_id: its id
-
-    Returns:
-        the measurement
-
-    Raises:
-        NotFound: the caller has no such measurement
-        Unreachable: the database does not answer
-    """
+    """One measurement."""
     found = store.read_measurements(engine, [measurement_id], caller.whose)
     if not found:
         raise NotFound(NONE_SUCH)
@@ -139,14 +115,7 @@ def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Mea
 
 
 def shown(measured: Measured) -> Record:
-    """A measurement as the resource that callers read.
-
-    Args:
-        measured: the measurement
-
-    Returns:
-        its columns, its shape and environment as objects
-    """
+    """A measurement as the resource that callers read."""
     return {
         **as_record(COLUMNS, row_of(measured)),
         "shape": measured.shape,
@@ -155,14 +124,7 @@ def shown(measured: Measured) -> Record:
 
 
 def row_of(measured: Measured) -> MeasurementRow:
-    """A measurement as a row of a table.
-
-    Args:
-        measured: the measurement
-
-    Returns:
-        the row
-    """
+    """A measurement as a row of a table."""
     same: dict[str, Any] = {name: getattr(measured, name) for name in _SAME}
     predicted = measured.predicted_value
     told: dict[str, Any] = {name: measured.environment.get(name) for name in _TOLD}
@@ -177,12 +139,6 @@ def row_of(measured: Measured) -> MeasurementRow:
 
 def shape_text(shape: Mapping[str, Any]) -> str:
     """A shape as one text.
-
-    Args:
-        shape: sizes, number format and kernel
-
-    Returns:
-        name=value, in the order of the names
 
     >>> shape_text({"rows": 4096, "dtype": "bf16"})
     'dtype=bf16 rows=4096'
@@ -221,39 +177,13 @@ class Doubt:
 
 
 def quarantine(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
-    """Take measurements out of what calibrations are fitted on.
-
-    Args:
-        engine: the database
-        caller: whose they are
-        body: their ids, and the reason
-
-    Returns:
-        the measurements as they are then, as the list shows them
-
-    Raises:
-        Refused: a wrong body, or an id of no measurement of the caller's; then nothing is changed
-        Unreachable: the database does not answer
-    """
+    """Take measurements out of what calibrations are fitted on."""
     doubt = read_noun(Doubt, plain(body), "")
     return _changed(engine, caller, doubt.ids, doubt.reason)
 
 
 def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
-    """Let measurements count again.
-
-    Args:
-        engine: the database
-        caller: whose they are
-        body: their ids
-
-    Returns:
-        the measurements as they are then, as the list shows them
-
-    Raises:
-        Refused: a wrong body, or an id of no measurement of the caller's; then nothing is changed
-        Unreachable: the database does not answer
-    """
+    """Let measurements count again."""
     return _changed(engine, caller, read_noun(Named, body, "").ids, None)
 
 

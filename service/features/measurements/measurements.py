@@ -1,4 +1,4 @@
-"""How does a measurement come in? Beside what was predicted of it, and into quarantine where there is doubt."""
+"""Incoming measurements: stored beside their prediction, or in quarantine where they are doubtful."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -54,29 +54,14 @@ class Origin:
 
 
 def now_text() -> str:
-    """This moment, as measurements tell it.
-
-    Returns:
-        RFC 3339 text in UTC
-    """
+    """This moment, as measurements tell it."""
     return utc_text(datetime.now(UTC))
 
 
 def measurements_in(
     connection: Connection, records: Sequence[ProbeRecord], origin: Origin, predict: Predict, gpu: Gpu | None
 ) -> list[Measured]:
-    """Keep what was measured, in the transaction of whoever brings it.
-
-    Args:
-        connection: the database, inside a writing transaction
-        records: what came of probes; those that measured nothing are passed over
-        origin: where they come from
-        predict: what is predicted of each
-        gpu: the device; None where the catalogue does not hold it
-
-    Returns:
-        the rows that were kept
-    """
+    """Keep what was measured, in the transaction of whoever brings it."""
     rows = list(_rows(records, origin, predict))
     kept = quarantined(rows, measurements_like(connection, rows, MOST_LIKE), gpu)
     keep_measurements_in(connection, kept)
@@ -84,16 +69,7 @@ def measurements_in(
 
 
 def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | None = None) -> list[Measured]:
-    """Measurements, those that there is reason to doubt in quarantine.
-
-    Args:
-        rows: measurements that come in
-        known: measurements that are there already and count
-        gpu: the device; None where the catalogue does not hold it
-
-    Returns:
-        the rows in their order
-    """
+    """Measurements, those that there is reason to doubt in quarantine."""
     others: dict[object, dict[str, float]] = {}
     for row in (*(row for row in known if is_possible(row, gpu)), *(row for row in rows if _doubt(row, gpu) is None)):
         like = others.setdefault(_thing(row), {})
@@ -108,28 +84,14 @@ def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | 
 
 
 def fingerprint_of(environment: Mapping[str, Any]) -> str:
-    """What measurements have in common that may be compared.
-
-    Args:
-        environment: fields of an environment
-
-    Returns:
-        12 hexadecimal digits, the same for the same device, driver and libraries; an empty list tells nothing apart
-    """
+    """What measurements have in common that may be compared."""
     told = {name: value for name, value in sorted(environment.items()) if value not in ((), [])}
     lasting = {name: value for name, value in told.items() if name not in CHANGING}
     return digest_of(to_bytes(lasting))[:12]
 
 
 def told_apart(owner: str) -> tuple[str, ...]:
-    """What makes the ids of an owner's measurements others than those of the same measurements of somebody else.
-
-    Args:
-        owner: whose they are
-
-    Returns:
-        nothing for the team, whose ids were there before there were owners
-    """
+    """What makes the ids of an owner's measurements others than those of the same measurements of somebody else."""
     return () if owner == TEAM else (owner,)
 
 

@@ -1,4 +1,4 @@
-"""What does the contract add to the routes of measurements and calibrations?"""
+"""OpenAPI of measurements and calibrations."""
 
 from pydantic import TypeAdapter
 
@@ -99,11 +99,7 @@ _LOCATION: Schema = {"description": "Where it is read.", "schema": {"type": "str
 
 
 def import_operation() -> Schema:
-    """What the contract adds to the import of records.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the import of records."""
     return {
         "description": "Records of probes, as a worker's record.json holds them. Runs on shared, divided or throttled "
         "devices and outliers among others of their kind go into quarantine, where nothing is fitted on them. What is "
@@ -114,11 +110,7 @@ def import_operation() -> Schema:
 
 
 def file_operation() -> Schema:
-    """What the contract adds to the import of another tool's file.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the import of another tool's file."""
     fields: Schema = TypeAdapter(Beside).json_schema()["properties"]
     asked = [query_parameter(name, one["description"], _of_query(one)) for name, one in fields.items()]
     content = {TEXT_BODY: {"schema": {"type": "string"}, "examples": one_example("Two sizes", NCCL_TESTS)}}
@@ -132,11 +124,7 @@ def file_operation() -> Schema:
 
 
 def measurement_operation() -> Schema:
-    """What the contract adds to one measurement.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to one measurement."""
     return {
         "description": "One measurement, with its shape and what it was measured on.",
         "parameters": [MEASUREMENT],
@@ -145,11 +133,7 @@ def measurement_operation() -> Schema:
 
 
 def quarantine_operation() -> Schema:
-    """What the contract adds to the quarantine of measurements.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the quarantine of measurements."""
     return {
         "description": "They stay, and nothing is fitted on them any more.",
         "requestBody": asked_in_body(ref("QuarantineRequest"), one_example("A reason", DOUBTED)),
@@ -158,11 +142,7 @@ def quarantine_operation() -> Schema:
 
 
 def release_operation() -> Schema:
-    """What the contract adds to the release of measurements.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the release of measurements."""
     return {
         "description": "What took them out was looked at, and is no reason to doubt them.",
         "requestBody": asked_in_body(ref("ReleaseRequest"), one_example("Some of them", RELEASED)),
@@ -171,11 +151,7 @@ def release_operation() -> Schema:
 
 
 def fit_operation() -> Schema:
-    """What the contract adds to the making of a calibration.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the making of a calibration."""
     content = json_content(ref("Calibration"))
     answered = {"description": "The calibration, a draft.", "headers": {"Location": _LOCATION}, "content": content}
     return {
@@ -188,14 +164,7 @@ def fit_operation() -> Schema:
 
 
 def calibration_operation(description: str) -> Schema:
-    """What the contract adds to what answers with a calibration.
-
-    Args:
-        description: what the operation does
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to what answers with a calibration."""
     return {
         "description": description,
         "parameters": [CALIBRATION],
@@ -215,11 +184,7 @@ def promote_operation() -> Schema:
 
 
 def drift_operation() -> Schema:
-    """What the contract adds to the drift report.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the drift report."""
     return {
         "description": "Its predictions beside what was measured of its device since it was fitted.",
         "parameters": [CALIBRATION],

@@ -1,4 +1,4 @@
-"""/v1/measurements: what was measured, by launch checks or elsewhere, beside what was predicted of it."""
+"""/v1/measurements: measurements of launch checks and imports, beside their predictions."""
 
 from typing import Annotated, Any
 

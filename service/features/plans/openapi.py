@@ -1,4 +1,4 @@
-"""How plans stand in the contract: a question with open fields, and the plans that come back."""
+"""OpenAPI of plans: a question with open fields, and the plans that come back."""
 
 from typing import Any
 
@@ -55,15 +55,7 @@ MEANING = (
 
 
 def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Schema]:
-    """The schemas that the route of plans refers to.
-
-    Args:
-        spelled: schemas of the nouns; that of how plans are ranked is taken out
-        question: schema of what POST /v1/estimates takes
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the route of plans refers to."""
     manner = spelled.pop("PlanManner")["properties"]
     opened = {part: _opened(spelled[f"{noun.__name__}-Input"], names) for part, (noun, names) in SEARCHED.items()}
     clusters: Schema = {
@@ -89,11 +81,7 @@ def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Sche
 
 
 def plan_operation() -> Schema:
-    """What the contract adds to the route of plans.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the route of plans."""
     said = "Events: progress, with counts so far; then plans, with the answer, or problem, with the problem document."
     forms = {JSON: {"schema": ref("PlanAnswer")}, EVENTS: {"schema": {"description": said}}}
     return {

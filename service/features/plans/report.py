@@ -1,4 +1,4 @@
-"""How are plans shown: as the JSON of the answer, as CSV, or as lines to read?"""
+"""Plans as JSON, CSV or terminal lines."""
 
 import csv
 import io
@@ -26,29 +26,14 @@ LAYOUT = tuple(field.name for field in fields(Layout))
 
 
 def plans_shown(found: PlanAnswer, form: Literal["json", "csv", "report"]) -> str | bytes:
-    """Plans in one of the forms that a terminal shows.
-
-    Args:
-        found: the plans
-        form: which one
-
-    Returns:
-        its text
-    """
+    """Plans in one of the forms that a terminal shows."""
     if form == "json":
         return to_bytes(found)
     return plans_csv(found) if form == "csv" else plans_report(found)
 
 
 def plans_csv(found: PlanAnswer) -> str:
-    """Plans as CSV, no cell of which a spreadsheet runs as a formula.
-
-    Args:
-        found: the plans
-
-    Returns:
-        CSV of RFC 4180 with a header; an interval is three columns
-    """
+    """Plans as CSV, no cell of which a spreadsheet runs as a formula."""
     text = io.StringIO()
     writer = csv.writer(text)
     ends = [name for number in INTERVALS for name in (f"{number}.low", number, f"{number}.high")]
@@ -60,14 +45,7 @@ def plans_csv(found: PlanAnswer) -> str:
 
 
 def plans_report(found: PlanAnswer) -> str:
-    """Plans as a person reads them in a terminal.
-
-    Args:
-        found: the plans
-
-    Returns:
-        aligned lines; then what was looked at, what is refused by which rule, and what to look at
-    """
+    """Plans as a person reads them in a terminal."""
     if found.plans:
         blocks = [_table(found.plans), f"{OBJECTIVES[found.objective]} first"]
     elif found.nearest is not None:
@@ -88,14 +66,7 @@ def plans_report(found: PlanAnswer) -> str:
 
 
 def counted(counts: PlanCounts) -> str:
-    """How many layouts were looked at, in a line.
-
-    Args:
-        counts: what became of them
-
-    Returns:
-        the line
-    """
+    """How many layouts were looked at, in a line."""
     refused = sum(counts.refused.values())
     return (
         f"{counts.generated:,} layouts: {refused:,} break a rule, {counts.scored:,} worked out, {counts.fitting:,} fit"

@@ -1,4 +1,4 @@
-"""What is to be planned? A question whose layout, micro-batch and recompute may be pinned, restricted or left out."""
+"""Requests for plans: a question whose layout, micro-batch and recompute may be pinned, restricted or left out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -93,18 +93,7 @@ class PlanAsked:
 
 
 def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
-    """What a request body asks to be planned.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Returns:
-        the question on each machine, and what is open in it
-
-    Raises:
-        Refused: every unknown field, wrong value and unknown name of the body
-    """
+    """What a request body asks to be planned."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", FIELDS))
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
@@ -134,17 +123,7 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
 
 
 def freed(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
-    """What the fields that a search chooses may be, and the question without them.
-
-    Args:
-        parts: layout and recipe as they were sent, or one of them
-
-    Returns:
-        the values of each field that is pinned or restricted, and the parts without the fields that a search chooses
-
-    Raises:
-        Refused: a wrong value, or too many
-    """
+    """What the fields that a search chooses may be, and the question without them."""
     allowed: dict[str, tuple[Any, ...]] = {}
     rest = dict(parts)
     problems: list[Problem] = []
@@ -195,18 +174,7 @@ def _clusters(body: Mapping[str, Any]) -> list[Any]:
 
 
 def sized(question: Question, limits: PlanLimits) -> list[Question]:
-    """The question on each number of GPUs that the limits leave.
-
-    Args:
-        question: the question
-        limits: what every plan has to keep to
-
-    Returns:
-        one question a number of GPUs
-
-    Raises:
-        Refused: the range of GPUs is none
-    """
+    """The question on each number of GPUs that the limits leave."""
     refuse_empty_range(limits)
     if limits.gpus is None:
         return [question]
@@ -220,30 +188,14 @@ def sized(question: Question, limits: PlanLimits) -> list[Question]:
 
 
 def refuse_empty_range(limits: PlanLimits) -> None:
-    """Refuse a range of GPUs that runs backwards.
-
-    Args:
-        limits: what every plan has to keep to
-
-    Raises:
-        Refused: the range of GPUs is none
-    """
+    """Refuse a range of GPUs that runs backwards."""
     if limits.gpus is not None and limits.gpus[0] > limits.gpus[1]:
         message = f"limits.gpus runs from {limits.gpus[0]} to {limits.gpus[1]}, which is no range"
         raise Refused(Problem(field="limits.gpus", code="empty_range", message=message, fix="give the fewest first"))
 
 
 def missing(recipe: Recipe, limits: PlanLimits, *, is_priced: bool) -> list[Problem]:
-    """What plans cannot be ranked without.
-
-    Args:
-        recipe: the recipe that they train
-        limits: what every plan has to keep to
-        is_priced: whether there is a price
-
-    Returns:
-        one problem for each thing that is missing, or stands in the way
-    """
+    """What plans cannot be ranked without."""
     found = []
     if recipe.global_batch is None and recipe.global_batch_tokens is None:
         message = "without a batch every layout would train another one, and none could be compared"

@@ -1,4 +1,4 @@
-"""POST /v1/plans: the best layouts for a job, as one answer or with word of how far the search is."""
+"""POST /v1/plans: the best layouts for a job, as one answer or as events while the search runs."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

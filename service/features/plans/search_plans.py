@@ -1,4 +1,4 @@
-"""Which layouts are best for this job? The plans that keep to the limits, ranked, with what was left out and why."""
+"""Search for plans: the layouts that keep to the limits, ranked, with the reasons for the others."""
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
@@ -23,18 +23,7 @@ BETWEEN_PROGRESS_SECONDS = 0.25
 
 
 def planning(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCounts | PlanAnswer]:
-    """The best layouts for a job, found piece by piece.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Yields:
-        how far the search is, after every piece; last of all the answer
-
-    Raises:
-        Refused: the request is wrong, or no layout at all could be answered
-    """
+    """The best layouts for a job, found piece by piece."""
     asked = read_plan(body, catalogue)
     machines, found = [one.question for one in asked.machines], Plans()
     for found in plans_of(
@@ -45,21 +34,7 @@ def planning(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCoun
 
 
 def plans_on_the_wire(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[PlanCounts, None, bytes]:
-    """The same as JSON, with progress now and then.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Yields:
-        how far the search is, first of all and then a few times a second
-
-    Returns:
-        the answer
-
-    Raises:
-        Refused: the request is wrong, or no layout at all could be answered
-    """
+    """The same as JSON, with progress now and then."""
     told = None
     for found in planning(body, catalogue):
         if isinstance(found, PlanAnswer):
@@ -71,14 +46,7 @@ def plans_on_the_wire(body: Mapping[str, Any], catalogue: Catalogue) -> Generato
 
 
 def bounds_of(limits: PlanLimits) -> Bounds:
-    """What plans are held to.
-
-    Args:
-        limits: what every plan has to keep to
-
-    Returns:
-        the same without the range of GPUs
-    """
+    """What plans are held to."""
     return Bounds(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
 
 
@@ -100,14 +68,7 @@ def _answer(asked: PlanAsked, found: Plans, catalogue: Catalogue) -> PlanAnswer:
 
 
 def unmet(found: Plans) -> list[str]:
-    """Why there is no plan.
-
-    Args:
-        found: what was found on all machines
-
-    Returns:
-        one sentence; none where there is a plan
-    """
+    """Why there is no plan."""
     if found.best:
         return []
     if found.fitting:

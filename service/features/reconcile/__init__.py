@@ -1,1 +1,1 @@
-"""What jobs of a scheduler took, beside what was predicted of them."""
+"""Reconciliation: finished jobs of a scheduler beside their predictions."""

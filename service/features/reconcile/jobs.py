@@ -1,4 +1,4 @@
-"""Which jobs ended that were estimated before, and what did each take over all of its attempts and components?"""
+"""Finished jobs that carry an estimate, summed over their attempts and components."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -92,14 +92,7 @@ class FinishedJob:
 
 
 def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ...], tuple[LeftOut, ...]]:
-    """Jobs that ended and were estimated.
-
-    Args:
-        records: records of the accounting
-
-    Returns:
-        the jobs, and how many others there are, by reason
-    """
+    """Jobs that ended and were estimated."""
     grouped: dict[tuple[str, str], list[SlurmRecord]] = {}
     for record in records:
         grouped.setdefault((record.cluster, _whole(record.job_id)), []).append(record)
@@ -115,14 +108,7 @@ def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ..
 
 
 def left_out(reasons: Iterable[Reason]) -> tuple[LeftOut, ...]:
-    """Jobs of which nothing is said, by reason.
-
-    Args:
-        reasons: that of each
-
-    Returns:
-        how many there are of each, the most frequent first
-    """
+    """Jobs of which nothing is said, by reason."""
     counts: dict[Reason, int] = {}
     for reason in reasons:
         counts[reason] = counts.get(reason, 0) + 1
@@ -134,12 +120,6 @@ def left_out(reasons: Iterable[Reason]) -> tuple[LeftOut, ...]:
 
 def estimate_in(comment: str) -> str | None:
     """The estimate that a comment names; a hook writes its own last.
-
-    Args:
-        comment: what stands in a job's comments
-
-    Returns:
-        its id; None where there is none
 
     >>> estimate_in("mine est_0123456789abcdef0123456789abcdef")
     'est_0123456789abcdef0123456789abcdef'

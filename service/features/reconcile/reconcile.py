@@ -1,4 +1,4 @@
-"""What did jobs take that were estimated before? An output of sacct, job by job beside what was predicted."""
+"""Reconciliation of sacct records with predictions, job by job and in total."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -57,22 +57,7 @@ def predicted(
     catalogue_at: Callable[[str], Catalogue],
     look_again: Callable[[], bool],
 ) -> Prediction | None:
-    """What an estimate said.
-
-    Args:
-        engine: the database
-        whose: owner who has to have asked; None for whoever did
-        estimate_id: id of the estimate
-        now: the facts of today
-        catalogue_at: the facts of a revision
-        look_again: waits for what others are about to write; false where nobody is
-
-    Returns:
-        the prediction; None where no question of this id is kept, or it is refused today
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """What an estimate said."""
     if ESTIMATE_ID.fullmatch(estimate_id) is None:
         return None
     kept = store.read_answer(engine, estimate_id, whose)
@@ -132,17 +117,7 @@ MOST_FAULTS = 20
 def reconciliation_of(
     jobs: Sequence[ReconciledJob], left_out: Sequence[LeftOut], faults: Sequence[Fault], steps: int
 ) -> Reconciliation:
-    """What jobs amount to together.
-
-    Args:
-        jobs: the jobs
-        left_out: jobs of which nothing is said
-        faults: records that cannot be read
-        steps: records of steps
-
-    Returns:
-        the answer
-    """
+    """What jobs amount to together."""
     ratios = [job.used_over_predicted_fraction for job in jobs if job.used_over_predicted_fraction is not None]
     merged: dict[str, LeftOut] = {}
     for one in left_out:
@@ -191,16 +166,7 @@ class Judged:
 
 
 def judged(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> Judged:
-    """A job beside its prediction.
-
-    Args:
-        job: the job
-        prediction: what its estimate said
-        cut_short: when the first job of the same estimate began that was cut short; None where none was
-
-    Returns:
-        the comparison
-    """
+    """A job beside its prediction."""
     state = cast(EndState, job.state)
     note = _not_compared(job, prediction, cut_short)
     hours = prediction.gpu_hours
@@ -243,14 +209,7 @@ def _not_compared(job: FinishedJob, prediction: Prediction, cut_short: str | Non
 
 
 def cut_short_at(jobs: Iterable[FinishedJob]) -> str | None:
-    """When the first job began that was cut short, so that a later one may have gone on from it.
-
-    Args:
-        jobs: jobs of one estimate
-
-    Returns:
-        the moment, as sacct tells it; None where none was cut short
-    """
+    """When the first job began that was cut short, so that a later one may have gone on from it."""
     return min((job.started for job in jobs if job.state in CUT_SHORT), default=None)
 
 
@@ -267,17 +226,7 @@ KINDS: dict[str, DeviceKind] = {"NVIDIA": "cuda", "AMD": "rocm"}
 
 
 def keep_jobs(engine: Engine, caller: Caller, jobs: Iterable[Judged], catalogue: Catalogue) -> None:
-    """Keep jobs whose hours are compared; one that is there already stays as it is.
-
-    Args:
-        engine: the database
-        caller: whose they are
-        jobs: the jobs, each beside its prediction
-        catalogue: the facts
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep jobs whose hours are compared; one that is there already stays as it is."""
     kept_at = now_text()
     found = [_row(one, hours, catalogue, kept_at) for one in jobs if (hours := _hours(one, catalogue)) is not None]
     rows = [_of(caller.owner, row) for row in found]
@@ -354,23 +303,7 @@ def reconcile(
     catalogue_at: Callable[[str], Catalogue],
     look_again: Callable[[], bool],
 ) -> Reconciliation:
-    """Jobs beside what was predicted of them; those whose hours are compared are kept as measurements.
-
-    Args:
-        engine: the database, which keeps the questions of checks
-        caller: whose the jobs are
-        found: records of the accounting
-        now: the facts of today
-        catalogue_at: the facts of a revision
-        look_again: waits for questions that others are about to write; false where nobody is
-
-    Returns:
-        each job that ended and was estimated, and how many others there are, by reason
-
-    Raises:
-        Refused: there are too many at once
-        Unreachable: the database does not answer
-    """
+    """Jobs beside what was predicted of them; those whose hours are compared are kept as measurements."""
 
     def predict(estimate_id: str) -> Prediction | None:
         return predicted(engine, caller.whose, estimate_id, now, catalogue_at, look_again)
@@ -381,18 +314,7 @@ def reconcile(
 
 
 def judged_jobs(found: SlurmRecords, predict: Predict) -> tuple[list[Judged], tuple[LeftOut, ...]]:
-    """The jobs of an accounting beside what was predicted of them.
-
-    Args:
-        found: records of the accounting
-        predict: tells what an estimate said
-
-    Returns:
-        each job that ended and was estimated, and how many others there are, by reason
-
-    Raises:
-        Refused: there are jobs of too many estimates at once
-    """
+    """The jobs of an accounting beside what was predicted of them."""
     jobs, others = finished_jobs(found.records)
     by_estimate: dict[str, list[FinishedJob]] = {}
     for job in jobs:

@@ -1,4 +1,4 @@
-"""How are reconciled jobs shown: as the JSON of the answer, as CSV, or as lines to read?"""
+"""Reconciled jobs as JSON, CSV or terminal lines."""
 
 import csv
 import io
@@ -21,15 +21,7 @@ COLUMNS = tuple(
 
 
 def reconciliation_shown(found: Reconciliation, form: Literal["json", "csv", "report"]) -> str | bytes:
-    """Reconciled jobs in one of the forms that a terminal shows.
-
-    Args:
-        found: the jobs
-        form: which one
-
-    Returns:
-        its text
-    """
+    """Reconciled jobs in one of the forms that a terminal shows."""
     if form == "json":
         return to_bytes(found)
     return _csv(found) if form == "csv" else _report(found)

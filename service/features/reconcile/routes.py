@@ -1,4 +1,4 @@
-"""POST /v1/reconciliations: what jobs took that were estimated before, from what Slurm's sacct prints."""
+"""POST /v1/reconciliations: what finished jobs took beside their predictions, from the output of sacct."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""How do many jobs reach the service? In parts, with nothing of the accounting that it does not need."""
+"""Sending of sacct records to the service, in parts and without fields that it does not need."""
 
 import json
 import os
@@ -47,18 +47,7 @@ class Wanted:
 
 
 def sacct_output(file: str | None, wanted: Wanted) -> str:
-    """What sacct printed, or prints now.
-
-    Args:
-        file: where it was kept, - for standard input; None to call sacct
-        wanted: which jobs it is asked for
-
-    Returns:
-        its text
-
-    Raises:
-        NoAccounting: it cannot be read
-    """
+    """What sacct printed, or prints now."""
     if file is None:
         return _called(wanted)
     asked = [f"--{field.name}" for field in fields(wanted) if getattr(wanted, field.name) is not None]
@@ -109,17 +98,7 @@ SLICE = "1g.1gb"
 
 
 def read_sacct(text: str) -> SlurmRecords:
-    """The records of an output.
-
-    Args:
-        text: what `sacct --parsable2` or `sacct --json` printed
-
-    Returns:
-        the records, and those that cannot be read
-
-    Raises:
-        Refused: it is neither, or none of its records can be read
-    """
+    """The records of an output."""
     if not text.lstrip("\ufeff \r\n\t").startswith("{"):
         return read_parsable(text)
     try:
@@ -132,14 +111,7 @@ def read_sacct(text: str) -> SlurmRecords:
 
 
 def handed_on(jobs: Sequence[FinishedJob]) -> str:
-    """Jobs as a table that `read_sacct` reads, with nothing that reconciling does not need.
-
-    Args:
-        jobs: the jobs
-
-    Returns:
-        the table
-    """
+    """Jobs as a table that `read_sacct` reads, with nothing that reconciling does not need."""
     rows = [_row(job.estimate_id, record) for job in jobs for record in job.records]
     return "".join(f"{'|'.join(row)}\n" for row in (HANDED_ON, *rows))
 
@@ -159,18 +131,7 @@ JOBS_AT_ONCE = 500
 
 
 def reconciled_by(ask: Callable[[str], Reconciliation], text: str) -> Reconciliation:
-    """Jobs of an output of sacct, as the service compares them.
-
-    Args:
-        ask: has the service reconcile a table
-        text: what sacct printed
-
-    Returns:
-        what all parts amount to
-
-    Raises:
-        Refused: the text is no output of sacct
-    """
+    """Jobs of an output of sacct, as the service compares them."""
     found = read_sacct(text)
     jobs, left_out = finished_jobs(found.records)
     answers = [ask(handed_on(part)) for part in _parts(jobs)]

@@ -1,4 +1,4 @@
-"""What is read of an accounting record, and what is wrong with one that cannot be read?"""
+"""Accounting records of Slurm, from `sacct --json` or `sacct --parsable2`, and their faults."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,16 +90,6 @@ class FaultFound(Exception):
 def known_state(written: str, field: str) -> str:
     """How a record ended, of what its state says.
 
-    Args:
-        written: such as COMPLETED or CANCELLED by 1000
-        field: column or field
-
-    Returns:
-        a state
-
-    Raises:
-        FaultFound: Slurm has no such state
-
     >>> known_state("CANCELLED by 1000", "State")
     'CANCELLED'
     """
@@ -133,16 +123,6 @@ LOCALE = "call sacct with LC_ALL=C, and do not let a spreadsheet save its output
 def duration_seconds(written: str, field: str) -> float:
     """Seconds of a length of time.
 
-    Args:
-        written: such as 1-02:03:04 or 02:03.456
-        field: its column
-
-    Returns:
-        seconds
-
-    Raises:
-        FaultFound: it is none
-
     >>> duration_seconds("1-02:03:04", "Elapsed"), duration_seconds("02:03.456", "Elapsed")
     (93784.0, 123.456)
     """
@@ -160,18 +140,7 @@ def duration_seconds(written: str, field: str) -> float:
 
 
 def whole_seconds(written: str, field: str) -> float:
-    """Seconds of a length of time that is printed in seconds.
-
-    Args:
-        written: such as 3600
-        field: its column
-
-    Returns:
-        seconds
-
-    Raises:
-        FaultFound: it is none
-    """
+    """Seconds of a length of time that is printed in seconds."""
     if not (written.isascii() and written.isdigit() and len(written) <= 12):
         fix = "give ElapsedRaw as sacct prints it; a length of time like 01:00:00 belongs under Elapsed"
         raise FaultFound(field, "this is no whole number of seconds", fix)
@@ -180,16 +149,6 @@ def whole_seconds(written: str, field: str) -> float:
 
 def gpus_of(written: str, field: str) -> tuple[int | None, bool]:
     """GPUs among resources.
-
-    Args:
-        written: such as billing=64,cpu=16,gres/gpu:h100=8,gres/gpu=8,mem=180G,node=1
-        field: its column
-
-    Returns:
-        how many, None where GPUs are not counted, and whether they are slices
-
-    Raises:
-        FaultFound: the number of GPUs is none
 
     >>> gpus_of("cpu=16,gres/gpu:h100=8,gres/gpu=8,mem=180G,node=1", "AllocTRES")
     (8, False)
@@ -208,14 +167,7 @@ def gpus_of(written: str, field: str) -> tuple[int | None, bool]:
 
 
 def counted(counts: dict[str | None, int]) -> tuple[int | None, bool]:
-    """GPUs of which the models may be counted apart, beside the sum of all or without it.
-
-    Args:
-        counts: by model; under None the sum
-
-    Returns:
-        how many, None where none are counted, and whether they are slices
-    """
+    """GPUs of which the models may be counted apart, beside the sum of all or without it."""
     models = [name for name in counts if name is not None]
     is_partition = any(PARTITION.search(name) for name in models)
     if not counts:
@@ -224,18 +176,7 @@ def counted(counts: dict[str | None, int]) -> tuple[int | None, bool]:
 
 
 def moment_of(written: str, field: str) -> str:
-    """A moment as it is written; empty where it did not come.
-
-    Args:
-        written: such as 2026-11-23T07:23:23, or Unknown
-        field: its column
-
-    Returns:
-        the moment
-
-    Raises:
-        FaultFound: it is none
-    """
+    """A moment as it is written; empty where it did not come."""
     if written in NEVER:
         return ""
     if MOMENT.fullmatch(written) is None:
@@ -292,17 +233,7 @@ class Header:
         return places[0], len(self.names) - 1 - places[-1]
 
     def cells(self, line: str) -> dict[str, str]:
-        """The cells of a row by column; where a comment holds the delimiter, comments are one text.
-
-        Args:
-            line: the row
-
-        Returns:
-            texts by column, and the free text under the empty name
-
-        Raises:
-            FaultFound: it has too few cells, or cells whose columns cannot be told
-        """
+        """The cells of a row by column; where a comment holds the delimiter, comments are one text."""
         cells = line.split(self.delimiter)
         if self.is_closed and not cells[-1]:
             cells.pop()
@@ -319,17 +250,7 @@ class Header:
 
 
 def read_parsable(text: str) -> SlurmRecords:
-    """The records of a table.
-
-    Args:
-        text: what `sacct --parsable2` printed, with its header
-
-    Returns:
-        the records, and rows that cannot be read
-
-    Raises:
-        Refused: it is no such table, or none of its rows can be read
-    """
+    """The records of a table."""
     lines = text.removeprefix("\ufeff").split("\n", MOST_ROWS + 1)
     if len(lines) > MOST_ROWS + 1 and lines[-1].strip():
         message = f"the table has more than {MOST_ROWS} rows, the most that one request takes"
@@ -354,14 +275,7 @@ def read_parsable(text: str) -> SlurmRecords:
 
 
 def refused(fault: Fault) -> Problem:
-    """A fault that is one of all records.
-
-    Args:
-        fault: what is wrong with the first
-
-    Returns:
-        the problem
-    """
+    """A fault that is one of all records."""
     message = f"no record can be read; of {fault.place}: {fault.message}"
     return Problem(field=fault.field, code="unreadable", message=message, fix=fault.fix)
 
@@ -461,17 +375,7 @@ AS_PRINTED = "give the document of sacct --json as it is"
 
 
 def read_document(document: Mapping[str, Any]) -> SlurmRecords:
-    """The records of a document.
-
-    Args:
-        document: what `sacct --json` printed
-
-    Returns:
-        the records, and those that cannot be read
-
-    Raises:
-        Refused: it is no such document, of another version, or none of its records can be read
-    """
+    """The records of a document."""
     jobs = document.get("jobs")
     if not isinstance(jobs, list):
         raise Refused(_document_problem("jobs", "no_jobs", "there is no list of jobs", AS_PRINTED))

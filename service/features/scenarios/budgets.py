@@ -1,4 +1,4 @@
-"""Which spreadsheet is a question's budget? Its fields on one sheet; on another its numbers, each asked of the service.
+"""Budget workbooks: the fields of a question on one sheet, its numbers as live formulas on another.
 
 Whoever changes a field has every number asked anew. The catalogue is pinned by `rev`, so that a budget does not move by
 itself; a cell that cannot be answered shows the reason.
@@ -34,18 +34,7 @@ FlatValue = str | int | float
 
 
 def flat_question(body: Mapping[str, Any], catalogue: Catalogue) -> dict[str, FlatValue]:
-    """A question in its flat form.
-
-    Args:
-        body: what POST /v1/estimates takes
-        catalogue: the facts that it refers to
-
-    Returns:
-        values by the name of their parameter, in the order of the nouns
-
-    Raises:
-        Refused: the question cannot be read, or says something that the flat form has no parameter for
-    """
+    """A question in its flat form."""
     told = {**body, "model": _model(body["model"], catalogue)} if "model" in body else body
     found = {name: _value_text(field, told) for name, field in flat_fields().items()}
     values = {name: value for name, value in found.items() if value is not None}
@@ -59,14 +48,7 @@ def flat_question(body: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Fl
 
 
 def flat_text(value: FlatValue) -> str:
-    """A value as a query spells it.
-
-    Args:
-        value: the value
-
-    Returns:
-        its text
-    """
+    """A value as a query spells it."""
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else exact_text(value)
@@ -147,29 +129,14 @@ class Budget:
 
 
 def example_budget(address: str, catalogue: Catalogue) -> Budget:
-    """The budget of the guide.
-
-    Args:
-        address: where the service is
-        catalogue: the facts
-
-    Returns:
-        the budget, under the catalogue that holds now
-    """
+    """The budget of the guide."""
     found = answer(read_question(body_of_flat(EXAMPLE), catalogue), catalogue)
     fields: dict[str, FlatValue] = {name: _typed(name, text) for name, text in EXAMPLE}
     return Budget("Llama 3.1 8B on one node", address, fields, catalogue.revision, whole_of(found))
 
 
 def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
-    """A budget as sheets of a spreadsheet.
-
-    Args:
-        budget: the budget
-
-    Returns:
-        the fields, and the numbers
-    """
+    """A budget as sheets of a spreadsheet."""
     return _inputs(budget), _results(budget)
 
 
@@ -256,23 +223,7 @@ def _typed(name: str, text: str) -> FlatValue:
 def scenario_budget(
     engine: Engine, history: History, caller: Caller, scenario_id: str, revision: int | None, address: str
 ) -> Budget:
-    """The budget of a scenario, under the catalogue that it was answered from.
-
-    Args:
-        engine: the database
-        history: the catalogues that are kept
-        caller: who asks for it
-        scenario_id: its id
-        revision: which of its revisions; None for the newest
-        address: where the service is
-
-    Returns:
-        the budget; under the newest catalogue where the scenario's own is kept no longer
-
-    Raises:
-        NotFound: the caller has no such scenario or revision
-        Refused: its question has no flat form, in which cells ask
-    """
+    """The budget of a scenario, under the catalogue that it was answered from."""
     scenario, question = find_scenario(engine, caller, scenario_id, revision)
     catalogue_at = partial(history.at, owner=scenario.owner)
     found = json.loads(stored_answer(engine, None, scenario.estimate_id, catalogue_at))

@@ -1,4 +1,4 @@
-"""Examples of the guide: a budget as .xlsx and .ods, a script for Google Sheets, a Power Query, a TypeScript client.
+"""Examples of the guide: budget workbooks, a Google Sheets script, a Power Query, a TypeScript client.
 
 The examples name the address under which they are read, so they work where they come from as they are.
 """

@@ -1,4 +1,4 @@
-"""How scenarios stand in the contract: what is sent, what is shown, and the list of them."""
+"""OpenAPI of scenarios and share links."""
 
 from pydantic import TypeAdapter
 
@@ -41,11 +41,7 @@ LINKS = {
 
 
 def scenario_schemas() -> dict[str, Schema]:
-    """The schemas that the routes of scenarios refer to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the routes of scenarios refer to."""
     grouped = {*SUMMARY, *VERSIONS}
     links = LINKS.items()
     shown = {
@@ -75,11 +71,7 @@ def scenario_schemas() -> dict[str, Schema]:
 
 
 def create_operation() -> Schema:
-    """What the contract adds to the making of a scenario.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the making of a scenario."""
     return {
         "requestBody": _whole(),
         "responses": _answered("201", "The scenario.", {"ETag": ETAG, "Location": LOCATION}),
@@ -87,39 +79,23 @@ def create_operation() -> Schema:
 
 
 def read_operation() -> Schema:
-    """What the contract adds to the reading of a scenario.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the reading of a scenario."""
     return {"parameters": [ID, VERSION], "responses": _answered("200", "The scenario.", {"ETag": ETAG})}
 
 
 def replace_operation() -> Schema:
-    """What the contract adds to the replacement of a scenario.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the replacement of a scenario."""
     return _change(_whole())
 
 
 def patch_operation() -> Schema:
-    """What the contract adds to the change of some of a scenario.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the change of some of a scenario."""
     examples = one_example("Another name, and more GPUs", PATCH)
     return _change(asked_in_body(ref("ScenarioPatch"), examples, MERGE_PATCH, JSON_BODY))
 
 
 def delete_operation() -> Schema:
-    """What the contract adds to the removal of a scenario.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the removal of a scenario."""
     return {"parameters": [ID, IF_MATCH], "responses": {"204": {"description": "It is gone."}}}
 
 
@@ -155,11 +131,7 @@ def _bare(schema: Schema) -> Schema:
 
 
 def share_schemas() -> dict[str, Schema]:
-    """The schemas that the sharing of scenarios refers to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the sharing of scenarios refers to."""
     wanted = {
         name: {key: value for key, value in untitled(schema).items() if key != "default"}
         for name, schema in schema_of(WantedShare)["properties"].items()

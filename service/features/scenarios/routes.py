@@ -1,4 +1,4 @@
-"""/v1/scenarios: questions under a name, each with its answer, in all of their revisions.
+"""/v1/scenarios: named questions, each with its answer, in all of their revisions.
 
 These routes reach the database, so they run in threads; those that write wait for their turn first.
 """

@@ -1,4 +1,4 @@
-"""How is a question saved under a name, read again, changed and handed on? With the answer that it was given.
+"""Scenarios: questions saved under a name, with the answer that was given.
 
 An answer that is stored is never computed again: a scenario says under which versions it was answered, and a change of
 its name or note alone keeps it.
@@ -66,19 +66,7 @@ class Wanted:
 
 
 def read_wanted(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> Wanted:
-    """The scenario that a request body describes.
-
-    Args:
-        body: name, question, and a note
-        catalogue: models, GPUs, clusters and prices that the question refers to
-        answered: a question that was answered before and need not be again
-
-    Returns:
-        the scenario with its answer
-
-    Raises:
-        Refused: an unknown field, a wrong name, or a question that cannot be answered, its fields under `question.`
-    """
+    """The scenario that a request body describes."""
     problems: list[Problem] = []
     label = _collected(lambda: _label(body), problems)
     question = body.get(QUESTION)
@@ -159,33 +147,12 @@ class ScenarioChange:
 
 
 def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
-    """The list of scenarios.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-
-    Returns:
-        its rows and how they are asked for
-    """
+    """The list of scenarios."""
     return listed_in_parts(COLUMNS, partial(store.read_scenarios, engine, caller.whose))
 
 
 def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: int | None = None) -> Saved:
-    """One scenario.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-        scenario_id: its id
-        revision: which of its revisions; None for the newest
-
-    Returns:
-        the scenario and its question
-
-    Raises:
-        NotFound: the caller has no such scenario or revision
-    """
+    """One scenario."""
     found = store.read_scenario(engine, scenario_id, revision) if SCENARIO_ID.fullmatch(scenario_id) else None
     if found is None or not caller.reaches(found.scenario.owner):
         which = "scenario of this id" if revision is None else "scenario of this id, or no such revision of it"
@@ -194,14 +161,7 @@ def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: in
 
 
 def shown(saved: Saved) -> Record:
-    """A scenario as the resource that callers read.
-
-    Args:
-        saved: the scenario and its question
-
-    Returns:
-        what it is called, what it asks, what was answered under which versions, and where more is
-    """
+    """A scenario as the resource that callers read."""
     scenario, question = saved
     record = as_record(COLUMNS, scenario)
     grouped = {*SUMMARY, *VERSIONS}
@@ -221,20 +181,7 @@ def shown(saved: Saved) -> Record:
 
 
 def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> Saved:
-    """Keep a question under a name.
-
-    Args:
-        engine: the database
-        catalogue: the facts to answer it from
-        caller: whose it is
-        body: name, question, and a note
-
-    Returns:
-        the scenario and its question
-
-    Raises:
-        Refused: the question cannot be answered, or the name is none
-    """
+    """Keep a question under a name."""
     wanted = read_wanted(body, catalogue)
     now = utc_text(datetime.now(UTC))
     said = {"name": wanted.label.name, "note": wanted.label.note, **_answered(wanted)}
@@ -249,22 +196,7 @@ def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: 
 def replace_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, body: Mapping[str, Any]
 ) -> Saved:
-    """A new revision of a scenario, all of it said anew and its question answered anew.
-
-    Args:
-        engine: the database
-        view: what an owner sees of the facts; the scenario's owner's answers it
-        change: which scenario
-        body: name, question, and a note
-
-    Returns:
-        the scenario and its question
-
-    Raises:
-        NotFound: the caller has no such scenario
-        Refused: the question cannot be answered, or the name is none
-        Stale: it was changed since the caller read it
-    """
+    """A new revision of a scenario, all of it said anew and its question answered anew."""
 
     def rewrite(saved: Saved) -> Saved:
         return _rewritten(engine, saved, read_wanted(body, view(saved.scenario.owner)))
@@ -275,22 +207,7 @@ def replace_scenario(
 def patch_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, patch: Mapping[str, Any]
 ) -> Saved:
-    """A new revision of a scenario, of which only some is said anew; an unchanged question keeps its answer.
-
-    Args:
-        engine: the database
-        view: what an owner sees of the facts; the scenario's owner's answers a changed question
-        change: which scenario
-        patch: what changes, as a merge patch of RFC 7396
-
-    Returns:
-        the scenario and its question
-
-    Raises:
-        NotFound: the caller has no such scenario
-        Refused: the question cannot be answered, or the name is none
-        Stale: it was changed since the caller read it
-    """
+    """A new revision of a scenario, of which only some is said anew; an unchanged question keeps its answer."""
     unknown = [unknown_field("", name, set(FIELDS), "the scenario") for name in patch if name not in FIELDS]
 
     def rewrite(saved: Saved) -> Saved:
@@ -304,16 +221,7 @@ def patch_scenario(
 
 
 def delete_scenario(engine: Engine, change: ScenarioChange) -> None:
-    """Remove a scenario and its revisions; what was answered can still be read.
-
-    Args:
-        engine: the database
-        change: which scenario
-
-    Raises:
-        NotFound: the caller has no such scenario
-        Stale: it was changed since the caller read it
-    """
+    """Remove a scenario and its revisions; what was answered can still be read."""
     _done(engine, change, lambda saved: store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision))
 
 

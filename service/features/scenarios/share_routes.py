@@ -1,4 +1,4 @@
-"""Share links of a scenario: made, listed and revoked by those who may change it."""
+"""Share links of a scenario: created, listed and revoked by those who may change it."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response

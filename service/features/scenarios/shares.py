@@ -52,20 +52,7 @@ class WantedShare:
 def share_scenario(
     engine: Engine, keys: KeyRing, caller: Caller, scenario_id: str, body: Mapping[str, Any], address: str
 ) -> Share:
-    """Make links that show a scenario to whoever has them.
-
-    Args:
-        engine: the database
-        keys: what signs
-        caller: who shares it
-        scenario_id: its id
-        body: days, or expires_at
-        address: where the service is
-
-    Raises:
-        NotFound: the caller has no such scenario
-        Refused: the end is none, or the scenario has too many links
-    """
+    """Make links that show a scenario to whoever has them."""
     now = datetime.now(UTC)
     end = _end(body, now).replace(microsecond=0)
     find_scenario(engine, caller, scenario_id)

@@ -1,4 +1,4 @@
-"""How a table of varied fields stands in the contract: what is sent, and the rows that come back in each form."""
+"""OpenAPI of sensitivity tables: the request, and rows in each form."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -45,14 +45,7 @@ NAMED = {"preset": NAME}
 
 
 def partial_schemas(spelled: Schemas) -> dict[str, Schema]:
-    """Some fields of a question, and what changes it.
-
-    Args:
-        spelled: schemas of the nouns, of the forms in which a request takes them, and of a question, by component name
-
-    Returns:
-        JSON schemas by component name
-    """
+    """Some fields of a question, and what changes it."""
     some = {
         "ModelFields": _some("Some fields of a model.", _fields(spelled, "Model-Input")),
         "RecipeFields": _some("Some fields of a recipe.", _fields(spelled, "Recipe-Input")),
@@ -65,14 +58,7 @@ def partial_schemas(spelled: Schemas) -> dict[str, Schema]:
 
 
 def questions_inside(spelled: Schemas) -> Mapping[str, Schema]:
-    """Fields of answers that hold some of a question, in the types of the question.
-
-    Args:
-        spelled: schemas of answers by component name
-
-    Returns:
-        schemas by field of each component
-    """
+    """Fields of answers that hold some of a question, in the types of the question."""
     types: Mapping[str, Schema] = {
         "Alternative": {"patch": ref("QuestionPatch")},
         "Supposition": {"patch": ref("QuestionPatch")},
@@ -97,15 +83,7 @@ def _changes(spelled: Schemas) -> Iterator[tuple[str, Schema]]:
 
 
 def dotted(spelled: Schemas, path: tuple[str, ...]) -> Schema:
-    """What a field of a question takes.
-
-    Args:
-        spelled: schemas of the nouns, of the forms in which a request takes them, and of a question, by component name
-        path: steps to the field
-
-    Returns:
-        its schema
-    """
+    """What a field of a question takes."""
     found: list[Schema] = [spelled[QUESTION_PLACES]]
     for step in path:
         inside = [one["properties"][step] for one in _objects(spelled, found) if step in one["properties"]]
@@ -137,11 +115,7 @@ def _some(description: str, fields: Schema) -> Schema:
 
 
 class _Patches:
-    """Merge patches of a question and of all that is inside it: every field may be given alone, null takes one away.
-
-    Args:
-        spelled: schemas of the nouns and of the forms in which a request takes them, by component name
-    """
+    """Merge patches of a question and of all that is inside it: every field may be given alone, null takes one away."""
 
     def __init__(self, spelled: Schemas) -> None:
         self._spelled = spelled
@@ -214,15 +188,7 @@ VARIATIONS: dict[str, Schema] = {
 
 
 def sensitivity_schemas(spelled: Mapping[str, Schema], versions: Schema) -> dict[str, Schema]:
-    """The schemas that the routes refer to.
-
-    Args:
-        spelled: schemas of the nouns, of the forms in which a request takes them, and of a row, by component name
-        versions: schema of what an answer rests on
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the routes refer to."""
     fields = {name: dotted(spelled, path) for name, path in variable_fields().items()}
     given = {name: nullable(field) for name, field in fields.items()}
     rows = {
@@ -264,14 +230,7 @@ def _row(generated: Schema) -> Schema:
 
 
 def sensitivity_operation(form: str) -> Schema:
-    """What the contract adds to a route.
-
-    Args:
-        form: media type of its answer; empty where the caller chooses
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to a route."""
     content: dict[str, Any] = {JSON: {"schema": ref("SensitivityAnswer")}}
     content |= {media: {"schema": TABLES[media]} for media in (CSV_BODY, XLSX)}
     kept = {media: schema for media, schema in content.items() if form in ("", media)}

@@ -1,4 +1,4 @@
-"""Which fields of which question are to be varied, and how? Read from a request body, all of it judged."""
+"""Requests for a sensitivity table: the fields to vary, and how."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -51,17 +51,7 @@ class WantedTable:
 
 
 def read_varied(body: Mapping[str, Any]) -> WantedTable:
-    """The table that a request body asks for; its question and its values are not judged yet.
-
-    Args:
-        body: the JSON object of the request
-
-    Returns:
-        what is asked
-
-    Raises:
-        Refused: every unknown field of the body and of `vary`, or too many rows
-    """
+    """The table that a request body asks for; its question and its values are not judged yet."""
     unknown = [name for name in body if name not in VARIED_BY][:MOST_PROBLEMS]
     problems = [unknown_field("", name, {*VARIED_BY}, "the body") for name in unknown]
     given = {name: body[name] for name in field_names(Tabling) if body.get(name) is not None}
@@ -119,14 +109,7 @@ def _refuse_too_many(wanted: WantedTable) -> None:
 
 
 def changes_of(wanted: WantedTable) -> Iterator[Mapping[str, Any]]:
-    """What is given anew in each row after the first.
-
-    Args:
-        wanted: what is asked
-
-    Yields:
-        values by dotted field
-    """
+    """What is given anew in each row after the first."""
     values = wanted.values
     if wanted.tabling.mode == "grid":
         yield from (dict(zip(values, combination, strict=True)) for combination in product(*values.values()))

@@ -1,4 +1,4 @@
-"""POST /v1/sensitivity: some fields of a question varied, a row a value, as JSON, as CSV or as a workbook."""
+"""POST /v1/sensitivity: some fields of a question varied, one row a value, as JSON, CSV or a workbook."""
 
 from collections.abc import Awaitable, Callable
 

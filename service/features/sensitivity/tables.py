@@ -1,4 +1,4 @@
-"""A table of varied fields as it is shown: as the JSON that it has, as CSV, as a workbook, or as lines to read."""
+"""Sensitivity tables as JSON, CSV, a workbook or terminal lines."""
 
 import csv
 import io
@@ -21,22 +21,7 @@ ENDS = ("low", "value", "high")
 
 
 def sensitivity_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
-    """A table of varied fields as it is sent.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-        form: how the table is sent
-
-    Yields:
-        how many rows there will be; then nothing
-
-    Returns:
-        the content of the answer
-
-    Raises:
-        Refused: the request is wrong, or asks for too many rows
-    """
+    """A table of varied fields as it is sent."""
     varied = yield from varying(body, catalogue)
     if form == "json":
         return to_bytes(whole_table(varied))
@@ -44,26 +29,12 @@ def sensitivity_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableF
 
 
 def whole_table(varied: Varied) -> SensitivityAnswer:
-    """A table as it stands on the wire.
-
-    Args:
-        varied: the table
-
-    Returns:
-        the same without what only tables need
-    """
+    """A table as it stands on the wire."""
     return SensitivityAnswer(fields=varied.fields, rows=tuple(varied.rows), versions=varied.versions)
 
 
 def table_csv(varied: Varied) -> str:
-    """A table as CSV, no cell of which a spreadsheet runs as a formula.
-
-    Args:
-        varied: the table
-
-    Returns:
-        CSV of RFC 4180 with a header; an interval is three columns
-    """
+    """A table as CSV, no cell of which a spreadsheet runs as a formula."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(_columns(varied))
@@ -72,26 +43,12 @@ def table_csv(varied: Varied) -> str:
 
 
 def table_workbook(varied: Varied) -> bytes:
-    """A table as a workbook of one sheet: the same rows as its CSV.
-
-    Args:
-        varied: the table
-
-    Returns:
-        an .xlsx file; the same table is the same bytes
-    """
+    """A table as a workbook of one sheet: the same rows as its CSV."""
     return workbook(_columns(varied), [[typed_cell(cell) for cell in _cells(varied, row)] for row in varied.rows])
 
 
 def table_report(varied: Varied) -> str:
-    """A table as a person reads it in a terminal.
-
-    Args:
-        varied: the table
-
-    Returns:
-        aligned lines, then why rows are refused
-    """
+    """A table as a person reads it in a terminal."""
     names = [name for name in varied.metrics if any(row.numbers.get(name) is not None for row in varied.rows)]
     table = [[*varied.fields, "verdict", *names], *(_line(varied, row, names) for row in varied.rows)]
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
@@ -101,15 +58,7 @@ def table_report(varied: Varied) -> str:
 
 
 def table_shown(varied: Varied, form: Literal["json", "csv", "report"]) -> str | bytes:
-    """A table in one of the forms that a terminal shows.
-
-    Args:
-        varied: the table
-        form: which one
-
-    Returns:
-        its text
-    """
+    """A table in one of the forms that a terminal shows."""
     if form == "json":
         return to_bytes(whole_table(varied))
     return table_csv(varied) if form == "csv" else table_report(varied)

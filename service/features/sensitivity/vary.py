@@ -1,4 +1,4 @@
-"""What changes if a field of the question changes? One row a value, beside the question as it was asked.
+"""Sensitivity: one row for each value of a varied field, beside the question as it was sent.
 
 What is wrong with the request is refused as a whole; what one value makes impossible is a row that says why.
 """
@@ -44,37 +44,12 @@ class Varied:
 
 
 def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Varied:
-    """A table of varied fields.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Returns:
-        the rows
-
-    Raises:
-        Refused: the request is wrong, or asks for too many rows
-    """
+    """A table of varied fields."""
     return outcome(varying(body, catalogue))
 
 
 def varying(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Varied]:
-    """The same, answer by answer.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Yields:
-        how many rows there will be; then nothing, between one answer and the next, so that others may be answered
-
-    Returns:
-        the rows
-
-    Raises:
-        Refused: the request is wrong, or asks for too many rows
-    """
+    """The same, answer by answer."""
     wanted = read_varied(body)
     values, question = wanted.values, wanted.question
     metrics = named_metrics("metrics", wanted.tabling.metrics, (*FIRST, *LAST))

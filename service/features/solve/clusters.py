@@ -1,4 +1,4 @@
-"""Which of the listed clusters, at which of the listed prices, is the cheapest that keeps the limits?"""
+"""The cheapest of the listed clusters and prices that keeps the limits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,21 +21,7 @@ NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "
 
 
 def choosing_cluster(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
-    """The cheapest of the listed clusters and prices.
-
-    Args:
-        wanted: what the body asks for
-        catalogue: the facts
-
-    Yields:
-        nothing, between one estimate and the next
-
-    Returns:
-        the cheapest that fits and keeps the limits, and the nearest cheaper one that does not
-
-    Raises:
-        Refused: the lists or the question are wrong, or no cost is known
-    """
+    """The cheapest of the listed clusters and prices."""
     _refuse_idle(wanted.limits)
     body = {"question": wanted.question, **wanted.lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
     compared = yield from comparing(body, catalogue)

@@ -1,4 +1,4 @@
-"""How an open field stands in the contract: what is sent, and the value that comes back with its proof."""
+"""OpenAPI of solve: one open field, and its value with the proof."""
 
 from service.api.openapi import NULL, Schema, asked_in_body, json_response, parameter_ref, ref, untitled
 from service.api.queries import REV
@@ -70,14 +70,7 @@ MEANING = "What POST /v1/estimates takes; the open field may be any legal value,
 
 
 def solve_schemas(lists: Schema) -> dict[str, Schema]:
-    """The schemas that the route refers to, beside the answer's.
-
-    Args:
-        lists: schemas of the lists of clusters and prices that a comparison takes
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the route refers to, beside the answer's."""
     wish = {name: untitled(schema) for name, schema in schema_of(Wish)["properties"].items()}
     limits = {"description": "What has to hold beside fitting; null for no more.", "anyOf": [ref("SolveLimits"), NULL]}
     serving = {
@@ -103,11 +96,7 @@ def solve_schemas(lists: Schema) -> dict[str, Schema]:
 
 
 def solve_operation() -> Schema:
-    """What the contract adds to the route.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the route."""
     return {
         "description": "The value will do and the next one will not: their numbers prove both. Where nothing will do, "
         "the value is null and the next one says what is missing.",

@@ -1,4 +1,4 @@
-"""How is a solved field shown in a terminal: its value, the next one and why it will not do, the numbers of both?"""
+"""Terminal report of a solved field: its value, the next value that fails and why, and the numbers of both."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -15,27 +15,12 @@ NUMBERS = tuple(field.name for field in fields(KeyNumbers))
 
 
 def solution_shown(found: Solution, form: Literal["json", "report"]) -> str | bytes:
-    """A solution in one of the forms that a terminal shows.
-
-    Args:
-        found: the solution
-        form: which one
-
-    Returns:
-        its text
-    """
+    """A solution in one of the forms that a terminal shows."""
     return to_bytes(found) if form == "json" else solution_report(found)
 
 
 def solution_report(found: Solution) -> str:
-    """A solution as a person reads it in a terminal.
-
-    Args:
-        found: the solution
-
-    Returns:
-        lines: the value, the next one, the numbers of both, what was assumed
-    """
+    """A solution as a person reads it in a terminal."""
     lists = {
         "Changes in the question": [f"{name}: {_plain(value)}" for name, value in found.changes.items()],
         "Assumptions": found.assumptions,

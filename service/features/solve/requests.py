@@ -1,4 +1,4 @@
-"""Which field is open? Read from a request body, all of it judged."""
+"""Requests for solve: a question with one open field."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -75,17 +75,7 @@ class Wanted:
 
 
 def read_wanted(body: Mapping[str, Any]) -> Wanted:
-    """What a request body asks for; its question and its lists are not judged yet.
-
-    Args:
-        body: the JSON object of the request
-
-    Returns:
-        the open field and what has to hold
-
-    Raises:
-        Refused: every unknown field and wrong value of the body
-    """
+    """What a request body asks for; its question and its lists are not judged yet."""
     unknown = [name for name in body if name not in SOLVED_FROM][:MOST_PROBLEMS]
     problems = [unknown_field("", name, {*SOLVED_FROM}, "the body") for name in unknown]
     wish = collected(lambda: _wish(body), problems)
@@ -110,18 +100,7 @@ def read_wanted(body: Mapping[str, Any]) -> Wanted:
 
 
 def read_asked(wanted: Wanted, catalogue: Catalogue) -> Asked:
-    """The question whose field is open; what it says of that field is only held to be legal.
-
-    Args:
-        wanted: what the body asks for
-        catalogue: the facts
-
-    Returns:
-        the question
-
-    Raises:
-        Refused: it is missing, or wrong; fields under `question.`
-    """
+    """The question whose field is open; what it says of that field is only held to be legal."""
     if wanted.question is None:
         message = "question is missing; it says everything but the open field"
         fix = "give what POST /v1/estimates takes"
@@ -133,29 +112,14 @@ def read_asked(wanted: Wanted, catalogue: Catalogue) -> Asked:
 
 
 def in_question(problem: Problem) -> Problem:
-    """A problem of the question, by its field in the request.
-
-    Args:
-        problem: what is wrong, by its field in the question, or in the request where it is no field of the question
-
-    Returns:
-        the same under `question.`
-    """
+    """A problem of the question, by its field in the request."""
     if problem.field.partition(".")[0] in OWN:
         return problem
     return replace(problem, field=f"{QUESTION}.{problem.field}".removesuffix("."))
 
 
 def collected(part: Callable[[], Part], problems: list[Problem]) -> Part | None:
-    """A part of a request, or None where it is refused.
-
-    Args:
-        part: reads it
-        problems: where its problems are added
-
-    Returns:
-        the part
-    """
+    """A part of a request, or None where it is refused."""
     try:
         return part()
     except Refused as refused:

@@ -1,4 +1,4 @@
-"""POST /v1/solve: one field of a question is open; the value that will do, and the next one that will not."""
+"""POST /v1/solve: the value of one open field, and the next value that fails."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response

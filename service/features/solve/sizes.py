@@ -1,4 +1,4 @@
-"""Which model size makes the most of a budget, and of what its tokens may cost once it is used?"""
+"""The best model size for a budget, with or without the cost of inference."""
 
 from dataclasses import replace
 
@@ -26,21 +26,7 @@ LEAST_INFERENCE_FLOP = 2.0
 
 
 def choosing_size(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
-    """The best size for so many FLOP, or for as many as the question's own model does within time and money.
-
-    Args:
-        wanted: what the body asks for
-        catalogue: the facts
-
-    Yields:
-        nothing, between one estimate and the next
-
-    Returns:
-        the size; where a limit of its use makes it smaller, the size without that limit is the next one
-
-    Raises:
-        Refused: no budget is given, or two; the question is wrong; no model keeps the limit of its use
-    """
+    """The best size for so many FLOP, or for as many as the question's own model does within time and money."""
     limits = wanted.limits
     _refuse_two_budgets(wanted)
     asked = None if limits.total_flop is not None else read_asked(wanted, catalogue)

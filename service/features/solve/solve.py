@@ -1,4 +1,4 @@
-"""One open field of a question: the value that will do, the next one that will not, and why."""
+"""Solve for one open field: the value that holds, the next one that fails, and why."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,37 +17,12 @@ from service.validation.serialization import to_bytes
 
 
 def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:
-    """The value of the open field.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Returns:
-        the value and its proof; nothing fitting is an answer, too
-
-    Raises:
-        Refused: the request is wrong, or no value is legal
-    """
+    """The value of the open field."""
     return outcome(solving_body(body, catalogue))
 
 
 def solving_body(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solution]:
-    """The same, attempt by attempt.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Yields:
-        nothing, between one estimate and the next, so that others may be answered meanwhile
-
-    Returns:
-        the value and its proof
-
-    Raises:
-        Refused: the request is wrong, or no value is legal
-    """
+    """The same, attempt by attempt."""
     wanted = read_wanted(body)
     special = SPECIAL.get(wanted.wish.unknown)
     try:
@@ -57,21 +32,7 @@ def solving_body(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solutio
 
 
 def solution_sent(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]:
-    """The value of the open field, as it is sent.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: the facts
-
-    Yields:
-        nothing
-
-    Returns:
-        the content of the answer
-
-    Raises:
-        Refused: the request is wrong, or no value is legal
-    """
+    """The value of the open field, as it is sent."""
     return to_bytes((yield from solving_body(body, catalogue)))
 
 

@@ -1,4 +1,4 @@
-"""What is said of a border: the value, the next one, the fields that change, and the numbers of both."""
+"""Threshold of an open field: its value, the next one, the fields that change, and the numbers of both."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -22,19 +22,7 @@ CHANGING = ("model", "recipe", "layout", "cluster")
 def solution_of(
     wanted: Wanted, asked: Asked, border: Solved, value: Any, catalogue: Catalogue, warnings: tuple[str, ...] = ()
 ) -> Solution:
-    """A border with its numbers.
-
-    Args:
-        wanted: what the body asks for
-        asked: its question
-        border: the border
-        value: what is told as the value
-        catalogue: the facts
-        warnings: what to look at beside what its estimate says
-
-    Returns:
-        the solution
-    """
+    """A border with its numbers."""
     found, beyond = border.found, border.beyond
     of_value = None if found is None else _answered(asked, found.question, catalogue)
     of_next = _answered(asked, beyond.question, catalogue) if beyond is not None and beyond.is_legal else None
@@ -64,15 +52,7 @@ def _told_gap(border: Solved) -> tuple[str, ...]:
 
 
 def changed_fields(before: Question, after: Question) -> dict[str, Any]:
-    """The fields that a question does not have as another one has them.
-
-    Args:
-        before: one question
-        after: the other
-
-    Returns:
-        values of the other by dotted path
-    """
+    """The fields that a question does not have as another one has them."""
     nouns = [(part, getattr(before, part), getattr(after, part)) for part in CHANGING]
     return {
         f"{part}.{field.name}": to_wire(getattr(new, field.name))
@@ -91,14 +71,7 @@ def _numbers(found: Answer | None) -> KeyNumbers | None:
 
 
 def _key_numbers(found: Answer) -> KeyNumbers:
-    """What an answer says in a few numbers.
-
-    Args:
-        found: the answer
-
-    Returns:
-        the numbers
-    """
+    """What an answer says in a few numbers."""
     memory, step, totals = found.memory, found.step, found.totals
     return KeyNumbers(
         id=found.id,

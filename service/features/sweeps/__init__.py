@@ -1,1 +1,1 @@
-"""What do many questions answer at once? Models, clusters, prices, recipes and layouts, crossed, as one table."""
+"""Sweeps: models, clusters, prices, recipes and layouts crossed, answered as one table."""

@@ -1,4 +1,4 @@
-"""Which combination is a row of a sweep? Lists of nouns, read once, and the arithmetic from a row's place to its items.
+"""Axes of a sweep: lists of parts, read once, and the arithmetic from a row's number to its parts.
 
 A sweep is plain facts: whoever holds it answers each of its rows without a catalogue, and always the same.
 """
@@ -158,14 +158,7 @@ class Axes:
         return prod(self.lengths) if self.picked is None else len(self.picked)
 
     def at(self, row: int) -> Combination:
-        """Which items a row combines; of two rows behind each other the later lists change first.
-
-        Args:
-            row: the row, from 0
-
-        Returns:
-            positions in the lists
-        """
+        """Which items a row combines; of two rows behind each other the later lists change first."""
         if self.picked is not None:
             return Combination(*self.picked[row])
         places = []
@@ -194,25 +187,11 @@ class Sweep:
 
 
 def sweep_to_bytes(sweep: Sweep) -> bytes:
-    """A sweep as it is kept and sent.
-
-    Args:
-        sweep: the sweep
-
-    Returns:
-        JSON; the same sweep is the same bytes
-    """
+    """A sweep as it is kept and sent."""
     return adapter_of(Sweep).dump_json(sweep)
 
 
 def sweep_from_bytes(content: bytes) -> Sweep:
-    """A sweep that was kept or sent.
-
-    Args:
-        content: of `sweep_to_bytes`
-
-    Returns:
-        the sweep
-    """
+    """A sweep that was kept or sent."""
     found: Sweep = adapter_of(Sweep).validate_json(content)
     return found

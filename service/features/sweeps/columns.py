@@ -1,4 +1,4 @@
-"""Which columns does the table of a sweep have, and where does an estimate hold the number of each?
+"""Columns of a sweep's table, and the place of each number in an estimate.
 
 Every number is a double, as JSON and cells have it: 1 and 0 for true and false.
 """
@@ -69,26 +69,12 @@ LAST: Final[Sequence[SweepColumn]] = (SweepColumn("reason", "string"),)
 
 
 def taken_by(kind: SweepKind) -> tuple[str, ...]:
-    """Names that no number of a row may have, because every row has them anyway.
-
-    Args:
-        kind: what each row is
-
-    Returns:
-        names of columns
-    """
+    """Names that no number of a row may have, because every row has them anyway."""
     return tuple(column.name for column in (*FIRST, *(OF_PLANS if kind == "plan" else ()), *LAST))
 
 
 def columns_of(sweep: Sweep) -> tuple[SweepColumn, ...]:
-    """The columns of the table of a sweep; ends of an interval by the names that cells give them.
-
-    Args:
-        sweep: the sweep
-
-    Returns:
-        its columns, in order; positions in lists only where lists are crossed
-    """
+    """The columns of the table of a sweep; ends of an interval by the names that cells give them."""
     first = FIRST if sweep.axes.picked is None else [column for column in FIRST if column.name not in POSITIONS]
     numbers = [SweepColumn(name, "double") for number in numbers_of(sweep) for name in number.names]
     return (*first, *numbers, *(OF_PLANS if sweep.kind == "plan" else ()), *LAST)
@@ -104,14 +90,7 @@ class Number:
     """What an estimate holds there: a number, an interval, a truth; None where it is not known."""
 
     def cells(self, estimate: Estimate) -> tuple[float | None, ...]:
-        """Its cells.
-
-        Args:
-            estimate: the estimate of the row
-
-        Returns:
-            a cell a column
-        """
+        """Its cells."""
         found = self.found_in(estimate)
         if len(self.names) == 1:
             return (None if found is None else float(found),)
@@ -119,14 +98,7 @@ class Number:
 
 
 def numbers_of(sweep: Sweep) -> tuple[Number, ...]:
-    """The numbers of each row of a sweep.
-
-    Args:
-        sweep: the sweep
-
-    Returns:
-        one a name among its columns
-    """
+    """The numbers of each row of a sweep."""
     metrics = {name: number_named("columns", name) for name in sweep.columns}
     return tuple(
         Number((f"{name}.low", name, f"{name}.high") if metric.is_interval else (name,), found_by(metric))
@@ -135,14 +107,7 @@ def numbers_of(sweep: Sweep) -> tuple[Number, ...]:
 
 
 def found_by(metric: Metric) -> Callable[[Estimate], Any]:
-    """How a number is taken from an estimate, without spelling the whole estimate as JSON.
-
-    Args:
-        metric: the number
-
-    Returns:
-        what the JSON of the answer would hold there, of the estimate itself
-    """
+    """How a number is taken from an estimate, without spelling the whole estimate as JSON."""
     if metric.path == (FITS,):
         return lambda estimate: fits(estimate.verdict)
     spelled = {wire: name for name, wire in WIRE_NAMES.items()}

@@ -1,4 +1,4 @@
-"""How is a caller told how far a sweep is? As a stream of its states, until it ends."""
+"""Server-sent events of a sweep: its state, until it ends."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -34,30 +34,12 @@ class Told:
 
 
 def sweep_looks(engine: Engine, longest: float, leaving: Event) -> SharedLooks[Told]:
-    """How far sweeps are, for whoever listens.
-
-    Args:
-        engine: the database
-        longest: how long somebody may listen at once [second]
-        leaving: set once the process is to end
-
-    Returns:
-        the looks that they share
-    """
+    """How far sweeps are, for whoever listens."""
     return SharedLooks(partial(_look, engine), LOOK_SECONDS, longest, leaving)
 
 
 async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, None]:
-    """The states of a sweep, each when it differs from the one before.
-
-    Args:
-        request: the request of somebody who may read the sweep; the stream ends when its reader is gone, has
-            listened for the longest time, or the service is told to stop
-        sweep_id: id of a sweep that is there
-
-    Yields:
-        parts of the stream
-    """
+    """The states of a sweep, each when it differs from the one before."""
     looks: SharedLooks[Told] = request.app.state.sweep_looks
     try:
         async with aclosing(looks.states(sweep_id)) as states:

@@ -1,4 +1,4 @@
-"""How is a sweep worked out without a service? Piece by piece on every core, those left out that are there."""
+"""Local sweeps: shards computed on every core, without a service; shards that exist are skipped."""
 
 import os
 import shutil
@@ -31,20 +31,7 @@ class TableThere(TraincostError):
 
 
 def run_locally(sweep: Sweep, file: Path, processes: int, told: Callable[[Counts], None]) -> Counts:
-    """Work out a sweep and write its table.
-
-    Args:
-        sweep: the sweep
-        file: table to write; what its name ends with says which form
-        processes: how many work at once [1]
-        told: is called with what became of the rows so far, after every piece
-
-    Returns:
-        what became of all rows
-
-    Raises:
-        UnknownForm: the name ends with no form of a table
-    """
+    """Work out a sweep and write its table."""
     if file.suffix not in SUFFIXES:
         raise UnknownForm(f"a sweep is written as {' or '.join(SUFFIXES)}, and the name of the file ends otherwise")
     content = sweep_to_bytes(sweep)
@@ -60,15 +47,7 @@ def run_locally(sweep: Sweep, file: Path, processes: int, told: Callable[[Counts
 
 
 def part_of(folder: Path, shard: Shard) -> Path:
-    """Where a piece of a sweep stands.
-
-    Args:
-        folder: folder of its pieces
-        shard: which piece
-
-    Returns:
-        its path
-    """
+    """Where a piece of a sweep stands."""
     return folder / f"part-{shard.number:06}.parquet"
 
 
@@ -124,9 +103,5 @@ def _write(sweep: Sweep, file: Path, parts: Iterator[bytes]) -> None:
 
 
 def cores() -> int:
-    """Cores that this process may use.
-
-    Returns:
-        their number [1]
-    """
+    """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""How sweeps stand in the contract: the lists that are crossed, how far a sweep is, its table in each form."""
+"""OpenAPI of sweeps: the crossed lists, the progress, and the table in each form."""
 
 from typing import Any
 
@@ -77,11 +77,7 @@ CSV_EXAMPLE = "row,model,gpu,gpus,status,verdict,days\n0,llama-3.1-8b,h100-sxm5-
 
 
 def sweep_schemas() -> dict[str, Schema]:
-    """The schemas that the routes of sweeps refer to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the routes of sweeps refer to."""
     manner = {name: undefaulted(untitled(one)) for name, one in schema_of(SweepManner)["properties"].items()}
     answered = TypeAdapter(SweepAnswer).json_schema(
         mode="serialization", schema_generator=AnswerSchema, ref_template="#/components/schemas/{model}"
@@ -102,11 +98,7 @@ def sweep_schemas() -> dict[str, Schema]:
 
 
 def create_operation() -> Schema:
-    """What the contract adds to the making of a sweep.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the making of a sweep."""
     location = {"description": "Where it is read.", "schema": {"type": "string"}}
     return {
         "description": "What is wrong with an item is refused as a whole; a combination that cannot be answered is a "
@@ -124,23 +116,12 @@ def create_operation() -> Schema:
 
 
 def one_operation(description: str) -> Schema:
-    """What the contract adds to a route that answers how far one sweep is.
-
-    Args:
-        description: what it does
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to a route that answers how far one sweep is."""
     return {"description": description, "parameters": [ID], "responses": json_response(ref("SweepAnswer"))}
 
 
 def events_operation() -> Schema:
-    """What the contract adds to the stream of a sweep's progress.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the stream of a sweep's progress."""
     said = "Events: progress, each with the whole state of the sweep, then ended with the last one, or problem. "
     said += "A stream may end before that, with the event again: ask anew."
     content = {EVENTS: {"schema": {"description": said}, "example": PROGRESS}}
@@ -152,14 +133,7 @@ def events_operation() -> Schema:
 
 
 def table_operation(media_type: str) -> Schema:
-    """What the contract adds to the table of a sweep.
-
-    Args:
-        media_type: its form
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to the table of a sweep."""
     binary = {"schema": {"type": "string", "format": "binary"}}
     text = {"schema": {"type": "string", "description": "A header, then a line a row."}, "example": CSV_EXAMPLE}
     return {
@@ -173,11 +147,7 @@ def table_operation(media_type: str) -> Schema:
 
 
 def content_operation() -> Schema:
-    """What the contract adds to what a worker reads of a sweep.
-
-    Returns:
-        parts of an OpenAPI operation
-    """
+    """What the contract adds to what a worker reads of a sweep."""
     meaning = "Every noun of the sweep, names looked up: all that its rows depend on."
     content = {"schema": {"type": "string", "format": "binary", "description": meaning}}
     return {

@@ -1,4 +1,4 @@
-"""What is to be swept? The lists of a request body, each item read once, whatever it is combined with."""
+"""Requests for a sweep: the lists of a body, each item read once."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -43,14 +43,7 @@ from service.validation.text import plain
 
 
 class Items:
-    """Reads items of a sweep; clusters before prices, for these are looked up for each GPU that is there.
-
-    Args:
-        catalogue: the facts
-        kind: what each row of the sweep is
-        plan: how plans are ranked
-        prices: every price of the sweep, as it was sent
-    """
+    """Reads items of a sweep; clusters before prices, for these are looked up for each GPU that is there."""
 
     def __init__(self, catalogue: Catalogue, kind: SweepKind, plan: SweepPlan, prices: Sequence[Any]) -> None:
         self._catalogue = catalogue
@@ -63,28 +56,14 @@ class Items:
         self._gpus: dict[str, None] = {}
 
     def model(self, item: Any) -> SweptModel:
-        """An item of the list of models.
-
-        Args:
-            item: what a question's model may be
-
-        Returns:
-            the model
-        """
+        """An item of the list of models."""
         preset = item.get("preset") if isinstance(item, Mapping) else item
         found = read_model(item, self._catalogue)
         name = self._catalogue.find_model(preset).row.slug if isinstance(preset, str) else None
         return SweptModel(name=name, model=found.noun)
 
     def cluster(self, item: Any) -> SweptCluster:
-        """An item of the list of clusters.
-
-        Args:
-            item: what a question's cluster may be
-
-        Returns:
-            the cluster, in each of the places where prices hold
-        """
+        """An item of the list of clusters."""
         preset = item.get("preset") if isinstance(item, Mapping) else item
         machine = read_cluster(item, self._catalogue).noun
         name = self._catalogue.find_cluster(preset).row.slug if isinstance(preset, str) else None
@@ -93,14 +72,7 @@ class Items:
         return SweptCluster(name=name, gpu=machine.gpu, at=at)
 
     def layout(self, item: Any) -> SweptLayout:
-        """An item of the list of layouts.
-
-        Args:
-            item: what a question's layout may be, or in a sweep of plans what leaves some of it to the search
-
-        Returns:
-            the layout
-        """
+        """An item of the list of layouts."""
         if not self._is_open:
             return SweptLayout(layout=read_noun(Layout, item, "layout"))
         _, rest = freed({"layout": item})
@@ -108,14 +80,7 @@ class Items:
         return SweptLayout(layout=pinned, open={name: item[name] for name in item if name not in rest["layout"]})
 
     def recipe(self, item: Any) -> SweptRecipe:
-        """An item of the list of recipes.
-
-        Args:
-            item: what a question's recipe may be, or in a sweep of plans what leaves some of it to the search
-
-        Returns:
-            the recipe
-        """
+        """An item of the list of recipes."""
         if not self._is_open:
             return SweptRecipe(recipe=read_noun(Recipe, item, "recipe"))
         _, rest = freed({"recipe": item})
@@ -126,14 +91,7 @@ class Items:
         return SweptRecipe(recipe=recipe, open={name: item[name] for name in item if name not in rest["recipe"]})
 
     def price(self, item: Any) -> SweptPrice:
-        """An item of the list of prices.
-
-        Args:
-            item: what a question's price may be
-
-        Returns:
-            what it is for each GPU of the sweep; one that the catalogue lacks for some GPU is refused in its rows
-        """
+        """An item of the list of prices."""
         if isinstance(item, Mapping) and any(item.get(name) == ANY for name in SPREAD):
             message = f"{ANY} stands for several prices, and each row of a sweep has one"
             raise Refused(Problem(field="price", code="several_prices", message=message, fix="list them one by one"))
@@ -172,18 +130,7 @@ class _Lists:
 
 
 def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
-    """The sweep that a request body asks for.
-
-    Args:
-        body: the JSON object of the request
-        catalogue: models, GPUs, clusters and prices that names refer to
-
-    Returns:
-        the sweep, every item of its lists read
-
-    Raises:
-        Refused: every unknown field, wrong value and unknown name of the body, or too many rows
-    """
+    """The sweep that a request body asks for."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", FIELDS))
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]

@@ -1,4 +1,4 @@
-"""/v1/sweeps: a table of many questions, worked out by workers piece by piece."""
+"""/v1/sweeps: a table of many questions, computed by workers shard by shard."""
 
 from collections.abc import Iterator
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What does each row of a sweep say? Its combination, answered, or the reason why it cannot be."""
+"""Rows of a sweep: each combination answered, or the reason why it cannot be."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -41,18 +41,7 @@ class Answering(Protocol):
     """Answers one row after another; what was worked out for a row may be used again for the next one."""
 
     def answer(self, asked: Question, at: Combination) -> Found:
-        """What a row answers.
-
-        Args:
-            asked: its question
-            at: its positions in the lists of the sweep
-
-        Returns:
-            the answer
-
-        Raises:
-            Refused: the question cannot be answered
-        """
+        """What a row answers."""
 
 
 @dataclass(slots=True)
@@ -69,11 +58,7 @@ class Counts:
     """Those whose job fits, or may fit."""
 
     def add(self, other: "Counts") -> None:
-        """Count further rows too.
-
-        Args:
-            other: what became of them
-        """
+        """Count further rows too."""
         self.rows += other.rows
         self.answered += other.answered
         self.refused += other.refused
@@ -98,15 +83,7 @@ class Rows:
         self._numbers = numbers_of(self.sweep)
 
     def of(self, first: int, count: int) -> Iterator[tuple[Cell, ...]]:
-        """Some rows behind each other.
-
-        Args:
-            first: the first of them, from 0
-            count: how many
-
-        Yields:
-            the cells of a row, a cell for each of `columns_of`
-        """
+        """Some rows behind each other."""
         for row in range(first, first + count):
             yield self._row(row)
 
@@ -148,18 +125,7 @@ class Rows:
 
 
 def question_at(axes: Axes, at: Combination) -> Question:
-    """The question of a row.
-
-    Args:
-        axes: the lists of the sweep
-        at: positions in them
-
-    Returns:
-        the question, what is left to a search at its default
-
-    Raises:
-        Refused: there is no such price of the cluster's GPU
-    """
+    """The question of a row."""
     cluster, price = axes.clusters[at.cluster], axes.prices[at.price]
     priced = price.of_gpu[cluster.gpu.slug]
     if priced.problems:
@@ -179,11 +145,7 @@ def _reason(problems: Sequence[Problem]) -> str:
 
 
 class Estimating:
-    """Answers the rows of a sweep of estimates.
-
-    Args:
-        axes: the lists of the sweep
-    """
+    """Answers the rows of a sweep of estimates."""
 
     def __init__(self, axes: Axes) -> None:
         self._axes = axes
@@ -196,18 +158,7 @@ class Estimating:
         """Its run, by the place where its price holds."""
 
     def answer(self, asked: Question, at: Combination) -> Found:
-        """What a row answers.
-
-        Args:
-            asked: its question
-            at: its positions in the lists of the sweep
-
-        Returns:
-            the numbers of its estimate
-
-        Raises:
-            Refused: the question breaks a rule
-        """
+        """What a row answers."""
         unpriced = at._replace(price=0)
         if unpriced != self._at:
             self._turn_to(replace(asked, price=None))
@@ -230,29 +181,14 @@ class Estimating:
 
 
 class Planning:
-    """Answers the rows of a sweep of plans.
-
-    Args:
-        sweep: the sweep
-    """
+    """Answers the rows of a sweep of plans."""
 
     def __init__(self, sweep: Sweep) -> None:
         self._axes = sweep.axes
         self._plan = sweep.plan
 
     def answer(self, asked: Question, at: Combination) -> Found:
-        """What a row answers.
-
-        Args:
-            asked: its question
-            at: its positions in the lists of the sweep
-
-        Returns:
-            its best plan, or why there is none
-
-        Raises:
-            Refused: the question cannot be answered under any layout
-        """
+        """What a row answers."""
         limits = self._plan.limits
         problems = missing(asked.recipe, limits, is_priced=asked.price is not None)
         if problems:
@@ -274,12 +210,5 @@ def _said(recompute: str | Recompute) -> str:
 
 
 def rows_of(sweep: Sweep) -> Rows:
-    """The rows of a sweep, none worked out yet.
-
-    Args:
-        sweep: the sweep
-
-    Returns:
-        its rows
-    """
+    """The rows of a sweep, none worked out yet."""
     return Rows(sweep, Planning(sweep) if sweep.kind == "plan" else Estimating(sweep.axes))

@@ -1,4 +1,4 @@
-"""What does a process do that works out a piece of a sweep?
+"""Process that computes one shard of a sweep.
 
     python -m service.features.sweeps.shard_process TASK.json FOLDER
 
@@ -25,14 +25,7 @@ SWEEP_FILE, ROWS_FILE, RECORD, PROGRESS = "sweep.json", "rows.parquet", "record.
 
 
 def main(words: Sequence[str]) -> int:
-    """Work out a piece, and leave its rows.
-
-    Args:
-        words: path of the task and of the folder
-
-    Returns:
-        0 where it succeeded
-    """
+    """Work out a piece, and leave its rows."""
     task, folder = map(Path, words)
     asked = json.loads(task.read_text(encoding="utf-8"))
     record = carried_out(asked, folder)
@@ -41,15 +34,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def carried_out(payload: Any, folder: Path) -> dict[str, Any]:
-    """Work out the piece that a job asks for, in this process.
-
-    Args:
-        payload: what the worker is told
-        folder: where the sweep stands, and where rows and progress are written
-
-    Returns:
-        the record: what became of the rows, or why there are none
-    """
+    """Work out the piece that a job asks for, in this process."""
     return worked_out(_sweep((folder / SWEEP_FILE).read_bytes()), shard_of(payload), folder)
 
 
@@ -60,28 +45,12 @@ def _sweep(content: bytes) -> Sweep:
 
 
 def shard_of(payload: Any) -> Shard:
-    """The piece that a job asks for.
-
-    Args:
-        payload: what the worker is told
-
-    Returns:
-        its rows
-    """
+    """The piece that a job asks for."""
     return Shard(number=payload["number"], first=payload["first"], rows=payload["rows"])
 
 
 def worked_out(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
-    """Work out a piece and write its rows.
-
-    Args:
-        sweep: the sweep
-        shard: the piece
-        folder: where its rows and its progress are written
-
-    Returns:
-        the record: what became of the rows, or why there are none
-    """
+    """Work out a piece and write its rows."""
     if sweep.versions.formulas != FORMULAS_VERSION:
         reason = (
             f"this worker answers by formulas {FORMULAS_VERSION}, and the sweep was asked under "

@@ -1,4 +1,4 @@
-"""Sweeps that the service has worked out: kept once, their pieces handed to workers, their tables read as they grow."""
+"""Stored sweeps: created once, computed by workers in shards, read while they grow."""
 
 import re
 from collections import Counter
@@ -26,15 +26,7 @@ MOST_REASONS = 10
 
 
 def answer_of(kept: KeptSweep, shards: Sequence[ShardState]) -> SweepAnswer:
-    """A sweep, as far as it is.
-
-    Args:
-        kept: the sweep
-        shards: its pieces
-
-    Returns:
-        what callers read of it
-    """
+    """A sweep, as far as it is."""
     counts = Counter(shard.status for shard in shards)
     rows = _rows(kept, shards)
     status = status_of(counts)
@@ -65,12 +57,6 @@ def answer_of(kept: KeptSweep, shards: Sequence[ShardState]) -> SweepAnswer:
 
 def status_of(shards: Mapping[JobStatus, int]) -> SweepStatus:
     """Where a sweep is, by where its pieces are.
-
-    Args:
-        shards: pieces by status
-
-    Returns:
-        its status
 
     >>> status_of({"succeeded": 3, "queued": 2}), status_of({"succeeded": 3, "cancelled": 2}), status_of({"queued": 5})
     ('running', 'cancelled', 'queued')
@@ -142,13 +128,6 @@ class Shard(NamedTuple):
 def shards_of(rows: int, each: int) -> tuple[Shard, ...]:
     """The pieces of a sweep; every row is in exactly one.
 
-    Args:
-        rows: rows of the sweep [1]
-        each: rows of one piece [1]
-
-    Returns:
-        the pieces, in order
-
     >>> [(shard.first, shard.rows) for shard in shards_of(25, 10)]
     [(0, 10), (10, 10), (20, 5)]
     """
@@ -171,17 +150,7 @@ COLUMNS: Final[tuple[Column, ...]] = (_KEYED.pop("id"), *_KEYED.values())
 
 
 def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[[int], None]) -> SweepAnswer:
-    """Have a sweep worked out.
-
-    Args:
-        engine: the database
-        caller: whose it is
-        sweep: what is to be worked out
-        charge: called with its rows before anything is kept; refuses it where they are too many for its caller
-
-    Returns:
-        the sweep, all of its pieces waiting for workers
-    """
+    """Have a sweep worked out."""
     charge(sweep.axes.rows)
     sweep_id = f"swp_{token_hex(RANDOM_BYTES)}"
     new, jobs = _new(sweep_id, sweep, caller.owner), _jobs(sweep_id, sweep, caller.owner)
@@ -190,59 +159,24 @@ def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[
 
 
 def find_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
-    """One sweep, as far as it is.
-
-    Args:
-        engine: the database
-        caller: who asks
-        sweep_id: its id
-
-    Returns:
-        the sweep
-
-    Raises:
-        NotFound: the caller has no such sweep
-    """
+    """One sweep, as far as it is."""
     kept = _kept(engine, caller, sweep_id)
     return answer_of(kept, store.read_shards(engine, sweep_id))
 
 
 def sweeps_as_they_are(engine: Engine, sweep_ids: Sequence[str]) -> dict[str, SweepAnswer]:
-    """Some sweeps, as far as each is, whoever owns them.
-
-    Args:
-        engine: the database
-        sweep_ids: ids of the sweeps
-
-    Returns:
-        those that are there, by their ids
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Some sweeps, as far as each is, whoever owns them."""
     found = store.read_sweeps_and_shards(engine, sweep_ids)
     return {sweep.id: answer_of(sweep, shards) for sweep, shards in found}
 
 
 def unknown_sweep() -> NotFound:
-    """What somebody is told who has no such sweep.
-
-    Returns:
-        the error
-    """
+    """What somebody is told who has no such sweep."""
     return NotFound(f"there is no sweep of this id; GET {PATH} lists the ids")
 
 
 def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
-    """The list of sweeps.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-
-    Returns:
-        its rows and how they are asked for
-    """
+    """The list of sweeps."""
 
     def rows(part: RowPart | None) -> list[SweepRow]:
         return [_row(kept, status_of(counts)) for kept, counts in store.read_sweeps(engine, caller.whose, part)]
@@ -251,56 +185,21 @@ def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
 
 
 def cancel_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
-    """Stop a sweep; what is done of it stays.
-
-    Args:
-        engine: the database
-        caller: who asks
-        sweep_id: its id
-
-    Returns:
-        the sweep afterwards; workers stop within a heartbeat
-
-    Raises:
-        NotFound: the caller has no such sweep
-    """
+    """Stop a sweep; what is done of it stays."""
     _kept(engine, caller, sweep_id)
     store.cancel_jobs(engine, sweep_id, on_end)
     return find_sweep(engine, caller, sweep_id)
 
 
 def resume_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
-    """Have done what is missing of a sweep that was cancelled, or failed in parts.
-
-    Args:
-        engine: the database
-        caller: who asks
-        sweep_id: its id
-
-    Returns:
-        the sweep afterwards
-
-    Raises:
-        NotFound: the caller has no such sweep
-    """
+    """Have done what is missing of a sweep that was cancelled, or failed in parts."""
     _kept(engine, caller, sweep_id)
     store.retry_jobs(engine, sweep_id)
     return find_sweep(engine, caller, sweep_id)
 
 
 def content_of(engine: Engine, sweep_id: str) -> bytes:
-    """Everything that the rows of a sweep depend on, for the workers that hold its pieces.
-
-    Args:
-        engine: the database
-        sweep_id: its id
-
-    Returns:
-        JSON, of `sweep_to_bytes`
-
-    Raises:
-        NotFound: the caller has no such sweep
-    """
+    """Everything that the rows of a sweep depend on, for the workers that hold its pieces."""
     content = store.read_sweep_content(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
     if content is None:
         raise unknown_sweep()
@@ -308,16 +207,7 @@ def content_of(engine: Engine, sweep_id: str) -> bytes:
 
 
 def refuse_hidden(engine: Engine, caller: Caller, sweep_id: str) -> None:
-    """Let nobody near a sweep of others.
-
-    Args:
-        engine: the database
-        caller: who asks
-        sweep_id: its id
-
-    Raises:
-        NotFound: the caller has no such sweep
-    """
+    """Let nobody near a sweep of others."""
     _kept(engine, caller, sweep_id)
 
 

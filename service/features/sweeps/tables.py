@@ -1,4 +1,4 @@
-"""How is the table of a sweep handed out? The pieces that are done, one after another, never all at once."""
+"""Tables of sweeps: finished shards one after another, as Parquet or CSV."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -34,14 +34,7 @@ WRITTEN_BY = b"traincost"
 
 
 def write_shard(path: Path, rows: Rows, shard: Shard, told: Callable[[int], None]) -> None:
-    """Work out a piece of a sweep and write it.
-
-    Args:
-        path: file to write; one of this name is replaced once the piece is whole
-        rows: the rows of the sweep; its counts go on
-        shard: which of them
-        told: is called with the rows that are done, now and then
-    """
+    """Work out a piece of a sweep and write it."""
     import pyarrow.parquet as pq
 
     before, schema = Counts(**asdict(rows.counts)), schema_of(rows.sweep)
@@ -56,15 +49,7 @@ def write_shard(path: Path, rows: Rows, shard: Shard, told: Callable[[int], None
 
 
 def counts_in(path: Path, shard: Shard) -> Counts | None:
-    """What became of the rows of a piece that was written before.
-
-    Args:
-        path: of `write_shard`
-        shard: the piece that it should hold
-
-    Returns:
-        the counts; None where there is no such piece, or not the whole of it
-    """
+    """What became of the rows of a piece that was written before."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -77,14 +62,7 @@ def counts_in(path: Path, shard: Shard) -> Counts | None:
 
 
 def schema_of(sweep: Sweep) -> "pa.Schema":
-    """The columns of a sweep as Arrow names them, with what the rows rest on.
-
-    Args:
-        sweep: the sweep
-
-    Returns:
-        the schema; every column but the first may hold nulls
-    """
+    """The columns of a sweep as Arrow names them, with what the rows rest on."""
     import pyarrow as pa
 
     fields = [pa.field(name, pa.type_for_alias(kind), nullable=name != "row") for name, kind in columns_of(sweep)]
@@ -92,15 +70,7 @@ def schema_of(sweep: Sweep) -> "pa.Schema":
 
 
 def as_parquet(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
-    """Pieces as one Parquet file, a piece at a time.
-
-    Args:
-        parts: content of each piece, in order
-        sweep: the sweep
-
-    Yields:
-        the file, from its beginning to its end
-    """
+    """Pieces as one Parquet file, a piece at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -140,15 +110,7 @@ if TYPE_CHECKING:
 
 
 def as_csv(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
-    """Pieces as one CSV, no cell of which a spreadsheet runs as a formula.
-
-    Args:
-        parts: content of each piece, as Parquet, in order
-        sweep: the sweep
-
-    Yields:
-        its header, then the rows of each piece
-    """
+    """Pieces as one CSV, no cell of which a spreadsheet runs as a formula."""
     import pyarrow as pa
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
@@ -185,37 +147,13 @@ class Table:
 
 
 def parquet_of(engine: Engine, caller: Caller, sweep_id: str) -> Table:
-    """The table of a sweep as Parquet.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-        sweep_id: its id
-
-    Returns:
-        the file
-
-    Raises:
-        NotFound: the caller has no such sweep
-    """
+    """The table of a sweep as Parquet."""
     refuse_hidden(engine, caller, sweep_id)
     return _one_table(engine, sweep_id, as_parquet)
 
 
 def csv_of(engine: Engine, caller: Caller, sweep_id: str) -> Table:
-    """The table of a sweep as CSV.
-
-    Args:
-        engine: the database
-        caller: who asks for it
-        sweep_id: its id
-
-    Returns:
-        the file
-
-    Raises:
-        NotFound: the caller has no such sweep
-    """
+    """The table of a sweep as CSV."""
     refuse_hidden(engine, caller, sweep_id)
     return _one_table(engine, sweep_id, as_csv)
 

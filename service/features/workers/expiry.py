@@ -1,4 +1,4 @@
-"""Who takes jobs from workers that are not heard of any more, and removes what is old? Each process, on own threads."""
+"""Expiry of leases, and removal of old rows, on threads of each process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,12 +26,6 @@ async def reaped(app: FastAPI) -> AsyncIterator[None]:
 
     The first look comes half a lease after the start: workers that could not reach the service while it was away are
     heard of again by then. A clock that is set takes no job from a worker.
-
-    Args:
-        app: the application
-
-    Yields:
-        nothing; threads look meanwhile
     """
     engine: Engine | None = app.state.engine
     if engine is None:

@@ -1,4 +1,4 @@
-"""Leases in requests of workers: read from the header, and refused without saying whether there is such a job."""
+"""Leases in requests of workers: read from the header, and refused without saying whether the job exists."""
 
 from fastapi import Request
 
@@ -20,31 +20,12 @@ NOT_HELD = Problem(
 
 
 def lease_of(request: Request, job_id: str, token: str) -> Lease:
-    """The lease that a request presents, with the key that it came with.
-
-    Args:
-        request: the request, let through
-        job_id: id of the job
-        token: the lease as the worker sent it
-
-    Returns:
-        the lease, which may not hold
-    """
+    """The lease that a request presents, with the key that it came with."""
     return Lease(job_id, token, caller_of(request).id)
 
 
 def token_in_header(request: Request) -> str:
-    """The lease in the header of a request that has no JSON body.
-
-    Args:
-        request: the request
-
-    Returns:
-        the lease as the worker sent it
-
-    Raises:
-        WrongParameter: the header is missing, there twice, or too long
-    """
+    """The lease in the header of a request that has no JSON body."""
     values = request.headers.getlist(LEASE_HEADER)
     if len(values) == 1 and 0 < len(values[0]) <= MOST_CHARACTERS:
         return values[0]
@@ -54,9 +35,5 @@ def token_in_header(request: Request) -> str:
 
 
 def lease_lost() -> LeaseLost:
-    """The refusal of a lease that does not hold, whatever the reason.
-
-    Returns:
-        what to raise
-    """
+    """The refusal of a lease that does not hold, whatever the reason."""
     return LeaseLost(NOT_HELD)

@@ -1,4 +1,4 @@
-"""Wait for a job in the event loop: a waiting worker holds neither a thread nor a connection to the database.
+"""Job notifications: workers wait in the event loop, without a thread or a database connection each.
 
 One look at what there is to do serves all workers that wait, so a thousand of them cost the database as much as one.
 """
@@ -21,13 +21,7 @@ LOOK_SECONDS = 0.25
 
 
 class Openings:
-    """What there is to do, for workers that wait for it.
-
-    Args:
-        engine: the database
-        lease_seconds: time after which a worker that is not heard of loses its job [second]
-        leaving: set once the process is to end, so that nobody waits any longer
-    """
+    """What there is to do, for workers that wait for it."""
 
     def __init__(self, engine: Engine, lease_seconds: float, leaving: Event) -> None:
         self._engine = engine
@@ -38,20 +32,7 @@ class Openings:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Claim | None:
-        """The first job for a worker.
-
-        Args:
-            request: its request
-            seeker: the worker
-            wait_seconds: how long to wait for one [second]
-
-        Returns:
-            the job and its lease; None where there was none in time, or the worker is gone
-
-        Raises:
-            Unreachable: the database does not answer
-            Leaving: the process is about to end
-        """
+        """The first job for a worker."""
         clock = asyncio.get_running_loop().time
         ends = clock() + wait_seconds
         is_urgent = wait_seconds < LOOK_SECONDS  # nobody looks for it again, so what was seen a moment ago is too old

@@ -1,4 +1,4 @@
-"""The protocol of workers in the contract: what they send, and what they are answered."""
+"""OpenAPI of the worker protocol."""
 
 import re
 from typing import Any
@@ -49,11 +49,7 @@ _DONE: Schema = {"204": {"description": "It is written."}}
 
 
 def lease_parameter() -> Schema:
-    """The header with the lease.
-
-    Returns:
-        an OpenAPI parameter
-    """
+    """The header with the lease."""
     return {
         "name": LEASE_HEADER,
         "in": "header",
@@ -65,11 +61,7 @@ def lease_parameter() -> Schema:
 
 
 def worker_schemas() -> dict[str, Schema]:
-    """The schemas that the routes of workers refer to.
-
-    Returns:
-        JSON schemas by component name
-    """
+    """The schemas that the routes of workers refer to."""
     modes: dict[JsonSchemaMode, tuple[type, ...]] = {
         "validation": (ClaimRequest, HeartbeatRequest, FinishRequest),
         "serialization": (JobClaim, HeartbeatAnswer, WorkerList),

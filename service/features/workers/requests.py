@@ -1,4 +1,4 @@
-"""Requests of workers: claim a job, keep it by a heartbeat, finish it."""
+"""Requests of workers: claim, heartbeat, finish."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -83,41 +83,19 @@ class FinishRequest:
     """Why it failed; null where it did not."""
 
     def ended(self) -> Outcome:
-        """How the attempt ended.
-
-        Returns:
-            what the queue is told
-        """
+        """How the attempt ended."""
         return Outcome(
             ending=self.outcome, result=self.result, error=None if self.error is None else asdict(self.error)
         )
 
 
 def read_whole(kind: type[Body], body: Mapping[str, Any]) -> Body:
-    """A worker's body.
-
-    Args:
-        kind: which of them
-        body: the JSON object
-
-    Returns:
-        the body
-
-    Raises:
-        Refused: a field is unknown, missing or wrong
-    """
+    """A worker's body."""
     return read_noun(kind, body, "")
 
 
 def refuse_deep_progress(progress: object) -> None:
-    """Refuse progress that nests deeper than anything that shows it has to follow.
-
-    Args:
-        progress: what a heartbeat reports
-
-    Raises:
-        Refused: it is too deep
-    """
+    """Refuse progress that nests deeper than anything that shows it has to follow."""
     level: list[object] = [progress]
     for _ in range(MOST_PROGRESS_DEPTH + 1):
         level = [inner for value in level for inner in _inside(value)]

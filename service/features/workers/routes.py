@@ -1,4 +1,4 @@
-"""/v1/worker and GET /v1/workers: workers claim jobs, keep them by heartbeats, and hand in files and outcomes.
+"""/v1/worker and GET /v1/workers: claim jobs, renew leases, upload files and finish.
 
 Whatever concerns a claimed job has to present its lease; the refusal of any other says nothing of whether there is such
 a job.
