@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from service.calibration.tables import shipped_table
-from service.estimator.collectives import CollectiveName, Transfer, Wires, transfer_seconds
+from service.estimator.collectives import transfer_seconds
 from service.estimator.links import Link
 from service.estimator.network import NETWORK_FRACTION
-from service.estimator.placement import NEXT_TO_EACH_OTHER
+from service.estimator.placement import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
+from service.estimator.wires import Wires
 
 JUDGED_BYTES = 1 << 20
 """From this size on a message inside a domain is judged: training sends larger ones, and below it protocols change."""

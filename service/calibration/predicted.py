@@ -12,7 +12,7 @@ from service.calibration.records import ProbeName
 from service.calibration.shapes import shape_fault
 from service.estimator.attention_rate import FusedName, attention_fraction, attention_rate
 from service.estimator.cluster import Cluster
-from service.estimator.collectives import CollectiveName, Transfer, transfer_seconds, wires_of
+from service.estimator.collectives import transfer_seconds
 from service.estimator.device import context_and_communicators
 from service.estimator.device_calibration import streaming_bytes_per_s
 from service.estimator.efficiency import LAUNCH_SECONDS, MEMORY_FRACTION
@@ -20,10 +20,11 @@ from service.estimator.gpu import Gpu
 from service.estimator.kernels import kernel_seconds
 from service.estimator.matrix_product import matrix_product_seconds
 from service.estimator.matrix_rates import OPERAND_BYTES, generation_rates, rates_under
-from service.estimator.placement import NEXT_TO_EACH_OTHER
+from service.estimator.placement import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
 from service.estimator.precision import Format, peak_flop_per_s
 from service.estimator.update import HOST_LINK_FRACTION
 from service.estimator.versions import READABLE
+from service.estimator.wires import wires_of
 
 TORCH_KERNELS: Mapping[str, FusedName] = {"flash": "flash-2", "cudnn": "cudnn"}
 """The kernel that torch runs where a probe names one of its backends.

@@ -1,36 +1,11 @@
 """How long do the transfers of a rank take? Each collective by its own way over links and network."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 from service.estimator.all_reduce import all_reduce_seconds
 from service.estimator.exchange import crossing_share, exchange_seconds, send_seconds
 from service.estimator.numeric import Amount, both, where_needed
-from service.estimator.placement import Spacing
+from service.estimator.placement import Transfer
 from service.estimator.rings import ring_seconds
-from service.estimator.wires import Wires, group_of, wires_of
-
-__all__ = ["CollectiveName", "Transfer", "Wires", "transfer_seconds", "wires_of"]
-
-CollectiveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
-
-
-@dataclass(slots=True)
-class Transfer:
-    """A collective that one rank takes part in."""
-
-    collective: CollectiveName
-    """Which one."""
-    bytes: Amount
-    """Bytes of the whole tensor (all_to_all, send: bytes that one rank holds)."""
-    count: Amount
-    """How often."""
-    ranks: Amount
-    """Ranks of the group."""
-    spacing: Spacing
-    """How far apart they lie."""
-    copies: Amount = 1.0
-    """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
+from service.estimator.wires import Wires, group_of
 
 
 def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
@@ -49,6 +24,7 @@ def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
     Source:
         see all_reduce_seconds, ring_seconds, exchange_seconds, send_seconds
 
+    >>> from service.estimator.placement import Spacing
     >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(transfer_seconds(Transfer("all_reduce", 8e9, 1, 8, Spacing(1)), w), 6)
     0.030183

@@ -3,8 +3,12 @@
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 
-from service.estimator.answer import Flop, Parameters, Step, StepPart
+from service.estimator.answer import Conventions, Flop, Parameters, Step, StepPart
+from service.estimator.conventions import korthikanti_fraction, palm_flop, six_n_flop
+from service.estimator.documents import padding_fraction, step_tokens, trained_share, trained_tokens
+from service.estimator.filled import filled
 from service.estimator.fullest import Fullest, fullest_of
+from service.estimator.job import Job
 from service.estimator.parameters import ParameterCounts, parameter_counts
 from service.estimator.precision import highest_peak_flop_per_s
 from service.estimator.recompute import recomputed_layers, trained_layers
@@ -14,7 +18,7 @@ from service.estimator.stage_answers import LoadedStage, slowest_step, stage_par
 from service.estimator.step_residuals import step_interval, waiting_fraction
 from service.estimator.step_time import StepSeconds
 from service.estimator.throughput import falling, tokens_per_s_per_gpu, utilisation_fraction
-from service.estimator.work import flop_of
+from service.estimator.work import padding_flop, per_token_flop, recompute_flop, sequence_flop, step_flop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,7 @@ def worked_out(resolved: Resolved) -> Configuration:
     loads = loads_of(resolved, stages)
     fullest = fullest_of(resolved, stages, loads)
     counts = parameter_counts(resolved.job.model, resolved.job.ledger)
-    flop = flop_of(resolved.job, counts, _rerun_fraction(resolved, stages))
+    flop = _flop_of(resolved.job, counts, _rerun_fraction(resolved, stages))
     return Configuration(
         loads=loads,
         fullest=fullest,
@@ -99,4 +103,45 @@ def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, in_use: flo
         hfu_fraction=falling(seconds, partial(utilisation_fraction, flop.hardware_per_step_flop, gpus, peak)),
         peak_flop_per_s=peak,
         parts=tuple(StepPart(kind=kind, seconds=spent) for kind, spent in kinds.items()),
+    )
+
+
+def _flop_of(job: Job, counts: ParameterCounts, rerun_fraction: float) -> Flop:
+    """The FLOP part of the answer, without a run.
+
+    Args:
+        job: the job, its batch resolved
+        counts: parameters of the model
+        rerun_fraction: share of the layers that recompute reaches [1]
+
+    Returns:
+        FLOP of a token and a step
+    """
+    one, tokens = sequence_flop(job.ledger, job.recompute), trained_tokens(job.recipe)
+    batch, length = filled(job.recipe.global_batch), job.recipe.sequence_length
+    model = step_flop(one.training, batch)
+    rerun = recompute_flop(one.rerun, batch, rerun_fraction)
+    return Flop(
+        per_token_flop=per_token_flop(one.training, tokens),
+        per_step_tokens=step_tokens(tokens, batch),
+        forward_per_step_flop=step_flop(one.causal, batch),
+        backward_per_step_flop=step_flop(one.backward, batch),
+        per_step_flop=model,
+        recompute_per_step_flop=rerun,
+        hardware_per_step_flop=model + rerun,
+        padding_per_step_flop=padding_flop(job.ledger, trained_share(job.recipe), batch),
+        padding_fraction=padding_fraction(job.recipe),
+        total_flop=None,
+        total_pflop_days=None,
+        recompute_fraction=one.rerun * rerun_fraction / one.training,
+        recompute_full_fraction=one.full_rerun * rerun_fraction / one.full_training,
+        recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, length)
+        if job.recompute.modules == ("core_attn",)
+        else None,
+        conventions=Conventions(
+            causal=per_token_flop(one.training, tokens),
+            full=per_token_flop(one.full_training, tokens),
+            palm=palm_flop(job.model, counts.active.total, length),
+            six_n=six_n_flop(counts.active.total),
+        ),
     )

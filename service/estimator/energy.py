@@ -1,19 +1,5 @@
 """What electricity does a run take, and how much carbon comes with it?"""
 
-HOST_POWER_FRACTION = (10_200 - 8 * 700) / (8 * 700)
-"""Rated power of hosts, NVSwitches, network and fans over that of the GPU boards: a whole DGX H100 has 10.2 kW.
-Source: NVIDIA DGX H100 data sheet."""
-
-BUSY_POWER_FRACTION = 0.76
-"""Power of a node that trains over its rated power; the highest seen of an H100 node is 8.4 of 10.2 kW, 0.82.
-Source: Newkirk et al. 2025, arXiv:2506.14551, abstract; Latif et al. 2024, arXiv:2412.08602, abstract."""
-
-IDLE_POWER_FRACTION = 0.2
-"""Power of a node that waits over its rated power. Source: an assumption; a round figure."""
-
-POWER_USAGE_EFFECTIVENESS = 1.1
-"""Data-centre overhead. Source: LLaMA, arXiv:2302.13971, table 15; Patterson et al. 2021, arXiv:2104.10350, table 4."""
-
 
 def gpu_watts(
     board_watts: float, limit_watts: float, host_power_fraction: float, power_fraction: float, pue: float

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from service.estimator.answer import Estimate
-from service.estimator.collectives import transfer_seconds, wires_of
+from service.estimator.collectives import transfer_seconds
 from service.estimator.conventions import palm_flop, six_n_flop
 from service.estimator.documents import documents_of, padding_fraction, step_tokens, trained_tokens
 from service.estimator.efficiency import LAUNCH_SECONDS
@@ -30,6 +30,7 @@ from service.estimator.step_time import loss_seconds
 from service.estimator.throughput import tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.update import accumulation_seconds, optimizer_seconds
 from service.estimator.waiting import host_seconds, other_seconds, straggler_seconds
+from service.estimator.wires import wires_of
 from service.estimator.work import (
     forward_flop,
     padding_flop,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.estimator.collectives import Transfer, Wires, transfer_seconds, wires_of
+from service.estimator.collectives import transfer_seconds
 from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
 from service.estimator.job import Job
@@ -11,10 +11,12 @@ from service.estimator.load import StageLoad
 from service.estimator.memory import OFFLOADED_ACTIVATIONS
 from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.parallelism import data
+from service.estimator.placement import Transfer
 from service.estimator.question import Layout
 from service.estimator.stages import RankParameters, Stage
 from service.estimator.transfers import Repeated, micro_batch_transfers
 from service.estimator.update import HOST_LINK_FRACTION
+from service.estimator.wires import Wires, wires_of
 
 TENSOR_OVERLAP_FRACTION = 0.4
 """Share of tensor-parallel communication that hides where ranks exchange in pieces beside their products.

@@ -2,22 +2,6 @@
 
 from math import sqrt
 
-FAILURES_PER_GPU_HOUR = 419 / (54 * 24 * 16_384)
-"""Interruptions of a job for each GPU-hour: 419 unexpected ones in 54 days on 16,384 H100, one for 50,677 GPU-hours.
-Source: Llama 3, arXiv:2407.21783, section 3.3.4."""
-
-PREEMPTIONS_PER_INSTANCE_HOUR = 2.2e-4
-"""How often one spot machine is taken back: 15 % of machines in a month, -ln(1 - 0.15) / 730 h. Rates differ by
-machine, place and month, from below 5 % to far above 20 % in a month.
-Source: middle of the 10 to 20 % of the AWS Spot Instance Advisor for p5 (H100) of 2025-05-01, as told by
-thundercompute.com, GPU spot instance interruption rates."""
-
-CHECKPOINT_SECONDS = 30.0
-"""Time that training stands still for one checkpoint. Source: a round figure for asynchronous checkpoints."""
-
-RESTART_SECONDS = 600.0
-"""Time from an interruption to the first new step. Source: a round figure; Llama 3's > 90 % goodput implies less."""
-
 
 def interruption_seconds(
     gpus: int, failures_per_gpu_hour: float, instances: int, preemptions_per_instance_hour: float

@@ -7,7 +7,6 @@ from service.estimator.checkpoint import checkpoint_bytes
 from service.estimator.checkpointing import Checkpointing
 from service.estimator.filled import filled
 from service.estimator.goodput import (
-    CHECKPOINT_SECONDS,
     checkpoint_waste_fraction,
     daly_interval_seconds,
     goodput_fraction,
@@ -24,6 +23,7 @@ from service.estimator.numeric import ceil_div
 from service.estimator.price import Price
 from service.estimator.question import Question
 from service.estimator.resolve import Resolved
+from service.estimator.run_constants import CHECKPOINT_SECONDS
 from service.estimator.run_parts import Goodput, LostTime
 
 INTERVALS = {"young": young_interval_seconds, "daly": daly_interval_seconds}

@@ -6,6 +6,7 @@ come replicas and then stages (tp-cp-ep-dp-pp), or stages and then replicas (tp-
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from service.estimator.degrees import Degrees, order_number
 from service.estimator.numeric import Amount, Condition, floor_div, maximum, minimum, where, where_needed
@@ -27,6 +28,27 @@ class Spacing:
     between them, g."""
     step: Amount = 1
     """Only every so many of these ranks belong to the group, z."""
+
+
+CollectiveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A collective that one rank takes part in."""
+
+    collective: CollectiveName
+    """Which one."""
+    bytes: Amount
+    """Bytes of the whole tensor (all_to_all, send: bytes that one rank holds)."""
+    count: Amount
+    """How often."""
+    ranks: Amount
+    """Ranks of the group."""
+    spacing: Spacing
+    """How far apart they lie."""
+    copies: Amount = 1.0
+    """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
 
 
 NEXT_TO_EACH_OTHER = Spacing(1)

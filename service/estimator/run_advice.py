@@ -2,10 +2,10 @@
 
 from service.estimator.answer import Totals
 from service.estimator.filled import filled
-from service.estimator.goodput import CHECKPOINT_SECONDS
 from service.estimator.losses import checkpointing_of, interruption_inputs
 from service.estimator.price import OwnedPrice, Price
 from service.estimator.resolve import Resolved
+from service.estimator.run_constants import CHECKPOINT_SECONDS
 from service.estimator.totals import spares_of
 
 LEAST_GOODPUT_FRACTION = 0.5

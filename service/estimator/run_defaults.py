@@ -3,15 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-from service.estimator.energy import (
+from service.estimator.price import OwnedPrice, Price
+from service.estimator.question import Question
+from service.estimator.run_constants import (
     BUSY_POWER_FRACTION,
+    FAILURES_PER_GPU_HOUR,
     HOST_POWER_FRACTION,
     IDLE_POWER_FRACTION,
     POWER_USAGE_EFFECTIVENESS,
+    PREEMPTIONS_PER_INSTANCE_HOUR,
+    RESTART_SECONDS,
 )
-from service.estimator.goodput import FAILURES_PER_GPU_HOUR, PREEMPTIONS_PER_INSTANCE_HOUR, RESTART_SECONDS
-from service.estimator.price import OwnedPrice, Price
-from service.estimator.question import Question
 
 _RUNNING: dict[str, Any] = {
     "failures_per_gpu_hour": FAILURES_PER_GPU_HOUR,

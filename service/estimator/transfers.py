@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.filled import filled
 from service.estimator.job import Job
@@ -13,6 +12,7 @@ from service.estimator.mixers import MIXERS
 from service.estimator.names import RecomputeModule
 from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
+from service.estimator.placement import Transfer
 from service.estimator.question import Layout
 from service.estimator.recompute import repeated_forwards, trained_layers
 from service.estimator.stages import Stage

@@ -3,13 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from service.estimator.answer import Conventions, Flop
-from service.estimator.conventions import korthikanti_fraction, palm_flop, six_n_flop
-from service.estimator.documents import padding_fraction, step_tokens, trained_share, trained_tokens
-from service.estimator.filled import filled
-from service.estimator.job import Job
 from service.estimator.ledger import Ledger, Op, Ops
-from service.estimator.parameters import ParameterCounts
 from service.estimator.question import Recompute
 from service.estimator.rerun import rerun_flop
 
@@ -254,44 +248,3 @@ def recompute_flop(rerun_flop_of_sequence: int, global_batch: int, rerun_fractio
     20
     """
     return round(rerun_flop_of_sequence * rerun_fraction) * global_batch
-
-
-def flop_of(job: Job, counts: ParameterCounts, rerun_fraction: float) -> Flop:
-    """The FLOP part of the answer, without a run.
-
-    Args:
-        job: the job, its batch resolved
-        counts: parameters of the model
-        rerun_fraction: share of the layers that recompute reaches [1]
-
-    Returns:
-        FLOP of a token and a step
-    """
-    one, tokens = sequence_flop(job.ledger, job.recompute), trained_tokens(job.recipe)
-    batch, length = filled(job.recipe.global_batch), job.recipe.sequence_length
-    model = step_flop(one.training, batch)
-    rerun = recompute_flop(one.rerun, batch, rerun_fraction)
-    return Flop(
-        per_token_flop=per_token_flop(one.training, tokens),
-        per_step_tokens=step_tokens(tokens, batch),
-        forward_per_step_flop=step_flop(one.causal, batch),
-        backward_per_step_flop=step_flop(one.backward, batch),
-        per_step_flop=model,
-        recompute_per_step_flop=rerun,
-        hardware_per_step_flop=model + rerun,
-        padding_per_step_flop=padding_flop(job.ledger, trained_share(job.recipe), batch),
-        padding_fraction=padding_fraction(job.recipe),
-        total_flop=None,
-        total_pflop_days=None,
-        recompute_fraction=one.rerun * rerun_fraction / one.training,
-        recompute_full_fraction=one.full_rerun * rerun_fraction / one.full_training,
-        recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, length)
-        if job.recompute.modules == ("core_attn",)
-        else None,
-        conventions=Conventions(
-            causal=per_token_flop(one.training, tokens),
-            full=per_token_flop(one.full_training, tokens),
-            palm=palm_flop(job.model, counts.active.total, length),
-            six_n=six_n_flop(counts.active.total),
-        ),
-    )

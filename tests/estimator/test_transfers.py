@@ -9,13 +9,14 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from service.estimator.collectives import CollectiveName, Transfer, Wires, transfer_seconds, wires_of
+from service.estimator.collectives import transfer_seconds
 from service.estimator.links import HOST_BUS, LINKS, NVLINK_4, NVLINK_5, UNMEASURED, Link
 from service.estimator.network import NETWORK_FRACTION
 from service.estimator.parallelism.data import micro_batch_transfers
-from service.estimator.placement import Spacing
+from service.estimator.placement import CollectiveName, Spacing, Transfer
 from service.estimator.question import Cluster
 from service.estimator.samples import H100, sample_degrees, sample_job, sample_load
+from service.estimator.wires import Wires, wires_of
 
 KINDS: tuple[CollectiveName, ...] = get_args(CollectiveName)
 ALL_LINKS: tuple[Link, ...] = tuple({id(row): row for row in (*LINKS.values(), UNMEASURED, HOST_BUS)}.values())

@@ -1,12 +1,11 @@
 """Context parallelism: how is one sequence split over c ranks, and what do they exchange for attention?"""
 
-from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.mixers import MIXERS
 from service.estimator.names import ContextMethod
 from service.estimator.numeric import Amount, Condition, divides, implies, minimum, where
-from service.estimator.placement import context_spacing
+from service.estimator.placement import Transfer, context_spacing
 from service.estimator.rules import Rule, divisors_of
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.numeric import (
@@ -18,7 +17,7 @@ from service.estimator.numeric import (
     minimum,
     where,
 )
-from service.estimator.placement import Spacing, every, expert_replica_spacing, replica_spacing
+from service.estimator.placement import Spacing, Transfer, every, expert_replica_spacing, replica_spacing
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stages import RankParameters
 from service.estimator.state import DTYPE_BYTES

@@ -1,10 +1,9 @@
 """Expert parallelism: over how many ranks are the experts dealt, and what do they exchange?"""
 
-from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
-from service.estimator.placement import NEXT_TO_EACH_OTHER, expert_spacing, stages_are_first
+from service.estimator.placement import NEXT_TO_EACH_OTHER, Transfer, expert_spacing, stages_are_first
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 

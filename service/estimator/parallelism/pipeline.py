@@ -1,13 +1,12 @@
 """Pipeline parallelism: how many micro-batches does a stage hold, what does it send, how long does it idle?"""
 
-from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.interleaving import warm_flights, warm_passes
 from service.estimator.job import Job
 from service.estimator.model import Model
 from service.estimator.names import ScheduleName
 from service.estimator.numeric import Amount, Condition, both, divides, implies, maximum, minimum, where
-from service.estimator.placement import stage_spacing
+from service.estimator.placement import Transfer, stage_spacing
 from service.estimator.question import Layout
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes

@@ -2,14 +2,13 @@
 
 from math import gcd
 
-from service.estimator.collectives import Transfer
 from service.estimator.degrees import Degrees
 from service.estimator.job import Job
 from service.estimator.ledger import LayerShape
 from service.estimator.mixers import MIXERS
 from service.estimator.model import Model
 from service.estimator.numeric import Amount, Condition, divides, either, implies, where
-from service.estimator.placement import NEXT_TO_EACH_OTHER
+from service.estimator.placement import NEXT_TO_EACH_OTHER, Transfer
 from service.estimator.rules import Rule, divisors_of
 from service.estimator.stream import stream_bytes
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from service.estimator.collectives import Transfer
 from service.estimator.parallelism.data import step_transfers
+from service.estimator.placement import Transfer
 from service.estimator.resolve import Resolved
 from service.estimator.stage_answers import stages_of
 from service.estimator.transfers import micro_batch_transfers

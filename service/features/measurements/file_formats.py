@@ -13,8 +13,8 @@ from service.calibration.imports.nccl_tests import read_nccl_tests
 from service.calibration.records import ProbeRecord
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
-from service.estimator.collectives import CollectiveName
 from service.estimator.noun import STRICT
+from service.estimator.placement import CollectiveName
 from service.features.measurements.importing import (
     KeptMeasurements,
     Words,
