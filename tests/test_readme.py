@@ -200,4 +200,4 @@ def test_every_path_of_the_readme_exists() -> None:
 def test_tables_that_take_rows_exist() -> None:
     for name in ("optimizers.py", "precision.py", "stacks.py"):
         assert f"`{name}`" in README
-        assert Path(SERVICE / "estimator" / name).is_file()
+        assert Path(SERVICE / "estimator" / "software" / name).is_file()

@@ -13,8 +13,8 @@ from typing import Any
 
 os.environ.setdefault("TRAINCOST_EXPORTS", "500")
 
-from service.estimator.job import recompute_of
 from service.estimator.question import Question
+from service.estimator.workload import recompute_of
 from service.exports.target import Written
 from service.exports.training.megatron_lm import environment_of
 from tests.exports.declared import declared_fields, listed

@@ -11,7 +11,8 @@ from service.calibration.measured_rows import MeasuredRow
 from service.calibration.scores import Score, score
 from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
-from service.estimator import allocator, cross_entropy, device, memory, pipeline_buffers, stacks
+from service.estimator.memory import device, memory
+from service.estimator.software import implementations, stacks
 from service.workflows.accuracy.accuracy import LARGE_FROM_BYTES, accuracy_of_judged
 from service.workflows.accuracy.files import read_file
 from service.workflows.accuracy.judged import Judged
@@ -40,22 +41,22 @@ WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
             "deepspeed": replace(stacks.STACKS["deepspeed"], keeps_step_gradients=False),
         },
     },
-    "nanotron": {(allocator, "HELD_ROOM"): 1.0},
+    "nanotron": {(device, "HELD_ROOM"): 1.0},
     "torchtitan": {
-        (allocator, "EXPANDABLE_SHARE"): allocator.RESERVED_SHARE,
-        (allocator, "HELD_SHARE"): allocator.RESERVED_SHARE[1],
-        (cross_entropy, "CROSS_ENTROPIES"): {
-            **cross_entropy.CROSS_ENTROPIES,
-            "eager": replace(cross_entropy.CROSS_ENTROPIES["eager"], hole_bytes=0.0),
+        (device, "EXPANDABLE_SHARE"): device.RESERVED_SHARE,
+        (device, "HELD_SHARE"): device.RESERVED_SHARE[1],
+        (implementations, "CROSS_ENTROPIES"): {
+            **implementations.CROSS_ENTROPIES,
+            "eager": replace(implementations.CROSS_ENTROPIES["eager"], hole_bytes=0.0),
         },
     },
     MEGATRON: {
         (memory, "LAYERS_ON_DEVICE"): 2,
-        (cross_entropy, "CROSS_ENTROPIES"): {
-            **cross_entropy.CROSS_ENTROPIES,
-            "fused": replace(cross_entropy.CROSS_ENTROPIES["fused"], full_copies=1),
+        (implementations, "CROSS_ENTROPIES"): {
+            **implementations.CROSS_ENTROPIES,
+            "fused": replace(implementations.CROSS_ENTROPIES["fused"], full_copies=1),
         },
-        (pipeline_buffers, "left_bytes"): lambda *_: 0.0,
+        (memory, "left_bytes"): lambda *_: 0.0,
     },
 }
 """What each constant would be for somebody who has not seen the source that it was read off."""

@@ -16,9 +16,8 @@ from others.runs import Numbers, Run, accelerate, cookbook, deepspeed, megatron
 from service.catalogue.huggingface import import_config
 from service.errors import Refused
 from service.estimator import Cluster, Layout, Question, Recipe
-from service.estimator.methods.compare import unread
-from service.estimator.methods.table import TOOLS
 from service.estimator.names import PrecisionName, ToolName
+from service.estimator.other_tools.comparison import TOOLS, unread
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.samples import H100
 

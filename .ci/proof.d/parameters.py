@@ -17,7 +17,7 @@ from service.catalogue.huggingface.config import defaults_of
 from service.catalogue.huggingface.model_types import TEXT_PARTS, kind_of
 from service.errors import Refused
 from service.estimator import count_parameters
-from service.estimator.build import layer_type
+from service.estimator.model.build import layer_type
 from tests.catalogue.letters import letter_of
 
 FROZEN = Path("tests/catalogue/meta_device_counts.json")

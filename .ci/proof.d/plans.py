@@ -22,7 +22,7 @@ from others.runs import commit_of
 
 from service.catalogue import shipped_catalogue
 from service.estimator import Cluster, Layout, Question, Recipe, estimate
-from service.estimator.filled import filled
+from service.estimator.question import filled
 from service.planner.best import Found, question_of
 from service.planner.freedom import Freedom, axes_of
 from service.planner.search import search

@@ -16,7 +16,7 @@ from typing import Any
 from service.calibration.processor_products import judged_products, observed_rows
 from service.calibration.records import ProbeTask
 from service.catalogue import shipped_catalogue
-from service.estimator.model import Model
+from service.estimator.question import Model
 
 MODELS = ("gpt2-124m", "smollm2-135m", "qwen3-0.6b")
 TOKENS = (256, 512, 1024)

@@ -11,9 +11,9 @@ from statistics import median, quantiles
 
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import Cluster, Layout, Price, Question, Recipe, estimate, estimate_memory
-from service.estimator.changes import advised
+from service.estimator.advice.changes import advised
 from service.estimator.resolve import resolve
-from service.estimator.timeline import timeline
+from service.estimator.run.stages import timeline
 
 GPUS = (8, 1024)
 RUNS = 5

@@ -15,7 +15,7 @@ from service.calibration.step_fit import FittedSteps
 from service.calibration.step_rows import StepRow
 from service.calibration.step_spreads import HeldOutStep, held_out_steps
 from service.catalogue import shipped_catalogue
-from service.estimator.step_constants import STEP_CONSTANTS
+from service.estimator.constants import STEP_CONSTANTS
 from service.workflows.accuracy.accuracy import shipped_accuracy
 from service.workflows.accuracy.answers import Group
 from service.workflows.accuracy.judged import Judged

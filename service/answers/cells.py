@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.estimator.memory_parts import Verdict
+from service.estimator.answer import Verdict
 
 
 @dataclass(frozen=True, slots=True)

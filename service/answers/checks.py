@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Source, Versions
-from service.estimator.interval import Interval
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Interval
+from service.estimator.names import SPOKEN
 
 CheckVerdict = Literal["ok", "warn", "deny"]
 

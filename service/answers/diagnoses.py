@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.estimator.first_step import Moment, StepName
-from service.estimator.memory_parts import Change, Verdict
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Change, Verdict
+from service.estimator.memory.memory import Moment, StepName
+from service.estimator.names import SPOKEN
 
 MessageKind = Literal[
     "torch_allocator", "torch_memory_summary", "cuda_error", "cublas", "nccl", "xla", "cpu_allocator", "oom_killer",

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.answer import Flop, Parameters, Step, Totals
-from service.estimator.explanation import Explanation
-from service.estimator.memory_parts import Memory, Verdict
-from service.estimator.methods.answer import Comparison
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Flop, Memory, Parameters, Step, Totals, Verdict
+from service.estimator.explain.explanation import Explanation
+from service.estimator.names import SPOKEN
+from service.estimator.other_tools.tool import Comparison
 from service.estimator.question import Question
-from service.estimator.timeline import StageTimeline
+from service.estimator.run.stages import StageTimeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.calibration.records import Environment, ProbeName, ProbeStatus
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import Verdict
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Interval, Verdict
+from service.estimator.names import SPOKEN
 
 LaunchStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 """Where a launch check is."""

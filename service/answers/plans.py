@@ -5,9 +5,8 @@ from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
 from service.answers.rows import RowProblem
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import Verdict
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Interval, Verdict
+from service.estimator.names import SPOKEN
 from service.estimator.question import Cluster, Layout, Recipe
 
 Objective = Literal["time", "cost", "gpus", "energy"]

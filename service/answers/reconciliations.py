@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import Verdict
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Interval, Verdict
+from service.estimator.names import SPOKEN
 
 EndState = Literal[
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
 from service.answers.names import INLINE
-from service.estimator.memory_parts import Verdict
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Verdict
+from service.estimator.names import SPOKEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

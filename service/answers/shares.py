@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.noun import SPOKEN
+from service.estimator.names import SPOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
 from service.answers.rows import ChosenCluster
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import Verdict
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Interval, Verdict
+from service.estimator.names import SPOKEN
 
 UnknownName = Literal[
     "recipe.micro_batch",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.estimator.noun import SPOKEN
+from service.estimator.names import SPOKEN
 
 SweepStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 """Where a sweep is. Failed and cancelled ones hold the rows that were done before, and can be resumed."""

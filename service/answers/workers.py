@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval, Len
 
-from service.estimator.noun import SPOKEN, STRICT, Count, Name
+from service.estimator.names import SPOKEN, STRICT, Count, Name
 
 Label = Annotated[str, Len(0, 200)]
 """What a label says."""

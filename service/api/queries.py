@@ -11,8 +11,8 @@ from fastapi import Depends, Request
 
 from service.api.errors import WrongParameter
 from service.errors import Problem
-from service.estimator.methods.table import TOOLS
 from service.estimator.names import ToolName
+from service.estimator.other_tools.comparison import TOOLS
 
 EXPLAIN = "explain"
 REV = "rev"

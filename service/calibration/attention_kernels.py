@@ -15,7 +15,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from service.calibration.tables import shipped_table
-from service.estimator.attention_rate import (
+from service.estimator.names import AttentionName
+from service.estimator.question import Gpu
+from service.estimator.time.attention import (
     BACKWARD_KEYS,
     BACKWARD_TILES,
     FORWARD_KEYS,
@@ -25,9 +27,7 @@ from service.estimator.attention_rate import (
     attention_fraction,
     attention_rate,
 )
-from service.estimator.gpu import Gpu
-from service.estimator.matrix_rates import generation_rates
-from service.estimator.names import AttentionName
+from service.estimator.time.matrix_products import generation_rates
 
 SOURCES = {
     "flash-2-paper": "Dao 2023, arXiv:2307.08691, figures 4 and 7, numbers over the bars, as in "

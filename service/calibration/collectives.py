@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from service.calibration.tables import shipped_table
-from service.estimator.collectives import transfer_seconds
-from service.estimator.links import Link
-from service.estimator.network import NETWORK_FRACTION
-from service.estimator.placement import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
-from service.estimator.wires import Wires
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
+from service.estimator.time.collectives import transfer_seconds
+from service.estimator.time.links import NETWORK_FRACTION, Link, Wires
 
 JUDGED_BYTES = 1 << 20
 """From this size on a message inside a domain is judged: training sends larger ones, and below it protocols change."""
@@ -23,7 +21,7 @@ class Machine:
     """What the measured GPUs were joined by."""
 
     link: str
-    """Name of the row in `service/estimator/links.py`."""
+    """Name of the row in `service/estimator/time/links.py`."""
     link_bytes_per_s: float
     """Data-sheet rate of one GPU, one direction."""
     gpus: int = 8

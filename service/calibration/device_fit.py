@@ -9,16 +9,16 @@ from service.calibration.link_scales import fitted_links
 from service.calibration.observed import Observed
 from service.calibration.predicted import MOVED, fused_kernel_named, predicted_value
 from service.calibration.product_fit import fitted_products
-from service.estimator.attention_rate import MOST_FRACTION, FusedName, attention_rate
-from service.estimator.device_calibration import (
+from service.estimator.constants import (
+    LAUNCH_SECONDS,
     AttentionCalibration,
     DeviceCalibration,
     MeasuredBytes,
     StepCalibration,
     calibrated,
 )
-from service.estimator.efficiency import LAUNCH_SECONDS
-from service.estimator.gpu import Gpu
+from service.estimator.question import Gpu
+from service.estimator.time.attention import MOST_FRACTION, FusedName, attention_rate
 
 StepsOn = Callable[[Sequence[Observed], Gpu], Sequence[StepCalibration]]
 """Whole steps among some measurements, each beside what is predicted of it on a GPU."""

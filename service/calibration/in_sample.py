@@ -20,7 +20,7 @@ READ_OFF: Mapping[str, tuple[str, ...]] = {
         "pipeline_buffers.left_bytes",
     ),
 }
-"""Constants, or formulas, as module.NAME of the estimator, by the source that they were read off. Of the stacks it is
+"""Constants, or formulas, of the estimator as topic.NAME, by the source that they were read off. Of the stacks it is
 DeepSpeed's step gradients that live on (bloom); of the cross entropies the hole of the eager one (torchtitan) and the
 copies of the fused one (megatron_functional)."""
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal
 from service.calibration.device_fit import StepsOn, fitted_device
 from service.calibration.observed import Observed
 from service.calibration.predicted import predicted_value
-from service.estimator.device_calibration import calibrated
-from service.estimator.gpu import Gpu
-from service.estimator.noun import SPOKEN
+from service.estimator.constants import calibrated
+from service.estimator.names import SPOKEN
+from service.estimator.question import Gpu
 
 LeftOut = Literal["run", "shape"]
 """What is held out together."""

@@ -1,6 +1,6 @@
 """Which constants of links and network do measured collectives give? Least relative errors, nothing below zero.
 
-The constants stand in `service/estimator/links.py` and `network.py`; a test fits them again and compares.
+The constants are those of `service/estimator/time/links.py`; a test fits them again and compares.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from service.calibration.collectives import JUDGED_BYTES, NETWORK_JUDGED_BYTES, CollectiveRow
-from service.estimator.links import LARGEST_RING_FIRST, ROOT_BYTES, Curve, InSwitch, Link
+from service.estimator.time.links import LARGEST_RING_FIRST, ROOT_BYTES, Curve, InSwitch, Link
 
 SMALL_WEIGHT = 0.3
 """Weight of a message too small to be judged, for its latency; one that is judged weighs 1."""

@@ -8,16 +8,15 @@ from typing import get_args
 from service.calibration.descent import Values, least
 from service.calibration.observed import Observed
 from service.calibration.predicted import predicted_value
-from service.estimator.device_calibration import (
+from service.estimator.constants import (
     CurveName,
     DeviceCalibration,
     LinkCalibration,
     calibrated,
     calibration_of,
 )
-from service.estimator.gpu import Gpu
-from service.estimator.links import Curve, link_of
-from service.estimator.wires import SWITCHED_GPUS
+from service.estimator.question import Gpu
+from service.estimator.time.links import SWITCHED_GPUS, Curve, link_of
 
 NOISE = 0.02
 """Residuals below this count as noise of the measurement."""

@@ -5,10 +5,9 @@ The step probe counts the same on a processor, where no library keeps a workspac
 
 from dataclasses import dataclass
 
-from service.estimator.first_step import first_step_peak_bytes
-from service.estimator.memory import stage_bytes
+from service.estimator.memory.memory import first_step_peak_bytes, stage_bytes
 from service.estimator.resolve import Resolved
-from service.estimator.stage_answers import stages_of
+from service.estimator.run.stages import stages_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

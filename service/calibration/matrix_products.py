@@ -14,10 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.measured_products import MeasuredProduct
-from service.estimator.gpu import Gpu
-from service.estimator.matrix_product import matrix_product_seconds, quantise_seconds
-from service.estimator.matrix_rates import FormatRate, GenerationRates, rates_under
-from service.estimator.precision import Format
+from service.estimator.question import Gpu
+from service.estimator.software.precision import Format
+from service.estimator.time.matrix_products import (
+    FormatRate,
+    GenerationRates,
+    matrix_product_seconds,
+    quantise_seconds,
+    rates_under,
+)
 
 Gpus = Mapping[str, Gpu]
 """GPUs by slug."""

@@ -6,7 +6,7 @@ from functools import cache
 from typing import get_args
 
 from service.calibration.tables import shipped_table
-from service.estimator.precision import Format
+from service.estimator.software.precision import Format
 
 SOURCES = {
     "aiconfigurator": "ai-dynamo/aiconfigurator@095f58a systems/data/*/gemm/trtllm/*/gemm_perf.parquet (random normal "

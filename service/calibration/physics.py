@@ -10,12 +10,12 @@ from service.calibration.observed import Observed
 from service.calibration.predicted import MOVED, format_named
 from service.calibration.records import Measurement, ProbeRecord
 from service.calibration.shapes import fault_of
-from service.estimator.gpu import Gpu
-from service.estimator.precision import Format, peak_flop_per_s
+from service.estimator.question import Gpu
+from service.estimator.software.precision import Format, peak_flop_per_s
 
 LEAST_SECONDS = 1e-6
 """Shortest time of anything that a GPU is asked for. Source: a choice below what an empty kernel takes, 2 to 5 us
-(efficiency.LAUNCH_SECONDS); one in a recorded graph takes 1.2 us."""
+(constants.LAUNCH_SECONDS); one in a recorded graph takes 1.2 us."""
 
 LEAST_PROCESSOR_SECONDS = 1e-9
 """The same of a processor, which calls a function. Source: some cycles of its clock."""

@@ -10,21 +10,18 @@ from service.calibration.attention_work import BACKWARD_WORK
 from service.calibration.observed import Observed
 from service.calibration.records import ProbeName
 from service.calibration.shapes import shape_fault
-from service.estimator.attention_rate import FusedName, attention_fraction, attention_rate
-from service.estimator.cluster import Cluster
-from service.estimator.collectives import transfer_seconds
-from service.estimator.device import context_and_communicators
-from service.estimator.device_calibration import streaming_bytes_per_s
-from service.estimator.efficiency import LAUNCH_SECONDS, MEMORY_FRACTION
-from service.estimator.gpu import Gpu
-from service.estimator.kernels import kernel_seconds
-from service.estimator.matrix_product import matrix_product_seconds
-from service.estimator.matrix_rates import OPERAND_BYTES, generation_rates, rates_under
-from service.estimator.placement import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
-from service.estimator.precision import Format, peak_flop_per_s
-from service.estimator.update import HOST_LINK_FRACTION
-from service.estimator.versions import READABLE
-from service.estimator.wires import wires_of
+from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, streaming_bytes_per_s
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
+from service.estimator.memory.device import context_and_communicators
+from service.estimator.question import Cluster, Gpu
+from service.estimator.software.precision import Format, peak_flop_per_s
+from service.estimator.software.versions import READABLE
+from service.estimator.time.attention import FusedName, attention_fraction, attention_rate
+from service.estimator.time.collectives import transfer_seconds
+from service.estimator.time.kernels import kernel_seconds
+from service.estimator.time.links import wires_of
+from service.estimator.time.matrix_products import OPERAND_BYTES, generation_rates, matrix_product_seconds, rates_under
+from service.estimator.time.optimizer import HOST_LINK_FRACTION
 
 TORCH_KERNELS: Mapping[str, FusedName] = {"flash": "flash-2", "cudnn": "cudnn"}
 """The kernel that torch runs where a probe names one of its backends.

@@ -16,7 +16,7 @@ from service.calibration.predicted import predicted_value
 from service.calibration.processors import processor_of
 from service.calibration.records import Environment, Measurement
 from service.calibration.tables import shipped_table
-from service.estimator.device_calibration import calibrated
+from service.estimator.constants import calibrated
 
 SIDES = ("rows", "columns", "inner", "copies")
 

@@ -6,8 +6,8 @@ Processors are measured too, and their measurements need something to be predict
 from collections.abc import Mapping
 
 from service.calibration.records import Environment
-from service.estimator.gpu import Gpu
-from service.estimator.precision import Format
+from service.estimator.question import Gpu
+from service.estimator.software.precision import Format
 
 PROCESSOR = "cpu"
 """Name that stands for any processor, in the place of a GPU's."""

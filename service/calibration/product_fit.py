@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from service.calibration.descent import Values, least
 from service.calibration.observed import Observed
 from service.calibration.predicted import format_named
-from service.estimator.device_calibration import MatrixCalibration
-from service.estimator.efficiency import LAUNCH_SECONDS
-from service.estimator.gpu import Gpu
-from service.estimator.matrix_product import ProductRates, matrix_product_seconds
-from service.estimator.matrix_rates import generation_rates, rates_under
-from service.estimator.precision import Format, peak_flop_per_s
+from service.estimator.constants import LAUNCH_SECONDS, MatrixCalibration
+from service.estimator.question import Gpu
+from service.estimator.software.precision import Format, peak_flop_per_s
+from service.estimator.time.matrix_products import ProductRates, generation_rates, matrix_product_seconds, rates_under
 
 NOISE = 0.02
 """Residuals below this count as noise of the measurement."""

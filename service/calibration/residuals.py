@@ -6,7 +6,7 @@ predicted x exp(r).
 
 from collections.abc import Mapping, Sequence
 
-from service.estimator.interval import INSIDE_FRACTION
+from service.estimator.answer import INSIDE_FRACTION
 
 Residuals = Mapping[str, Sequence[float]]
 """Residuals by source."""

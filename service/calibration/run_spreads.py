@@ -5,7 +5,7 @@ from itertools import accumulate
 from math import ceil, floor
 
 from service.calibration.residuals import Residuals
-from service.estimator.interval import INSIDE_FRACTION
+from service.estimator.answer import INSIDE_FRACTION
 
 TAIL_FRACTION = (1 - INSIDE_FRACTION) / 2
 """Share of the residuals that may lie beyond either end."""

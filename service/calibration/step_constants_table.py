@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from service.estimator.step_constants import StepConstants
+from service.estimator.constants import StepConstants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

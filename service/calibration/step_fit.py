@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from service.calibration.step_constants_table import DENSE, SPARSE, Fitted, at_priors
 from service.calibration.step_rows import StepRow
-from service.estimator.memory_answer import memory_of
+from service.estimator.constants import STEP_CONSTANTS, StepConstants
 from service.estimator.question import Question
 from service.estimator.resolve import Resolved, resolve
-from service.estimator.stage_answers import LoadedStage, slowest_step, stages_of, total_seconds
-from service.estimator.step_constants import STEP_CONSTANTS, StepConstants
-from service.estimator.step_residuals import FITTED_GENERATIONS
-from service.estimator.workspaces import generation
+from service.estimator.run.stages import LoadedStage, memory_of, slowest_step, stages_of, total_seconds
+from service.estimator.software.versions import generation
+from service.estimator.time.step import FITTED_GENERATIONS
 
 Vector = NDArray[np.float64]
 

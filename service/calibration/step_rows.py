@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from service.estimator.question import Question
-from service.estimator.step_residuals import Operations
+from service.estimator.time.step import Operations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

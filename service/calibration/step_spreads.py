@@ -13,8 +13,8 @@ from math import ceil, exp, log
 from service.calibration.residuals import spread_fraction
 from service.calibration.scores import Comparison
 from service.calibration.step_rows import StepRow
-from service.estimator.step_residuals import FITTED_GENERATIONS, LEAST_RESIDUAL, StepClass, spread_scale, step_class_of
-from service.estimator.workspaces import generation
+from service.estimator.software.versions import generation
+from service.estimator.time.step import FITTED_GENERATIONS, LEAST_RESIDUAL, StepClass, spread_scale, step_class_of
 
 DECIMALS = 1e3
 """A shipped spread is rounded up to thousandths."""

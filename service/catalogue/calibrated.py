@@ -1,8 +1,8 @@
 """Which facts of a GPU do formulas ask: its row's, and what was measured of it where a calibration holds for it?"""
 
 from service.catalogue.catalogue import Catalogue
-from service.estimator.device_calibration import calibrated
-from service.estimator.gpu import Gpu
+from service.estimator.constants import calibrated
+from service.estimator.question import Gpu
 
 
 def calibrated_gpu(slug: str, catalogue: Catalogue) -> Gpu:

@@ -17,10 +17,8 @@ from service.catalogue.rows import (
     Purchase,
     RegionRow,
 )
-from service.estimator.gpu import Gpu
-from service.estimator.matrix_rates import MATRIX_RATES
-from service.estimator.model import Model
-from service.estimator.question import Cluster
+from service.estimator.question import Cluster, Gpu, Model
+from service.estimator.time.matrix_products import MATRIX_RATES
 
 GIB_BYTES = 2**30
 GB_PER_S_BYTES_PER_S = 1e9

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from annotated_types import Interval, Len
 
 from service.errors import StartupError
-from service.estimator.noun import Name
+from service.estimator.names import Name
 
 SHIPPED = "catalogue"
 """Owner of the rows that come with the service; the rows of any other owner are a team's own."""

@@ -14,12 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Interval, Le, Len, Lt
 
 from service.catalogue.provenance import Names, Provenance, Text, UnsoundFact
-from service.estimator.device_calibration import DeviceCalibration
-from service.estimator.gpu import Gpu
-from service.estimator.model import Model
-from service.estimator.names import PriceModel
-from service.estimator.noun import STRICT, Name
-from service.estimator.question import Cluster
+from service.estimator.constants import DeviceCalibration
+from service.estimator.names import STRICT, Name, PriceModel
+from service.estimator.question import Cluster, Gpu, Model
 
 Parameters = Annotated[int, Interval(ge=0, le=1 << 53)]
 UsdPerGpuHour = Annotated[float, Ge(1e-4), Lt(1e6)]

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from service import estimator
-from service.estimator import model, question
-from service.estimator.docstring import read_docstring
+from service.estimator import question
+from service.estimator.explain.explanation import read_docstring
 from service.source_tree import write_generated
 
 INDEX = Path(estimator.__file__).with_name("README.md")
@@ -88,7 +88,7 @@ def _row(function: Callable[..., Any]) -> str:
 
 def _letters() -> Iterator[tuple[str, str, str]]:
     """Letter, field and meaning of every field of a question whose description names a letter."""
-    for noun in (noun for nouns in (model, question) for noun in ast.parse(getsource(nouns)).body):
+    for noun in ast.parse(getsource(question)).body:
         for field, below in zip(getattr(noun, "body", []), getattr(noun, "body", [])[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
                 found = _LETTER.match(str(ast.literal_eval(below.value)))

@@ -6,8 +6,7 @@ from service.client.errors import ClientError, Finding, Problem, Unreachable, Un
 from service.client.events import Event
 from service.client.lists import Kept
 from service.client.sending import Retries
-from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe, Recompute
+from service.estimator.question import Cluster, Layout, Model, OwnedPrice, Price, Recipe, Recompute
 
 __all__ = [
     "BatchAnswer",

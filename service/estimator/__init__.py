@@ -1,12 +1,10 @@
-"""What does it take to train a model: bytes, FLOP, seconds, money? Pure: no file, no clock, no network."""
+"""What it takes to train a model: bytes, FLOP, seconds and money. Pure: no file, no clock, no network."""
 
 from service.estimator.answer import Estimate
 from service.estimator.choices import choices
 from service.estimator.estimate import estimate, estimate_memory
-from service.estimator.gpu import Gpu
-from service.estimator.model import Model
-from service.estimator.parameters import count_parameters
-from service.estimator.question import Cluster, Layout, Price, Question, Recipe, Recompute
+from service.estimator.model.parameters import count_parameters
+from service.estimator.question import Cluster, Gpu, Layout, Model, Price, Question, Recipe, Recompute
 
 FORMULAS_VERSION = "2026.11.6"
 """Changes whenever an answer to the same question may change."""

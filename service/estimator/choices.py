@@ -1,16 +1,14 @@
-"""Which names may a field take, what do they mean, and who says so?"""
+"""Names that each field takes, with their meanings and sources."""
 
 from dataclasses import dataclass
 from typing import get_args
 
-from service.estimator.cross_entropy import CROSS_ENTROPIES
-from service.estimator.implementations import IMPLEMENTATIONS
-from service.estimator.methods.table import TOOLS
 from service.estimator.names import ImplementationName, PartName
-from service.estimator.optimizers import OPTIMIZERS
-from service.estimator.precision import PRECISIONS
-from service.estimator.quantization import QUANTIZATIONS
-from service.estimator.stacks import STACKS
+from service.estimator.other_tools.comparison import TOOLS
+from service.estimator.software.implementations import CROSS_ENTROPIES, IMPLEMENTATIONS
+from service.estimator.software.optimizers import OPTIMIZERS
+from service.estimator.software.precision import PRECISIONS, QUANTIZATIONS
+from service.estimator.software.stacks import STACKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,27 @@
-"""What does a formula read of a layout? One number for each degree, or one column of numbers for many layouts."""
+"""Degrees of a layout, as numbers or as columns, and which ranks of a group share a fast-link domain.
 
-from dataclasses import dataclass
+Ranks are numbered along one axis after the other, and whole domains of them share the fast link. Tensor ranks are
+neighbours, context ranks lie a tensor group apart, experts are placed inside data x context x tensor ranks; then
+come replicas and then stages (tp-cp-ep-dp-pp), or stages and then replicas (tp-cp-ep-pp-dp).
+"""
+
+from dataclasses import dataclass, replace
 from math import inf
-from typing import get_args
+from typing import Literal, get_args
 
-from service.estimator.filled import filled
-from service.estimator.model import Model
 from service.estimator.names import RankOrder
-from service.estimator.numeric import Amount, both, ceil_div, minimum, where
-from service.estimator.question import Layout, Recipe
+from service.estimator.numeric import (
+    Amount,
+    Condition,
+    both,
+    ceil_div,
+    floor_div,
+    maximum,
+    minimum,
+    where,
+    where_needed,
+)
+from service.estimator.question import Layout, Model, Recipe, filled
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,7 +153,7 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
         Shoeybi et al. 2019, arXiv:1909.08053 (tensor); Korthikanti et al. 2022, arXiv:2205.05198 (sequence);
         Megatron-Core moe README (expert)
 
-    >>> from service.estimator.ledger import Split
+    >>> from service.estimator.model.ledger import Split
     >>> from service.estimator.samples import LLAMA_3_8B, sample_degrees
     >>> split = divisors(sample_degrees(tensor=4, data=2), LLAMA_3_8B, 1)
     >>> split[Split.TENSOR], split[Split.SEQUENCE]
@@ -160,3 +173,187 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
         where(both(splits, tensor > 1), 1, inf),  # Split.GATHERED
         where(degrees.micro_batch > 1, tensor, inf),  # Split.BATCHED
     )
+
+
+STAGES_FIRST = order_number("tp-cp-ep-pp-dp")
+"""Number of the order in which the stages of a replica stand before the next replica."""
+
+
+@dataclass(slots=True)
+class Spacing:
+    """How far apart the ranks of a group lie: in runs, between which ranks of other groups may stand."""
+
+    stride: Amount
+    """Distance in rank numbers between neighbours of a run, s."""
+    run: Amount = 1
+    """Ranks of a run, r."""
+    gap: Amount = 1
+    """Distance from the start of one run to that of the next, over the run's own length; 1 where nothing stands
+    between them, g."""
+    step: Amount = 1
+    """Only every so many of these ranks belong to the group, z."""
+
+
+CollectiveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A collective that one rank takes part in."""
+
+    collective: CollectiveName
+    """Which one."""
+    bytes: Amount
+    """Bytes of the whole tensor (all_to_all, send: bytes that one rank holds)."""
+    count: Amount
+    """How often."""
+    ranks: Amount
+    """Ranks of the group."""
+    spacing: Spacing
+    """How far apart they lie."""
+    copies: Amount = 1.0
+    """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
+
+
+NEXT_TO_EACH_OTHER = Spacing(1)
+"""Tensor ranks, and those that share the matrices of an expert."""
+
+
+def local_ranks(ranks: Amount, spacing: Spacing, domain: int) -> Amount:
+    """Ranks of a group that share one fast-link domain.
+
+    Formula:
+        min(n, max(1, l // z)),  l = D // s where nothing stands between runs (g = 1), else
+        l = r (D // P) + min(r, (D mod P) // s),  P = g r s the distance between runs
+
+    Args:
+        ranks: ranks of the group, n [1]
+        spacing: how far apart they lie: s, r, g, z
+        domain: GPUs that share the fast link, D [1]
+
+    Returns:
+        ranks of the group in one domain [1]
+
+    Source:
+        definition; a domain begins with the first rank of a group
+
+    >>> local_ranks(16, Spacing(2), 8)
+    4
+    >>> local_ranks(16, Spacing(1, run=2, gap=2), 8), local_ranks(16, Spacing(1, run=2, gap=4), 6)
+    (4, 2)
+    """
+    reached = where_needed(spacing.gap > 1, lambda: _reached(spacing, domain), floor_div(domain, spacing.stride))
+    return minimum(ranks, maximum(1, floor_div(reached, spacing.step)))
+
+
+def _reached(spacing: Spacing, domain: int) -> Amount:
+    """Ranks that a domain reaches across the gaps between runs."""
+    period = spacing.gap * spacing.run * spacing.stride
+    runs = floor_div(domain, period)
+    return runs * spacing.run + minimum(spacing.run, floor_div(domain - runs * period, spacing.stride))
+
+
+def stages_are_first(degrees: Degrees) -> Condition:
+    """Whether the stages of a replica are numbered before the next replica.
+
+    Args:
+        degrees: the layout
+
+    Returns:
+        False where replicas of a stage are numbered first
+    """
+    return degrees.rank_order == STAGES_FIRST
+
+
+def stage_spacing(degrees: Degrees) -> Spacing:
+    """How far apart the stages of one replica lie.
+
+    Tensor 2, data 4, pipeline 2 on nodes of 8: next to all replicas a stage has a node of its own; before them, four
+    ranks on from its neighbour.
+
+    Args:
+        degrees: the layout
+
+    Returns:
+        tensor x context x data ranks, or tensor x context
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> four = {"tensor": 2, "data": 4, "pipeline": 2}
+    >>> [local_ranks(2, stage_spacing(sample_degrees(**four, rank_order=order)), 8) for order in (0, 1)]
+    [1, 2]
+    """
+    replica = degrees.tensor * degrees.context
+    return Spacing(where(stages_are_first(degrees), replica, replica * degrees.data))
+
+
+def context_spacing(degrees: Degrees) -> Spacing:
+    """How far apart the ranks lie that share a sequence.
+
+    Args:
+        degrees: the layout
+
+    Returns:
+        a tensor group
+    """
+    return Spacing(degrees.tensor)
+
+
+def replica_spacing(degrees: Degrees) -> Spacing:
+    """How far apart the ranks lie that hold the same dense parameters: context ranks, then replicas.
+
+    Tensor 2, data 4, pipeline 2 on nodes of 8: all four replicas of a stage share its node; where both stages of a
+    replica do, only two.
+
+    Args:
+        degrees: the layout
+
+    Returns:
+        runs of context ranks, a tensor group apart; all stages between one run and the next where they come first
+
+    >>> from service.estimator.samples import sample_degrees
+    >>> four = {"tensor": 2, "data": 4, "pipeline": 2}
+    >>> [local_ranks(4, replica_spacing(sample_degrees(**four, rank_order=order)), 8) for order in (0, 1)]
+    [4, 2]
+    """
+    return Spacing(degrees.tensor, degrees.context, _stages_between(degrees))
+
+
+def expert_spacing(degrees: Degrees) -> Spacing:
+    """How far apart the ranks lie among which experts are dealt.
+
+    Args:
+        degrees: the layout
+
+    Returns:
+        the ranks of one expert
+    """
+    return Spacing(degrees.expert_tensor)
+
+
+def expert_replica_spacing(degrees: Degrees) -> Spacing:
+    """How far apart the ranks lie that hold the same experts.
+
+    Args:
+        degrees: the layout
+
+    Returns:
+        the ranks of all experts; all stages between them where they come first
+    """
+    return Spacing(degrees.expert * degrees.expert_tensor, 1, _stages_between(degrees))
+
+
+def every(spacing: Spacing, step: Amount) -> Spacing:
+    """How far apart the ranks lie that hold the same shard of what groups of neighbours share.
+
+    Args:
+        spacing: that of all ranks
+        step: neighbours that share [1]
+
+    Returns:
+        every so many of them
+    """
+    return replace(spacing, step=step)
+
+
+def _stages_between(degrees: Degrees) -> Amount:
+    return where(stages_are_first(degrees), degrees.pipeline, 1)

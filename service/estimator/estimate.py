@@ -1,15 +1,14 @@
-"""What does it take to train this model this way? One question in, the whole answer out."""
+"""The whole answer to one question."""
 
 from dataclasses import replace
 
-from service.estimator.advice import assumptions_of, warnings_of, warnings_of_memory
+from service.estimator.advice.advice import assumptions_of, lost_time_warnings, warnings_of, warnings_of_memory
 from service.estimator.answer import Estimate, MemoryEstimate
-from service.estimator.fullest import fullest_in, said_of_stages
+from service.estimator.memory.device import verdict_of
 from service.estimator.question import Question
 from service.estimator.resolve import configuration_of, resolve
-from service.estimator.run_advice import lost_time_warnings
-from service.estimator.running import numbers_of, running_of
-from service.estimator.verdict import verdict_of
+from service.estimator.run.run import fullest_in, said_of_stages
+from service.estimator.run.totals import numbers_of, running_of
 
 
 def estimate(question: Question) -> Estimate:

@@ -1,8 +1,8 @@
-"""How can one formula serve a single estimate and columns of layouts? The only functions that look at types.
+"""Arithmetic on plain numbers and on NumPy columns of layouts; no other module looks at types.
 
 An `Amount` is one plain number, or one float64 value per layout in a NumPy column. Formulas use
-arithmetic operators and these helpers, so the single path never touches NumPy: it is imported
-only once a column is seen.
+arithmetic operators and these functions, so the single path never touches NumPy: it is imported
+only for a column.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,46 +1,505 @@
-"""The nouns of a question: which model, trained by which recipe, laid out how, on what, at what price.
+"""The parts of a question: model, recipe, layout, cluster, GPU and price.
 
 They are the wire format too: an API validates straight into these classes, so a field is
 defined once, with its bounds and its meaning. `None` means "derive it"; `resolve` fills it in.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from annotated_types import Ge, Interval, Len, Lt
+from annotated_types import Ge, Interval, Le, Len, Lt
 
-from service.estimator.checkpointing import Checkpointing
-from service.estimator.cluster import Cluster
-from service.estimator.gpu import Gpu
-from service.estimator.model import Model
 from service.estimator.names import (
+    STRICT,
+    AttentionGate,
     AttentionName,
     BatchingName,
     ContextMethod,
+    Count,
     CrossEntropyName,
+    Degree,
     DispatcherName,
     GradientDtype,
+    Heads,
     ImplementationName,
+    IntervalRule,
+    Layers,
+    LayerType,
     MasterDtype,
     MatrixName,
     MethodName,
+    MlpType,
     MomentDtype,
+    Name,
+    Normalization,
     OffloadName,
     OptimizerName,
     PartName,
     PrecisionName,
+    PriceModel,
+    QkNorm,
     QuantizationName,
     RankOrder,
     RecomputeMethod,
     RecomputeModule,
     RecomputeName,
     ScheduleName,
+    Sequences,
     StackName,
+    Tokens,
+    Width,
     ZeroStage,
 )
-from service.estimator.noun import STRICT, Degree, Layers, Sequences, Tokens
-from service.estimator.price import OwnedPrice, Price
-from service.estimator.run_stage import RunStage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A decoder-only language model, in the spelling of Hugging Face configs (Llama's where a type has its own)."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    vocab_size: Annotated[int, Interval(ge=1, le=1 << 26)]
+    """Rows of the token embedding, V."""
+    hidden_size: Width
+    """Width of the residual stream, h."""
+    num_hidden_layers: Layers
+    """Layers, L (multi-token-prediction depths not counted)."""
+    num_attention_heads: Annotated[int, Interval(ge=0, le=1 << 16)]
+    """Query heads, a; 0 for a model without attention."""
+    intermediate_size: Width | None = None
+    """Width of the dense MLP, f; needed unless every layer is sparse."""
+    num_key_value_heads: Heads | None = None
+    """Key and value heads, g; as many as query heads where absent."""
+    head_dim: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
+    """Width of one head, d; hidden_size / num_attention_heads where absent."""
+    gated_mlp: bool = True
+    """Three MLP matrices (SwiGLU, GeGLU) instead of two."""
+    activation_parameters: Annotated[int, Interval(ge=0, le=64)] = 0
+    """Trained numbers of the activation function of one MLP (xIELU: 2); each routed expert has its own."""
+    tie_word_embeddings: bool = False
+    """The head reuses the token embedding."""
+    attention_bias: bool = False
+    """Biases on the query, key and value projections."""
+    attention_out_bias: bool | None = None
+    """Bias on the attention output projection; as attention_bias where absent."""
+    mlp_bias: bool = False
+    """Biases on the MLP matrices, those of experts included."""
+    lm_head_bias: bool = False
+    """Bias on the head."""
+    normalization: Normalization = "rmsnorm"
+    """Norm kind: it decides the parameters of each norm (h, 2h, h or 0)."""
+    norms_per_layer: Literal[1, 2, 4] = 2
+    """Norms in one layer: 1 shared by parallel branches, 2 usual, 4 before and after both branches."""
+    final_norm: bool = True
+    """A norm before the head."""
+    embedding_norm: bool = False
+    """A norm right after the token embedding (BLOOM)."""
+    position_embedding_rows: Annotated[int, Interval(ge=0, le=1 << 26)] = 0
+    """Rows of a learned absolute position table; 0 where positions are rotary, ALiBi or absent."""
+    max_position_embeddings: Tokens | None = None
+    """Longest sequence the model was built for; descriptive: a longer sequence_length is warned about."""
+    qk_norm: QkNorm = "none"
+    """Norm on queries and keys: one weight (or two) a head dimension, one a whole projection, or without weights."""
+    attention_gate: AttentionGate = "none"
+    """Learned gate on the attention's output: one number a head, or one a value (Qwen3-Next)."""
+    attention_sinks: bool = False
+    """One learned sink logit a head (gpt-oss)."""
+    parallel_attention: bool = False
+    """Attention and MLP read the same input and run side by side (GPT-J, NeoX, Falcon)."""
+    layer_types: Annotated[tuple[LayerType, ...], Len(0, 2048)] = ()
+    """How each layer mixes tokens; a shorter list repeats. Empty: windowed if sliding_window is set, else full."""
+    sliding_window: Tokens | None = None
+    """Keys that a sliding_attention layer sees, w."""
+    attention_chunk_size: Tokens | None = None
+    """Length of the blocks within which a chunked_attention layer attends."""
+    conv_kernel: Annotated[int, Interval(ge=1, le=1 << 10)] | None = None
+    """Taps of the short causal convolution in front of a recurrence, or in its place."""
+    conv_bias: bool = False
+    """Bias on that convolution."""
+    mixer_bias: bool = False
+    """Biases on the projections into and out of a recurrence or convolution."""
+    mixer_norm: bool = False
+    """A trained norm inside the mixer: on the step, B and C (mamba), on the gated output (mamba2)."""
+    mamba_d_ssm: Width | None = None
+    """Inner width of a state-space mixer, d_in."""
+    mamba_d_state: Width | None = None
+    """Numbers of state for each inner channel, N."""
+    mamba_dt_rank: Width | None = None
+    """Rank of the step's projection (mamba)."""
+    mamba_n_heads: Heads | None = None
+    """Heads that share one decay (mamba2)."""
+    mamba_n_groups: Heads | None = None
+    """Groups of heads that share B and C (mamba2), G."""
+    linear_num_key_heads: Heads | None = None
+    """Query and key heads of a gated delta net."""
+    linear_num_value_heads: Heads | None = None
+    """Value heads of a gated delta net."""
+    linear_key_head_dim: Width | None = None
+    """Width of its query and key heads."""
+    linear_value_head_dim: Width | None = None
+    """Width of its value heads."""
+    lru_width: Width | None = None
+    """Width of a gated linear recurrence (RecurrentGemma)."""
+    num_mem_blocks: Count = 0
+    """Transformer blocks that layers of shared_attention_and_mamba2 take in turn (Zamba2)."""
+    adapter_rank: Count = 0
+    """Rank of each such layer's own adapters on the shared block's MLP; 0 for none."""
+    shared_attention_adapter: bool = False
+    """Adapters of the same rank on the shared block's queries, keys and values too."""
+    word_embed_proj_dim: Width | None = None
+    """Width of the token embedding where it is projected to hidden_size (OPT-350m)."""
+    kv_lora_rank: Width | None = None
+    """Latent width of keys and values; its presence makes the attention latent (MLA)."""
+    q_lora_rank: Width | None = None
+    """Latent width of queries in MLA; queries are projected directly where absent."""
+    qk_nope_head_dim: Width | None = None
+    """Width of a query/key head without rotary positions in MLA."""
+    qk_rope_head_dim: Width | None = None
+    """Width of a query/key head with rotary positions in MLA."""
+    v_head_dim: Width | None = None
+    """Width of a value head in MLA."""
+    num_experts: Count = 0
+    """Routed experts of a sparse layer, E; 0 for a dense model."""
+    num_experts_per_tok: Count = 0
+    """Routed experts that one token visits, k."""
+    moe_intermediate_size: Width | None = None
+    """Width of one routed expert; intermediate_size where absent."""
+    shared_expert_intermediate_size: Annotated[int, Interval(ge=0, le=1 << 24)] = 0
+    """Width of all shared experts of a sparse layer together; 0 for none."""
+    shared_expert_gate: bool = False
+    """A learned gate (h numbers) on the shared expert (Qwen2-MoE)."""
+    router_bias: bool = False
+    """A trained bias on the router (gpt-oss); correction biases kept as buffers do not count."""
+    first_k_dense_replace: Count = 0
+    """Leading layers that are dense although the model is sparse."""
+    mlp_layer_types: Annotated[tuple[MlpType, ...], Len(0, 2048)] = ()
+    """MLP of each layer; a list shorter than the model repeats. Empty: sparse wherever there are experts."""
+    moe_latent_size: Width | None = None
+    """Width on which routed experts act, between two projections of their own; hidden_size where absent."""
+    zero_expert_num: Count = 0
+    """Experts that hand their token on unchanged (LongCat); the router chooses among them too."""
+    num_nextn_predict_layers: Annotated[int, Interval(ge=0, le=16)] = 0
+    """Multi-token-prediction depths trained beside the main model."""
+
+    @property
+    def key_value_heads(self) -> int:
+        """Key and value heads, g [1]; 1 for a model without attention, which nothing then reads."""
+        return self.num_key_value_heads or self.num_attention_heads or 1
+
+    @property
+    def head_width(self) -> int:
+        """Width of one query head, d [1]."""
+        return self.head_dim or self.hidden_size // max(1, self.num_attention_heads)
+
+    @property
+    def query_width(self) -> int:
+        """Width of one query and key head in attention, d_qk [1]."""
+        if self.kv_lora_rank is None:
+            return self.head_width
+        return (self.qk_nope_head_dim or 0) + (self.qk_rope_head_dim or 0)
+
+    @property
+    def value_width(self) -> int:
+        """Width of one value head in attention, d_v [1]."""
+        return self.head_width if self.kv_lora_rank is None else self.v_head_dim or 0
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of one row of the token embedding [1]."""
+        return self.word_embed_proj_dim or self.hidden_size
+
+    @property
+    def expert_width(self) -> int:
+        """Width of one routed expert, f_e [1]; 0 for a dense model."""
+        return (self.moe_intermediate_size or self.intermediate_size or 0) if self.num_experts else 0
+
+    @property
+    def expert_input_width(self) -> int:
+        """Width of what a routed expert reads and writes [1]."""
+        return self.moe_latent_size or self.hidden_size
+
+    @property
+    def visits(self) -> tuple[int, int]:
+        """Routed experts that a token visits on average, as a fraction: k E of E + Z, zero experts chosen as often."""
+        return self.num_experts_per_tok * self.num_experts, self.num_experts + self.zero_expert_num
+
+    @property
+    def is_gpt2(self) -> bool:
+        """Whether transformers runs it by modeling_gpt2: biased layer norms and projections, learned positions."""
+        return (
+            self.normalization == "layernorm"
+            and self.position_embedding_rows > 0
+            and self.attention_bias
+            and not self.gated_mlp
+            and self.key_value_heads == self.num_attention_heads
+        )
+
+    @property
+    def out_bias(self) -> bool:
+        """Whether the attention output projection has a bias."""
+        return self.attention_bias if self.attention_out_bias is None else self.attention_out_bias
+
+
+Memory = Annotated[float, Ge(1e6), Lt(1e16)]
+MemoryRate = Annotated[float, Ge(1e3), Lt(1e18)]
+ComputeRate = Annotated[float, Ge(1e6), Lt(1e21)]
+LinkRate = Annotated[float, Ge(1e3), Lt(1e15)]
+"""What a device may have, with a thousandfold margin: a number in the wrong unit is refused, nothing real is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One accelerator, from its data sheet and measurements; every rate is dense."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    slug: Name
+    """Catalogue name."""
+    architecture: Name
+    """Vendor's generation name; it selects measured efficiencies."""
+    memory_bytes: Memory
+    """Memory that one device exposes."""
+    usable_bytes: Memory
+    """Memory that a job can use."""
+    memory_bytes_per_s: MemoryRate
+    """Memory bandwidth."""
+    fp32_flop_per_s: ComputeRate | None = None
+    """Dense peak in fp32 (TF32 where the tensor cores have it)."""
+    bf16_flop_per_s: ComputeRate | None = None
+    """Dense peak in bf16."""
+    fp16_flop_per_s: ComputeRate | None = None
+    """Dense peak in fp16."""
+    fp8_flop_per_s: ComputeRate | None = None
+    """Dense peak in fp8."""
+    fp4_flop_per_s: ComputeRate | None = None
+    """Dense peak in fp4."""
+    int8_flop_per_s: ComputeRate | None = None
+    """Dense peak in int8."""
+    link_bytes_per_s: LinkRate
+    """Fast link of one GPU, one direction."""
+    scale_up_gpus: Annotated[int, Interval(ge=1, le=1 << 16)]
+    """GPUs that share the fast link."""
+    inter_node_bytes_per_s: LinkRate
+    """Usual network adapter of one GPU, one direction."""
+    host_bytes_per_s: LinkRate
+    """Link to the host, one direction."""
+    board_watts: Annotated[float, Ge(1), Lt(1e6)]
+    """Rated power of the board."""
+
+
+Bytes = Annotated[float, Ge(0), Lt(1e18)]
+Share = Annotated[float, Ge(0), Lt(1)]
+SmallUsd = Annotated[float, Ge(0), Lt(1e6)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Bytes that are kept for as long as the run takes."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    usd_per_gb_month: SmallUsd
+    """US dollars for one GB (1e9 bytes) kept for one month (730 hours)."""
+    checkpoints: Annotated[int, Interval(ge=0, le=1 << 20)] = 1
+    """Checkpoints that are kept at a time."""
+    data_bytes: Bytes = 0.0
+    """Other bytes that are kept: training data, logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Egress:
+    """Bytes that leave the provider's network once."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    bytes: Bytes
+    """Bytes sent out."""
+    usd_per_gb: SmallUsd
+    """US dollars for one GB (1e9 bytes)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What one rented GPU costs for one hour, and what is paid beside it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    usd_per_gpu_hour: Annotated[float, Ge(1e-4), Lt(1e6)]
+    """US dollars for one GPU for one hour, before any discount."""
+    price_model: PriceModel | None = None
+    """On what terms; spot capacity is taken back now and then."""
+    discount_fraction: Share = 0.0
+    """Own discount on that price."""
+    preemptions_per_instance_hour: Annotated[float, Ge(0), Lt(100)] | None = None
+    """How often the provider takes one machine (a node) back; 2.2e-4, some 15 % of machines in a month, for spot where
+    absent, else 0."""
+    as_of: Annotated[str, Len(4, 10)] | None = None
+    """Date at which the price held, e.g. 2025, 2025-03 or 2025-03-17; descriptive, but an old price is warned of."""
+    storage: Storage | None = None
+    """Bytes that are kept; no such cost where absent."""
+    egress: Egress | None = None
+    """Bytes that are sent out; no such cost where absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedPrice:
+    """What owned hardware costs: its purchase written off over the hours that it works, and its upkeep."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    amortisation_years: Annotated[float, Ge(0.01), Le(50)]
+    """Years over which the purchase is written off."""
+    purchase_usd: Annotated[float, Ge(1), Lt(1e9)] | None = None
+    """Purchase price of one GPU with its share of server and network; the catalogue's where absent."""
+    residual_fraction: Share = 0.0
+    """Share of the purchase price that it still brings after those years."""
+    utilisation_fraction: Annotated[float, Ge(0.01), Le(1)] = 0.8
+    """Share of those years in which it works for somebody: idle hours are paid by the busy ones."""
+    maintenance_fraction: Share = 0.0
+    """Maintenance and support of one year over the purchase price."""
+    usd_per_kwh: SmallUsd | None = None
+    """US dollars for one kWh; the cost holds no electricity where absent."""
+    usd_per_kw_month: SmallUsd | None = None
+    """US dollars for hosting one kW of rated power for one month (730 hours); no such cost where absent."""
+    as_of: Annotated[str, Len(4, 10)] | None = None
+    """Date at which the purchase price held, e.g. 2025-03; descriptive, but an old price is warned of."""
+    storage: Storage | None = None
+    """Bytes that are kept; no such cost where absent."""
+    egress: Egress | None = None
+    """Bytes that are sent out; no such cost where absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointing:
+    """How checkpoints are taken, so that an interruption loses little."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    rule: IntervalRule | None = None
+    """Which formula gives the time between checkpoints that wastes least; young where absent."""
+    interval_seconds: Annotated[float, Ge(1), Lt(1e9)] | None = None
+    """Time between checkpoints; what the rule gives where absent. Never below one step, nor below the time that an
+    asynchronous file takes to write."""
+    stall_seconds: Annotated[float, Ge(1e-3), Lt(1e6)] | None = None
+    """Time that training stands still for one checkpoint; derived from write_bytes_per_s, else 30, where absent."""
+    asynchronous: bool = True
+    """Training goes on once the state is copied to host memory, and the file is written behind it."""
+    write_bytes_per_s: Annotated[float, Ge(1e3), Lt(1e18)] | None = None
+    """Rate at which the whole job writes to storage: it decides the stall of a checkpoint that is not asynchronous, and
+    how often an asynchronous one can be taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStage:
+    """A part of a run, before the recipe's own values hold, with a batch or a length of its own."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    until_tokens: Annotated[float, Ge(1), Lt(1e18)]
+    """Tokens of the run, from its beginning, after which the stage ends; ascending, and below training_tokens."""
+    global_batch: Sequences | None = None
+    """Sequences in one step, in the first one where the batch rises; the recipe's own where absent."""
+    sequence_length: Tokens | None = None
+    """Tokens in one sequence; the recipe's own where absent."""
+    final_global_batch: Sequences | None = None
+    """Sequences in one step to which the batch rises, reached as the stage ends; it does not rise where absent."""
+    batch_increment: Sequences | None = None
+    """Sequences by which a rising batch grows at a time; the fewest that the layout can share, where absent."""
+
+
+StepSeconds = Annotated[float, Ge(1e-6), Lt(1e9)]
+"""Seconds of one optimizer step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStep:
+    """One configuration of the caller's own, as it was predicted and as it ran."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    predicted_seconds: StepSeconds
+    """Seconds of its step by an estimate without measured_steps."""
+    measured_seconds: StepSeconds
+    """Seconds that its step took, median of many."""
+
+    def __str__(self) -> str:
+        """One cell of a table: `predicted:measured`, as the flat form takes it."""
+        return f"{self.predicted_seconds}:{self.measured_seconds}"
+
+
+Value = TypeVar("Value")
+
+
+def filled(value: Value | None) -> Value:
+    """The value of a field that `resolve` has filled.
+
+    A formula that meets an empty one was given a question as asked; a default here would be a quiet wrong number.
+
+    Args:
+        value: the field
+
+    Returns:
+        its value
+
+    >>> filled(0)
+    0
+    """
+    if value is None:
+        message = "the question is not resolved: a field that resolve fills is empty"
+        raise TypeError(message)
+    return value
+
+
+Ratio = Annotated[float, Ge(0), Lt(10)]
+"""A share of something, or a small multiple of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What it runs on: how many of which GPU, how they are wired, how often they fail and what they draw."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    gpu: Name
+    """Catalogue name of the GPU."""
+    gpus: Degree
+    """GPUs in all."""
+    gpus_per_node: Annotated[int, Interval(ge=1, le=1024)] = 8
+    """GPUs in one node."""
+    scale_up_gpus: Annotated[int, Interval(ge=1, le=1 << 16)] | None = None
+    """GPUs that share the fast link (NVLink domain); the GPU's own where absent."""
+    inter_node_bytes_per_s: Annotated[float, Ge(1e3), Lt(1e15)] | None = None
+    """Network rate of one GPU, one direction; the GPU's usual adapter where absent."""
+    network_oversubscription: Annotated[float, Interval(ge=1, le=1024)] = 1.0
+    """What all adapters can send, over what the network carries between domains at once; 1 for a full fat tree."""
+    network_reduction: bool = False
+    """The switches between domains add (SHARP), so an all-reduce sends each byte out once, not twice."""
+    measured_steps: Annotated[tuple[MeasuredStep, ...], Len(0, 1024)] = ()
+    """Own steps on such a cluster with the same software: what was predicted of each, and what it took. They move later
+    predictions and narrow their intervals as far as they warrant."""
+    power_limit_watts: Annotated[float, Ge(1), Lt(1e6)] | None = None
+    """Power that one GPU is limited to, below which it lowers its clock; its rated power where absent."""
+    failures_per_gpu_hour: Annotated[float, Ge(1e-12), Lt(1)] | None = None
+    """Interruptions of a job for each GPU-hour, 1 / MTBF; 1.97e-5, as Llama 3 405B had them, where absent."""
+    restart_seconds: Annotated[float, Ge(0), Lt(1e7)] | None = None
+    """Time from an interruption to the first new step; 600 where absent."""
+    spare_fraction: Annotated[float, Ge(0), Lt(1)] | None = None
+    """Spare GPUs over GPUs of the job, rounded up to whole nodes: idle, and paid for; none where absent."""
+    grid_region: Name | None = None
+    """Where it stands, as GET /v1/regions lists it: a cloud's region, e.g. gcp:us-central1, or a country, e.g. USA; its
+    electricity decides the carbon, and its operator the pue where that is known."""
+    grid_kg_co2e_per_kwh: Annotated[float, Ge(0), Lt(10)] | None = None
+    """Carbon intensity of its electricity; that of grid_region where absent, and no carbon without either."""
+    pue: Annotated[float, Ge(1), Lt(10)] | None = None
+    """Power usage effectiveness: energy of the building over that of its machines; that of grid_region, else 1.1, where
+    absent."""
+    busy_power_fraction: Ratio | None = None
+    """Power of a node at work over its rated power; 0.76 where absent."""
+    idle_power_fraction: Ratio | None = None
+    """Power of a node that waits (spares, restarts) over its rated power; 0.2 where absent."""
+    host_power_fraction: Ratio | None = None
+    """Rated power of hosts, network and fans over that of the GPU boards; 0.82, as in a DGX H100, where absent."""
+
 
 __all__ = [
     "Checkpointing", "Cluster", "DocumentLength", "Layout", "Method", "OwnedPrice", "Price", "Question", "Recipe",

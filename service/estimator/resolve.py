@@ -1,30 +1,245 @@
-"""Which defaults does a question take? Every field filled, every assumption said, every rule checked."""
+"""A question with every default filled and every rule checked."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from service.errors import Problem, Refused
-from service.estimator import (
-    abilities,
-    attention_demands,
-    measured_demands,
-    megatron_demands,
-    number_demands,
-    order_demands,
-    power_demands,
-    run_demands,
-    software_demands,
-    software_rules,
-    trainable,
+from service.estimator.constants import (
+    BUSY_POWER_FRACTION,
+    FAILURES_PER_GPU_HOUR,
+    HOST_POWER_FRACTION,
+    IDLE_POWER_FRACTION,
+    POWER_USAGE_EFFECTIVENESS,
+    PREEMPTIONS_PER_INSTANCE_HOUR,
+    RESTART_SECONDS,
 )
 from service.estimator.degrees import Degrees, degrees_of
-from service.estimator.fill import filled_in
-from service.estimator.job import Job, job_of
+from service.estimator.model.build import LEDGERS_KEPT, MIXERS, mixers_of, recurrences_of
+from service.estimator.model.training import method_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
-from service.estimator.question import Layout, Question
-from service.estimator.rules import Rule, broken, unmet
-from service.estimator.run_defaults import configuration_in, with_run
-from service.estimator.run_stages import placed, questions_of
+from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
+from service.estimator.question import (
+    Cluster,
+    Gpu,
+    Layout,
+    Model,
+    OwnedPrice,
+    Price,
+    Question,
+    Recipe,
+    Software,
+    filled,
+)
+from service.estimator.rule import Rule, broken, divisors_of, unmet
+from service.estimator.rules import device, model, recipe, software
+from service.estimator.schedule import filled_stages, placed, questions_of, resolve_batch
+from service.estimator.software.precision import PRECISIONS, default_gradient_dtype, default_precision
+from service.estimator.software.stacks import STACKS, Stack, default_stack, software_of
+from service.estimator.workload import Job, job_of, recompute_of
+
+LARGEST_NODE = 16
+"""GPUs in the largest single node sold; a larger fast-link domain spans a rack. Source: NVIDIA HGX-2, 16 V100."""
+
+
+def filled_in(question: Question) -> Question:
+    """A configuration with every default filled, whatever rules its layout breaks.
+
+    Args:
+        question: the question as asked, names already looked up
+
+    Returns:
+        the question, its run left as it is
+
+    Raises:
+        Refused: the model contradicts itself, or defaults cannot be filled as batch or replicas do not divide
+    """
+    problems = (*model.problems_of(question.model), *_version_problems(question))
+    if problems:
+        raise Refused(*problems)
+    cluster = _fill_cluster(question.cluster, question.gpu)
+    asked = question.recipe
+    if asked.stack is None:
+        quantizes = method_of(asked).name == "qlora"
+        asked = replace(asked, stack=default_stack(recurrences_of(question.model), quantizes=quantizes))
+    layout = _fill_layout(question, asked, cluster)
+    batched = filled_stages(resolve_batch(asked, filled(layout.data)), layout)
+    recipe = _fill_recipe(batched, question.gpu, filled(layout.zero_stage))
+    return replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
+
+
+def _version_problems(question: Question) -> tuple[Problem, ...]:
+    """Versions are compared while defaults are filled, so they have to be readable first."""
+    stack = question.recipe.stack
+    if not isinstance(stack, Software):
+        return ()
+    return unmet(software.VERSION_DEMANDS, stack, question.layout)
+
+
+def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
+    """A node is always one domain: by the GPU's own link, or over the host's bus where that reaches fewer GPUs."""
+    node = min(cluster.gpus_per_node, cluster.gpus)
+    rack = gpu.scale_up_gpus if gpu.scale_up_gpus > LARGEST_NODE else node
+    return replace(
+        cluster,
+        gpus_per_node=node,
+        scale_up_gpus=cluster.scale_up_gpus or min(rack, cluster.gpus),
+        inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
+    )
+
+
+@lru_cache(maxsize=LEDGERS_KEPT)
+def _fill_model(model: Model) -> Model:
+    """Heads in full, as far as a layer reads them."""
+    derived: dict[str, Any] = {
+        "num_key_value_heads": model.key_value_heads,
+        "head_dim": model.head_width or None,
+        "attention_out_bias": model.out_bias,
+    }
+    read = {name for mixer in mixers_of(model) for name in MIXERS[mixer].takes}
+    return replace(model, **{name: value for name, value in derived.items() if name in read})
+
+
+def _fill_recipe(recipe: Recipe, gpu: Gpu, zero_stage: int) -> Recipe:
+    stack = STACKS[software_of(recipe).name]
+    name = recipe.precision or default_precision(gpu)
+    return replace(
+        recipe,
+        precision=name,
+        gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(PRECISIONS[name], stack, zero_stage),
+        vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
+        recompute=recipe.recompute if isinstance(recipe.recompute, str) else recompute_of(recipe),
+        method="full" if recipe.method == "full" else method_of(recipe),
+    )
+
+
+def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Layout:
+    layout = question.layout
+    stack = STACKS[software_of(recipe).name]
+    replica = layout.tensor * layout.context * layout.pipeline
+    if layout.data is None and cluster.gpus % replica:
+        raise Refused(_indivisible(layout, cluster.gpus))
+    replicas = layout.data or cluster.gpus // replica
+    zero_stage = stack.zero_stages[0] if layout.zero_stage is None else layout.zero_stage
+    reshard = layout.reshard_after_forward
+    if reshard is None:
+        reshard = zero_stage == 3 and layout.pipeline == 1
+    splits_norms = layout.tensor > 1 and stack.splits_norms
+    parallel = splits_norms if layout.sequence_parallel is None else layout.sequence_parallel
+    return replace(
+        layout,
+        data=replicas,
+        virtual_group=layout.virtual_group or layout.pipeline,
+        expert_tensor=layout.expert_tensor or (1 if layout.expert > 1 else layout.tensor),
+        zero_stage=zero_stage,
+        shard_group=layout.shard_group or replicas * layout.context,
+        reshard_after_forward=reshard,
+        sequence_parallel=parallel,
+        context_method=layout.context_method or stack.context_methods[0],
+        rank_order=layout.rank_order or stack.rank_orders[0],
+        schedule=layout.schedule or ("interleaved-1f1b" if layout.virtual_pipeline > 1 else "1f1b"),
+        stage_layers=layout.stage_layers or _dealt(layout, stack, question.model),
+    )
+
+
+def _dealt(layout: Layout, stack: Stack, model: Model) -> tuple[int, ...] | None:
+    """Layers of each chunk where the stack or the layout deals them unevenly."""
+    if stack.deals_by_cost and 1 < layout.pipeline <= model.num_hidden_layers:
+        return layers_by_cost(layout.pipeline, model)
+    return dealt_layers(layout, model)
+
+
+def _indivisible(layout: Layout, gpus: int) -> Problem:
+    replica = layout.tensor * layout.context * layout.pipeline
+    return Problem(
+        field="layout",
+        code="replica_divides_cluster",
+        message=f"one replica takes tensor {layout.tensor} x context {layout.context} x pipeline {layout.pipeline} = "
+        f"{replica} GPUs, which does not divide {gpus}",
+        fix=f"make their product {divisors_of(gpus)}",
+    )
+
+
+_RUNNING: dict[str, Any] = {
+    "failures_per_gpu_hour": FAILURES_PER_GPU_HOUR,
+    "restart_seconds": RESTART_SECONDS,
+    "spare_fraction": 0.0,
+    "grid_region": None,
+    "grid_kg_co2e_per_kwh": None,
+    "pue": POWER_USAGE_EFFECTIVENESS,
+    "busy_power_fraction": BUSY_POWER_FRACTION,
+    "idle_power_fraction": IDLE_POWER_FRACTION,
+    "host_power_fraction": HOST_POWER_FRACTION,
+}
+"""Fields of a cluster that no step depends on, with what holds where they are not told.
+Source: constants.py."""
+
+_UNTOLD: dict[str, Any] = dict.fromkeys(_RUNNING)
+
+
+def configuration_in(question: Question) -> Question:
+    """The part of a question that memory, FLOP and step depend on; questions that differ in their run alone share it.
+
+    Args:
+        question: the question as asked
+
+    Returns:
+        it without price, tokens, checkpoints, failures and power; stages of a run change its memory and keep its tokens
+    """
+    recipe = question.recipe
+    tokens = recipe.training_tokens if recipe.stages else None
+    return replace(
+        question,
+        recipe=replace(recipe, training_tokens=tokens, checkpoint=None),
+        cluster=replace(question.cluster, **_UNTOLD),
+        price=None,
+    )
+
+
+def with_run(configuration: Question, asked: Question) -> Question:
+    """A configuration with the run of a question, every default filled.
+
+    Args:
+        configuration: the question's configuration, its own defaults filled
+        asked: the question
+
+    Returns:
+        the whole question
+    """
+    told = {name: getattr(asked.cluster, name) for name in _RUNNING}
+    return replace(
+        configuration,
+        recipe=replace(
+            configuration.recipe, training_tokens=asked.recipe.training_tokens, checkpoint=asked.recipe.checkpoint
+        ),
+        cluster=replace(
+            configuration.cluster,
+            **{name: _RUNNING[name] if value is None else value for name, value in told.items()},
+        ),
+        price=_priced(asked.price),
+    )
+
+
+def with_price(asked: Question, price: Price | OwnedPrice | None) -> Question:
+    """A question at another price, its defaults filled.
+
+    Args:
+        asked: the question, every default filled
+        price: the price as asked
+
+    Returns:
+        the same question at that price
+    """
+    return replace(asked, price=_priced(price))
+
+
+def _priced(price: Price | OwnedPrice | None) -> Price | OwnedPrice | None:
+    """A price with its preemptions filled in."""
+    if not isinstance(price, Price) or price.preemptions_per_instance_hour is not None:
+        return price
+    usual = PREEMPTIONS_PER_INSTANCE_HOUR if price.price_model == "spot" else 0.0
+    return replace(price, preemptions_per_instance_hour=usual)
+
 
 CONFIGURATIONS_KEPT = 256
 """Configurations that are worked out once for all questions which differ in their run alone. Source: a choice; more
@@ -91,7 +306,7 @@ def run_problems(question: Question) -> tuple[Problem, ...]:
     Returns:
         one problem for each unmet demand
     """
-    return unmet(run_demands.DEMANDS, question, question.layout)
+    return unmet(recipe.RUN_DEMANDS, question, question.layout)
 
 
 def with_run_of(question: Question, configuration: Resolved) -> Resolved:
@@ -158,15 +373,15 @@ def _run_stages(own: Resolved) -> tuple[tuple[Resolved, ...], ...]:
 
 
 _DEMANDS = (
-    *software_demands.DEMANDS,
-    *megatron_demands.DEMANDS,
-    *attention_demands.DEMANDS,
-    *number_demands.DEMANDS,
-    *abilities.DEMANDS,
-    *order_demands.DEMANDS,
-    *trainable.DEMANDS,
-    *power_demands.DEMANDS,
-    *measured_demands.DEMANDS,
+    *software.SOFTWARE_DEMANDS,
+    *software.MEGATRON_DEMANDS,
+    *device.ATTENTION_DEMANDS,
+    *recipe.FORMAT_DEMANDS,
+    *device.ABILITY_DEMANDS,
+    *software.ORDER_DEMANDS,
+    *recipe.TRAINING_DEMANDS,
+    *device.POWER_DEMANDS,
+    *device.MEASURED_DEMANDS,
 )
 """What a job has to meet, whatever its degrees."""
 
@@ -181,7 +396,7 @@ def rules_of(layout: Layout) -> tuple[Rule, ...]:
         the rules of every axis
     """
     return (
-        *software_rules.RULES,
+        *software.RULES,
         *data.RULES,
         *tensor.RULES,
         *context.RULES,

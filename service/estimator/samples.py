@@ -1,15 +1,13 @@
-"""Which small nouns do the worked examples use? A GPU and a model with their sources, for doctests and docs."""
+"""A GPU and a model with their sources, for worked examples."""
 
 from dataclasses import fields
 
 from service.estimator.degrees import Degrees
-from service.estimator.gpu import Gpu
-from service.estimator.job import Job
-from service.estimator.load import StageLoad, stage_load
-from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Question, Recipe
+from service.estimator.memory.rank_load import StageLoad, stage_load
+from service.estimator.parallelism.stages import stage_at
+from service.estimator.question import Cluster, Gpu, Layout, Model, Question, Recipe
 from service.estimator.resolve import Resolved, resolve
-from service.estimator.stages import stage_at
+from service.estimator.workload import Job
 
 H100 = Gpu(
     slug="h100-sxm5-80gb",

@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from service.estimator.model.training import trains_everything
 from service.estimator.names import StackName
 from service.estimator.question import Question
-from service.estimator.software import software_of
-from service.estimator.training import trains_everything
+from service.estimator.software.stacks import software_of
 from service.exports.said import NOTHING, Rule, Rules, Said, Silent, lacking, takes_only
 
 

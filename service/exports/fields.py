@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from service.estimator.job import recompute_of
-from service.estimator.model import Model
-from service.estimator.question import Layout, Question, Recipe, Software
-from service.estimator.software import software_of
-from service.estimator.training import method_of
+from service.estimator.model.training import method_of
+from service.estimator.question import Layout, Model, Question, Recipe, Software
+from service.estimator.software.stacks import software_of
+from service.estimator.workload import recompute_of
 
 MODEL = "model"
 """The model as a whole."""

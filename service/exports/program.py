@@ -11,7 +11,7 @@ from shlex import quote, split
 from service.errors import Problem, Refused
 from service.estimator.names import StackName
 from service.estimator.question import Question
-from service.estimator.software import software_of
+from service.estimator.software.stacks import software_of
 from service.exports.emitted import command_text
 from service.exports.said import Unsaid
 from service.exports.target import Job, Target

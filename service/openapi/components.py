@@ -26,8 +26,8 @@ from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
 from service.answers.solutions import Solution
 from service.api.openapi import Schema, described, object_schema, ref, request_schemas, untitled
 from service.estimator import choices
-from service.estimator.methods.answer import Comparison
-from service.estimator.parameters import ParameterCounts
+from service.estimator.model.parameters import ParameterCounts
+from service.estimator.other_tools.tool import Comparison
 from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.slurm_job import SlurmJob
 from service.features.batch.openapi import batch_schemas

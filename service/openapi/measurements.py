@@ -9,7 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from service.api.openapi import Schema, described, list_schemas, object_schema, ref, undefaulted, untitled
 from service.calibration.judging import PartError
 from service.calibration.records import Environment
-from service.estimator.device_calibration import DeviceCalibration
+from service.estimator.constants import DeviceCalibration
 from service.features.calibrations import lists as calibrations
 from service.features.calibrations.drift import Drift
 from service.features.calibrations.requests import Chosen, Promotion

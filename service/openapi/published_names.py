@@ -15,9 +15,8 @@ from service.calibration.records import DeviceKind, ProbeName, ProbeStatus
 from service.catalogue.provenance import Scope, Verified
 from service.catalogue.rows import PriceStat, RegionKind
 from service.estimator import names
-from service.estimator.first_step import Moment, StepName
-from service.estimator.interval import Basis
-from service.estimator.memory_parts import Phase, Verdict
+from service.estimator.answer import Basis, Phase, Verdict
+from service.estimator.memory.memory import Moment, StepName
 from service.features.checks.requests import FormatName
 
 RENAMED: Mapping[str, str] = {

@@ -6,11 +6,10 @@ from math import ceil, floor, isclose
 from service.answers.solutions import BatchPlan
 from service.errors import Problem, Refused
 from service.estimator import estimate
-from service.estimator.divisors import divisors
-from service.estimator.filled import filled
-from service.estimator.question import Question, Recipe
+from service.estimator.question import Question, Recipe, filled
 from service.estimator.resolve import resolve
-from service.estimator.run_stages import micro_batch_multiple
+from service.estimator.rule import divisors
+from service.estimator.schedule import micro_batch_multiple
 from service.planner.attempt import Attempt, Attempts
 from service.planner.boundary import largest_that_will_do
 from service.planner.critical_batch import best_batch_tokens, critical_warnings

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.estimator.degrees import Degrees
-from service.estimator.filled import filled
-from service.estimator.question import Layout, Question, Recompute
+from service.estimator.question import Layout, Question, Recompute, filled
 from service.planner.blocks import with_choices
 from service.planner.grid import Grid, Mask, Numbers, layout_at
 from service.planner.scoring import Carried, Scores

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from service.estimator.filled import filled
-from service.estimator.job import Job
 from service.estimator.names import RankOrder, ScheduleName
-from service.estimator.question import Layout
+from service.estimator.question import Layout, filled
+from service.estimator.workload import Job
 from service.planner.freedom import WITHIN_DOMAIN, Axes
 from service.planner.grid import Grid, Splits, Spreads
 from service.planner.pipelines import Pipeline

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from service.estimator.job import Job
-from service.estimator.model import Model
 from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
-from service.estimator.question import Layout
+from service.estimator.question import Layout, Model
+from service.estimator.workload import Job
 from service.planner.freedom import Axes
 
 

@@ -2,12 +2,19 @@
 
 from math import inf
 
-from service.estimator.allocator import reserved_interval, reserved_shares
-from service.estimator.device import beside_allocator, device_interval, headroom_bytes, usable_bytes
-from service.estimator.interval import Interval
-from service.estimator.job import Job
-from service.estimator.residuals import allocated_interval
-from service.estimator.verdict import oom_probability_fraction, verdict_of
+from service.estimator.answer import Interval
+from service.estimator.memory.device import (
+    allocated_interval,
+    beside_allocator,
+    device_interval,
+    headroom_bytes,
+    oom_probability_fraction,
+    reserved_interval,
+    reserved_shares,
+    usable_bytes,
+    verdict_of,
+)
+from service.estimator.workload import Job
 
 HALVINGS = 100
 """Halvings of an interval after which its ends are neighbours. Source: 53 bits of a double, and some to spare."""

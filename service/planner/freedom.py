@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.estimator.divisors import divisors
-from service.estimator.filled import filled
-from service.estimator.job import Job
 from service.estimator.names import ContextMethod, OffloadName, RankOrder, ScheduleName, ZeroStage
-from service.estimator.question import Layout, Recompute
+from service.estimator.question import Layout, Recompute, filled
 from service.estimator.resolve import demands_unmet
+from service.estimator.rule import divisors
+from service.estimator.workload import Job
 
 ONE_WAY = 1
 """The degree of an axis that is not used."""

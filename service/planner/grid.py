@@ -12,14 +12,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from service.estimator.degrees import Degrees, order_number
-from service.estimator.filled import filled
-from service.estimator.job import Job
+from service.estimator.degrees import Degrees, local_ranks, order_number, replica_spacing, stage_spacing
 from service.estimator.names import RankOrder, ZeroStage
 from service.estimator.numeric import Amount
-from service.estimator.placement import local_ranks, replica_spacing, stage_spacing
-from service.estimator.question import Layout
-from service.estimator.rules import Rule
+from service.estimator.question import Layout, filled
+from service.estimator.rule import Rule
+from service.estimator.workload import Job
 from service.planner.freedom import WITHIN_DOMAIN
 
 Numbers = NDArray[np.float64]

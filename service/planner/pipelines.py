@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from service.estimator.job import Job
 from service.estimator.question import Layout
+from service.estimator.workload import Job
 from service.planner.dealing import dealings
 from service.planner.freedom import Axes
 from service.planner.stages import Distinct, distinct_stages

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import gcd
 
-from service.estimator.model import Model
+from service.estimator.question import Model
 
 SCALED = (
     "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "word_embed_proj_dim",

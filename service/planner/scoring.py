@@ -7,23 +7,22 @@ from operator import add
 
 import numpy as np
 
-from service.estimator.allocator import reserved_bytes, reserved_shares
 from service.estimator.degrees import Degrees
-from service.estimator.device import allocator_room_bytes, usable_bytes
-from service.estimator.job import Job
-from service.estimator.load import StageLoad, mirrored, stage_load
-from service.estimator.memory import stage_bytes
+from service.estimator.memory.device import allocator_room_bytes, reserved_bytes, reserved_shares, usable_bytes
+from service.estimator.memory.memory import stage_bytes
+from service.estimator.memory.rank_load import StageLoad, mirrored, stage_load
 from service.estimator.numeric import Amount, maximum
+from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Layout
-from service.estimator.stages import Stage
-from service.estimator.step_time import (
+from service.estimator.time.step import (
     MicroBatchSeconds,
+    Waits,
     busy_seconds,
     ledger_seconds,
     micro_batch_seconds,
     whole_step_seconds,
 )
-from service.estimator.waiting import Waits
+from service.estimator.workload import Job
 from service.planner.grid import Numbers, along_or_same
 from service.planner.stages import Distinct
 

@@ -11,7 +11,7 @@ from service.estimator.degrees import order_number
 from service.estimator.names import RankOrder
 from service.estimator.question import Layout, Question
 from service.estimator.resolve import rules_of
-from service.estimator.rules import Rule
+from service.estimator.rule import Rule
 from service.planner.best import Found, Part, Scored, keep
 from service.planner.blocks import Block, blocks_of
 from service.planner.freedom import Freedom, axes_of

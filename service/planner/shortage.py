@@ -8,8 +8,8 @@ live tensors are too many, and whether what it holds is, for as long as it holds
 
 from dataclasses import dataclass
 
-from service.estimator.allocator import reserved_bytes, reserved_shares
-from service.estimator.memory_parts import Memory
+from service.estimator.answer import Memory
+from service.estimator.memory.device import reserved_bytes, reserved_shares
 from service.estimator.question import Question
 from service.estimator.resolve import resolve
 from service.planner.solve_limits import SolveLimits

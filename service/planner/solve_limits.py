@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Lt
 
-from service.estimator.noun import STRICT
+from service.estimator.names import STRICT
 
 End = Literal["value", "high"]
 """End of an interval that a limit is held against."""

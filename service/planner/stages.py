@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees
-from service.estimator.job import Job
 from service.estimator.numeric import Amount
+from service.estimator.parallelism.stages import Stage, stage_at
 from service.estimator.question import Layout
-from service.estimator.stages import Stage, stage_at
+from service.estimator.workload import Job
 
 Shape = tuple[Amount, ...]
 

@@ -6,11 +6,9 @@ from math import lcm
 from typing import Any
 
 from service.errors import Refused
-from service.estimator.divisors import divisors
-from service.estimator.filled import filled
-from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Question, Recipe
+from service.estimator.question import Cluster, Layout, Model, Question, Recipe, filled
 from service.estimator.resolve import configuration_of
+from service.estimator.rule import divisors
 from service.planner.field_bounds import field_bounds
 from service.planner.scaled_width import PROPORTIONS, width_unit, with_width
 from service.planner.solve_limits import RUN_LIMITS

@@ -4,11 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from service.errors import Problem, Refused
-from service.estimator.fill import filled_in
-from service.estimator.job import Job, job_of
 from service.estimator.names import RankOrder, ZeroStage
 from service.estimator.question import Layout, Question, Recompute
-from service.estimator.resolve import demands_unmet
+from service.estimator.resolve import demands_unmet, filled_in
+from service.estimator.workload import Job, job_of
 from service.planner.fitting import most_reserved_bytes
 from service.planner.freedom import Axes
 

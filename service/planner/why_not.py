@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from service.answers.solutions import WhyNot
 from service.errors import Problem
-from service.estimator.interval import Interval
-from service.estimator.verdict import largest_fitting_bytes, verdict_of
+from service.estimator.answer import Interval
+from service.estimator.memory.device import largest_fitting_bytes, verdict_of
 from service.planner.solve_limits import SolveLimits, limits_given
 from service.units import BYTES, readable, said
 

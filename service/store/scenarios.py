@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, Select, delete, insert, select, update
 
 from service.errors import Stale
-from service.estimator.memory_parts import Verdict
+from service.estimator.answer import Verdict
 from service.store.audit import note_in
 from service.store.engine import answering, reading, writing
 from service.store.kept_answers import is_owned, keep_answer_in

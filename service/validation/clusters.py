@@ -10,9 +10,8 @@ from service.catalogue import Catalogue, ClusterRow, RegionRow
 from service.catalogue.calibrated import calibrated_gpu
 from service.catalogue.names import Found
 from service.errors import Problem, Refused, UnknownName
-from service.estimator.gpu import Gpu
-from service.estimator.noun import STRICT
-from service.estimator.question import Cluster
+from service.estimator.names import STRICT
+from service.estimator.question import Cluster, Gpu
 from service.validation.problems import not_an_object
 from service.validation.reading import Read, assumed, resting_on
 from service.validation.specs import field_names, read_name, read_noun, spelled

@@ -9,7 +9,7 @@ from service.calibration.observed import Observed
 from service.calibration.physics import impossible
 from service.calibration.records import Environment, Measurement
 from service.catalogue import Catalogue
-from service.estimator.gpu import Gpu
+from service.estimator.question import Gpu
 from service.store import Measured
 
 LEAST_MEMORY_FRACTION, MOST_MEMORY_FRACTION = 0.85, 1.05

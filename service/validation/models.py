@@ -8,8 +8,8 @@ from service.catalogue import Catalogue
 from service.catalogue.huggingface import import_config
 from service.catalogue.huggingface.importing import PATH as CONFIG_PATH
 from service.errors import Problem, Refused
-from service.estimator.consistency import problems_of
-from service.estimator.model import Model
+from service.estimator.question import Model
+from service.estimator.rules.model import problems_of
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.reading import Read, assumed, resting_on
 from service.validation.specs import field_names, read_name, read_noun, spelled

@@ -13,9 +13,8 @@ from service.catalogue.prices import PriceQuery, newest_price
 from service.catalogue.provenance import is_date
 from service.catalogue.rate_cards import rate_of
 from service.errors import Problem, Refused
-from service.estimator.names import PriceModel
-from service.estimator.noun import STRICT, Name
-from service.estimator.price import Egress, OwnedPrice, Price, Share, Storage
+from service.estimator.names import STRICT, Name, PriceModel
+from service.estimator.question import Egress, OwnedPrice, Price, Share, Storage
 from service.validation.problems import not_an_object
 from service.validation.reading import Read, assumed, purchase_of, resting_on, with_sources
 from service.validation.specs import field_names, read_noun, spelled

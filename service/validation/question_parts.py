@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
+from service.estimator.question import Cluster, Layout, Model, OwnedPrice, Price, Recipe
 from service.validation.clusters import Nodes
 from service.validation.prices import CardPrice, CataloguePrice
 

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from service.answers.names import INLINE, WIRE_NAMES
 from service.errors import Problem, Refused
-from service.estimator.device_calibration import UNTOLD
+from service.estimator.constants import UNTOLD
 
 DIGEST_CHARACTERS = 32
 

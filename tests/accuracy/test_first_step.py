@@ -9,7 +9,7 @@ import pytest
 from service.catalogue import shipped_catalogue
 from service.estimator import estimate
 from service.estimator.resolve import resolve
-from service.estimator.timeline import timeline
+from service.estimator.run.stages import timeline
 from service.workflows.accuracy.asking import question_of
 from service.workflows.accuracy.predicted import predict
 from tests.accuracy.rows import ROWS

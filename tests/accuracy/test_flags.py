@@ -7,8 +7,7 @@ import pytest
 
 from service.calibration.measured_rows import NotExpressible
 from service.catalogue import shipped_catalogue
-from service.estimator.model import Model
-from service.estimator.question import Layout, Recipe, Software
+from service.estimator.question import Layout, Model, Recipe, Software
 from service.workflows.accuracy.asking import draft_of, question_of
 from service.workflows.accuracy.megatron import LARGE_WORKSPACES
 from service.workflows.accuracy.megatron_flags import FLAGS

@@ -5,7 +5,7 @@ from math import ceil
 import pytest
 
 from service.calibration.residuals import spread_fraction
-from service.estimator.residuals import LEAST_RESIDUAL, RESIDUALS, class_of
+from service.estimator.memory.device import LEAST_RESIDUAL, RESIDUALS, class_of
 from service.workflows.accuracy.judged import Judged
 
 

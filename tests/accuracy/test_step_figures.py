@@ -12,7 +12,8 @@ from service.calibration.measured_rows import trimmed_table
 from service.calibration.shipped import shipped_rows
 from service.calibration.step_spreads import held_out_steps, step_spreads
 from service.catalogue import shipped_catalogue
-from service.estimator.step_residuals import (
+from service.estimator.software.versions import generation
+from service.estimator.time.step import (
     FITTED_GENERATIONS,
     KNOWN_STACKS,
     LEAST_RESIDUAL,
@@ -21,7 +22,6 @@ from service.estimator.step_residuals import (
     StepClass,
     spread_scale,
 )
-from service.estimator.workspaces import generation
 from service.validation.serialization import to_wire
 from service.workflows.accuracy.accuracy import accuracy_of
 from service.workflows.accuracy.answers import Accuracy, Group

@@ -12,8 +12,8 @@ from service.calibration.run_spreads import run_spread, shipped_ends
 from service.calibration.totals_rows import COLUMNS, describes_main_run, shipped_totals
 from service.catalogue import shipped_catalogue
 from service.estimator import Model, estimate_memory
-from service.estimator.parameters import count_parameters
-from service.estimator.run_residuals import RUN_RESIDUALS
+from service.estimator.model.parameters import count_parameters
+from service.estimator.run.totals import RUN_RESIDUALS
 from service.validation.serialization import to_wire
 from service.workflows.accuracy.totals import TotalsAccuracy, TotalsRow, totals_accuracy, totals_accuracy_of
 from service.workflows.accuracy.totals_asking import AskedRun, run_question

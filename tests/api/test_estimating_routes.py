@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
-from service.estimator.model import Model
+from service.estimator.question import Model
 from tests.api.asking import QUESTION, Ask
 
 PARTS = {

@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.estimator.model import Model
-from service.estimator.price import Egress, Storage
-from service.estimator.question import Checkpointing, Cluster, Layout, OwnedPrice, Price, Recipe
+from service.estimator.question import Checkpointing, Cluster, Egress, Layout, Model, OwnedPrice, Price, Recipe, Storage
 from service.validation.specs import schema_of
 from tests.api.asking import QUESTION, Ask
 

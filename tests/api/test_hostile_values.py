@@ -14,9 +14,18 @@ import pytest
 
 from service.api.errors import MOST_BYTES
 from service.errors import MOST_PROBLEMS
-from service.estimator.model import Model
-from service.estimator.price import Egress, Storage
-from service.estimator.question import Checkpointing, Cluster, Layout, OwnedPrice, Price, Recipe, Recompute
+from service.estimator.question import (
+    Checkpointing,
+    Cluster,
+    Egress,
+    Layout,
+    Model,
+    OwnedPrice,
+    Price,
+    Recipe,
+    Recompute,
+    Storage,
+)
 from service.validation.clusters import Nodes
 from service.validation.flat import flat_fields
 from service.validation.prices import CardPrice, CataloguePrice

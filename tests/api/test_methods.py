@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.estimator.methods.table import TOOLS
+from service.estimator.other_tools.comparison import TOOLS
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check
 

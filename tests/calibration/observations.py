@@ -7,7 +7,7 @@ from typing import Any
 from service.calibration.observed import Observed
 from service.calibration.predicted import predicted_value
 from service.calibration.records import Environment, Measurement, ProbeName, ProbeRecord
-from service.estimator.device_calibration import (
+from service.estimator.constants import (
     AttentionCalibration,
     DeviceCalibration,
     LinkCalibration,

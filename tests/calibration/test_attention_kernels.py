@@ -19,7 +19,7 @@ from service.calibration.attention_kernels import (
     unexplained_fraction,
 )
 from service.catalogue import shipped_catalogue
-from service.estimator.attention_rate import (
+from service.estimator.time.attention import (
     HEAD_WIDTHS,
     KERNEL_SHARES,
     FusedName,

@@ -16,9 +16,8 @@ from service.calibration.collectives import (
 )
 from service.calibration.link_fit import OPERATIONS, fitted_link, fitted_network_fraction
 from service.catalogue import shipped_catalogue
-from service.estimator import links
-from service.estimator.links import LINKS, Curve, InSwitch, Link
-from service.estimator.network import NETWORK_FRACTION
+from service.estimator.time import links
+from service.estimator.time.links import LINKS, NETWORK_FRACTION, Curve, InSwitch, Link
 
 FITTED = ("NVLINK_3", "NVLINK_4", "NVLINK_5", "HOST_BUS", "CUBE_MESH")
 SWITCHED = ("NVLINK_3", "NVLINK_4", "NVLINK_5")

@@ -11,7 +11,7 @@ from service.calibration.observed import Observed
 from service.calibration.predicted import predicted_value
 from service.calibration.processors import processor_of
 from service.calibration.records import Environment
-from service.estimator.device_calibration import calibrated
+from service.estimator.constants import calibrated
 from service.estimator.samples import H100
 from tests.calibration.observations import ENVIRONMENT, SIDES, TRUE, observed, others, products
 

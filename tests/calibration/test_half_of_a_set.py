@@ -12,8 +12,8 @@ from service.calibration.observed import Observed
 from service.calibration.predicted import predicted_value
 from service.calibration.records import Environment, Measurement
 from service.catalogue import shipped_catalogue
-from service.estimator.device_calibration import calibrated
-from service.estimator.gpu import Gpu
+from service.estimator.constants import calibrated
+from service.estimator.question import Gpu
 
 PERCENT: dict[tuple[str, str], tuple[float, float]] = {
     ("aiconfigurator", "a100-sxm4-80gb"): (12.2, 4.3),

@@ -20,9 +20,15 @@ from service.calibration.matrix_products import (
 )
 from service.calibration.measured_products import SOURCES, measured_products
 from service.catalogue import shipped_catalogue
-from service.estimator import matrix_product
-from service.estimator.matrix_rates import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, FormatRate, GenerationRates
-from service.estimator.precision import Format
+from service.estimator.software.precision import Format
+from service.estimator.time import matrix_products
+from service.estimator.time.matrix_products import (
+    MATRIX_RATES,
+    SLUG_RATES,
+    UNMEASURED_RATES,
+    FormatRate,
+    GenerationRates,
+)
 from tests.amounts import WHOLE
 
 GPUS = {slug: row.gpu for slug, row in shipped_catalogue().gpus.items()}
@@ -126,7 +132,7 @@ def test_what_all_gpus_share_fits_better_than_other_values(
 ) -> None:
     kept = sum(loss_fraction(COLUMNS[fit.name], best(fit)) for fit in (*FITS, SECOND_B200))
     for other in others:
-        monkeypatch.setattr(matrix_product, name, other)
+        monkeypatch.setattr(matrix_products, name, other)
         assert _total_loss_fraction() > kept, other
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from service.calibration.step_constants_table import ASSUMED, DENSE, SPARSE, Fitted
 from service.catalogue import shipped_catalogue
-from service.estimator.filled import filled
-from service.estimator.matrix_rates import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, generation_rates
-from service.estimator.precision import peak_flop_per_s
-from service.estimator.rates import rates_of
+from service.estimator.constants import STEP_CONSTANTS, StepConstants, product_scale
+from service.estimator.question import filled
 from service.estimator.samples import sample_job
-from service.estimator.step_constants import STEP_CONSTANTS, StepConstants, product_scale
+from service.estimator.software.precision import peak_flop_per_s
+from service.estimator.time.kernels import rates_of
+from service.estimator.time.matrix_products import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, generation_rates
 
 EVERY = [pytest.param(one, id=f"{one.field} {one.key or ''}".strip()) for one in (*DENSE, *SPARSE, *ASSUMED)]
 FASTEST_STACK = min(1.0, *STEP_CONSTANTS.stack_scales.values())

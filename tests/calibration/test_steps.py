@@ -10,7 +10,7 @@ from service.calibration.step_rows import StepRow
 from service.estimator import Layout, Recipe
 from service.estimator.question import Question
 from service.estimator.samples import H100
-from service.estimator.step_residuals import Operations, step_class_of
+from service.estimator.time.step import Operations, step_class_of
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 

@@ -1,6 +1,6 @@
 """How a config object of transformers says what mixes tokens in a layer, as one letter."""
 
-from service.estimator.mixers import MIXERS
+from service.estimator.model.build import MIXERS
 from service.estimator.names import LayerType
 
 

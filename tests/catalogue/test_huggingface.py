@@ -14,9 +14,9 @@ from service.catalogue.huggingface.config import defaults_of, read_from
 from service.catalogue.huggingface.importing import keys_without_effect
 from service.catalogue.huggingface.model_types import kind_of
 from service.estimator import Model, count_parameters
-from service.estimator.build import layer_type
-from service.estimator.consistency import problems_of
-from service.estimator.ledger import Split
+from service.estimator.model.build import layer_type
+from service.estimator.model.ledger import Split
+from service.estimator.rules.model import problems_of
 from tests.cases import each_case
 from tests.catalogue.letters import letter_of
 from tests.estimator.small_ledgers import ledger_of

@@ -6,7 +6,7 @@ import pytest
 
 from service.catalogue.huggingface import import_config
 from service.estimator import Model
-from service.estimator.build import layer_type, mlp_type
+from service.estimator.model.build import layer_type, mlp_type
 
 TINY: dict[str, Any] = {
     "vocab_size": 100,

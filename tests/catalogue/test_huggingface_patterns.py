@@ -7,7 +7,7 @@ import pytest
 from service.catalogue.huggingface import Imported, import_config
 from service.errors import Problem, Refused
 from service.estimator import Model
-from service.estimator.build import layer_type, mlp_type
+from service.estimator.model.build import layer_type, mlp_type
 
 TINY: dict[str, Any] = {
     "vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 5, "num_attention_heads": 8, "num_key_value_heads": 2,

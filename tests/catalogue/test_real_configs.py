@@ -8,7 +8,7 @@ import pytest
 
 from service.catalogue.huggingface import import_config
 from service.estimator import count_parameters
-from service.estimator.consistency import problems_of
+from service.estimator.rules.model import problems_of
 
 FROZEN: dict[str, Any] = json.loads((Path(__file__).parent / "real_configs.json").read_text(encoding="utf-8"))
 MODELS: list[Any] = [pytest.param(model, id=model["name"]) for model in FROZEN["models"]]

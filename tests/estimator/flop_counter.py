@@ -12,11 +12,11 @@ from typing import Any
 
 from service.catalogue import shipped_catalogue
 from service.estimator import Layout, Model, Question, Recipe
-from service.estimator.build import mlp_type
+from service.estimator.model.build import mlp_type
+from service.estimator.model.flop import SequenceFlop, sequence_flop
 from service.estimator.question import Cluster, Method
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100
-from service.estimator.work import SequenceFlop, sequence_flop
 
 COUNTS = Path(__file__).with_name("flop_counter_counts.json")
 

@@ -3,9 +3,9 @@
 from dataclasses import fields
 
 from service.estimator import Question
-from service.estimator.memory import StageBytes, stage_bytes
+from service.estimator.memory.memory import StageBytes, stage_bytes
 from service.estimator.resolve import resolve
-from service.estimator.stage_answers import stages_of
+from service.estimator.run.stages import stages_of
 
 
 def held_by(asked: Question) -> list[StageBytes]:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 
 from service.estimator import Layout, Model, Question, Recipe
-from service.estimator.build import recurrences_of
+from service.estimator.model.build import recurrences_of
 from service.estimator.names import (
     MatrixName,
     OffloadName,
@@ -19,12 +19,11 @@ from service.estimator.names import (
     RecomputeName,
     StackName,
 )
-from service.estimator.optimizers import OPTIMIZERS
 from service.estimator.parallelism.pipeline import dealt_layers
-from service.estimator.precision import PRECISIONS as ROWS
-from service.estimator.question import DocumentLength, Method, Software
-from service.estimator.run_stage import RunStage
-from service.estimator.stacks import STACKS, Stack
+from service.estimator.question import DocumentLength, Method, RunStage, Software
+from service.estimator.software.optimizers import OPTIMIZERS
+from service.estimator.software.precision import PRECISIONS as ROWS
+from service.estimator.software.stacks import STACKS, Stack
 from tests.ask import question
 from tests.estimator.legal_software import implementation_in, kernels_of, software, stacks_for
 from tests.estimator.small_models import FAMILIES

@@ -6,11 +6,11 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from service.estimator import Model
-from service.estimator.build import recurrences_of
-from service.estimator.implementations import IMPLEMENTATIONS, Implementation
+from service.estimator.model.build import recurrences_of
 from service.estimator.names import AttentionName, StackName
 from service.estimator.question import Software, Versions
-from service.estimator.stacks import STACKS
+from service.estimator.software.implementations import IMPLEMENTATIONS, Implementation
+from service.estimator.software.stacks import STACKS
 
 ENGINE = (
     Versions(transformer_engine="2.1", megatron_core="0.11"),

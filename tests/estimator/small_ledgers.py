@@ -1,9 +1,8 @@
 """The ledger of a model under a plain setting: 16-bit, fused, without dropout."""
 
 from service.estimator import Model
-from service.estimator.build import build_ledger
-from service.estimator.ledger import Ledger
-from service.estimator.setting import Setting
+from service.estimator.model.build import build_ledger
+from service.estimator.model.ledger import Ledger, Setting
 
 
 def ledger_of(model: Model, tokens: int) -> Ledger:

@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.estimator import Estimate, Layout, Question, Recipe, Recompute, estimate
-from service.estimator.build import recurrences_of
-from service.estimator.interval import Interval
-from service.estimator.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIVATIONS
-from service.estimator.model import Model
+from service.estimator.answer import Interval
+from service.estimator.memory.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIVATIONS
+from service.estimator.model.build import recurrences_of
 from service.estimator.names import StackName
-from service.estimator.software import asked_of, software_of
-from service.estimator.stacks import STACKS
+from service.estimator.question import Model
+from service.estimator.software.stacks import STACKS, asked_of, software_of
 from tests.amounts import amount
 from tests.ask import STATES, ask, bytes_of, question
 from tests.estimator.holding import held_by, kinds_of

@@ -14,10 +14,17 @@ import pytest
 import service.estimator
 from service.errors import Problem, Refused
 from service.estimator import Layout, Question, Recipe, Recompute, estimate
-from service.estimator.measured_step import MeasuredStep
-from service.estimator.question import Checkpointing, DocumentLength, Method, OwnedPrice, Software, Versions
-from service.estimator.rules import Demand, Rule
-from service.estimator.run_stage import RunStage
+from service.estimator.question import (
+    Checkpointing,
+    DocumentLength,
+    MeasuredStep,
+    Method,
+    OwnedPrice,
+    RunStage,
+    Software,
+    Versions,
+)
+from service.estimator.rule import Demand, Rule
 from tests.ask import question
 from tests.cases import each_case
 from tests.estimator.small_models import FAMILIES

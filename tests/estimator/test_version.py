@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from service.estimator import FORMULAS_VERSION, Layout, Model, Question, Recipe, estimate
-from service.estimator.build import recurrences_of
+from service.estimator.model.build import recurrences_of
 from service.estimator.question import Method, Software, Versions
-from service.estimator.stacks import STACKS
+from service.estimator.software.stacks import STACKS
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 

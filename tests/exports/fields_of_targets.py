@@ -5,11 +5,17 @@ from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from service.estimator import Layout, Question, Recipe
-from service.estimator.checkpointing import Checkpointing
-from service.estimator.model import Model
-from service.estimator.question import DocumentLength, Method, Recompute, Software, Versions
+from service.estimator.question import (
+    Checkpointing,
+    DocumentLength,
+    Method,
+    Model,
+    Recompute,
+    RunStage,
+    Software,
+    Versions,
+)
 from service.estimator.resolve import resolve
-from service.estimator.run_stage import RunStage
 from service.exports.fields import LAYOUT, MODEL, MODEL_FIELDS, RECIPE
 from service.exports.said import Rule, Rules, Silent
 from service.exports.table import TARGETS
@@ -109,7 +115,7 @@ def with_value(asked: Question, path: str, value: Any) -> Question:
     """A resolved question with another value in one field, nothing else worked out again."""
     part, _, name = path.rpartition(".")
     if part == "recipe.stack":
-        from service.estimator.software import software_of
+        from service.estimator.software.stacks import software_of
 
         return replace(asked, recipe=replace(asked.recipe, stack=replace(software_of(asked.recipe), **{name: value})))
     return replace(asked, **{part: replace(getattr(asked, part), **{name: value})})

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from service.estimator import Question
-from service.estimator.software import software_of
+from service.estimator.software.stacks import software_of
 from service.exports.program import nodes_of
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from service.estimator import Question
-from service.estimator.job import recompute_of
-from service.estimator.software import software_of
+from service.estimator.software.stacks import software_of
+from service.estimator.workload import recompute_of
 from service.exports.program import nodes_of
 from service.exports.target import Written
 from service.exports.training.torchtitan_fields import replica_degrees

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 
 from service.answers.exports import Imported
 from service.estimator import Question
-from service.estimator.job import recompute_of
 from service.estimator.resolve import resolve
-from service.estimator.stacks import STACKS
+from service.estimator.software.stacks import STACKS
+from service.estimator.workload import recompute_of
 from service.exports.back.formats import FORMATS
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from service.estimator import Question
 from service.estimator.names import StackName
 from service.estimator.resolve import resolve
-from service.estimator.stacks import STACKS
+from service.estimator.software.stacks import STACKS
 from service.exports.table import TARGETS
 from service.exports.target import Job, Written
 from tests.estimator.legal_questions import questions

@@ -7,12 +7,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from service.estimator import choices, names
-from service.estimator.cross_entropy import CROSS_ENTROPIES
-from service.estimator.methods.table import TOOLS
-from service.estimator.optimizers import OPTIMIZERS
-from service.estimator.precision import PRECISIONS
-from service.estimator.quantization import QUANTIZATIONS
-from service.estimator.stacks import STACKS
+from service.estimator.other_tools.comparison import TOOLS
+from service.estimator.software.implementations import CROSS_ENTROPIES
+from service.estimator.software.optimizers import OPTIMIZERS
+from service.estimator.software.precision import PRECISIONS, QUANTIZATIONS
+from service.estimator.software.stacks import STACKS
 from service.validation.question_parts import ASKED
 
 TABLES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.estimator.docstring import Docstring, parse_docstring, unit_of
+from service.estimator.explain.explanation import Docstring, parse_docstring, unit_of
 from service.units import DIMENSIONS
 from tests.cases import each_case
 from tests.house.source import (
@@ -67,7 +67,7 @@ FORMULAS = [
 ]
 
 
-NOUNS = ("question", "cluster", "price", "checkpointing", "answer", "run_parts", "memory_parts")
+NOUNS = ("question", "answer")
 """Modules of the nouns that go over the wire."""
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 
-from service.estimator.memory import StageBytes
+from service.estimator.memory.memory import StageBytes
 from service.validation.flat import flat_fields
 from tests.house.source import SERVICE
 

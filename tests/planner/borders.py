@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from service.errors import Refused
 from service.estimator import Question, estimate
-from service.estimator.price import Price
+from service.estimator.question import Price
 from service.planner.solve import Solved, solved
 from service.planner.solve_limits import RUN_LIMITS, End, SolveLimits
 from service.planner.unknowns import UNKNOWNS, Values

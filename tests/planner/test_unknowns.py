@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from service.catalogue import shipped_catalogue
 from service.errors import Refused
 from service.estimator import Cluster, Layout, Model, Question, Recipe, count_parameters, estimate
-from service.estimator.divisors import MOST_PRIME, divisors
+from service.estimator.rule import MOST_PRIME, divisors
 from service.estimator.samples import H100
 from service.planner.field_bounds import field_bounds
 from service.planner.scaled_width import width_unit, with_width

@@ -3,8 +3,8 @@
 import pytest
 
 from service.estimator import Layout, Model, Recipe
-from service.estimator.ramp import batches_of
-from service.estimator.run_stage import RunStage
+from service.estimator.question import RunStage
+from service.estimator.schedule import batches_of
 from tests.ask import ask
 from tests.published.cases import Case, cases, model_fields
 

@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue, shipped_catalogue
-from service.estimator.energy import carbon_kg_co2e
+from service.estimator.answer import Interval
 from service.estimator.estimate import estimate
-from service.estimator.filled import filled
-from service.estimator.interval import Interval
-from service.estimator.losses import losses_of
-from service.estimator.money import sum_of
+from service.estimator.question import filled
 from service.estimator.resolve import Resolved, resolve
-from service.estimator.spending import Used, charges_of
-from service.estimator.totals import power_of, used_of
+from service.estimator.run.cost import Used, charges_of, sum_of
+from service.estimator.run.energy import carbon_kg_co2e
+from service.estimator.run.totals import losses_of, power_of, used_of
 from service.validation.questions import read_question
 from tests.published.cases import Case, cases
 

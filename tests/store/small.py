@@ -14,7 +14,7 @@ from service.catalogue import (
 )
 from service.catalogue.rows import Purchase
 from service.estimator import Cluster, Model
-from service.estimator.device_calibration import (
+from service.estimator.constants import (
     AttentionCalibration,
     DeviceCalibration,
     LinkCalibration,
@@ -22,7 +22,7 @@ from service.estimator.device_calibration import (
     MeasuredBytes,
     StepCalibration,
 )
-from service.estimator.measured_step import MeasuredStep
+from service.estimator.question import MeasuredStep
 from service.estimator.samples import H100
 
 MODEL = ModelRow(

@@ -7,8 +7,7 @@ from typing import Any
 
 from service.catalogue import shipped_catalogue
 from service.estimator import Layout, Model, Question, Recipe
-from service.estimator.filled import filled
-from service.estimator.question import Cluster, Software
+from service.estimator.question import Cluster, Software, filled
 from service.estimator.resolve import Resolved, resolve
 from service.estimator.samples import H100
 from service.validation.serialization import to_wire

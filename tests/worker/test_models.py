@@ -7,11 +7,10 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.errors import Refused
-from service.estimator.build import build_ledger
-from service.estimator.filled import filled
-from service.estimator.model import Model
-from service.estimator.parameters import parameter_counts
-from service.estimator.setting import Setting
+from service.estimator.model.build import build_ledger
+from service.estimator.model.ledger import Setting
+from service.estimator.model.parameters import parameter_counts
+from service.estimator.question import Model, filled
 from service.worker.models.fields import ModelFields, model_fields
 from tests.worker.probing import need_torch
 

@@ -11,9 +11,9 @@ from service.calibration.judging import STEP, Manner, judged
 from service.calibration.observed import Observed
 from service.calibration.records import Environment, Measurement
 from service.estimator import Layout, Recipe, estimate
-from service.estimator.configuration import worked_out
-from service.estimator.device_calibration import calibrated
+from service.estimator.constants import calibrated
 from service.estimator.resolve import configuration_of
+from service.estimator.run.run import worked_out
 from service.estimator.samples import H100
 from service.features.calibrations.fitting import Steps, Trained, trained_by
 from service.features.launch_checks.tasks import step_parameters

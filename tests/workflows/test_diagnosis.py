@@ -8,9 +8,9 @@ import pytest
 from service.answers.diagnoses import Diagnosis
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Refused
-from service.estimator.fullest import fullest_in
 from service.estimator.resolve import resolve
-from service.estimator.timeline import Peak, timeline
+from service.estimator.run.run import fullest_in
+from service.estimator.run.stages import Peak, timeline
 from service.features.diagnose.diagnose import diagnose
 from service.features.diagnose.hypotheses import segment_bytes
 from service.validation.merge_patch import merged

@@ -13,21 +13,22 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.estimator.model import Model
-from service.estimator.price import Egress, Storage
 from service.estimator.question import (
     Checkpointing,
     Cluster,
+    Egress,
     Layout,
     Method,
+    Model,
     OwnedPrice,
     Price,
     Recipe,
     Recompute,
+    RunStage,
     Software,
+    Storage,
     Versions,
 )
-from service.estimator.run_stage import RunStage
 from service.features.estimates.answers import answer
 from service.validation.clusters import Nodes
 from service.validation.prices import QUERIED, CardPrice, CataloguePrice

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import Refused
-from service.estimator.price import Egress, Storage
-from service.estimator.question import Checkpointing, Method, Recompute, Software, Versions
+from service.estimator.question import Checkpointing, Egress, Method, Recompute, Software, Storage, Versions
 from service.validation.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
 from service.validation.flat_values import DecimalMark
 from service.validation.question_parts import ASKED

@@ -1,7 +1,7 @@
 """Is the index of formulas what the docstrings say today?"""
 
 from service.cli.formula_index import INDEX, formula_index
-from service.estimator.cost import steps_of
+from service.estimator.schedule import steps_of
 
 
 def test_index_is_up_to_date() -> None:

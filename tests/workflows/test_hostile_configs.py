@@ -8,7 +8,7 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.estimator.model import Model
+from service.estimator.question import Model
 from service.validation.models import read_model
 from tests.amounts import amount
 

@@ -6,16 +6,15 @@ from dataclasses import replace
 from service.calibration.observed import Observed
 from service.calibration.records import Environment
 from service.estimator import Layout, Recipe, estimate
-from service.estimator.device_calibration import (
+from service.estimator.constants import (
     DeviceCalibration,
     MatrixCalibration,
     StepCalibration,
     calibrated,
     calibration_of,
 )
-from service.estimator.gpu import Gpu
-from service.estimator.measured_step import MeasuredStep
 from service.estimator.names import StackName
+from service.estimator.question import Gpu, MeasuredStep
 from service.estimator.samples import H100
 from service.features.calibrations.fitting import with_measured
 from tests.ask import question

@@ -8,7 +8,7 @@ import pytest
 from service.catalogue import Catalogue, PriceRow, Rate, RateCardRow
 from service.catalogue.rows import Purchase
 from service.errors import Refused
-from service.estimator.price import OwnedPrice, Price, Storage
+from service.estimator.question import OwnedPrice, Price, Storage
 from service.validation.prices import MOST_DAYS, age_days, age_warnings
 from service.validation.questions import Asked, read_question
 

@@ -7,8 +7,7 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Price, Recipe, Recompute
+from service.estimator.question import Cluster, Layout, Model, Price, Recipe, Recompute
 from service.validation.questions import Asked, read_question
 
 BODY: dict[str, Any] = {

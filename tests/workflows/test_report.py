@@ -6,7 +6,7 @@ import pytest
 
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
-from service.estimator.memory_parts import Verdict
+from service.estimator.answer import Verdict
 from service.features.estimates.answers import answer
 from service.features.estimates.report import report
 from service.units import BYTES, SECONDS, said

@@ -8,7 +8,7 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.estimator.device_calibration import DeviceCalibration, MatrixCalibration, calibrated
+from service.estimator.constants import DeviceCalibration, MatrixCalibration, calibrated
 from service.estimator.estimate import estimate
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS, Metric, metric_named, number_in, whole_of

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from service.estimator.answer import Conventions
-from service.estimator.interval import Interval
+from service.estimator.answer import Conventions, Interval
 from service.validation.serialization import NotFinite, to_bytes, to_wire
 
 

@@ -16,7 +16,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.calibration.imports.memory_snapshot import read_memory_snapshot
     from service.catalogue import shipped_catalogue
     from service.errors import TraincostError
-    from service.estimator.parameters import count_parameters
+    from service.estimator.model.parameters import count_parameters
     from service.exports.back.formats import FORMATS
     from service.exports.table import TARGETS
     from service.features.catalogue.price_import import Manner, import_prices

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from service.estimator.build import mlp_type
 from service.estimator.degrees import padded_vocabulary
-from service.estimator.filled import filled
+from service.estimator.model.build import mlp_type
+from service.estimator.question import filled
 from service.estimator.resolve import Resolved
-from service.estimator.state import DTYPE_BYTES
+from service.estimator.software.precision import DTYPE_BYTES
 
 Numbers = dict[str, float]
 """Bytes by the name that our answer gives them."""

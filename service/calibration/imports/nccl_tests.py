@@ -12,7 +12,7 @@ from itertools import islice
 from service.calibration.imports.refusals import refuse_empty, refused
 from service.calibration.predicted import bus_fraction
 from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord
-from service.estimator.placement import CollectiveName
+from service.estimator.degrees import CollectiveName
 from service.text_bounds import MOST_DIGITS
 
 MARK = re.compile(r"^\s*(?:\[[\d,]+\](?:<std(?:out|err)>:?)?\s?)+|^\s*\d+:\s(?=\s*[#\d])")

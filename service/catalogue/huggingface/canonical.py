@@ -7,7 +7,7 @@ so the same model has the same fields whether it comes from a config, from a pre
 from typing import Any
 
 from service.catalogue.huggingface.layer_patterns import CHUNKED, FULL, SLIDING, shortest_period
-from service.estimator.mixers import MIXER_FIELDS, MIXERS
+from service.estimator.model.build import MIXER_FIELDS, MIXERS
 from service.estimator.names import LayerType
 
 SPARSE_ONLY = (

@@ -14,7 +14,7 @@ from annotated_types import Interval, Len
 
 from service.catalogue.bounds import Rule, rule_for, rule_of
 from service.errors import Problem, Refused
-from service.estimator.model import Model
+from service.estimator.question import Model
 
 NESTED = ("attn_config", "ffn_config")
 """Objects of a config that hold keys of the architecture (MPT, DBRX), read as `attn_config.kv_n_heads`."""

@@ -15,7 +15,7 @@ from service.catalogue.huggingface.canonical import canonical
 from service.catalogue.huggingface.config import Config, Dialect, read_from
 from service.catalogue.huggingface.model_types import TEXT_PARTS, refusal_of_type
 from service.errors import Problem, Refused
-from service.estimator.model import Model
+from service.estimator.question import Model
 
 PATH = "model.hf_config"
 """Where a config stands in a question."""

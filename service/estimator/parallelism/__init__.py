@@ -1,1 +1,1 @@
-"""How does each axis of parallelism divide the work? One file an axis: its rules, and what it sends."""
+"""Axes of parallelism, one file an axis: its rules and its transfers."""

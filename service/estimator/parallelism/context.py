@@ -1,12 +1,11 @@
-"""Context parallelism: how is one sequence split over c ranks, and what do they exchange for attention?"""
+"""Context parallelism: a sequence split over c ranks, and the exchange for attention."""
 
-from service.estimator.degrees import Degrees
-from service.estimator.job import Job
-from service.estimator.mixers import MIXERS
+from service.estimator.degrees import Degrees, Transfer, context_spacing
+from service.estimator.model.build import MIXERS
 from service.estimator.names import ContextMethod
 from service.estimator.numeric import Amount, Condition, divides, implies, minimum, where
-from service.estimator.placement import Transfer, context_spacing
-from service.estimator.rules import Rule, divisors_of
+from service.estimator.rule import Rule, divisors_of
+from service.estimator.workload import Job
 
 
 def _blocks_fit(job: Job, degrees: Degrees) -> Condition:

@@ -1,10 +1,9 @@
-"""Data parallelism: what does ZeRO or FSDP shard over the replicas, and what do they send each other?"""
+"""Data parallelism: shards of ZeRO or FSDP over the replicas, and their transfers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service.estimator.degrees import Degrees
-from service.estimator.job import Job
+from service.estimator.degrees import Degrees, Spacing, Transfer, every, expert_replica_spacing, replica_spacing
 from service.estimator.numeric import (
     Amount,
     Condition,
@@ -17,10 +16,10 @@ from service.estimator.numeric import (
     minimum,
     where,
 )
-from service.estimator.placement import Spacing, Transfer, every, expert_replica_spacing, replica_spacing
-from service.estimator.rules import Rule, divisors_of
-from service.estimator.stages import RankParameters
-from service.estimator.state import DTYPE_BYTES
+from service.estimator.parallelism.stages import RankParameters
+from service.estimator.rule import Rule, divisors_of
+from service.estimator.software.precision import DTYPE_BYTES
+from service.estimator.workload import Job
 
 OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
 """ZeRO stage from which each kind of tensor is sharded."""

@@ -1,11 +1,10 @@
-"""Expert parallelism: over how many ranks are the experts dealt, and what do they exchange?"""
+"""Expert parallelism: experts placed on ranks, and their all-to-all."""
 
-from service.estimator.degrees import Degrees
-from service.estimator.job import Job
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Transfer, expert_spacing, stages_are_first
 from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
-from service.estimator.placement import NEXT_TO_EACH_OTHER, Transfer, expert_spacing, stages_are_first
-from service.estimator.rules import Rule, divisors_of
-from service.estimator.stream import stream_bytes
+from service.estimator.parallelism.stages import stream_bytes
+from service.estimator.rule import Rule, divisors_of
+from service.estimator.workload import Job
 
 
 def _grid_fits(job: Job, degrees: Degrees) -> Condition:

@@ -1,16 +1,15 @@
-"""Tensor parallelism: what may be split by t ranks, and what they send each other?"""
+"""Tensor parallelism: what t ranks may split, and their transfers."""
 
 from math import gcd
 
-from service.estimator.degrees import Degrees
-from service.estimator.job import Job
-from service.estimator.ledger import LayerShape
-from service.estimator.mixers import MIXERS
-from service.estimator.model import Model
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Transfer
+from service.estimator.model.build import MIXERS
+from service.estimator.model.ledger import LayerShape
 from service.estimator.numeric import Amount, Condition, divides, either, implies, where
-from service.estimator.placement import NEXT_TO_EACH_OTHER, Transfer
-from service.estimator.rules import Rule, divisors_of
-from service.estimator.stream import stream_bytes
+from service.estimator.parallelism.stages import stream_bytes
+from service.estimator.question import Model
+from service.estimator.rule import Rule, divisors_of
+from service.estimator.workload import Job
 
 
 def _kv_heads_fit(job: Job, degrees: Degrees) -> Condition:

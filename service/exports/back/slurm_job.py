@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le, MaxLen
 
 from service.errors import Problem, Refused
-from service.estimator.noun import STRICT
+from service.estimator.names import STRICT
 from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.scheduled import Scheduled, gpus_in
 

@@ -6,9 +6,8 @@ become), utils/dataclasses.py.
 
 from typing import Any
 
-from service.estimator.filled import filled
-from service.estimator.question import Question
-from service.estimator.software import software_of
+from service.estimator.question import Question, filled
+from service.estimator.software.stacks import software_of
 from service.exports.common import only_stack
 from service.exports.emitted import nested, yaml_text
 from service.exports.fields import values_of

@@ -6,8 +6,7 @@ runtime/tensor_parallel/config.py, runtime/activation_checkpointing/config.py.
 
 from typing import Any
 
-from service.estimator.filled import filled
-from service.estimator.question import Question
+from service.estimator.question import Question, filled
 from service.exports.common import only_stack
 from service.exports.emitted import json_text, nested
 from service.exports.fields import values_of

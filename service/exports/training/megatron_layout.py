@@ -5,10 +5,9 @@ Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py
 
 from typing import Any
 
-from service.estimator.filled import filled
 from service.estimator.parallelism.pipeline import dealt_layers
-from service.estimator.question import Question
-from service.estimator.software import software_of
+from service.estimator.question import Question, filled
+from service.estimator.software.stacks import software_of
 from service.exports.said import NOTHING, Rule, Rules, Said, both, lacking, takes_only, writes
 
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}

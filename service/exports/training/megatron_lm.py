@@ -7,9 +7,8 @@ of options are made of: transformer_config.py, model_parallel_config.py, optimiz
 from math import ceil
 from typing import Any
 
-from service.estimator.filled import filled
-from service.estimator.question import Question
-from service.estimator.software import software_of
+from service.estimator.question import Question, filled
+from service.estimator.software.stacks import software_of
 from service.exports.common import COMMON, only_stack, usually
 from service.exports.emitted import command_text, words_of
 from service.exports.fields import values_of

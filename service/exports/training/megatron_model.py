@@ -8,9 +8,7 @@ from dataclasses import fields
 from itertools import groupby
 from typing import Any
 
-from service.estimator.filled import filled
-from service.estimator.model import Model
-from service.estimator.question import Question
+from service.estimator.question import Model, Question, filled
 from service.exports.said import NOTHING, Rule, Rules, Said, Silent, chooses, lacking, takes_only, writes
 
 _OWN_LAYER = "write the layer in a spec of your own and name it by --spec"

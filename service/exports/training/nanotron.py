@@ -5,9 +5,8 @@ Source: huggingface/nanotron@2411b02 src/nanotron/config/config.py, parallelism_
 
 from typing import Any
 
-from service.estimator.filled import filled
 from service.estimator.parallelism.pipeline import layers_by_cost
-from service.estimator.question import Question
+from service.estimator.question import Question, filled
 from service.exports.common import COMMON, only_stack, steps_of, usually
 from service.exports.emitted import nested, yaml_text
 from service.exports.fields import values_of

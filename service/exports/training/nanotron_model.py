@@ -6,8 +6,7 @@ Source: huggingface/nanotron@2411b02 src/nanotron/config/models_config.py.
 from dataclasses import fields
 from typing import Any
 
-from service.estimator.model import Model
-from service.estimator.question import Question
+from service.estimator.question import Model, Question
 from service.exports.said import NOTHING, Rule, Rules, Said, Silent, lacking, takes_only, writes
 
 AT = "model.model_config"

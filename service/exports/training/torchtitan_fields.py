@@ -6,9 +6,8 @@ Source: torchtitan 0.2.2 config/job_config.py; torchtitan 0.3.0 and pytorch/torc
 from collections.abc import Mapping
 from typing import Any
 
-from service.estimator.filled import filled
-from service.estimator.question import Question
-from service.estimator.software import software_of
+from service.estimator.question import Question, filled
+from service.estimator.software.stacks import software_of
 from service.exports.common import COMMON, only_stack, steps_of, usually
 from service.exports.said import NOTHING, Rule, Rules, Said, both, chooses, lacking, takes_only, writes
 from service.exports.training.torchtitan_stages import chunks, end, listed_modules, schedule

@@ -5,7 +5,7 @@ Source: torchtitan 0.2.2 and 0.3.0, models/llama3/__init__.py, models/qwen3/__in
 
 from dataclasses import dataclass
 
-from service.estimator.model import Model
+from service.estimator.question import Model
 
 
 @dataclass(frozen=True, slots=True)

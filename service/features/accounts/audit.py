@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
-from service.estimator.noun import SPOKEN
+from service.estimator.names import SPOKEN
 from service.store import AuditOutcome, AuditPart, Deed, Engine, KeptEntry, acting_as, read_audit, utc_text
 from service.store.callers import TEAM
 from service.tabular.columns import Column, columns_of

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from service import store
 from service.catalogue import Catalogue
-from service.estimator.device_calibration import calibrated
-from service.estimator.noun import SPOKEN
+from service.estimator.constants import calibrated
+from service.estimator.names import SPOKEN
 from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
 from service.features.calibrations.lists import find_calibration
 from service.store import Calibration, Engine, Measured

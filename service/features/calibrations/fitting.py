@@ -17,14 +17,11 @@ from service.catalogue import Catalogue
 from service.catalogue.calibrated import calibrated_gpu
 from service.errors import Problem, Refused
 from service.estimator import FORMULAS_VERSION
-from service.estimator.configuration import worked_out
-from service.estimator.device_calibration import DeviceCalibration, StepCalibration, calibrated, calibration_of
-from service.estimator.gpu import Gpu
-from service.estimator.measured_step import MeasuredStep
-from service.estimator.model import Model
-from service.estimator.question import Cluster, Layout, Question, Recipe
+from service.estimator.constants import DeviceCalibration, StepCalibration, calibrated, calibration_of
+from service.estimator.question import Cluster, Gpu, Layout, MeasuredStep, Model, Question, Recipe
 from service.estimator.resolve import Resolved, configuration_of
-from service.estimator.software import software_of
+from service.estimator.run.run import worked_out
+from service.estimator.software.stacks import software_of
 from service.features.calibrations.requests import chosen_of, read_chosen, values_of
 from service.features.measurements.measurements import now_text
 from service.store import Calibration, Engine, Measured

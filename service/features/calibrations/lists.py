@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from service import store
 from service.catalogue.provenance import Scope
 from service.errors import NotFound
-from service.estimator.noun import SPOKEN
+from service.estimator.names import SPOKEN
 from service.store import Calibration, Engine
 from service.store.calibrations import CalibrationStatus
 from service.store.callers import Caller

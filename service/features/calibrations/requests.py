@@ -9,7 +9,7 @@ from annotated_types import Len
 from service.calibration.records import ProbeName
 from service.catalogue.provenance import Scope
 from service.errors import Problem, Refused
-from service.estimator.noun import STRICT, Name
+from service.estimator.names import STRICT, Name
 from service.features.measurements.importing import moment_of
 from service.store import Measured
 from service.validation.specs import read_noun

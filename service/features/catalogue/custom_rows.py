@@ -11,7 +11,7 @@ from typing import Any
 
 from service.catalogue import EVERYONE, SHIPPED, Catalogue, GpuRow, Holdings, ModelRow, Row, key_of
 from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stale
-from service.estimator.parameters import ParameterCounts, count_parameters
+from service.estimator.model.parameters import ParameterCounts, count_parameters
 from service.features.catalogue.lists import LISTINGS, Listing, record_of
 from service.features.catalogue.models import columns_of_config, patched, slug_of_config, with_model
 from service.features.catalogue.row_bodies import FOLLOWING, filled, judged_once, read_row, underived

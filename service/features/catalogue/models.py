@@ -6,8 +6,8 @@ from typing import Any
 
 from service.catalogue import ModelRow
 from service.errors import Problem, Refused
-from service.estimator.model import Model
-from service.estimator.parameters import count_parameters
+from service.estimator.model.parameters import count_parameters
+from service.estimator.question import Model
 from service.features.catalogue.row_bodies import columns_below
 from service.features.catalogue.row_rules import may_be_slug
 from service.validation.merge_patch import merged

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from service.catalogue import SHIPPED, Catalogue, Holdings, PriceRow
 from service.errors import Problem, Refused, Stale
-from service.estimator.noun import SPOKEN
+from service.estimator.names import SPOKEN
 from service.features.catalogue.custom_rows import own_row, refuse_untrue
 from service.features.catalogue.lists import LISTINGS, record_of
 from service.features.catalogue.row_bodies import DERIVED, underived

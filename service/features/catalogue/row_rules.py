@@ -22,10 +22,10 @@ from service.catalogue.names import NameIndex
 from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
 from service.catalogue.regions import names_of_region
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
-from service.estimator.consistency import problems_of
-from service.estimator.matrix_rates import MATRIX_RATES
-from service.estimator.model import Model
-from service.estimator.parameters import count_parameters
+from service.estimator.model.parameters import count_parameters
+from service.estimator.question import Model
+from service.estimator.rules.model import problems_of
+from service.estimator.time.matrix_products import MATRIX_RATES
 
 AnyRow = TypeVar("AnyRow", bound=Row)
 

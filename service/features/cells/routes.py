@@ -18,7 +18,7 @@ from service.api.openapi import path_parameter, query_parameter
 from service.api.streams import finished
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused
-from service.estimator.memory_parts import Verdict
+from service.estimator.answer import Verdict
 from service.features.cells import cells, tables
 from service.features.cells.answers import (
     ERROR_FORMS,

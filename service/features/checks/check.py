@@ -10,11 +10,10 @@ from service.answers.checks import Alternative, Check, CheckVerdict
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.changes import advised
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import Change
+from service.estimator.advice.changes import advised
+from service.estimator.answer import Change, Interval
 from service.estimator.question import Question
-from service.estimator.software import software_of
+from service.estimator.software.stacks import software_of
 from service.features.checks.requests import FIELDS_BESIDE, Limits, Problems, Wanted, read_check
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits

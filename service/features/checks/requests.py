@@ -10,7 +10,7 @@ from service.answers.checks import MOST_FREE
 from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.noun import STRICT
+from service.estimator.names import STRICT
 from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.scripts import SCRIPT, found_in
 from service.features.exports.exports import format_named, import_file

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.estimator.noun import SPOKEN
+from service.estimator.names import SPOKEN
 from service.exports.back.kubernetes_job import scheduled_by_kubernetes
 from service.exports.back.scheduled import Scheduled
 from service.exports.back.scripts import SCRIPT

@@ -7,11 +7,11 @@ from typing import Any
 from service.answers.diagnoses import Cause, ComparedLine, ComparedTotal, Confidence, Diagnosis, Said
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.estimator import changes as memory_changes
 from service.estimator import estimate_memory
-from service.estimator.changes import ranked_changes
-from service.estimator.memory_parts import Memory
-from service.estimator.timeline import Point
+from service.estimator.advice import changes as memory_changes
+from service.estimator.advice.changes import ranked_changes
+from service.estimator.answer import Memory
+from service.estimator.run.stages import Point
 from service.features.diagnose.hypotheses import NEAR_FRACTION, Supposed, given_away, likeliest, supposed
 from service.features.diagnose.messages import EXAMPLE, read_message
 from service.features.estimates.answers import grounds_of

@@ -7,13 +7,11 @@ from typing import Any, Literal
 
 from service.answers.diagnoses import MatchedTensor, Said, Supposition
 from service.errors import Refused
-from service.estimator.filled import filled
-from service.estimator.fullest import fullest_in
-from service.estimator.logits import rank_logits
-from service.estimator.question import Question
+from service.estimator.memory.activations import rank_logits
+from service.estimator.question import Question, filled
 from service.estimator.resolve import Resolved, resolve
-from service.estimator.stage_answers import LoadedStage, stages_of
-from service.estimator.timeline import StageTimeline, timeline
+from service.estimator.run.run import fullest_in
+from service.estimator.run.stages import LoadedStage, StageTimeline, stages_of, timeline
 
 SMALL_BYTES, MIDDLE_BYTES, LARGE_BYTES = 2.0**20, 2.0**21, 10 * 2.0**20
 MIDDLE_SEGMENT_BYTES = 20 * 2.0**20

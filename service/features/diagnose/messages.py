@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from service.answers.diagnoses import LONGEST_MESSAGE, MessageKind, Said, SaidNumber
 from service.errors import Problem, Refused
-from service.estimator.first_step import Moment
+from service.estimator.memory.memory import Moment
 
 AMOUNT = r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]iB|[kKMGT]B|bytes|B)\b"
 """A number with its unit, bounded so that no text takes longer than its length."""

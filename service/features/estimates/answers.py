@@ -9,16 +9,15 @@ from service.answers.estimates import Answer, Grounds, MemoryAnswer, MethodAnswe
 from service.answers.names import WIRE_NAMES
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
-from service.estimator.advice import NO_COST, NO_TOTALS
+from service.estimator.advice.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS
+from service.estimator.advice.changes import advised
 from service.estimator.answer import Estimate, MemoryEstimate
-from service.estimator.changes import advised
-from service.estimator.device_calibration import calibration_id
-from service.estimator.explain import explanations
-from service.estimator.explanation import Explanation
-from service.estimator.methods.compare import compare
+from service.estimator.constants import calibration_id
+from service.estimator.explain.explain import explanations
+from service.estimator.explain.explanation import Explanation
 from service.estimator.names import ToolName
+from service.estimator.other_tools.comparison import compare
 from service.estimator.question import Question
-from service.estimator.run_advice import NO_ELECTRICITY
 from service.validation.questions import Asked, read_question
 from service.validation.serialization import digest_of, refuse_infinite, to_bytes
 

@@ -9,8 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from service.answers.estimates import Answer
 from service.answers.names import WIRE_NAMES
 from service.errors import Problem, Refused, UnknownMetric, did_you_mean, nearest
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import Verdict
+from service.estimator.answer import Interval, Verdict
 from service.validation.serialization import to_wire
 
 Path = tuple[str, ...]

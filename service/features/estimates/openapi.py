@@ -10,7 +10,7 @@ from service.api.openapi import (
     ref,
 )
 from service.api.queries import EXPLAIN, METHOD, REV
-from service.estimator.methods.table import TOOLS
+from service.estimator.other_tools.comparison import TOOLS
 
 EXAMPLES: dict[str, Schema] = {
     "one-node": {

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from service.answers.estimates import Answer
-from service.estimator.filled import filled
-from service.estimator.interval import Interval
-from service.estimator.question import Layout, Question
-from service.estimator.software import software_of
+from service.estimator.answer import Interval
+from service.estimator.question import Layout, Question, filled
+from service.estimator.software.stacks import software_of
 from service.units import BYTES, FLOP, SECONDS, readable, said
 
 DEGREES = ("data", "tensor", "context", "pipeline", "expert")

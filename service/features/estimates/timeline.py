@@ -6,9 +6,9 @@ from typing import Any
 from service.answers.estimates import TimelineAnswer
 from service.catalogue import Catalogue
 from service.estimator import estimate_memory
-from service.estimator.fullest import fullest_in
 from service.estimator.resolve import resolve
-from service.estimator.timeline import timeline
+from service.estimator.run.run import fullest_in
+from service.estimator.run.stages import timeline
 from service.features.estimates.answers import grounds_of
 from service.validation.questions import Asked, read_question
 from service.validation.serialization import refuse_infinite, to_bytes

@@ -7,8 +7,7 @@ from typing import Any
 from service.answers.exports import Export, ExportTarget, Imported, NotExpressed, TargetVersion, UnknownSetting
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
-from service.estimator.model import Model
-from service.estimator.question import Layout, Recipe
+from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
 from service.exports.back.draft import Draft
 from service.exports.back.entries import LONGEST_FILE_BYTES

@@ -13,11 +13,9 @@ from service.calibration.observed import Observed
 from service.calibration.physics import without_impossible
 from service.calibration.records import Environment, ProbeRecord
 from service.errors import Problem, Refused
-from service.estimator.cluster import Cluster
-from service.estimator.device_calibration import DeviceCalibration, calibrated, calibration_id, calibration_of
+from service.estimator.constants import DeviceCalibration, calibrated, calibration_id, calibration_of
 from service.estimator.estimate import estimate
-from service.estimator.gpu import Gpu
-from service.estimator.question import Question
+from service.estimator.question import Cluster, Gpu, Question
 from service.features.calibrations.fitting import OWN, steps_on, with_measured
 from service.features.launch_checks.items import Expected
 from service.features.launch_checks.verdict import Findings, compared_probe, judged, prediction_of

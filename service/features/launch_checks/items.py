@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from service.calibration.records import ProbeName
-from service.estimator.interval import Interval
-from service.estimator.precision import Format, peak_flop_per_s
+from service.estimator.answer import Interval
+from service.estimator.software.precision import Format, peak_flop_per_s
 from service.features.launch_checks.targets import Target
 
 CPU_FLOP_PER_S = 10e9

@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.calibration.attention_work import BACKWARD_WORK
+from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, streaming_bytes_per_s
 from service.estimator.degrees import divisors
-from service.estimator.device_calibration import streaming_bytes_per_s
-from service.estimator.efficiency import LAUNCH_SECONDS, MEMORY_FRACTION
-from service.estimator.gpu import Gpu
-from service.estimator.job import Job
-from service.estimator.ledger import LayerShape, Op, Split
-from service.estimator.logits import rank_logits
-from service.estimator.matrix_rates import OPERAND_BYTES
-from service.estimator.mixers import MIXERS
-from service.estimator.precision import Format
-from service.estimator.product_shape import product_shape
-from service.estimator.rank_products import RankProduct, rank_products
+from service.estimator.memory.activations import rank_logits
+from service.estimator.model.build import MIXERS
+from service.estimator.model.ledger import LayerShape, Op, Split
+from service.estimator.question import Gpu
 from service.estimator.resolve import Resolved
+from service.estimator.software.precision import Format
+from service.estimator.time.kernels import RankProduct, product_shape, rank_products
+from service.estimator.time.matrix_products import OPERAND_BYTES
+from service.estimator.workload import Job
 from service.features.launch_checks.items import (
     CPU_DTYPE,
     DTYPES,

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from service.errors import Refused
-from service.estimator.build import layer_shapes
 from service.estimator.estimate import estimate_memory
-from service.estimator.model import Model
+from service.estimator.model.build import layer_shapes
+from service.estimator.model.flop import backward_flop, forward_flop
 from service.estimator.names import AttentionName
-from service.estimator.question import Cluster, Layout, Question, Recipe, Software
+from service.estimator.question import Cluster, Layout, Model, Question, Recipe, Software
 from service.estimator.resolve import Resolved, configuration_of
-from service.estimator.work import backward_flop, forward_flop
 from service.features.launch_checks.items import CPU_DTYPE, reached_flop_per_s
 from service.features.launch_checks.targets import Target
 

@@ -8,7 +8,7 @@ from service.answers.workers import Device, Requirements, SeenWorker
 from service.catalogue import Catalogue
 from service.catalogue.calibrated import calibrated_gpu
 from service.errors import NoWorker, Problem
-from service.estimator.gpu import Gpu
+from service.estimator.question import Gpu
 
 MOST_RANKS = 8
 """Processes of one probe: those of a node. Source: a choice."""

@@ -9,10 +9,10 @@ from service.calibration.live_bytes import live_step_bytes
 from service.calibration.observed import Observed
 from service.calibration.predicted import predicted_value
 from service.calibration.records import Environment, Measurement, ProbeName, ProbeTask
-from service.estimator.device_calibration import calibration_of
+from service.estimator.answer import Basis, Interval
+from service.estimator.constants import calibration_of
 from service.estimator.estimate import estimate
-from service.estimator.gpu import Gpu
-from service.estimator.interval import Basis, Interval
+from service.estimator.question import Gpu
 from service.estimator.resolve import Resolved
 from service.features.launch_checks.items import Expected, Item
 from service.features.launch_checks.kernels import attention_items, elementwise_items, predicted_seconds, product_items
@@ -34,7 +34,7 @@ SPREAD_FRACTIONS: Mapping[ProbeName, float] = {
 """80 % of measurements lie within exp(-s) and exp(s) of a prediction.
 Source: mean errors of shapes, ranks and GPUs that no fit saw, the worst but one of tests/calibration/
 test_matrix_products.py (8 %), test_attention_kernels.py (6 %) and test_collectives.py (12.5 %) FIGURES; bandwidth:
-efficiency.MEMORY_FRACTION, 0.84 to 0.94; elementwise: a choice, kernels differ in what they read twice."""
+constants.MEMORY_FRACTION, 0.84 to 0.94; elementwise: a choice, kernels differ in what they read twice."""
 
 CONTEXT_SPREAD_FRACTION = 0.4
 """The same of a context. Source: device.CONTEXT_BYTES, from low to high."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from service.estimator.degrees import Transfer
 from service.estimator.parallelism.data import step_transfers
-from service.estimator.placement import Transfer
 from service.estimator.resolve import Resolved
-from service.estimator.stage_answers import stages_of
-from service.estimator.transfers import micro_batch_transfers
+from service.estimator.run.stages import stages_of
+from service.estimator.time.communication import micro_batch_transfers
 from service.features.launch_checks.items import Expected, Item, moved_bytes_per_s
 from service.features.launch_checks.targets import Target
 

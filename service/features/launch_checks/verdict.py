@@ -123,7 +123,7 @@ def prediction_of(probe: ProbeName, measurement: Measurement, expected: Sequence
 def slowness(compared: Sequence[Compared], *, at_high: bool = False) -> float | None:
     """How many times as slow measurements are as predicted, each by the share of a step that it takes.
 
-    >>> from service.estimator.interval import Interval
+    >>> from service.estimator.answer import Interval
     >>> one = Compared(operation="copy", shape={}, quantity="bytes_per_s", ratio=0.5, count=None,
     ...                measured=Measured(low=1.0, value=1.0, high=1.0, repeats=3),
     ...                predicted=Interval(1.5, 2.0, 2.5, "analytic"), relative_error_fraction=None)

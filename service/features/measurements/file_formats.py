@@ -13,8 +13,8 @@ from service.calibration.imports.nccl_tests import read_nccl_tests
 from service.calibration.records import ProbeRecord
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
-from service.estimator.noun import STRICT
-from service.estimator.placement import CollectiveName
+from service.estimator.degrees import CollectiveName
+from service.estimator.names import STRICT
 from service.features.measurements.importing import (
     KeptMeasurements,
     Words,

@@ -15,9 +15,9 @@ from service.calibration.shapes import fault_of
 from service.catalogue import Catalogue
 from service.catalogue.calibrated import calibrated_gpu
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.device_calibration import calibration_id
-from service.estimator.gpu import Gpu
-from service.estimator.noun import SPOKEN, STRICT
+from service.estimator.constants import calibration_id
+from service.estimator.names import SPOKEN, STRICT
+from service.estimator.question import Gpu
 from service.features.measurements.measurements import Origin, measurements_in
 from service.store import Engine, Measured, answering, note_in, utc_text, writing
 from service.store.callers import Caller

@@ -10,7 +10,7 @@ from annotated_types import Len
 
 from service import store
 from service.errors import NotFound, Problem, Refused
-from service.estimator.noun import SPOKEN, STRICT, Name
+from service.estimator.names import SPOKEN, STRICT, Name
 from service.store import Engine, Measured, RowPart
 from service.store.callers import Caller
 from service.tabular.columns import Column, columns_of

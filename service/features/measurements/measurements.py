@@ -12,7 +12,7 @@ from service.calibration.physics import impossible
 from service.calibration.records import ProbeRecord
 from service.calibration.shapes import fault_of
 from service.estimator import FORMULAS_VERSION
-from service.estimator.gpu import Gpu
+from service.estimator.question import Gpu
 from service.store import Connection, Measured, keep_measurements_in, measurements_like, shape_key, utc_text
 from service.store.callers import TEAM
 from service.validation.devices import is_possible, observed_of

@@ -7,9 +7,8 @@ from dataclasses import fields
 from typing import Any, Literal
 
 from service.answers.plans import PlanAnswer, PlanCounts, PlanRow
-from service.estimator.filled import filled
-from service.estimator.interval import Interval
-from service.estimator.question import Layout, Recompute
+from service.estimator.answer import Interval
+from service.estimator.question import Layout, Recompute, filled
 from service.features.estimates.report import VERDICTS, layout_in_words
 from service.tabular.lists import cell_text
 from service.units import BYTES, readable, said

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval, Len, Lt
 from service.answers.plans import Objective
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.noun import STRICT, Degree
+from service.estimator.names import STRICT, Degree
 from service.estimator.question import Layout, Question, Recipe
 from service.planner.freedom import Freedom
 from service.validation.problems import not_an_object, unknown_field

@@ -9,7 +9,7 @@ from service.answers.plans import Drawback, PlanAnswer, PlanCounts, PlanRow
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
-from service.estimator.device_calibration import calibration_id
+from service.estimator.constants import calibration_id
 from service.estimator.question import Layout, Question
 from service.features.compare.compare import mended
 from service.features.estimates.answers import versions_of

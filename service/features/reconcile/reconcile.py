@@ -13,8 +13,7 @@ from service.calibration.records import DeviceKind, Environment
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused, UnknownRevision
 from service.estimator import FORMULAS_VERSION
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import Verdict
+from service.estimator.answer import Interval, Verdict
 from service.features.estimates.answers import answer
 from service.features.estimates.store import ESTIMATE_ID
 from service.features.measurements.measurements import fingerprint_of, now_text, told_apart

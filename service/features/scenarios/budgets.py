@@ -12,7 +12,7 @@ from typing import Any
 
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused, UnknownRevision
-from service.estimator.model import Model
+from service.estimator.question import Model
 from service.features.cells.cells import REFRESH, REV
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import FITS, Metric, fits, metric_named, whole_of

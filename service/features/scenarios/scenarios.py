@@ -20,7 +20,7 @@ from service import store
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale
-from service.estimator.noun import STRICT
+from service.estimator.names import STRICT
 from service.features.estimates.answers import answer
 from service.store import Engine, Saved, Scenario, utc_text
 from service.store.callers import Caller

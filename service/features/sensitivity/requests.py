@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Len
 
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.noun import STRICT, Name
+from service.estimator.names import STRICT, Name
 from service.features.compare.requests import QUESTION
 from service.features.solve.requests import collected
 from service.validation.fields import unknown_variable, variable_fields

@@ -7,7 +7,7 @@ from service.answers.rows import ChosenCluster, ComparedRow
 from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution, WhyNot
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.estimator.interval import Interval
+from service.estimator.answer import Interval
 from service.features.compare.compare import ANSWERED, comparing
 from service.features.compare.requests import CLUSTERS
 from service.features.solve.requests import Wanted

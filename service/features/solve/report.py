@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 from service.answers.solutions import KeyNumbers, OptimalSize, Solution
-from service.estimator.interval import Interval
+from service.estimator.answer import Interval
 from service.units import dimension_of, readable, said
 from service.validation.serialization import to_bytes
 from service.workflows.accuracy.table_cells import aligned

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt
 from service.answers.solutions import UnknownName
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
-from service.estimator.noun import STRICT, Name
+from service.estimator.names import STRICT, Name
 from service.features.compare.requests import CLUSTERS, PRICES, QUESTION
 from service.planner.serving_cost import SERVING_MFU_FRACTION
 from service.planner.solve_limits import SolveLimits

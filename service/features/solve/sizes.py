@@ -5,9 +5,8 @@ from dataclasses import replace
 from service.answers.solutions import Evidence, NextValue, OptimalSize, Solution, WhyNot
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.estimator.charges import rent_usd
-from service.estimator.gpu import Gpu
-from service.estimator.price import Price
+from service.estimator.question import Gpu, Price
+from service.estimator.run.cost import rent_usd
 from service.features.estimates.answers import answer, versions_of
 from service.features.solve.requests import SERVING, Wanted, read_asked
 from service.features.solve.thresholds import solution_of

@@ -6,7 +6,7 @@ from typing import Any
 from service.answers.estimates import Answer
 from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution
 from service.catalogue import Catalogue
-from service.estimator.device_calibration import calibration_id
+from service.estimator.constants import calibration_id
 from service.estimator.question import Question
 from service.features.estimates.answers import answer, versions_of
 from service.features.solve.requests import Wanted

@@ -12,11 +12,9 @@ from annotated_types import Len
 from service.answers.estimates import Versions
 from service.answers.plans import Objective
 from service.errors import Problem
-from service.estimator.device_calibration import CalibratedGpu
-from service.estimator.gpu import Gpu
-from service.estimator.model import Model
-from service.estimator.noun import STRICT, Name
-from service.estimator.question import Cluster, Layout, OwnedPrice, Price, Recipe
+from service.estimator.constants import CalibratedGpu
+from service.estimator.names import STRICT, Name
+from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, Price, Recipe
 from service.features.plans.requests import PlanLimits
 from service.validation.serialization import adapter_of
 

@@ -10,8 +10,7 @@ from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from service.answers.names import WIRE_NAMES
-from service.estimator.answer import Estimate
-from service.estimator.interval import Interval
+from service.estimator.answer import Estimate, Interval
 from service.features.estimates.metrics import COLUMNS, FITS, Metric, fits, number_named
 from service.features.sweeps.axes import Sweep, SweepKind
 

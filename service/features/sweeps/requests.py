@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.device_calibration import calibration_id
+from service.estimator.constants import calibration_id
 from service.estimator.question import Layout, Recipe
 from service.features.compare.requests import ANY, SPREAD
 from service.features.estimates.answers import versions_of

@@ -7,12 +7,11 @@ from math import isfinite
 from typing import Protocol
 
 from service.errors import Problem, Refused
-from service.estimator import running
 from service.estimator.answer import Estimate
-from service.estimator.price import Price
-from service.estimator.question import Question, Recompute
+from service.estimator.question import Price, Question, Recompute
 from service.estimator.resolve import Resolved, configuration_of, run_problems
-from service.estimator.running import Running, at_price, running_of
+from service.estimator.run import totals
+from service.estimator.run.totals import Running, at_price, running_of
 from service.features.compare.compare import ANSWERED, REFUSED
 from service.features.estimates.metrics import fits
 from service.features.plans.requests import freed, missing, sized
@@ -169,7 +168,7 @@ class Estimating:
         place = self._axes.prices[at.price].place
         if place not in self._running:
             self._running[place] = running_of(asked, self._configuration)
-        return Found(running.numbers_of(at_price(self._running[place], asked.price)))
+        return Found(totals.numbers_of(at_price(self._running[place], asked.price)))
 
     def _turn_to(self, unpriced: Question) -> None:
         """Look up another configuration, or what is wrong with it."""

@@ -15,8 +15,8 @@ from service.calibration.shipped import shipped_rows
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
-from service.estimator.residuals import class_of
-from service.estimator.step_residuals import StepClass
+from service.estimator.memory.device import class_of
+from service.estimator.time.step import StepClass
 from service.store import Engine
 from service.store.callers import ANYBODY, Caller
 from service.validation.serialization import to_bytes

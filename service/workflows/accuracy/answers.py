@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.estimator.answer import StepPart
-from service.estimator.memory_parts import MemoryLine, Verdict
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import MemoryLine, StepPart, Verdict
+from service.estimator.names import SPOKEN
 from service.workflows.accuracy.measured import MeasuredAccuracy
 
 Quantity = Literal["peak", "static", "step"]

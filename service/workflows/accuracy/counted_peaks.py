@@ -7,8 +7,7 @@ from typing import Any
 from service.calibration.counted_peaks import CountedPeak, counted_peaks
 from service.calibration.live_bytes import live_step_bytes
 from service.catalogue import shipped_catalogue
-from service.estimator.filled import filled
-from service.estimator.question import Cluster, Layout, Question, Recipe, Software
+from service.estimator.question import Cluster, Layout, Question, Recipe, Software, filled
 from service.estimator.resolve import resolve
 
 GPU = "h100-sxm5-80gb"

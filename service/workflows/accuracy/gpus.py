@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue, GpuRow
-from service.estimator.gpu import Gpu
+from service.estimator.question import Gpu
 
 GIB = 1 << 30
 

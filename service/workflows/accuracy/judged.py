@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from service.calibration.measured_rows import MeasuredRow
 from service.calibration.scores import Comparison
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import StageMemory
+from service.estimator.answer import Interval, StageMemory
 from service.workflows.accuracy.answers import Quantity
 from service.workflows.accuracy.predicted import Predicted
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
-from service.estimator.memory_parts import StageMemory
+from service.estimator.answer import StageMemory
 from service.workflows.accuracy.answers import Quantity
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.predicted import Predicted, peak_interval, predict, stage_of, static_interval

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from service.calibration.processor_products import judged_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue
-from service.estimator.gpu import Gpu
-from service.estimator.noun import SPOKEN
+from service.estimator.names import SPOKEN
+from service.estimator.question import Gpu
 from service.store import Engine, Measured, each_measurement
 from service.store.callers import Caller
 from service.validation.devices import is_possible, slug_of

@@ -6,13 +6,11 @@ from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
-from service.estimator.answer import Estimate
-from service.estimator.interval import Interval
-from service.estimator.memory_parts import Memory, StageMemory, Verdict
+from service.estimator.answer import Estimate, Interval, Memory, StageMemory, Verdict
 from service.estimator.names import StackName
 from service.estimator.question import Question
-from service.estimator.software import software_of
-from service.estimator.step_residuals import Operations
+from service.estimator.software.stacks import software_of
+from service.estimator.time.step import Operations
 from service.workflows.accuracy.asking import question_of, reason_of
 from service.workflows.accuracy.sources import MemoryClass, Place
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
-from service.estimator.implementations import IMPLEMENTATIONS
 from service.estimator.names import ImplementationName, RecomputeModule
-from service.estimator.versions import at_least
+from service.estimator.software.implementations import IMPLEMENTATIONS
+from service.estimator.software.versions import at_least
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import Framework
 

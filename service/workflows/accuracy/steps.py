@@ -7,7 +7,7 @@ from service.calibration.columns import FIGURES_OF_A_STEP
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.calibration.step_rows import StepRow
 from service.catalogue import Catalogue
-from service.estimator.step_residuals import step_class_of, waiting_fraction
+from service.estimator.time.step import step_class_of, waiting_fraction
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.predicted import Predicted, predict
 from service.workflows.accuracy.sources import MFU_CONVENTIONS, gives_constants, is_apart

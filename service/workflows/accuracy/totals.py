@@ -10,8 +10,8 @@ from typing import ClassVar
 from service.calibration.measured_rows import MeasuredRow
 from service.calibration.totals_rows import describes_main_run, shipped_totals
 from service.catalogue import Catalogue, shipped_catalogue
-from service.estimator.interval import Interval
-from service.estimator.noun import SPOKEN
+from service.estimator.answer import Interval
+from service.estimator.names import SPOKEN
 from service.validation.serialization import to_bytes
 from service.workflows.accuracy.totals_asking import AskedRun
 from service.workflows.accuracy.totals_judging import JudgedRun, held_out_interval, judged_run, run_residuals

@@ -11,9 +11,8 @@ from service.calibration.totals_rows import describes_main_run
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
-from service.estimator.interval import Interval
-from service.estimator.run_residuals import run_interval
-from service.estimator.run_totals import scaled
+from service.estimator.answer import Interval
+from service.estimator.run.totals import run_interval, scaled
 from service.workflows.accuracy.asking import reason_of
 from service.workflows.accuracy.totals_asking import AskedRun, run_question
 

@@ -9,7 +9,7 @@ from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate_memory
 from service.estimator.question import Question
-from service.estimator.stacks import STACKS
+from service.estimator.software.stacks import STACKS
 from service.validation.questions import read_question
 from service.workflows.accuracy.asking import reason_of
 from service.workflows.accuracy.totals_habits import Habits

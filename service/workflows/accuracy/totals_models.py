@@ -6,8 +6,8 @@ from typing import Any
 
 from service.calibration.measured_rows import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
-from service.estimator.model import Model
-from service.estimator.parameters import count_parameters
+from service.estimator.model.parameters import count_parameters
+from service.estimator.question import Model
 from service.workflows.accuracy.frameworks import GPT_2
 
 SAME_SIZE_FRACTION = 0.05

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from service.calibration.scores import Comparison
-from service.estimator.memory_parts import StageMemory
+from service.estimator.answer import StageMemory
 from service.units import BYTES, said
 from service.workflows.accuracy.answers import WorstRow, WorstStep
 from service.workflows.accuracy.judged import Judged

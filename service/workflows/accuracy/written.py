@@ -11,7 +11,7 @@ from service.calibration.step_fit import FittedSteps
 from service.calibration.step_spreads import step_spreads
 from service.catalogue import Catalogue
 from service.errors import StartupError
-from service.estimator.step_residuals import StepClass
+from service.estimator.time.step import StepClass
 from service.source_tree import write_generated
 from service.workflows.accuracy.answers import Accuracy
 from service.workflows.accuracy.judging import judge_all

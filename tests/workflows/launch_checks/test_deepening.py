@@ -1,7 +1,7 @@
 """Do two depths lead to the whole model: along the prediction where there is one, evenly where there is none?"""
 
 from service.answers.launch_checks import Compared, Measured
-from service.estimator.interval import Interval
+from service.estimator.answer import Interval
 from service.features.launch_checks.findings import deepened
 from service.features.launch_checks.items import Expected
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from service.answers.launch_checks import Compared, Deepened, Measured, Outlook, ProbeAnswer
 from service.calibration.records import Environment, ProbeName, ProbeRecord, ProbeStatus
-from service.estimator.interval import Interval
+from service.estimator.answer import Interval
 from service.features.launch_checks.verdict import RULES, Findings, compared_probe, judged
 from service.worker.operands import allowed_error_fraction
 from service.worker.timing import Case, Ready, time_cases

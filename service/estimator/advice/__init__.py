@@ -1,0 +1,1 @@
+"""Assumptions, warnings and changes that an answer names."""

@@ -1,0 +1,361 @@
+"""Single changes that would make a job fit, each with the memory that it saves and the time that it costs."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from service.errors import Refused
+from service.estimator.answer import Change, Memory, Verdict
+from service.estimator.memory.device import verdict_of
+from service.estimator.names import OffloadName
+from service.estimator.question import Question, Software, filled
+from service.estimator.resolve import Resolved, resolve
+from service.estimator.run.run import fullest_of, loads_of
+from service.estimator.run.stages import LoadedStage, slowest_step, stages_of, total_seconds
+from service.estimator.software.implementations import CROSS_ENTROPIES
+from service.units import BYTES, said
+
+MOST_DOUBLINGS = 5
+"""How often a degree is doubled. Source: a choice; 32 times as much is another job."""
+
+OFFLOADS: dict[OffloadName, tuple[OffloadName, ...]] = {
+    "none": ("optimizer", "activations", "optimizer-and-activations", "model"),
+    "optimizer": ("optimizer-and-activations", "model"),
+    "activations": ("optimizer-and-activations", "model"),
+    "optimizer-and-activations": ("model",),
+    "model": (),
+}
+"""What can be offloaded beyond what is."""
+
+OF_ACTIVATIONS = ("activations", "logits", "recomputed_activations", "layer_buffers")
+"""Lines that hold activations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One changed question."""
+
+    field: str
+    """Field that changes."""
+    value: str
+    """Its new value."""
+    also: tuple[str, ...] = ()
+    """Fields that have to change with it."""
+    question: Question
+    """The question as it was asked but for them."""
+
+
+Ladder: TypeAlias = Iterable[Trial]
+"""Values of one field."""
+
+
+def single_changes(asked: Question, resolved: Resolved, biggest: str, factor: float) -> Iterator[Ladder]:
+    """The ladders of a question, those first that make its largest line smaller.
+
+    Args:
+        asked: the question as it was asked
+        resolved: the same with every default filled
+        biggest: kind of the largest line
+        factor: how many times its room the job takes [1]
+
+    Yields:
+        one ladder a field
+    """
+    axes = [_splits(asked, resolved, axis, factor) for axis in ("expert", "tensor", "context", "pipeline")]
+    of_states = [_zero_stages(asked, resolved), _offloads(asked), _narrower_moments(asked, resolved)]
+    of_activations = [_recompute(asked, resolved), _micro_batches(asked), _kernels(asked), _losses(asked, resolved)]
+    moving = biggest in OF_ACTIVATIONS
+    yield from (*of_activations, *axes, *of_states) if moving else (*of_states, *axes, *of_activations)
+
+
+def last_resorts(asked: Question, factor: float) -> Iterator[Ladder]:
+    """More GPUs, and methods that train less: what is left where no other field is enough.
+
+    Args:
+        asked: the question as it was asked
+        factor: how many times its room the job takes [1]
+
+    Yields:
+        one ladder a field
+    """
+    yield _more_gpus(asked, factor)
+    if asked.recipe.method == "full":
+        yield [_of_recipe(asked, "method", name) for name in ("lora", "qlora")]
+
+
+def _of_recipe(asked: Question, name: str, value: Any) -> Trial:
+    recipe = replace(asked.recipe, **{name: value})
+    return Trial(field=f"recipe.{name}", value=str(value), question=replace(asked, recipe=recipe))
+
+
+def _of_layout(asked: Question, name: str, value: Any, data: int | None) -> Trial:
+    """One field of the layout changed, and the replicas where the question names them."""
+    also = () if data == asked.layout.data else (f"layout.data={data}",)
+    layout = replace(asked.layout, **{name: value, "data": data})
+    return Trial(field=f"layout.{name}", value=str(value), also=also, question=replace(asked, layout=layout))
+
+
+def _recompute(asked: Question, resolved: Resolved) -> Ladder:
+    own = resolved.job.recompute
+    more = ("selective", "full") if own.granularity == "none" else ("full",)
+    is_all = own.granularity == "full" and own.method != "block"
+    return [] if is_all else [_of_recipe(asked, "recompute", choice) for choice in more]
+
+
+def _micro_batches(asked: Question) -> Ladder:
+    half = asked.recipe.micro_batch // 2
+    while half:
+        yield _of_recipe(asked, "micro_batch", half)
+        half //= 2
+
+
+def _kernels(asked: Question) -> Ladder:
+    return [_of_recipe(asked, "attention", "flash")] if asked.recipe.attention == "eager" else []
+
+
+def _losses(asked: Question, resolved: Resolved) -> Ladder:
+    """The cross entropy that holds least of those that the software has."""
+    job = resolved.job
+    element = job.precision.element_bytes
+    least = min(job.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element))
+    if CROSS_ENTROPIES[least].logit_bytes(element) >= job.cross_entropy.logit_bytes(element):
+        return []
+    given = asked.recipe.stack
+    software = given if isinstance(given, Software) else Software(name=job.software.name)
+    recipe = replace(asked.recipe, stack=replace(software, cross_entropy=least))
+    return [Trial(field="recipe.stack.cross_entropy", value=least, question=replace(asked, recipe=recipe))]
+
+
+def _multiples(factor: float) -> list[int]:
+    """By how much to multiply a degree: from where on it may be enough, for k-fold degrees save at most k-fold bytes.
+
+    >>> _multiples(3.5), _multiples(100.0)
+    ([4, 8, 16, 32, 2], [32, 16, 8, 4, 2])
+    """
+    every = [2**power for power in range(1, MOST_DOUBLINGS + 1)]
+    enough = [times for times in every if times >= factor] or every[-1:]
+    return [*enough, *(times for times in reversed(every) if times < enough[0])]
+
+
+def _splits(asked: Question, resolved: Resolved, axis: str, factor: float) -> Ladder:
+    """Multiples of one axis with as many fewer replicas, which experts alone share."""
+    if axis == "expert" and not resolved.job.model.num_experts:
+        return
+    degree, data = getattr(asked.layout, axis), asked.layout.data
+    for times in _multiples(factor):
+        if axis == "expert" or data is None:
+            yield _of_layout(asked, axis, degree * times, data)
+        elif data % times == 0:
+            yield _of_layout(asked, axis, degree * times, data // times)
+
+
+def _zero_stages(asked: Question, resolved: Resolved) -> Ladder:
+    now = filled(resolved.question.layout.zero_stage)
+    more = [stage for stage in sorted(resolved.job.stack.zero_stages) if stage > now]
+    return [_of_layout(asked, "zero_stage", stage, asked.layout.data) for stage in more]
+
+
+def _offloads(asked: Question) -> Ladder:
+    return [_of_layout(asked, "offload", more, asked.layout.data) for more in OFFLOADS[asked.layout.offload]]
+
+
+def _narrower_moments(asked: Question, resolved: Resolved) -> Ladder:
+    recipe = asked.recipe
+    if recipe.optimizer != "adamw" or recipe.moment_dtype is not None:
+        return []
+    if "bf16" in resolved.job.stack.moment_dtypes:
+        return [_of_recipe(asked, "moment_dtype", "bf16")]
+    return [_of_recipe(asked, "optimizer", "adamw-8bit")]
+
+
+def _more_gpus(asked: Question, factor: float) -> Ladder:
+    for times in _multiples(factor):
+        gpus, data = asked.cluster.gpus * times, asked.layout.data and asked.layout.data * times
+        also = () if data is None else (f"layout.data={data}",)
+        changed = replace(asked, cluster=replace(asked.cluster, gpus=gpus), layout=replace(asked.layout, data=data))
+        yield Trial(field="cluster.gpus", value=str(gpus), also=also, question=changed)
+
+
+MOST_TRIES = 16
+"""Changed questions that an answer tries. Source: a choice; more would cost an answer its speed."""
+
+MOST_LAST_TRIES = 4
+"""The same for last resorts. Source: a choice."""
+
+MOST_CHANGES = 8
+"""Changes that an answer names. Source: a choice; more are not read."""
+
+VERDICTS: tuple[Verdict, ...] = ("fits", "at_risk", "out_of_memory")
+"""In the order in which changes are told."""
+
+LEAST_SAVING = 0.01
+"""Share of the device peak that a change must save to be worth a line. Source: a choice; less is within the spread."""
+
+
+@dataclass(slots=True)
+class Tried:
+    """One question, its fullest GPU and what is needed to tell its step."""
+
+    resolved: Resolved
+    stages: list[LoadedStage]
+    memory: Memory
+    """What they hold."""
+
+    @property
+    def device_bytes(self) -> float:
+        """Device peak of the fullest GPU [byte]."""
+        return self.memory.device_peak_bytes.value
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it fits."""
+        return verdict_of(self.memory.oom_probability_fraction)
+
+    @property
+    def token_seconds(self) -> float:
+        """Seconds of one step over its tokens: a batch that is left to its default follows the layout."""
+        job, degrees, layout = self.resolved.job, self.resolved.degrees, self.resolved.question.layout
+        tokens = filled(job.recipe.global_batch) * job.recipe.sequence_length
+        return total_seconds(slowest_step(job, degrees, layout, self.stages)) / tokens
+
+
+@dataclass(slots=True)
+class Climb:
+    """A ladder on the way up."""
+
+    left: Iterator[Trial]
+    """Values that are not tried yet."""
+    tried: list[tuple[Trial, Tried]] = field(default_factory=list)
+    """Those that broke no rule."""
+    is_enough: bool = False
+    """Whether the last one made the job fit."""
+    goes_on: bool = True
+    """Whether a next value may be better."""
+
+    def step(self) -> None:
+        """Try the next value that breaks no rule."""
+        for trial in self.left:
+            try:
+                tried = _tried(trial.question)
+            except Refused:
+                continue
+            is_better = all(tried.device_bytes < other.device_bytes for _, other in self.tried)
+            self.tried.append((trial, tried))
+            self.is_enough = tried.verdict == "fits"
+            self.goes_on = is_better and not self.is_enough
+            return
+        self.goes_on = False
+
+
+def _always() -> bool:
+    return True
+
+
+def advised(memory: Memory, asked: Question, goes_on: Callable[[], bool] = _always) -> Memory:
+    """The memory part of an answer with what to change where it does not surely fit.
+
+    Args:
+        memory: the memory part
+        asked: the question as it was asked, which every change changes
+        goes_on: whether there is time to try another one
+
+    Returns:
+        the same with changes and suggestions; as it was where it fits
+    """
+    if verdict_of(memory.oom_probability_fraction) == "fits":
+        return memory
+    changes = ranked_changes(asked, memory.biggest_line, goes_on)
+    return replace(memory, changes=changes, suggestions=tuple(map(in_words, changes)))
+
+
+def ranked_changes(asked: Question, biggest: str, goes_on: Callable[[], bool] = _always) -> tuple[Change, ...]:
+    """Single changes that save memory, those first that make the job fit, and among them the cheapest in time.
+
+    Of each field the first value that is enough is told, or else the one that saves most. More GPUs and methods that
+    train less are tried where nothing else is enough.
+
+    Args:
+        asked: the question as it was asked, which does not surely fit
+        biggest: kind of the largest line of the fullest stage
+        goes_on: whether there is time to try another one
+
+    Returns:
+        the changes with what each saves and costs
+    """
+    before = _tried(asked)
+    factor, seconds = before.device_bytes / before.memory.usable_bytes, before.token_seconds
+    climbs = _climbed(single_changes(asked, before.resolved, biggest, factor), MOST_TRIES, goes_on)
+    if not any(climb.is_enough for climb in climbs):
+        climbs += _climbed(last_resorts(asked, factor), MOST_LAST_TRIES, goes_on)
+    found = [change for climb in climbs for change in _told(climb, before.device_bytes, seconds)]
+    return tuple(sorted(found, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
+
+
+def _climbed(ladders: Iterable[Ladder], most: int, goes_on: Callable[[], bool]) -> list[Climb]:
+    """The values of each ladder that break no rule, up to the first that is enough, a value of each ladder in turn."""
+    climbs = [Climb(iter(ladder)) for ladder in ladders]
+    going = climbs
+    while going and most > 0:
+        for climb in going[:most]:
+            if not goes_on():
+                return climbs
+            climb.step()
+        most -= len(going)
+        going = [climb for climb in going if climb.goes_on]
+    return climbs
+
+
+def _told(climb: Climb, before_bytes: float, before_seconds: float) -> Iterator[Change]:
+    """The change that a ladder comes to: the first value that is enough, or else the one that saves most."""
+    worthwhile = [
+        (trial, tried)
+        for trial, tried in climb.tried
+        if before_bytes - tried.device_bytes > LEAST_SAVING * before_bytes
+    ]
+    if not worthwhile:
+        return
+    trial, tried = min(worthwhile, key=lambda one: one[1].device_bytes)
+    yield Change(
+        field=trial.field,
+        value=trial.value,
+        also=trial.also,
+        saves_bytes=before_bytes - tried.device_bytes,
+        device_peak_bytes=tried.device_bytes,
+        verdict=tried.verdict,
+        slower_fraction=tried.token_seconds / before_seconds - 1,
+    )
+
+
+def _cost(change: Change) -> float:
+    """What ranks a change: time lost where it fits, memory still missing where it does not."""
+    return change.slower_fraction if change.verdict == "fits" else change.device_peak_bytes
+
+
+def _tried(question: Question) -> Tried:
+    found = resolve(question)
+    stages = stages_of(found.job, found.degrees, found.question.layout)
+    return Tried(found, stages, fullest_of(found, stages, loads_of(found, stages)).memory)
+
+
+def in_words(change: Change) -> str:
+    """A change as a person reads it.
+
+    Args:
+        change: the change
+
+    Returns:
+        what to set, what it saves, what it costs, and whether it is enough
+
+    >>> wider = Change(
+    ...     field="layout.tensor", value="4", also=("layout.data=2",), saves_bytes=2.0**30, device_peak_bytes=1.0,
+    ...     verdict="fits", slower_fraction=0.3,
+    ... )
+    >>> in_words(wider)
+    'tensor 4 with data 2: saves 1 GiB, 30 % slower, fits'
+    """
+    percent = round(100 * change.slower_fraction)
+    pace = "as fast" if percent == 0 else f"{abs(percent)} % {'slower' if percent > 0 else 'faster'}"
+    enough = {"fits": "fits", "at_risk": "then at risk", "out_of_memory": "not enough alone"}[change.verdict]
+    beside = "".join(f" with {one.partition('.')[2].replace('=', ' ')}" for one in change.also)
+    setting = f"{change.field.partition('.')[2]} {change.value}{beside}"
+    return f"{setting}: saves {said(change.saves_bytes, BYTES)}, {pace}, {enough}"

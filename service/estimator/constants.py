@@ -1,0 +1,454 @@
+"""Constants of steps and runs, and the calibration of one device, which replaces its share of them.
+
+A calibration is no column of the catalogue and no field of a question: a GPU that has one is a `CalibratedGpu`, and
+formulas ask that GPU. Where nothing was measured, formulas use the data sheet and the constants of its generation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from math import ceil, exp, log, sqrt
+from statistics import median
+from typing import Literal
+
+from service.estimator.answer import INSIDE_FRACTION
+from service.estimator.names import AttentionName, ImplementationName, StackName
+from service.estimator.question import Gpu, MeasuredStep
+from service.estimator.software.precision import Format
+from service.estimator.software.versions import generation
+
+FAILURES_PER_GPU_HOUR = 419 / (54 * 24 * 16_384)
+"""Interruptions of a job for each GPU-hour: 419 unexpected ones in 54 days on 16,384 H100, one for 50,677 GPU-hours.
+Source: Llama 3, arXiv:2407.21783, section 3.3.4."""
+
+PREEMPTIONS_PER_INSTANCE_HOUR = 2.2e-4
+"""How often one spot machine is taken back: 15 % of machines in a month, -ln(1 - 0.15) / 730 h. Rates differ by
+machine, place and month, from below 5 % to far above 20 % in a month.
+Source: middle of the 10 to 20 % of the AWS Spot Instance Advisor for p5 (H100) of 2025-05-01, as told by
+thundercompute.com, GPU spot instance interruption rates."""
+
+CHECKPOINT_SECONDS = 30.0
+"""Time that training stands still for one checkpoint. Source: a round figure for asynchronous checkpoints."""
+
+RESTART_SECONDS = 600.0
+"""Time from an interruption to the first new step. Source: a round figure; Llama 3's > 90 % goodput implies less."""
+
+HOST_POWER_FRACTION = (10_200 - 8 * 700) / (8 * 700)
+"""Rated power of hosts, NVSwitches, network and fans over that of the GPU boards: a whole DGX H100 has 10.2 kW.
+Source: NVIDIA DGX H100 data sheet."""
+
+BUSY_POWER_FRACTION = 0.76
+"""Power of a node that trains over its rated power; the highest seen of an H100 node is 8.4 of 10.2 kW, 0.82.
+Source: Newkirk et al. 2025, arXiv:2506.14551, abstract; Latif et al. 2024, arXiv:2412.08602, abstract."""
+
+IDLE_POWER_FRACTION = 0.2
+"""Power of a node that waits over its rated power. Source: an assumption; a round figure."""
+
+POWER_USAGE_EFFECTIVENESS = 1.1
+"""Data-centre overhead. Source: LLaMA, arXiv:2302.13971, table 15; Patterson et al. 2021, arXiv:2104.10350, table 4."""
+
+
+MEMORY_FRACTION = 0.87
+"""Share of memory bandwidth that streaming kernels reach: best read rates of eight GPUs lie at 0.84-0.94.
+Source: ai-dynamo/aiconfigurator@095f58a memory kernels (A100 0.87, H100 0.87, H200 0.89, B200 0.88)."""
+
+LAUNCH_SECONDS = 5e-6
+"""Fixed cost of one kernel: intercepts of 4.7 (A100) and 6 (H100) microseconds over 38,136 measured matrix products.
+Source: microsoft/vidur profiling data mlp.csv, fitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepConstants:
+    """What is fitted on published steps."""
+
+    product_scales: Mapping[str, float]
+    """Rate of matrix products inside a step over that of a short benchmark, by generation of GPUs."""
+    attention_scales: Mapping[AttentionName, float]
+    """Rate of a fused attention kernel inside a step over that of a short benchmark, by kernel; where it is not fitted,
+    as NEWEST_KERNEL's."""
+    eager_attention_fraction: float
+    """Share of the dense peak that the two products of eager attention reach."""
+    memory_fraction: float
+    """Share of the memory bandwidth that streaming kernels reach."""
+    fill_numbers: float
+    """Numbers that a tile could have summed while its kernel fills and drains."""
+    misaligned_fraction: float
+    """Share of their rate that products keep where a matrix has a side that is no multiple of 64."""
+    misaligned_head_fraction: float
+    """Share of their rate that the products of eager attention keep where heads are no multiple of 8 wide."""
+    grouped_fraction: float
+    """Share of their rate that the products of several experts keep in one grouped kernel."""
+    network_scale: float
+    """Rate of transfers between domains inside a step over that of a benchmark."""
+    contention_fraction: float
+    """Share of the shorter of two overlapped streams, compute and sharded weights, that is lost to contention."""
+    exposed_gradient_fraction: float
+    """Share of the once-a-step gradient traffic that no backward pass hides: the last bucket, the weights' gather."""
+    straggler_fraction: float
+    """Share of a step that each doubling of the nodes adds: the slowest of them is waited for."""
+    pressure_fraction: float
+    """Share of a step that allocator retries add on a device that is full."""
+    layer_host_seconds: float
+    """Time of the host to launch a dense layer's kernels for one micro-batch, forward and backward."""
+    sparse_layer_host_seconds: float
+    """What a layer of experts takes beside: routing, permuting and waiting for counts of tokens."""
+    stack_scales: Mapping[tuple[StackName, ImplementationName], float]
+    """Seconds of a step over what all else says, by stack and implementation; one where absent."""
+
+
+STEP_CONSTANTS = StepConstants(
+    product_scales={"Ampere": 1.006, "Hopper": 0.9135},
+    attention_scales={"flash-1": 1.012, "flash-2": 0.7072, "cudnn": 0.9825},
+    eager_attention_fraction=0.3515,
+    memory_fraction=0.7919,
+    fill_numbers=337.0,
+    misaligned_fraction=0.8534,
+    misaligned_head_fraction=0.09054,
+    grouped_fraction=0.4653,
+    network_scale=0.6004,
+    contention_fraction=0.3423,
+    exposed_gradient_fraction=0.2851,
+    straggler_fraction=0.006379,
+    pressure_fraction=0.03006,
+    layer_host_seconds=0.001,
+    sparse_layer_host_seconds=0.01676,
+    stack_scales={
+        ("megatron-core", "transformer-engine"): 0.9256,
+        ("megatron-core", "local"): 0.945,
+        ("deepspeed", "local"): 1.135,
+        ("deepspeed", "eager"): 1.036,
+        ("fsdp1", "eager"): 1.042,
+        ("nanotron", "eager"): 0.9428,
+        ("torchtitan", "compiled"): 0.9883,
+        ("torchtitan", "eager"): 1.044,
+    },
+)
+"""The shipped values. Source: service.calibration.step_fit over published/throughput.csv: dense models on Ampere and
+Hopper; experts on every generation, as few steps of theirs were published; layer_host_seconds is an assumption."""
+
+
+NEWEST_KERNEL: AttentionName = "cudnn"
+"""Kernel whose scale stands for newer ones that no published step names.
+Source: an assumption: FlashAttention-3 and -4 share its design."""
+
+NEWEST_FITTED = "Hopper"
+"""Generation whose scale stands for those that nothing is fitted on.
+Source: an assumption: from it on, boards compute at their power limit, below the clock of a short benchmark."""
+
+
+def product_scale(constants: StepConstants, gpu: Gpu) -> float:
+    """Rate of a GPU's matrix products inside a step over that of a short benchmark.
+
+    Formula:
+        its generation's; that of NEWEST_FITTED where nothing is fitted on its own
+
+    Args:
+        constants: the constants
+        gpu: the GPU
+
+    Returns:
+        the scale [1]
+
+    Source:
+        StepConstants.product_scales
+
+    >>> from dataclasses import replace
+    >>> from service.estimator.samples import H100
+    >>> constants = replace(STEP_CONSTANTS, product_scales={"Ampere": 1.0, "Hopper": 0.9})
+    >>> product_scale(constants, H100), product_scale(constants, replace(H100, architecture="Blackwell"))
+    (0.9, 0.9)
+    """
+    return constants.product_scales.get(generation(gpu), constants.product_scales[NEWEST_FITTED])
+
+
+UNTOLD = {"untold": True}
+"""Metadata of a field that no answer spells: versions.calibration names what it holds."""
+
+CurveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+"""Collectives that a link has a curve for; a send goes by that of all-to-all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCalibration:
+    """What matrix products of one number format reached."""
+
+    format: Format
+    """Format of the operands."""
+    flop_per_s: float
+    """Rate of full waves of full tiles in short bursts."""
+    bytes_per_s: float | None = None
+    """Memory traffic in short bursts; null: as much as streaming kernels reach."""
+    launch_seconds: float = LAUNCH_SECONDS
+    """Fixed cost of one product."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCalibration:
+    """What one fused attention kernel reached."""
+
+    kernel: AttentionName
+    """The kernel."""
+    forward_fraction: float | None = None
+    """Share of dense peak over endless keys and tiles, heads of 128, forward; null where it was not measured."""
+    backward_fraction: float | None = None
+    """The same, backward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkCalibration:
+    """How one collective inside a domain differs from what its link's curve says."""
+
+    collective: CurveName
+    """The collective."""
+    fixed_fraction: float = 1.0
+    """Fixed cost, hops and root term, over those of the curve."""
+    link_fraction: float = 1.0
+    """Bytes a second of large messages over those of the curve."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredBytes:
+    """Bytes that were measured, with their spread."""
+
+    low: float
+    """Lower end."""
+    value: float
+    """Middle."""
+    high: float
+    """Upper end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCalibration:
+    """One whole step, beside what the other constants predict of it: what it tells holds for its stack."""
+
+    stack: StackName
+    """Training software that ran it."""
+    implementation: ImplementationName | None
+    """Whose operations it ran."""
+    step: MeasuredStep
+    """Its seconds, predicted and measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCalibration:
+    """What was measured of one device; what was not is left out, and formulas go on without it."""
+
+    id: str
+    """What answers name as versions.calibration."""
+    matrix: tuple[MatrixCalibration, ...] = ()
+    """Matrix products by number format."""
+    attention: tuple[AttentionCalibration, ...] = ()
+    """Attention by kernel."""
+    links: tuple[LinkCalibration, ...] = ()
+    """Collectives inside a domain."""
+    memory_bytes_per_s: float | None = None
+    """Memory traffic that streaming kernels reach in short bursts."""
+    context_bytes: MeasuredBytes | None = None
+    """Context and loaded kernels."""
+    communicator_bytes: MeasuredBytes | None = None
+    """What communicators add."""
+    steps: tuple[StepCalibration, ...] = ()
+    """Whole steps."""
+
+    @property
+    def tells_seconds(self) -> bool:
+        """Whether it changes how long something takes."""
+        rates = self.matrix or self.attention or self.links or self.memory_bytes_per_s
+        return bool(rates or self.steps)
+
+    @property
+    def tells_bytes(self) -> bool:
+        """Whether it changes how much memory is in use."""
+        return self.context_bytes is not None or self.communicator_bytes is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was measured."""
+        return not (self.tells_seconds or self.tells_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedGpu(Gpu):
+    """A GPU of which more is known than its data sheet."""
+
+    calibration: DeviceCalibration = field(metadata=UNTOLD)
+    """What was measured of it."""
+
+
+def calibrated(gpu: Gpu, calibration: DeviceCalibration | None) -> Gpu:
+    """A GPU with what was measured of it, in the place of what was measured before.
+
+    Args:
+        gpu: the GPU
+        calibration: what was measured; None for its data sheet alone
+
+    Returns:
+        the GPU
+
+    >>> from service.estimator.samples import H100
+    >>> calibrated(calibrated(H100, DeviceCalibration(id="cal_1")), None) == H100
+    True
+    """
+    facts = {one.name: getattr(gpu, one.name) for one in fields(Gpu)}
+    return Gpu(**facts) if calibration is None else CalibratedGpu(**facts, calibration=calibration)
+
+
+def calibration_of(gpu: Gpu) -> DeviceCalibration | None:
+    """What was measured of a GPU.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        its calibration; None where answers rest on data sheets and published measurements alone
+    """
+    return gpu.calibration if isinstance(gpu, CalibratedGpu) else None
+
+
+def calibration_id(gpu: Gpu) -> str | None:
+    """Which calibration answers about a GPU rest on, as `versions.calibration` names it.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        its id; None where there is none
+
+    >>> from service.estimator.samples import H100
+    >>> calibration_id(H100), calibration_id(calibrated(H100, DeviceCalibration(id="cal_1")))
+    (None, 'cal_1')
+    """
+    known = calibration_of(gpu)
+    return None if known is None else known.id
+
+
+def streaming_bytes_per_s(gpu: Gpu, fraction: float) -> float:
+    """Memory traffic that streaming kernels reach on a GPU.
+
+    Formula:
+        W x, W the data sheet's; or w x / MEMORY_FRACTION, w what was measured in short bursts
+
+    Args:
+        gpu: the GPU
+        fraction: share of the data sheet's bandwidth that such kernels reach, where nothing was measured, x [1]
+
+    Returns:
+        bytes a second [byte/s]
+
+    Source:
+        the GPU's calibration; efficiency.MEMORY_FRACTION
+
+    >>> from service.estimator.samples import H100
+    >>> streaming_bytes_per_s(H100, 0.5)
+    1675000000000.0
+    """
+    known = calibration_of(gpu)
+    if known is None or known.memory_bytes_per_s is None:
+        return gpu.memory_bytes_per_s * fraction
+    return known.memory_bytes_per_s * fraction / MEMORY_FRACTION
+
+
+PRIOR_MEASUREMENTS = 2
+"""Measured steps that weigh as much as the published ones.
+Source: scalars for each table of 311 published steps on A100 and H100: three rows' median halves the errors of a table
+of one regime and adds to those of a table of several, so it is shrunk and not taken as it is."""
+
+
+def own_scale(steps: Sequence[MeasuredStep]) -> float:
+    """How many times as long as predicted a caller's steps take.
+
+    Formula:
+        exp(b),  b = w median(ln(measured / predicted)),  w = k / (k + 2)
+
+    Args:
+        steps: k measured steps
+
+    Returns:
+        the scale [1], 1 without any
+
+    Source:
+        PRIOR_MEASUREMENTS
+
+    >>> round(own_scale((MeasuredStep(predicted_seconds=1.0, measured_seconds=1.1),) * 2), 3)
+    1.049
+    """
+    return exp(_bias(_residuals(steps))) if steps else 1.0
+
+
+def own_spread_fraction(steps: Sequence[MeasuredStep], spread: float) -> float:
+    """Spread of the next step, by a caller's own and by that of its class.
+
+    Formula:
+        sqrt(w q^2 + (1 - w) r^2),  q the ceil(0.8 (k + 1))-th smallest |ln(measured / predicted) - b|, the largest
+        where k is too small
+
+    Args:
+        steps: k measured steps
+        spread: spread of the step's class, r [1]
+
+    Returns:
+        the spread, as a logarithm [1]
+
+    Source:
+        PRIOR_MEASUREMENTS; quantile of split conformal prediction (Lei et al. 2018, arXiv:1604.04173)
+
+    >>> round(own_spread_fraction((MeasuredStep(predicted_seconds=1.0, measured_seconds=1.1),) * 2, 0.2), 3)
+    0.145
+    """
+    if not steps:
+        return spread
+    residuals, trust = _residuals(steps), _trust(len(steps))
+    bias = _bias(residuals)
+    distances = sorted(abs(residual - bias) for residual in residuals)
+    own = distances[min(len(distances), ceil(INSIDE_FRACTION * (len(distances) + 1))) - 1]
+    return sqrt(trust * own**2 + (1 - trust) * spread**2)
+
+
+def measured_scale(own: Sequence[MeasuredStep], calibrated: Sequence[MeasuredStep]) -> float:
+    """How many times as long as predicted steps take, by a caller's own and by those that the GPU was calibrated on.
+
+    Formula:
+        x y, x the scale of the caller's steps, y that of the calibration's, which a caller's predictions had in them
+
+    Args:
+        own: the caller's measured steps
+        calibrated: those that the GPU was calibrated on
+
+    Returns:
+        the scale [1], 1 without any of either
+
+    Source:
+        own_scale
+
+    >>> measured_scale((), ())
+    1.0
+    """
+    return own_scale(own) * own_scale(calibrated)
+
+
+def calibrated_steps(gpu: Gpu, stack: StackName, implementation: ImplementationName | None) -> tuple[MeasuredStep, ...]:
+    """The steps that a GPU was calibrated on, of one stack.
+
+    Args:
+        gpu: the GPU
+        stack: training software
+        implementation: whose operations run
+
+    Returns:
+        the steps; none where no step of the stack was measured
+    """
+    known = calibration_of(gpu)
+    told = () if known is None else known.steps
+    return tuple(one.step for one in told if (one.stack, one.implementation) == (stack, implementation))
+
+
+def _residuals(steps: Sequence[MeasuredStep]) -> list[float]:
+    return [log(step.measured_seconds / step.predicted_seconds) for step in steps]
+
+
+def _trust(count: int) -> float:
+    return count / (count + PRIOR_MEASUREMENTS)
+
+
+def _bias(residuals: Sequence[float]) -> float:
+    return _trust(len(residuals)) * median(residuals)

@@ -1,0 +1,1 @@
+"""The formula, inputs and source behind each number of an answer."""

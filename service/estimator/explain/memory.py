@@ -1,0 +1,302 @@
+"""Explanations of the lines of the memory answer."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from service.estimator.answer import Memory, StageMemory
+from service.estimator.degrees import divisors, padded_vocabulary
+from service.estimator.explain.explanation import Explanation, Inputs, explained
+from service.estimator.memory.activations import (
+    kept_bytes,
+    lasting_gradient_bytes,
+    layer_buffer_bytes,
+    logits_bytes,
+    stage_activations,
+)
+from service.estimator.memory.device import (
+    allocated_interval,
+    allocator_room_bytes,
+    beside_allocator,
+    device_interval,
+    headroom_bytes,
+    oom_probability_fraction,
+    reserved_bytes,
+    reserved_shares,
+    usable_bytes,
+)
+from service.estimator.memory.memory import (
+    BETWEEN_STEPS,
+    StageBytes,
+    first_step_lines,
+    first_step_peak_bytes,
+    left_bytes,
+    live_bytes,
+    mask_bytes,
+    received_bytes,
+    stage_bytes,
+    standing_bytes,
+)
+from service.estimator.memory.rank_load import StageLoad, placeholder_bytes
+from service.estimator.memory.states import (
+    REDUCTION_BYTES,
+    Sharded,
+    bucket_bytes,
+    checkpoint_bytes,
+    gathered_weights,
+    sharded_bytes,
+    sharded_lines,
+    undivided_share,
+)
+from service.estimator.names import ScheduleName
+from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
+from service.estimator.parallelism.data import expert_shards, shards
+from service.estimator.parallelism.pipeline import in_flight
+from service.estimator.parallelism.stages import handed_stream_bytes, sequence_stream_bytes
+from service.estimator.question import filled
+from service.estimator.resolve import Resolved
+from service.estimator.run.stages import LoadedStage
+from service.estimator.software.stacks import version_of
+from service.estimator.workload import Job
+
+Told = tuple[Callable[..., Any], Inputs]
+"""The formula of a line, and what it read."""
+
+
+def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: Memory) -> list[Explanation]:
+    """Explanations of every line of every stage, and of the peaks.
+
+    Args:
+        resolved: the question
+        stages: its stages
+        memory: the memory part of the answer
+
+    Returns:
+        one explanation a number
+    """
+    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
+    every = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages]
+    said: list[Explanation] = []
+    for position, (one, held) in enumerate(zip(stages, every, strict=True)):
+        said += _stage(resolved, one, held, memory.stages[position], f"memory.stages[{position}]")
+    return [*said, *_peaks(resolved, memory, float(every[memory.peak_stage].held))]
+
+
+def _stage(
+    resolved: Resolved, one: LoadedStage, held: StageBytes, told: StageMemory, place: str
+) -> Iterator[Explanation]:
+    for index, line in enumerate(told.lines):
+        formula, inputs = _told(resolved, one, line.kind)
+        yield explained(f"{place}.lines[{index}].bytes", line.bytes, formula, inputs)
+    flying: Inputs = {"stage": told.stage, "accumulation": float(resolved.degrees.accumulation)}
+    yield explained(f"{place}.micro_batches_in_flight", told.micro_batches_in_flight, in_flight, flying)
+    lines: Inputs = {line.kind: line.bytes for line in told.lines}
+    yield explained(f"{place}.allocated_peak_bytes", told.allocated_peak_bytes, allocated_interval, lines)
+    beside: Inputs = {"allocated_bytes": told.allocated_peak_bytes, "held_bytes": float(held.held)}
+    yield explained(f"{place}.reserved_peak_bytes", told.reserved_peak_bytes, reserved_bytes, beside)
+    first: Inputs = {**first_step_lines(held, several=float(resolved.degrees.accumulation) > 1)}
+    yield explained(f"{place}.first_step_peak_bytes", told.first_step_peak_bytes, first_step_peak_bytes, first)
+    idle: Inputs = {**live_bytes(held, BETWEEN_STEPS, ())}
+    yield explained(f"{place}.idle_bytes", told.idle_bytes, stage_bytes, idle)
+
+
+def _told(resolved: Resolved, one: LoadedStage, kind: str) -> Told:
+    """The formula of a line and what it read: one for all that the data group may shard, one for each other."""
+    line = sharded_lines(resolved.job, one.load).get(kind)
+    return _FORMULAS[kind](resolved, one) if line is None else _spread(resolved, one, line)
+
+
+def _spread(resolved: Resolved, one: LoadedStage, line: Sharded) -> Told:
+    job, degrees = resolved.job, resolved.degrees
+    inputs: Inputs = {
+        "dense": float(line.dense),
+        "dense_shards": float(shards(degrees, line.kind)),
+        "expert": float(line.expert),
+        "expert_shards": float(expert_shards(degrees, line.kind)),
+        "bytes_each": line.each_bytes,
+    }
+    undivided = float(undivided_share(job, degrees, one.load))
+    return sharded_bytes, {**inputs, "undivided": undivided} if undivided else inputs
+
+
+def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
+    load: StageLoad = one.load
+    return gathered_weights, {
+        "every_weight": float(load.held.dense + load.held.expert),
+        "largest_layer": float(load.largest_layer),
+        "gathered_ends": float(load.gathered_ends),
+        "trained_weights": float(load.held.dense_trained + load.held.expert_trained),
+        "largest_trained_layer": float(load.largest_trained_layer),
+        "largest_trained_end": float(load.largest_trained_end),
+        "embedding_table": float(load.embedding_table),
+        "weight_bytes": resolved.job.state.gathered_bytes,
+        "reduction_bytes": REDUCTION_BYTES,
+        "zero_stage": float(resolved.degrees.zero_stage),
+        "reshard_after_forward": float(resolved.degrees.reshard_after_forward),
+    }
+
+
+def _buckets(resolved: Resolved, one: LoadedStage) -> Told:
+    return bucket_bytes, {
+        "trained_weights": float(one.load.held.dense_trained + one.load.held.expert_trained),
+        "largest_table": float(one.load.largest_table),
+        "bucket_numbers": float(resolved.job.stack.bucket_numbers),
+        "bytes_each": resolved.job.state.gradient_bytes,
+        "zero_stage": float(resolved.degrees.zero_stage),
+        "data": float(resolved.degrees.data),
+    }
+
+
+def _exchanged(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    return exchanged_bytes, {
+        "key_value_bytes": float(key_value_bytes(resolved.job, resolved.degrees)),
+        "context": float(resolved.degrees.context),
+        "context_method": resolved.question.layout.context_method,
+    }
+
+
+def _mask(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    return mask_bytes, {
+        "sequence_length": resolved.job.recipe.sequence_length,
+        "micro_batch": float(resolved.degrees.micro_batch),
+        "context": float(resolved.degrees.context),
+    }
+
+
+def _kept_by_operation(resolved: Resolved) -> Inputs:
+    """Bytes that each operation of one layer keeps of one micro-batch on one rank, by kind of layer."""
+    job, degrees = resolved.job, resolved.degrees
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    return {
+        f"layer_kind_{kind}.{op.name}": float(kept_bytes((op,), job.recompute, split) * scale)
+        for kind, ops in enumerate(job.ledger.kinds)
+        for op in ops
+        if op.saved
+    }
+
+
+def _activations(resolved: Resolved, one: LoadedStage) -> Told:
+    layout = resolved.question.layout
+    schedule: ScheduleName = filled(layout.schedule)
+    flying = in_flight(schedule, resolved.degrees, one.stage.index, len(one.stage.chunk_counts))
+    return stage_activations, {
+        **_kept_by_operation(resolved),
+        "layers": float(one.stage.layers),
+        **{f"chunk_{place}.bytes_each_micro_batch": float(kept) for place, kept in enumerate(one.load.kept_bytes)},
+        **{f"chunk_{place}.micro_batches_in_flight": float(count) for place, count in enumerate(flying)},
+        "recomputing_bytes": float(one.load.recomputed_bytes),
+        "micro_batch": float(resolved.degrees.micro_batch),
+        "context": float(resolved.degrees.context),
+        "recompute": resolved.job.recompute.granularity,
+        "offload": layout.offload,
+    }
+
+
+def _logits(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    job, degrees = resolved.job, resolved.degrees
+    return logits_bytes, {
+        "losses": 1 + job.ledger.depths,
+        "tokens": job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context),
+        "padded_vocabulary": float(padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor)),
+        "tensor": float(degrees.tensor),
+        "logit_bytes": job.cross_entropy.logit_bytes(job.precision.element_bytes),
+        "cross_entropy": job.software.cross_entropy,
+    }
+
+
+def _workspace(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    software = resolved.job.software
+    return standing_bytes, {
+        "architecture": resolved.job.gpu.architecture,
+        "implementation": software.implementation,
+        "deterministic": software.deterministic,
+    }
+
+
+def _placeholders(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    software = resolved.job.software
+    return placeholder_bytes, {
+        "transformer_engine": version_of(software, "transformer_engine"),
+        "megatron_core": version_of(software, "megatron_core"),
+        "tensor": float(resolved.degrees.tensor),
+    }
+
+
+def _stream(resolved: Resolved) -> Inputs:
+    return {"stream_bytes": float(sequence_stream_bytes(resolved.job, resolved.degrees))}
+
+
+def _received(resolved: Resolved, one: LoadedStage) -> Told:
+    return received_bytes, {"stage": float(one.stage.index), **_stream(resolved)}
+
+
+def _left(resolved: Resolved, one: LoadedStage) -> Told:
+    return left_bytes, {"chunks": len(one.stage.chunk_counts), **_stream(resolved)}
+
+
+def _layer_buffers(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    return layer_buffer_bytes, {
+        "stream_bytes": float(handed_stream_bytes(resolved.job, resolved.degrees)),
+        "gradient_bytes": float(lasting_gradient_bytes(resolved.job, resolved.degrees)),
+    }
+
+
+_FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
+    "gathered_weights": _gathered,
+    "reduced_gradients": _gathered,
+    "gradient_buckets": _buckets,
+    "context_buffers": _exchanged,
+    "attention_mask": _mask,
+    "pipeline_buffers": _received,
+    "left_streams": _left,
+    "activations": _activations,
+    "recomputed_activations": _activations,
+    "layer_buffers": _layer_buffers,
+    "logits": _logits,
+    "gradient_placeholders": _placeholders,
+    "workspace": _workspace,
+}
+"""The formula of each line that the data group does not shard."""
+
+
+def _written(job: Job) -> Inputs:
+    """What a checkpoint is made of."""
+    groups = ((times, weight) for times, ops in job.ledger.groups() for op in ops for weight in op.weights)
+    return {
+        "trained_parameters": sum(times * one.parameters for times, one in groups if one.trained and not one.tied),
+        "weight_bytes": job.state.weight_bytes,
+        "master_bytes": job.state.master_bytes,
+        "optimizer": job.recipe.optimizer,
+    }
+
+
+def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explanation]:
+    lines: Inputs = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
+    allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
+    exceeding: Inputs = {"device_bytes": device.value, "high_bytes": device.high, "usable_bytes": memory.usable_bytes}
+    communicating: Inputs = {
+        "reserved_bytes": reserved.value,
+        "context_and_communicator_bytes": beside_allocator(resolved.job)[1],
+        "gpus": resolved.job.cluster.gpus,
+    }
+    job = resolved.job
+    holding: Inputs = {
+        "allocated_bytes": allocated.value,
+        "share": reserved_shares(job)[1],
+        "room_bytes": allocator_room_bytes(job),
+        "held_bytes": held_bytes,
+    }
+    gpu: Inputs = {"gpu": resolved.job.gpu.slug}
+    left: Inputs = {"usable_bytes": memory.usable_bytes, "device_bytes": device.value}
+    away: Inputs = {"offload": resolved.question.layout.offload}
+    probability = memory.oom_probability_fraction
+    return [
+        explained("memory.allocated_peak_bytes.value", allocated.value, allocated_interval, lines),
+        explained("memory.reserved_peak_bytes.value", reserved.value, reserved_bytes, holding),
+        explained("memory.device_peak_bytes.value", device.value, device_interval, communicating),
+        explained("memory.oom_probability_fraction", probability, oom_probability_fraction, exceeding),
+        explained("memory.usable_bytes", memory.usable_bytes, usable_bytes, gpu),
+        explained("memory.headroom_bytes", memory.headroom_bytes, headroom_bytes, left),
+        explained("memory.host_bytes", memory.host_bytes, sharded_bytes, away),
+        explained("memory.checkpoint_bytes", memory.checkpoint_bytes, checkpoint_bytes, _written(job)),
+    ]

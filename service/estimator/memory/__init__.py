@@ -1,0 +1,1 @@
+"""Bytes of one rank, kind by kind, and the peak of the device."""

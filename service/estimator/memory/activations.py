@@ -1,0 +1,533 @@
+"""Activations kept for the backward pass, gradients that appear during it, and the logits."""
+
+from dataclasses import dataclass
+from functools import reduce
+
+from service.estimator.degrees import Degrees, divisors, padded_vocabulary
+from service.estimator.model.ledger import Ops, Saved, Split, by_operation, kept_matrices
+from service.estimator.names import RecomputeModule
+from service.estimator.numeric import Amount, both, ceil_div, either, maximum, minimum, where
+from service.estimator.parallelism.stages import Stage, handed_stream_bytes, stream_bytes
+from service.estimator.question import Recompute
+from service.estimator.software.implementations import CROSS_ENTROPIES
+from service.estimator.software.stacks import version_of
+from service.estimator.software.versions import at_least
+from service.estimator.workload import Job
+
+KEEP_ALL = Recompute(granularity="none")
+"""Nothing is computed again."""
+
+
+def is_dropped(saved: Saved, rule: Recompute) -> bool:
+    """Whether selective recompute drops a saved tensor.
+
+    Args:
+        saved: the tensor
+        rule: the recompute rule
+
+    Returns:
+        True where one of its modules is selected
+    """
+    return rule.granularity == "selective" and any(module in rule.modules for module in saved.modules)
+
+
+def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
+    """Bytes of one sequence that one rank keeps of some operations, context ranks not yet counted.
+
+    Formula:
+        sum over saved tensors that the rule does not drop of bytes / divisor
+
+    Args:
+        ops: the operations
+        rule: the recompute rule; only its selective form drops tensors here
+        split: divisor of each split [1]
+
+    Returns:
+        bytes of one sequence [byte]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, sections 4 and 5
+
+    >>> from service.estimator.model.ledger import Op
+    >>> norm = Op(name="n", kind="elementwise", split=Split.WHOLE, saved=(Saved(8, Split.WHOLE),))
+    >>> kept_bytes((norm,), Recompute(granularity="none"), (1,) * 9)
+    8.0
+    """
+    kept: Amount = 0.0
+    for op in ops:
+        for saved in op.saved:
+            if not is_dropped(saved, rule):
+                kept = kept + saved.bytes / split[saved.split]
+    return kept
+
+
+def recomputed_layers(rule: Recompute, layers: Amount, chunks: Amount) -> Amount:
+    """Layers of a stage that run their forward pass again under full recompute.
+
+    Formula:
+        block: min(n v, layers); uniform: all
+
+    Args:
+        rule: the recompute rule
+        layers: layers of the stage [1]
+        chunks: model chunks of the stage, v [1]
+
+    Returns:
+        layers [1]
+
+    Source:
+        Megatron-LM arguments recompute-method, recompute-num-layers
+
+    >>> recomputed_layers(Recompute(granularity="full", method="block", layers=5), 8, 1)
+    5
+    """
+    if rule.granularity != "full":
+        return 0
+    return minimum(rule.layers * chunks, layers) if rule.method == "block" and rule.layers is not None else layers
+
+
+def repeated_forwards(
+    rule: Recompute, layers: Amount, chunks: Amount, modules: tuple[RecomputeModule, ...] = ()
+) -> Amount:
+    """How often recompute repeats the forward pass of some modules, and so what they send.
+
+    Formula:
+        full: recomputed layers / layers; selective: 1 where one of the modules is selected
+
+    Args:
+        rule: the recompute rule
+        layers: layers of the stage [1]
+        chunks: model chunks of the stage [1]
+        modules: the modules; none of them is ever selected where empty
+
+    Returns:
+        forward passes beside the first, averaged over the layers [1]
+
+    Source:
+        Megatron-LM tensor_parallel/random.py checkpoint (runs the forward function again, collectives included)
+
+    >>> repeated_forwards(Recompute(granularity="full"), 8, 1), repeated_forwards(Recompute(granularity="none"), 8, 1)
+    (1.0, 0.0)
+    """
+    if rule.granularity == "selective":
+        return 1.0 if any(module in rule.modules for module in modules) else 0.0
+    return recomputed_layers(rule, layers, chunks) / maximum(layers, 1)
+
+
+def trained_layers(job: Job, counts: tuple[Amount, ...]) -> Amount:
+    """Layers that the backward pass reaches: all but those with nothing trained in or before them.
+
+    Formula:
+        sum over the kinds of layer that have a backward pass of their layers
+
+    Args:
+        job: the job
+        counts: layers of each kind [1]
+
+    Returns:
+        layers [1]
+
+    Source:
+        definition; torch.utils.checkpoint keeps and repeats nothing without a gradient
+
+    >>> from service.estimator.samples import sample_job
+    >>> trained_layers(sample_job(), (32,))
+    32
+    """
+    total: Amount = 0
+    for count, ops in zip(counts, job.ledger.kinds, strict=True):
+        total = total + (count if ops[0].in_trained_layer else 0)
+    return total
+
+
+@dataclass(slots=True)
+class Activations:
+    """Activations of one micro-batch on one rank of a stage."""
+
+    kept_bytes: tuple[Amount, ...]
+    """What each chunk keeps for each micro-batch in flight."""
+    again_bytes: Amount
+    """What lives once, while layers are computed again."""
+    largest_bytes: Amount
+    """What the largest layer keeps for each micro-batch."""
+
+
+def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
+    """Activations that one rank keeps of one micro-batch, and those of the layers being computed again.
+
+    Formula:
+        none: sum of what each layer keeps
+        selective: the same without what is dropped; once, the dropped tensors of the layer that loses most
+        full: one residual stream for each group of layers; once, a group's activations beside the stream it starts from
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        bytes that each chunk keeps, and bytes that live once during recompute [byte]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, table 2; Megatron-LM recompute-method uniform and block
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> found = stage_activations(sample_job(), sample_degrees(), stage)
+    >>> found.kept_bytes[0] == 32 * (17 * 2 * 8192 * 4096 + 4 * 32 * 8192), found.again_bytes
+    (True, 0.0)
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    whole = [kept_bytes(ops, KEEP_ALL, split) * scale for ops in job.ledger.kinds]
+    if job.recompute.granularity == "full":
+        return _full_recompute(job, degrees, stage, whole)
+    if by_operation(job.recompute):
+        layer_bytes = [_kept_by_operation(job, ops, split) * scale for ops in job.ledger.kinds]
+    else:
+        layer_bytes = [kept_bytes(ops, job.recompute, split) * scale for ops in job.ledger.kinds]
+    kept = stage.each_chunk(lambda counts: _weighted(counts, layer_bytes))
+    dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
+    return Activations(kept, largest_kind_bytes(stage, dropped), largest_kind_bytes(stage, layer_bytes))
+
+
+def _kept_by_operation(job: Job, ops: Ops, split: tuple[Amount, ...]) -> Amount:
+    """Bytes of one sequence that a layer keeps under recompute by operation: its input, products and attention."""
+    if not ops[0].in_trained_layer:
+        return 0.0
+    numbers = job.recipe.sequence_length * job.precision.element_bytes
+    kept: Amount = numbers * job.model.hidden_size / split[Split.SEQUENCE]
+    for op in ops:
+        for weight in kept_matrices(op):
+            if not (job.implementation.drops_last_product and weight.matrices == ("down_proj",)):
+                divisor = split[Split.SEQUENCE if weight.matrices[0] in _OUTWARD else weight.split]
+                kept = kept + numbers * weight.columns / divisor
+        if op.kind == "attention" and _keeps_attention(job):
+            kept = kept + op.result_bytes / split[op.split]
+    return kept
+
+
+def _keeps_attention(job: Job) -> bool:
+    version = version_of(job.software, "torchtitan")
+    return job.kernel != "cudnn" or at_least(version, CUDNN_KEPT_SINCE)
+
+
+CUDNN_KEPT_SINCE = "2025.12"
+"""torchtitan's recompute by operation keeps the result of cuDNN's kernel from here on; before it is computed again.
+Source: pytorch/torchtitan@b39377f9f distributed/activation_checkpoint.py."""
+
+_OUTWARD = ("o_proj", "down_proj", "out_proj")
+"""Matrices whose products lead back to the residual stream."""
+
+
+def _weighted(counts: tuple[Amount, ...], layer_bytes: list[Amount]) -> Amount:
+    total: Amount = 0.0
+    for count, one in zip(counts, layer_bytes, strict=True):
+        total = total + count * one
+    return total
+
+
+def largest_kind_bytes(stage: Stage, layer_bytes: list[Amount]) -> Amount:
+    """The largest of one amount a kind of layer, among the kinds that a stage has.
+
+    Formula:
+        max over the kinds of layer that the stage has; 0 for a stage without layers
+
+    Args:
+        stage: the stage
+        layer_bytes: the amount of one layer of each kind [byte]
+
+    Returns:
+        the largest [byte]
+
+    Source:
+        definition
+
+    >>> stage = Stage(index=0, chunk_counts=((3, 0), (1, 2)), depths=0, is_first=True, is_last=True)
+    >>> largest_kind_bytes(stage, [8.0, 24.0])
+    24.0
+    """
+    pairs = zip(stage.kind_counts, layer_bytes, strict=True)
+    return reduce(maximum, [where(count > 0, one, 0.0) for count, one in pairs])
+
+
+def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount]) -> Activations:
+    """Kept and live bytes under full recompute; `whole` is what each kind of layer would keep."""
+    group = 1 if job.recompute.method == "block" else job.recompute.layers or 1
+    stream = handed_stream_bytes(job, degrees)
+
+    def chunk_bytes(counts: tuple[Amount, ...]) -> Amount:
+        layers = trained_layers(job, counts)
+        again = recomputed_layers(job.recompute, layers, 1)
+        mean = _weighted(counts, whole) / maximum(layers, 1)
+        return ceil_div(again, group) * stream + (layers - again) * mean
+
+    layers = trained_layers(job, stage.kind_counts)
+    live = minimum(group, layers) * largest_kind_bytes(stage, whole) - stream
+    keeps_all = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline) < layers
+    largest = where(keeps_all, largest_kind_bytes(stage, whole), stream)
+    return Activations(stage.each_chunk(chunk_bytes), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))
+
+
+def lasting_gradient_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes of one gradient that stay from when its operation runs backward to the optimizer step.
+
+    Those of later micro-batches are added to the first ones' and go; those that ranks share are reduced and go.
+
+    Formula:
+        bytes of a gradient where a step has one micro-batch and nothing is sharded; else, or with buffers, 0
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one parameter [byte]
+
+    Source:
+        torch AccumulateGrad (the first gradient of a parameter is taken as it is); live bytes counted by torch 2.13's
+        profiler
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> lasting_gradient_bytes(sample_job(), sample_degrees())
+    0.0
+    """
+    if job.stack.keeps_gradients:
+        return 0.0
+    return where(both(degrees.zero_stage == 0, degrees.accumulation == 1), job.state.gradient_bytes, 0.0)
+
+
+def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
+    """Trained parameters of some operations on one rank.
+
+    Formula:
+        sum over trained weights of rows x columns x copies / divisor
+
+    Args:
+        ops: the operations
+        split: divisor of each split [1]
+
+    Returns:
+        parameters [1]
+
+    Source:
+        the ledger
+
+    >>> from service.estimator.samples import sample_job
+    >>> trained_numbers(sample_job().ledger.head, (1,) * 9) == 128_256 * 4096 + 4096
+    True
+    """
+    total: Amount = 0
+    for op in ops:
+        for weight in op.weights:
+            if weight.trained:
+                total = total + weight.parameters / split[weight.split]
+    return total
+
+
+def head_gradient_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+    """Bytes of the head's gradients that are there when the last layer runs backward.
+
+    A head that is the embedding too has its gradient wait for the embedding's, in every micro-batch.
+
+    Formula:
+        parameters after the last layer x bytes that last
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage; 0 on every one but the last
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        torch autograd (a gradient is handed on once all that it is a sum of is known)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> head_gradient_bytes(sample_job(), sample_degrees(), stage)
+    0.0
+    """
+    if job.stack.keeps_gradients:
+        return 0.0
+    waits = either(job.model.tie_word_embeddings, degrees.accumulation == 1)
+    made = trained_numbers(job.ledger.head, divisors(degrees, job.model, job.vocabulary_multiple))
+    return where(both(both(stage.is_last, degrees.zero_stage == 0), waits), made * job.state.gradient_bytes, 0.0)
+
+
+def head_product_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes of the gradient of the head's matrix as its product makes it, on one rank of the last stage.
+
+    Formula:
+        V_padded / t x h elements; 0 with buffers for gradients, where the product adds to them
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        torch autograd of torch.nn.functional.linear
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> head_product_bytes(sample_job(), sample_degrees())
+    0.0
+    """
+    weights = [weight for op in job.ledger.head for weight in op.weights]
+    if job.stack.keeps_gradients or not any(weight.role == "head" and weight.trained for weight in weights):
+        return 0.0
+    rows = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
+    return where(degrees.zero_stage == 0, rows * job.model.embedding_width * job.precision.element_bytes, 0.0)
+
+
+def layer_buffer_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+    """Bytes that the backward pass of one layer holds beside all kept activations, at its worst, on one rank.
+
+    The layer's operations run backward one by one; each needs the gradient of the layer's result and tensors of its
+    own, and the tensors that later operations had kept are free by then. Where gradients have no buffers, those of
+    operations that have run backward are there too, and the head's; what the head kept is gone.
+
+    Formula:
+        max over operations j of (gradient of the stream + passing_j - sum over later operations of what they kept
+        + gradients made so far)
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        bytes of the layer that needs most [byte]
+
+    Source:
+        NVIDIA/TransformerEngine@v2.11 pytorch/module (order of the backward pass); the peak of a gated MLP, 4 s f / t
+        beside the gradient, is that of published Megatron-Core runs (MooreThreads/SimuMax@4dcaae5)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> layer_buffer_bytes(sample_job(), sample_degrees(), stage) == 2 * 8192 * (4096 + 2 * 14336)
+    True
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    scale = degrees.micro_batch / degrees.context
+    gradient, each_bytes = handed_stream_bytes(job, degrees), lasting_gradient_bytes(job, degrees)
+    worst = [_worst(job, ops, split, scale, each_bytes) for ops in job.ledger.kinds]
+    ends = head_gradient_bytes(job, degrees, stage) - _left_by_head(job, stage, split) * scale
+    return maximum(0.0, ends + largest_kind_bytes(stage, [gradient + one for one in worst]))
+
+
+def _left_by_head(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount:
+    """Bytes of one sequence that the head kept and that are gone when the last layer runs backward."""
+    if job.stack.keeps_gradients:
+        return 0.0
+    return where(stage.is_last, kept_bytes(job.ledger.head, job.recompute, split), 0.0)
+
+
+def _worst(job: Job, ops: Ops, split: tuple[Amount, ...], scale: Amount, each_bytes: Amount) -> Amount:
+    """Most bytes beside what is kept, over the operations from last to first, with gradients of so many bytes each."""
+    most: Amount = 0.0
+    freed: Amount = 0.0
+    made: Amount = 0.0
+    for op in reversed(ops):
+        made = made + trained_numbers((op,), split) * each_bytes
+        if op.passing and op.gradients:
+            most = maximum(most, (_bytes(op.passing, split) - freed) * scale + made)
+        freed = freed + _bytes(tuple(saved for saved in op.saved if not is_dropped(saved, job.recompute)), split)
+    return most
+
+
+def _bytes(tensors: tuple[Saved, ...], split: tuple[Amount, ...]) -> Amount:
+    total: Amount = 0.0
+    for tensor in tensors:
+        total = total + tensor.bytes / split[tensor.split]
+    return total
+
+
+WHOLE_LOSSES = ("eager", "compiled")
+"""Losses that torchtitan replaces by a parallel one where tensor ranks split the vocabulary.
+Source: pytorch/torchtitan@9dec370 config_manager.py (enable_loss_parallel)."""
+
+
+def rank_logits(job: Job, degrees: Degrees) -> Amount:
+    """Logits of one micro-batch on one rank of the last stage.
+
+    Formula:
+        b s / c  V_padded / t
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        logits [1]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> rank_logits(sample_job(), sample_degrees()) == 8192 * 128_256
+    True
+    """
+    vocabulary = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
+    tokens = job.recipe.sequence_length * degrees.micro_batch / degrees.context
+    return tokens * vocabulary
+
+
+def logits_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes that the logits of one micro-batch and their losses hold on one rank of the last stage, at their peak.
+
+    That is inside the loss, or when the head runs backward: then the logits' gradient, and that of the stream before
+    and after tensor ranks share it, and the gradient of the head's matrix where it has no buffer.
+
+    Formula:
+        max(logits x bytes a logit, logits x element + s b h / c (1 + 1 / t) elements + V h / t elements)
+        + what each multi-token-prediction depth has kept of its own logits
+
+    Args:
+        job: the job; its cross entropy says the bytes a logit
+        degrees: the layout
+
+    Returns:
+        bytes of one micro-batch [byte]
+
+    Source:
+        the row of the cross entropy; NVIDIA/Megatron-LM@23e00ed0 core/tensor_parallel/layers.py (backward of the head)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> logits_bytes(sample_job(), sample_degrees())
+    6304038912.0
+    """
+    logits, element = rank_logits(job, degrees), job.precision.element_bytes
+    stream = stream_bytes(job, degrees)
+    shared = where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), stream / degrees.tensor, 0.0)
+    each: Amount = job.cross_entropy.logit_bytes(element)
+    if job.stack.splits_loss and job.software.cross_entropy in WHOLE_LOSSES:
+        each = where(degrees.tensor > 1, CROSS_ENTROPIES["loss-parallel"].logit_bytes(element), each)
+    loss = maximum(logits * each, logits * element + stream + shared + head_product_bytes(job, degrees))
+    return loss + job.ledger.depths * logits * job.cross_entropy.kept_bytes
+
+
+def kept_logits_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes that the losses of one micro-batch keep until it runs backward, on one rank of the last stage.
+
+    Formula:
+        losses x logits x bytes that stay of each
+
+    Args:
+        job: the job; its cross entropy says the bytes
+        degrees: the layout
+
+    Returns:
+        bytes of one micro-batch [byte]
+
+    Source:
+        the row of the cross entropy
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> kept_logits_bytes(sample_job(), sample_degrees()) == 4 * 8192 * 128_256
+    True
+    """
+    return (1 + job.ledger.depths) * rank_logits(job, degrees) * job.cross_entropy.kept_bytes

@@ -1,0 +1,492 @@
+"""Memory of the device: what the allocator reserves, what is in use beside it, and the probability of running out."""
+
+from math import erf, exp, hypot, log, sqrt
+
+from service.estimator.answer import Basis, Interval, Verdict
+from service.estimator.constants import MeasuredBytes, calibration_of
+from service.estimator.degrees import Degrees
+from service.estimator.memory.activations import rank_logits
+from service.estimator.memory.rank_load import StageLoad
+from service.estimator.numeric import Amount, both, maximum, minimum, where
+from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
+from service.estimator.parallelism.stages import stream_bytes
+from service.estimator.question import Gpu
+from service.estimator.software.stacks import version_of
+from service.estimator.software.versions import at_least
+from service.estimator.workload import Job
+
+Shares = tuple[float, float, float]
+"""A low, a middle and a high value."""
+
+RESERVED_SHARE = (1.01, 1.04, 1.09)
+"""Reserved over allocated: low, middle, high.
+Source: MooreThreads/SimuMax@4dcaae5, 344 rank measurements: median 1.038, p90 1.071, maximum 1.093."""
+
+EXPANDABLE_SHARE = (1.0, 1.01, 1.05)
+"""The same where segments grow instead of being opened anew, or pools and holes are told apart.
+Source: PyTorch CUDA caching allocator, expandable_segments; replays of its rules for published torchtitan runs."""
+
+HELD_ROOM = 0.92
+"""Share of its room above which the allocator fails to open a segment and gives back all that is cached.
+Source: published nanotron runs, of which any share from 0.87 to 0.93 explains the same ones."""
+
+HELD_SHARE = 1.01
+"""What fragments add where pools and holes are counted one by one. Source: as EXPANDABLE_SHARE, the middle."""
+
+
+def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, room_bytes: float) -> Amount:
+    """Bytes that the allocator holds on one GPU: live tensors, fragments, pools of other streams and holes.
+
+    What it holds beside live tensors it gives back when the device has no more, so only live tensors and their
+    fragments can run it out of memory.
+
+    Formula:
+        max(allocated x share, (allocated + held) x HELD_SHARE where that is at most HELD_ROOM x room)
+
+    Args:
+        allocated_bytes: live tensors [byte]
+        held_bytes: what the stack makes the allocator hold beside them [byte]
+        share: what fragments add [1]
+        room_bytes: what the device leaves the allocator [byte]
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        PyTorch CUDA caching allocator (frees cached blocks before it fails); reserved_shares; held.held_bytes
+
+    >>> reserved_bytes(100.0, 0.0, 1.04, 200.0), reserved_bytes(100.0, 500.0, 1.04, 200.0)
+    (104.0, 104.0)
+    """
+    whole = (allocated_bytes + held_bytes) * HELD_SHARE
+    return maximum(allocated_bytes * share, where(whole <= HELD_ROOM * room_bytes, whole, 0.0))
+
+
+def reserved_shares(job: Job) -> Shares:
+    """What fragments add to what the allocator would hold without them: low, middle, high.
+
+    Formula:
+        by the stack: RESERVED_SHARE, or nearly nothing where segments grow
+
+    Args:
+        job: the job
+
+    Returns:
+        the shares [1]
+
+    Source:
+        RESERVED_SHARE; EXPANDABLE_SHARE
+
+    >>> from service.estimator.samples import sample_job
+    >>> reserved_shares(sample_job())
+    (1.01, 1.04, 1.09)
+    """
+    return EXPANDABLE_SHARE if job.software.expandable_segments else RESERVED_SHARE
+
+
+def reserved_interval(allocated: Interval, reserved_bytes: float, shares: Shares) -> Interval:
+    """Bytes that the allocator holds, with the spread of live tensors and, apart from it, of fragments.
+
+    Formula:
+        reserved x exp(-/+ sqrt(a^2 + f^2)), a and f the logarithms of both spreads
+
+    Args:
+        allocated: live tensors
+        reserved_bytes: what the allocator holds [byte]
+        shares: what fragments add: low, middle, high [1]
+
+    Returns:
+        the interval [byte]
+
+    Source:
+        independent errors add in quadrature; reserved_shares
+
+    >>> reserved_interval(Interval(90.0, 100.0, 110.0, "analytic"), 100.0, (1.0, 1.0, 1.0)).high
+    110.0
+    """
+    low, middle, high = shares
+    below = hypot(log(allocated.value / allocated.low), log(middle / low))
+    above = hypot(log(allocated.high / allocated.value), log(high / middle))
+    return Interval(reserved_bytes * exp(-below), reserved_bytes, round(reserved_bytes * exp(above), 6), "analytic")
+
+
+SEGMENT_HOLE_BYTES = 2.0
+"""Bytes for each logit that no other tensor fits into where segments do not grow.
+Source: replays of the caching allocator's rules for torchtitan's losses."""
+
+
+def held_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Amount) -> Amount:
+    """Bytes that the allocator holds for streams of their own, and in holes that nothing fits, at the peak of one rank.
+
+    FSDP gathers weights on one stream and reduces gradients on another, and the allocator never lends memory of one
+    stream to another: both pools stay at their own largest size while the default stream is at its peak.
+
+    Formula:
+        ZeRO-3 with streams of its own, freed after use: the largest group and one layer, with the rank's own part of
+        the group, in the compute format; all sharded gradients, where none are live at the loss;
+        the hole of the cross entropy's row for each logit; and that of a gathered stream where tensor ranks split it
+
+    Args:
+        job: the job
+        degrees: the layout
+        load: load of the rank
+        gradient_bytes: gradients of the rank [byte]
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        torch 2.13 distributed/fsdp/_fully_shard/_fsdp_param_group.py (streams); PyTorch CUDA caching allocator (blocks
+        belong to the stream they were allocated on)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> held_bytes(sample_job(), sample_degrees(), sample_load(), 0.0)
+    0.0
+    """
+    if not job.stack.gathers_on_streams:
+        return _results_ahead_bytes(job, degrees, load) + _flattened_bytes(job, degrees, load)
+    each = max(job.cross_entropy.hole_bytes, 0.0 if job.software.expandable_segments else SEGMENT_HOLE_BYTES)
+    hole = where(load.logits_bytes > 0, rank_logits(job, degrees) * each, 0.0)
+    splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
+    hole = hole + where(splits, stream_bytes(job, degrees), 0.0)
+    weight = job.state.gathered_bytes
+    ends = load.gathered_ends
+    pool = (ends + load.largest_layer + maximum(ends, load.largest_layer) / degrees.shard_group) * weight
+    later = where(degrees.accumulation > 1, 0.0, gradient_bytes)
+    sharded = both(degrees.zero_stage >= WEIGHTS, degrees.shard_group > 1)
+    return hole + where(sharded, where(degrees.reshard_after_forward == 1, pool, 0.0) + later, 0.0)
+
+
+LAUNCHES_AHEAD = 1024
+"""Kernels that the host launches before the GPU has run the first of them. Source: CUDA launch queue."""
+
+KERNELS_OF_A_LAYER = 24
+"""Kernels of the forward pass of one layer. Source: huggingface/nanotron@67c5ebb6 models/llama.py, counted."""
+
+
+def _results_ahead_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+    """Results of row-split matrices, two a layer, that wait for the GPU before their memory is free."""
+    if not job.stack.keeps_results_ahead:
+        return 0.0
+    layers = minimum(load.layers, LAUNCHES_AHEAD / KERNELS_OF_A_LAYER)
+    return where(degrees.tensor > 1, 2 * stream_bytes(job, degrees) * layers, 0.0)
+
+
+def _flattened_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+    """Flat copies of updated weights, and of the rank's part of them where that is larger than any activation."""
+    if not job.stack.flattens_update:
+        return 0.0
+    weights = (load.updated.dense_trained + load.updated.expert_trained) * job.state.weight_bytes
+    part = weights / degrees.shard_group
+    again = where(part > load.largest_activation_bytes, weights + part, 0.0)
+    return where(degrees.zero_stage >= OPTIMIZER_STATES, weights + again, 0.0)
+
+
+RESIDUALS = {
+    ("megatron-core", "dense"): 0.030,
+    ("megatron-core", "sparse"): 0.051,
+    ("other", "dense"): 0.102,
+    ("other", "sparse"): 0.304,
+}
+"""80 % of published peaks lie within exp(-r) and exp(r) of the prediction, by stack and kind of model.
+Source: the measurements that ship with service.calibration, those with the full configuration; each publisher counts
+as much as any other, and r is never below LEAST_RESIDUAL."""
+
+LEAST_RESIDUAL = 0.030
+"""Runs of one configuration differ by so much between releases of one stack.
+Source: NVIDIA/Megatron-LM functional tests, the same cases on three generations of GPUs."""
+
+
+def class_of(stack: str, *, is_sparse: bool) -> tuple[str, str]:
+    """The class of some stack and kind of model.
+
+    Args:
+        stack: the stack's name
+        is_sparse: whether the model has routed experts
+
+    Returns:
+        stack and kind of model, a key of RESIDUALS
+
+    >>> class_of("fsdp1", is_sparse=False)
+    ('other', 'dense')
+    """
+    return "megatron-core" if stack == "megatron-core" else "other", "sparse" if is_sparse else "dense"
+
+
+def residual_class(job: Job) -> tuple[str, str]:
+    """The class of a job whose published residuals are known.
+
+    Args:
+        job: the job
+
+    Returns:
+        stack and kind of model, a key of RESIDUALS
+    """
+    return class_of(job.software.name, is_sparse=bool(job.model.num_experts))
+
+
+def allocated_interval(job: Job, peak_bytes: float) -> Interval:
+    """Live tensors at the peak, with the spread that published peaks of the class show.
+
+    Formula:
+        sum of the lines of the fullest stage, x exp(-r) and exp(r) at the ends
+
+    Args:
+        job: the job
+        peak_bytes: sum of the lines of the fullest stage [byte]
+
+    Returns:
+        the interval [byte]
+
+    Source:
+        RESIDUALS
+
+    >>> from service.estimator.samples import sample_job
+    >>> allocated_interval(sample_job(), 100.0).low < 97.1
+    True
+    """
+    spread = RESIDUALS[residual_class(job)]
+    return Interval(peak_bytes * exp(-spread), peak_bytes, peak_bytes * exp(spread), "analytic")
+
+
+_NORMAL_80 = 1.2816
+"""Standard deviations from the middle to either end of a central 80 % interval of a normal distribution.
+Source: definition."""
+
+_NORMAL_95_ONE_SIDED = 1.644853627
+"""Standard deviations from the middle that 5 % of a normal distribution exceed. Source: definition."""
+
+
+def oom_probability_fraction(device: Interval, usable_bytes: float) -> float:
+    """Probability that the device peak exceeds what a job can use, from a log-normal spread.
+
+    Formula:
+        1 - Phi(ln(usable / value) / sigma),  sigma = ln(high / value) / 1.2816
+
+    Args:
+        device: the device peak
+        usable_bytes: memory a job can use [byte]
+
+    Returns:
+        probability [1]
+
+    Source:
+        definition; the interval is the central 80 %
+
+    >>> oom_probability_fraction(Interval(9.0, 10.0, 11.0, "analytic"), 10.0)
+    0.5
+    """
+    deviations = _NORMAL_80 * log(usable_bytes / device.value) / log(device.high / device.value)
+    return (1 - erf(deviations / sqrt(2))) / 2
+
+
+def largest_fitting_bytes(device: Interval, usable_bytes: float) -> float:
+    """Largest device peak that still has the verdict `fits`, with a spread as wide as that of another one.
+
+    Formula:
+        usable exp(-1.6449 sigma),  sigma = ln(high / value) / 1.2816
+
+    Args:
+        device: the device peak whose spread is taken
+        usable_bytes: memory a job can use [byte]
+
+    Returns:
+        bytes [byte]
+
+    Source:
+        definition; the same log-normal spread as that of the probability, exceeded in 5 % of all cases
+
+    >>> round(largest_fitting_bytes(Interval(9.0, 10.0, 11.0, "analytic"), 10.0), 3)
+    8.849
+    """
+    deviations = log(device.high / device.value) / _NORMAL_80
+    return usable_bytes * exp(-_NORMAL_95_ONE_SIDED * deviations)
+
+
+def verdict_of(probability_fraction: float) -> Verdict:
+    """The word for a probability of running out of memory.
+
+    Args:
+        probability_fraction: probability that the device peak exceeds the usable memory [1]
+
+    Returns:
+        below 5 % fits, up to 50 % at_risk, above out_of_memory
+
+    >>> verdict_of(0.2)
+    'at_risk'
+    """
+    if probability_fraction < 0.05:
+        return "fits"
+    return "at_risk" if probability_fraction <= 0.5 else "out_of_memory"
+
+
+CONTEXT_BYTES: tuple[tuple[str, Shares], ...] = (
+    ("2.2", (0.47 * 2**30, 0.6 * 2**30, 0.92 * 2**30)),
+    ("2.0", (0.47 * 2**30, 0.92 * 2**30, 1.1 * 2**30)),
+    ("0", (0.92 * 2**30, 1573 * 2**20, 1.78 * 2**30)),
+)
+"""CUDA context and loaded kernels by the oldest torch that they hold for: low, middle, high. Kernels load lazily in the
+newest, all at once before. Source: stas00/ml-engineering@744d01e training/performance (torch 1.10, 2.1 and later);
+bigscience-workshop/bigscience@9e64edec2 chronicles-prequel (1573 MiB)."""
+
+COMMUNICATOR_BYTES: tuple[tuple[str, Shares], ...] = (
+    ("2.2", (0.5 * 2**30, 1.0 * 2**30, 1.5 * 2**30)),
+    ("0", (1.0 * 2**30, 1.45 * 2**30, 1.5 * 2**30)),
+)
+"""What torch.distributed adds at its first collective, in the same form.
+Source: stas00/ml-engineering@744d01e training/performance (0.55 to 2.00 GiB)."""
+
+
+def beside_allocator(job: Job) -> Shares:
+    """Bytes on the device that no allocator sees: the context, and communicators where there is more than one GPU.
+
+    Formula:
+        CONTEXT_BYTES + COMMUNICATOR_BYTES, of the version of torch; what was measured on the GPU where something was
+
+    Args:
+        job: the job
+
+    Returns:
+        low, middle, high [byte]
+
+    Source:
+        CONTEXT_BYTES, COMMUNICATOR_BYTES
+
+    >>> from service.estimator.samples import sample_job
+    >>> beside_allocator(sample_job())[1] / 2**30
+    0.6
+    """
+    context, extra = context_and_communicators(job.gpu, version_of(job.software, "torch"))
+    joined = 1 if job.cluster.gpus > 1 else 0
+    low, middle, high = (own + joined * more for own, more in zip(context, extra, strict=True))
+    return low, middle, high
+
+
+def context_and_communicators(gpu: Gpu, torch: str | None) -> tuple[Shares, Shares]:
+    """Bytes of the context, and of communicators beside it, on one GPU.
+
+    Args:
+        gpu: the GPU
+        torch: version of torch; None stands for the newest
+
+    Returns:
+        low, middle, high of each [byte]; what was measured on the GPU where something was
+    """
+    context, extra = (
+        next(sizes for oldest, sizes in table if at_least(torch, oldest))
+        for table in (CONTEXT_BYTES, COMMUNICATOR_BYTES)
+    )
+    measured = calibration_of(gpu)
+    if measured is None:
+        return context, extra
+    return _told(measured.context_bytes) or context, _told(measured.communicator_bytes) or extra
+
+
+def _told(measured: MeasuredBytes | None) -> Shares | None:
+    return None if measured is None else (measured.low, measured.value, measured.high)
+
+
+def memory_basis(gpu: Gpu) -> Basis:
+    """What bytes beside the allocator rest on.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        calibrated where they were measured on the GPU, else analytic
+    """
+    measured = calibration_of(gpu)
+    return "calibrated" if measured is not None and measured.tells_bytes else "analytic"
+
+
+def device_interval(reserved: Interval, beside: Shares, basis: Basis = "analytic") -> Interval:
+    """Bytes in use on the device: the allocator's, the context's and the communicators'.
+
+    Formula:
+        reserved + what is beside the allocator; distances of both ends from the middle in quadrature
+
+    Args:
+        reserved: bytes that the allocator holds
+        beside: bytes of context and communicators: low, middle, high [byte]
+        basis: what those rest on
+
+    Returns:
+        the interval [byte]
+
+    Source:
+        independent errors add in quadrature; beside_allocator
+
+    >>> device_interval(Interval(7.0, 10.0, 13.0, "analytic"), (1.0, 5.0, 9.0))
+    Interval(low=10.0, value=15.0, high=20.0, basis='analytic')
+    """
+    low, middle, high = beside
+    value = reserved.value + middle
+    below = hypot(reserved.value - reserved.low, middle - low)
+    above = hypot(reserved.high - reserved.value, high - middle)
+    return Interval(value - below, value, value + above, basis)
+
+
+def usable_bytes(gpu: Gpu) -> float:
+    """Memory that a job can use on one GPU.
+
+    Formula:
+        the GPU's row
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        the GPU's row in the catalogue
+
+    >>> from service.estimator.samples import H100
+    >>> usable_bytes(H100) / 2**30
+    79.1
+    """
+    return gpu.usable_bytes
+
+
+def allocator_room_bytes(job: Job) -> float:
+    """Memory of one GPU that is left to the allocator.
+
+    Formula:
+        usable - context - communicators
+
+    Args:
+        job: the job
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        usable_bytes; beside_allocator
+
+    >>> from service.estimator.samples import sample_job
+    >>> allocator_room_bytes(sample_job()) / 2**30
+    78.5
+    """
+    return usable_bytes(job.gpu) - beside_allocator(job)[1]
+
+
+def headroom_bytes(usable: float, device: Interval) -> float:
+    """Memory that is left on the fullest GPU; negative where bytes are missing.
+
+    Formula:
+        usable - device peak
+
+    Args:
+        usable: memory a job can use [byte]
+        device: the device peak
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        definition
+
+    >>> headroom_bytes(10.0, Interval(9.0, 12.0, 13.0, "analytic"))
+    -2.0
+    """
+    return usable - device.value

@@ -1,0 +1,544 @@
+"""Bytes of one rank of a stage, kind by kind, at the peak of a step and of the first step."""
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Literal
+
+from service.estimator.answer import Phase
+from service.estimator.degrees import Degrees
+from service.estimator.memory.device import held_bytes
+from service.estimator.memory.rank_load import StageLoad
+from service.estimator.memory.states import (
+    WHOLE_MOMENTS,
+    Gathered,
+    bucket_bytes,
+    gathered_weights,
+    sharded_bytes,
+    sharded_lines,
+    step_gradient_lines,
+    table_gradient_bytes,
+    undivided_share,
+)
+from service.estimator.names import OffloadName, ScheduleName
+from service.estimator.numeric import Amount, Condition, both, either, is_nothing, maximum, minimum, where
+from service.estimator.parallelism.context import exchanged_bytes
+from service.estimator.parallelism.data import OPTIMIZER_STATES
+from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
+from service.estimator.parallelism.stages import WIDE_BYTES, Stage, sequence_stream_bytes, stream_bytes
+from service.estimator.question import Layout, filled
+from service.estimator.software.optimizers import moment_bytes
+from service.estimator.software.stacks import version_of
+from service.estimator.software.versions import (
+    GROUPED_STREAMS,
+    torch_workspace_bytes,
+    transformer_engine_workspace_bytes,
+)
+from service.estimator.workload import Job
+
+
+def standing_bytes(job: Job, degrees: Degrees, *, has_head: Condition) -> Amount:
+    """Bytes of workspaces and kept buffers of one rank of a stage.
+
+    Formula:
+        workspaces of torch's matrix products, where any runs, and of Transformer Engine's; four more of those with
+        grouped experts
+        + the gathered input of the head, b s h / c elements, where sequence parallelism is on
+        + tokens of all ranks that share experts, where they are gathered
+        + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
+
+    Args:
+        job: the job
+        degrees: the layout
+        has_head: whether the rank computes logits
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        workspaces; NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/layers.py (global memory buffer of gathered
+        inputs), core/transformer/dot_product_attention.py (of scores)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> standing_bytes(sample_job(), sample_degrees(), has_head=True) / 2**20
+    96.0
+    """
+    software = job.software
+    torch_bytes = torch_workspace_bytes(job.gpu, version_of(software, "torch"), deterministic=software.deterministic)
+    splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
+    gathered = where(both(has_head, splits), stream_bytes(job, degrees), 0.0)
+    if job.stack.keeps_gather_buffers:
+        gathered = where(degrees.tensor > 1, job.stack.keeps_gather_buffers * stream_bytes(job, degrees), 0.0)
+    if not job.implementation.uses_transformer_engine:
+        return _dispatch_bytes(job, degrees) + torch_bytes + gathered + _score_buffer_bytes(job, degrees)
+    grouped = software.grouped_experts and job.model.num_experts
+    runs_torch = either(has_head, job.model.num_experts > 0)
+    engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
+    return _dispatch_bytes(job, degrees) + engine + where(runs_torch, torch_bytes, 0.0) + gathered
+
+
+def _dispatch_bytes(job: Job, degrees: Degrees) -> Amount:
+    """A buffer of the tokens of all ranks that share experts, where they are gathered instead of sent."""
+    if job.software.dispatcher != "allgather" or not job.model.num_experts:
+        return 0.0
+    ranks = degrees.expert * degrees.expert_tensor
+    return where(ranks > 1, sequence_stream_bytes(job, degrees) * ranks, 0.0)
+
+
+def _score_buffer_bytes(job: Job, degrees: Degrees) -> Amount:
+    if not job.implementation.keeps_score_buffer or job.recipe.attention != "eager":
+        return 0.0
+    pairs = job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context
+    return pairs * job.model.num_attention_heads / degrees.tensor * job.precision.element_bytes
+
+
+def mask_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes of the mask of all pairs of tokens of one micro-batch, where the data loader or eager attention has one.
+
+    Formula:
+        b s^2 / c, and as much for each byte of the stream's format in eager attention of transformers
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 pretrain_gpt.py (create-attention-mask-in-dataloader, one byte a pair)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> mask_bytes(sample_job(), sample_degrees())
+    0.0
+    """
+    is_added = job.implementation.runs_transformers and job.kernel == "eager"
+    is_wide = job.implementation.casts_each_input and job.precision.is_mixed
+    added = (WIDE_BYTES if is_wide else job.precision.element_bytes) if is_added else 0.0
+    each = added + (1.0 if job.software.attention_mask else 0.0)
+    return each * job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context if each else 0.0
+
+
+def received_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+    """Bytes that a stage has received of its neighbours beside what it keeps, while it computes.
+
+    Formula:
+        the gradient of the micro-batch before, b s h / (c t) elements, after the first stage; two more with chunks
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        NVIDIA/Megatron-LM@23e00ed0 core/pipeline_parallel/schedules.py (input_tensor_grad stays bound; with chunks the
+        next input and gradient are received ahead)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage = Stage(index=1, chunk_counts=((8,),), depths=0, is_first=False, is_last=False)
+    >>> received_bytes(sample_job(), sample_degrees(pipeline=4), stage)
+    67108864.0
+    """
+    streams = where(stage.is_first, 0, 1) + where(degrees.virtual_pipeline > 1, 2, 0)
+    return sequence_stream_bytes(job, degrees) * streams
+
+
+def left_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes that a stage still holds of its neighbours between two steps.
+
+    Formula:
+        the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py; its functional tests log them after each step
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> left_bytes(sample_job(), sample_degrees(pipeline=4))
+    134217728.0
+    """
+    return where(degrees.pipeline > 1, 2 * degrees.virtual_pipeline * sequence_stream_bytes(job, degrees), 0.0)
+
+
+@dataclass(slots=True, kw_only=True)
+class StageBytes:
+    """Bytes of one rank of one stage by kind; which of them are live when, `LIVE` says."""
+
+    weights: Amount
+    frozen_weights: Amount
+    """Weights that are not trained, in the compute format."""
+    quantized_weights: Amount
+    """Frozen matrices of 4 bits."""
+    weight_copies: Amount
+    gradients: Amount
+    """All gradients, as the optimizer finds them."""
+    early_gradients: Amount
+    """Those of them that exist before the last micro-batch runs backward."""
+    kept_gradients: Amount
+    """Those of them that have buffers for the whole run."""
+    half_gradients: Amount
+    """Gradients in the compute format beside accumulated ones, at the end of a backward pass."""
+    gradient_buckets: Amount
+    """Buffers in which replicas add up gradients, beside the gradients themselves."""
+    master_weights: Amount
+    optimizer_states: Amount
+    optimizer_scales: Amount
+    moving_average: Amount
+    """A moving average of the weights."""
+    step_gradients: Amount
+    """fp32 gradients made inside the optimizer step; live only there."""
+    standing_gradients: Amount
+    """Those of them that have buffers for the whole run."""
+    left_step_gradients: Amount
+    """Those of them that stay until the next step begins."""
+    update_buffers: Amount
+    """Temporaries of the optimizer's arithmetic."""
+    gathered_weights: Amount
+    """Weights that are gathered from the data group."""
+    cast_weights: Amount
+    """Weights that autocast has cast on the fly; gone with the last use in the backward pass."""
+    reduced_gradients: Amount
+    """Gradients of whole layers before the data group shares them."""
+    context_buffers: Amount
+    """Keys and values of other context ranks."""
+    attention_mask: Amount
+    """A mask of all pairs of tokens that the data loader makes."""
+    pipeline_buffers: Amount
+    """What a stage has received of its neighbours beside what it keeps."""
+    left_streams: Amount
+    """What a stage still holds of its neighbours between two steps."""
+    activations: Amount
+    """Activations of all micro-batches in flight; gone by the optimizer step."""
+    other_activations: Amount
+    """Those of all micro-batches in flight but one."""
+    recomputed_activations: Amount
+    """Activations of layers being computed again."""
+    layer_buffers: Amount
+    """Gradients inside the layer that runs backward."""
+    logits: Amount
+    gradient_placeholders: Amount
+    """Empty gradients that the libraries keep."""
+    workspace: Amount
+    in_flight: Amount
+    """Micro-batches in flight."""
+    host: Amount
+    """Bytes that live in host memory instead."""
+    held: Amount
+    """Bytes that the allocator holds at the peak beside live tensors: pools of other streams, and holes."""
+
+    def at(self, phase: Phase) -> Amount:
+        """Live bytes in one phase of a later step [byte]."""
+        return self._with(0.0, LIVE[phase])
+
+    @property
+    def phases(self) -> dict[Phase, Amount]:
+        """Live bytes in each phase of a later step [byte]."""
+        standing = self._with(0.0, STANDING)
+        computing = self._with(standing, _COMPUTING[len(STANDING) :])
+        return {
+            phase: self._with(computing, kinds[len(_COMPUTING) :])
+            if kinds[: len(_COMPUTING)] == _COMPUTING
+            else self._with(standing, kinds[len(STANDING) :])
+            for phase, kinds in LIVE.items()
+        }
+
+    @property
+    def peak(self) -> Amount:
+        """Bytes at the peak [byte]."""
+        return reduce(maximum, self.phases.values())
+
+    def _with(self, total: Amount, kinds: tuple[str, ...]) -> Amount:
+        for kind in kinds:
+            amount = getattr(self, kind)
+            total = total if is_nothing(amount) else total + amount
+        return total
+
+
+STANDING = (
+    "weights", "frozen_weights", "quantized_weights", "weight_copies", "gradient_buckets", "master_weights",
+    "optimizer_states", "optimizer_scales", "moving_average", "standing_gradients", "gradient_placeholders",
+    "workspace",
+)  # fmt: skip
+"""Kinds that live through the whole of a later step."""
+
+BETWEEN_STEPS = (*STANDING, "kept_gradients", "left_step_gradients", "left_streams")
+"""Kinds that are live between two steps."""
+
+_COMPUTING = (*STANDING, "gathered_weights", "context_buffers", "attention_mask", "pipeline_buffers")
+
+LIVE: dict[Phase, tuple[str, ...]] = {
+    "loss": (*_COMPUTING, "cast_weights", "early_gradients", "activations", "logits"),
+    "backward": (
+        *_COMPUTING,
+        "cast_weights",
+        "early_gradients",
+        "activations",
+        "recomputed_activations",
+        "layer_buffers",
+    ),
+    "reduction": (*_COMPUTING, "gradients", "half_gradients", "reduced_gradients", "other_activations"),
+    "optimizer": (*STANDING, "gradients", "step_gradients", "update_buffers", "left_streams"),
+    "idle": BETWEEN_STEPS,
+}
+"""Kinds that are live at the fullest moment of each phase: when the last micro-batch in flight has its loss, when its
+last layer runs backward, when its first layer has, inside the optimizer step, and between two steps."""
+
+TOLD_AS = {
+    "cast_weights": "gathered_weights",
+    "early_gradients": "gradients",
+    "kept_gradients": "gradients",
+    "half_gradients": "gradients",
+    "standing_gradients": "step_gradients",
+    "left_step_gradients": "step_gradients",
+    "other_activations": "activations",
+}
+"""Kinds that are part of another, and are told by its name."""
+
+_UPDATED = ("master_weights", "optimizer_states", "optimizer_scales", "moving_average")
+_IN_STEP = ("step_gradients", "standing_gradients", "update_buffers")
+_MODEL = ("weights", "frozen_weights", "quantized_weights", "gradients")
+
+OFF_DEVICE: dict[OffloadName, tuple[str, ...]] = {
+    "none": (),
+    "optimizer": _UPDATED,
+    "activations": (),
+    "optimizer-and-activations": _UPDATED,
+    "model": (*_MODEL, *_UPDATED),
+}
+"""Kinds that the data group may shard and that live in host memory instead, by what is offloaded."""
+
+OFFLOADED_ACTIVATIONS: tuple[OffloadName, ...] = ("activations", "optimizer-and-activations")
+"""What is offloaded where activations are."""
+
+HOST_GRADIENT_BYTES = 4.0
+"""Bytes of one gradient in host memory, where the optimizer runs there.
+Source: deepspeedai/DeepSpeed@edaa722 runtime/zero/stage_1_and_2.py (pinned fp32 gradients); Megatron-LM@d98e8a64
+core/optimizer/cpu_offloading (fp32 copies)."""
+
+LAYERS_ON_DEVICE = 3
+"""Layers whose activations stay when activations are offloaded: one runs, one is on its way out, one on its way back.
+Source: NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/fine_grained_activation_offload.py; the count was read off
+its two functional tests."""
+
+
+def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StageBytes:
+    """Bytes of one rank of one stage, kind by kind.
+
+    Formula:
+        each kind's own
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        stage: the stage
+        load: its load
+        layout: the layout's choices: schedule, context method, offload
+
+    Returns:
+        the bytes by kind [byte]
+
+    Source:
+        each kind's own function
+    """
+    schedule: ScheduleName = filled(layout.schedule)
+    flying, activations = _flying(schedule, degrees, stage, load)
+    losses = flying if schedule == "gpipe" else 1
+    spread, host = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
+    if "master_weights" in OFF_DEVICE[layout.offload]:
+        host = host + _host_gradient_bytes(degrees, load)
+    if layout.offload in OFFLOADED_ACTIVATIONS:
+        resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
+        activations, host = resident, host + activations - resident
+    gathered = gathered_weights(job, degrees, load)
+    halves = spread["half_gradients"]
+    return StageBytes(
+        **spread,
+        gradient_buckets=bucket_bytes(
+            job, degrees, load, halves if job.state.half_gradient_bytes else spread["gradients"]
+        ),
+        kept_gradients=spread["gradients"] if job.stack.keeps_gradients else 0.0,
+        early_gradients=_early_bytes(job, degrees, spread, gathered),
+        left_step_gradients=0.0 if job.stack.keeps_step_gradients else spread["step_gradients"],
+        gathered_weights=gathered.weight_bytes,
+        cast_weights=gathered.cast_bytes,
+        reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(job, degrees, load),
+        held=held_bytes(job, degrees, load, spread["gradients"]),
+        context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
+        attention_mask=mask_bytes(job, degrees),
+        pipeline_buffers=received_bytes(job, degrees, stage),
+        left_streams=left_bytes(job, degrees),
+        activations=activations,
+        other_activations=activations * maximum(flying - 1, 0) / flying,
+        recomputed_activations=load.recomputed_bytes,
+        layer_buffers=load.layer_buffer_bytes,
+        logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
+        gradient_placeholders=load.placeholder_bytes,
+        workspace=standing_bytes(job, degrees, has_head=load.logits_bytes > 0),
+        in_flight=flying,
+        host=host,
+    )
+
+
+def _spread_bytes(job: Job, degrees: Degrees, load: StageLoad) -> dict[str, Amount]:
+    """Bytes of the lines that the data group may shard, with what the fullest rank has of whole matrices."""
+    spread = {
+        name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
+        for name, line in sharded_lines(job, load).items()
+    }
+    extra = undivided_share(job, degrees, load)
+    moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
+    spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
+    spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * moment
+    return spread | step_gradient_lines(job, degrees, spread["step_gradients"])
+
+
+def _host_gradient_bytes(degrees: Degrees, load: StageLoad) -> Amount:
+    trained = load.updated.dense_trained, load.updated.expert_trained
+    return sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
+
+
+def _early_bytes(job: Job, degrees: Degrees, spread: dict[str, Amount], gathered: Gathered) -> Amount:
+    """Gradients that exist while the last micro-batch has not run backward: kept ones, and those of earlier ones."""
+    several = degrees.accumulation > 1
+    shared = where(either(job.stack.keeps_gradients, several), spread["gradients"], 0.0)
+    early = where(both(several, gathered.waiting_bytes > 0), gathered.waiting_bytes, shared)
+    return early + (spread["half_gradients"] if job.stack.keeps_half_gradients == "always" else 0.0)
+
+
+def _moved(spread: dict[str, Amount], away: tuple[str, ...]) -> tuple[dict[str, Amount], Amount]:
+    """The same with some lines in host memory, where the optimizer then runs; and the bytes there."""
+    host: Amount = 0.0
+    for name in away:
+        host = host + spread[name]
+    return spread | dict.fromkeys((*away, *_IN_STEP) if away else (), 0.0), host
+
+
+def _flying(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: StageLoad) -> tuple[Amount, Amount]:
+    """Whole micro-batches in flight, those of chunks over the chunks; and the bytes of their activations."""
+    is_interleaved, first = schedule == "interleaved-1f1b", load.kept_bytes[0]
+    plain, *_ = in_flight("1f1b" if is_interleaved else schedule, degrees, stage.index)
+    if not is_interleaved:
+        return plain, plain * first
+    several, rounds = degrees.virtual_pipeline > 1, degrees.virtual_pipeline
+    return (
+        where(several, warm_passes(degrees, stage.index) / rounds, plain),
+        where(several, interleaved_bytes(degrees, stage.index, load.kept_bytes), plain * first),
+    )
+
+
+StepName = Literal["first", "later"]
+Moment = Literal["start", "forward", "loss", "backward", "reduction", "optimizer", "end"]
+
+MOMENTS: dict[Phase, Moment] = {
+    "loss": "loss",
+    "backward": "backward",
+    "reduction": "reduction",
+    "optimizer": "optimizer",
+    "idle": "end",
+}
+"""The moment of a step at which each phase is fullest."""
+
+LAZY = ("optimizer_states", "optimizer_scales")
+"""Kinds that the optimizer makes in its first step. Source: torch.optim (lazy state)."""
+
+AFTER_BACKWARD = ("gradient_placeholders",)
+"""Kinds that the first backward pass makes."""
+
+
+def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
+    """Live bytes of one rank at the peak of the first step.
+
+    Formula:
+        the highest of the moments, without what the optimizer makes in that step until it runs
+
+    Args:
+        held: bytes of the rank by kind
+        several: whether the step has more than one micro-batch
+
+    Returns:
+        bytes of one rank [byte]
+
+    Source:
+        torch.optim (lazy state)
+
+    >>> from service.estimator.memory.memory import stage_bytes
+    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
+    >>> from service.estimator.parallelism.stages import stage_at
+    >>> job, degrees, layout = sample_job(), sample_degrees(), sample_resolved().question.layout
+    >>> held = stage_bytes(job, degrees, stage_at(job, degrees, 0, None, 1), sample_load(), layout)
+    >>> held.peak == held.at("loss"), first_step_peak_bytes(held, several=True) == held.at("optimizer")
+    (True, True)
+    """
+    return max(_first_step_bytes(held, phase, several=several) for phase in LIVE)
+
+
+def first_step_lines(held: StageBytes, *, several: bool) -> dict[str, float]:
+    """What one rank holds at the peak of the first step.
+
+    Args:
+        held: bytes of the rank by kind
+        several: whether the step has more than one micro-batch
+
+    Returns:
+        bytes by kind [byte]
+    """
+    fullest = max(LIVE, key=lambda phase: _first_step_bytes(held, phase, several=several))
+    return live_bytes(held, LIVE[fullest], missing_kinds("first", MOMENTS[fullest], several=several))
+
+
+def _first_step_bytes(held: StageBytes, phase: Phase, *, several: bool) -> float:
+    missing = missing_kinds("first", MOMENTS[phase], several=several)
+    return float(held.at(phase)) - sum(float(getattr(held, kind)) for kind in missing)
+
+
+def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str, ...]:
+    """Kinds that are not there yet at a moment of a step.
+
+    Args:
+        step: the first step, or a later one
+        moment: where in the step
+        several: whether a micro-batch has run backward before
+
+    Returns:
+        the kinds
+
+    >>> missing_kinds("first", "loss", several=True), missing_kinds("later", "loss", several=True)
+    (('optimizer_states', 'optimizer_scales'), ())
+    """
+    if step == "later" or moment in ("optimizer", "end"):
+        return ()
+    return LAZY if several or moment in ("backward", "reduction") else (*LAZY, *AFTER_BACKWARD)
+
+
+def live_bytes(held: StageBytes, kinds: tuple[str, ...], missing: tuple[str, ...]) -> dict[str, float]:
+    """Bytes of one rank by the names that answers tell them by.
+
+    Args:
+        held: bytes of the rank by kind
+        kinds: kinds that are live
+        missing: those of them that are not there yet
+
+    Returns:
+        bytes by kind, those of zero left out [byte]
+
+    Source:
+        memory.LIVE
+
+    Formula:
+        sum of the kinds that share a name
+    """
+    told: dict[str, float] = {}
+    for kind in kinds:
+        amount = 0.0 if kind in missing else float(getattr(held, kind))
+        if amount:
+            name = TOLD_AS.get(kind, kind)
+            told[name] = told.get(name, 0.0) + amount
+    return told

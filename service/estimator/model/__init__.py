@@ -1,0 +1,1 @@
+"""The operations of a model, its parameters and its FLOP."""

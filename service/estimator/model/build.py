@@ -1,0 +1,301 @@
+"""The ledger of a model, built from its fields and the recipe's setting, and the table of mixers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from service.estimator.model.layers.attention import attention_ops
+from service.estimator.model.layers.embedding import embedding_ops
+from service.estimator.model.layers.experts import expert_ops
+from service.estimator.model.layers.gated_delta_net import gated_delta_net_ops
+from service.estimator.model.layers.head import depth_embedding_ops, depth_ops, head_ops
+from service.estimator.model.layers.latent_attention import latent_attention_ops
+from service.estimator.model.layers.lightning_attention import lightning_attention_ops
+from service.estimator.model.layers.linear_recurrence import linear_recurrence_ops
+from service.estimator.model.layers.mamba import mamba_ops
+from service.estimator.model.layers.mamba2 import mamba2_ops
+from service.estimator.model.layers.shared_transformer import SHARED, shared_transformer_ops
+from service.estimator.model.layers.short_convolution import short_convolution_ops
+from service.estimator.model.ledger import GROUP, LayerShape, Ledger, Op, Ops, Setting
+from service.estimator.model.operations import feed_forward_ops, norm_op, residual_op
+from service.estimator.names import LayerType, MlpType
+from service.estimator.question import Model
+
+LayerOps = Callable[[Model, LayerType, Setting], Ops]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixer:
+    """One way to mix tokens."""
+
+    ops: tuple[LayerOps, ...] = ()
+    """Its operations; several run side by side on the same input."""
+    attends: bool = False
+    """It has attention, whose work grows with the square of the sequence."""
+    carries_state: bool = False
+    """A state or a window passes along the sequence from token to token."""
+    shares_block: bool = False
+    """Layers of it hold weights in common."""
+    branches: int = 1
+    """Parts of it whose results tensor ranks join."""
+    needs: tuple[str, ...] = ()
+    """Fields of Model without which it is not described."""
+    takes: tuple[str, ...] = ()
+    """Fields of Model that change it and may be absent."""
+    heads: tuple[str, ...] = ()
+    """Fields whose numbers a tensor degree has to divide, beside those of attention."""
+
+
+def _heads_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Attention with heads of its own, or through latents where the model has them."""
+    attend = attention_ops if model.kv_lora_rank is None else latent_attention_ops
+    return attend(model, layer_type, setting)
+
+
+_OWN_HEADS = ("num_key_value_heads", "head_dim", "attention_bias", "attention_out_bias")
+_ATTENTION = Mixer(
+    ops=(_heads_ops,),
+    attends=True,
+    needs=("num_attention_heads",),
+    takes=(*_OWN_HEADS, "qk_norm", "attention_gate", "attention_sinks"),
+)
+_STATE = ("mamba_d_ssm", "mamba_d_state", "conv_kernel")
+_PROJECTED = ("conv_bias", "mixer_bias")
+_MAMBA2 = Mixer(
+    ops=(mamba2_ops,),
+    carries_state=True,
+    needs=(*_STATE, "mamba_n_heads", "mamba_n_groups"),
+    takes=(*_PROJECTED, "mixer_norm"),
+    heads=("mamba_n_heads", "mamba_n_groups"),
+)
+
+MIXERS: Mapping[LayerType, Mixer] = {
+    "full_attention": _ATTENTION,
+    "sliding_attention": _ATTENTION,
+    "chunked_attention": _ATTENTION,
+    "lightning_attention": Mixer(
+        ops=(lightning_attention_ops,), carries_state=True,
+        needs=("num_attention_heads",), takes=("head_dim", "mixer_bias"),
+    ),
+    "gated_delta_net": Mixer(
+        ops=(gated_delta_net_ops,),
+        carries_state=True,
+        needs=(
+            "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+            "conv_kernel",
+        ),
+        takes=_PROJECTED,
+        heads=("linear_num_key_heads", "linear_num_value_heads"),
+    ),
+    "mamba": Mixer(
+        ops=(mamba_ops,),
+        carries_state=True,
+        needs=(*_STATE, "mamba_dt_rank"),
+        takes=(*_PROJECTED, "mixer_norm"),
+        heads=("mamba_d_ssm",),
+    ),
+    "mamba2": _MAMBA2,
+    "attention_and_mamba2": Mixer(
+        ops=(_heads_ops, mamba2_ops), attends=True, carries_state=True,
+        needs=(*_ATTENTION.needs, *_MAMBA2.needs), takes=(*_ATTENTION.takes, *_MAMBA2.takes), heads=_MAMBA2.heads,
+    ),
+    "shared_attention_and_mamba2": Mixer(
+        ops=(shared_transformer_ops, mamba2_ops), attends=True, carries_state=True, shares_block=True, branches=4,
+        needs=("num_attention_heads", *_MAMBA2.needs, "num_mem_blocks", "intermediate_size"),
+        takes=(*_OWN_HEADS, "mlp_bias", "gated_mlp", *_MAMBA2.takes, "adapter_rank", "shared_attention_adapter"),
+        heads=_MAMBA2.heads,
+    ),
+    "rg_lru": Mixer(
+        ops=(linear_recurrence_ops,),
+        carries_state=True,
+        needs=("lru_width", "num_attention_heads", "conv_kernel"),
+        takes=_PROJECTED,
+        heads=("num_attention_heads",),
+    ),
+    "short_convolution": Mixer(
+        ops=(short_convolution_ops,),
+        carries_state=True,
+        needs=("conv_kernel",),
+        takes=_PROJECTED,
+        heads=("hidden_size",),
+    ),
+    "none": Mixer(branches=0),
+}  # fmt: skip
+
+MLP_FIELDS = ("intermediate_size", "gated_mlp", "mlp_bias", "activation_parameters")
+"""Fields of Model that describe an MLP; a shared block has one of its own."""
+
+MIXER_FIELDS = tuple(
+    dict.fromkeys(name for mixer in MIXERS.values() for name in (*mixer.needs, *mixer.takes) if name not in MLP_FIELDS)
+)
+"""Fields of Model that some mixers read, and nothing else does."""
+
+
+LEDGERS_KEPT = 256
+"""Ledgers that stay at hand: a caller asks of few models, and of each under many layouts. Source: a choice."""
+
+
+def layer_type(model: Model, layer: int) -> LayerType:
+    """How one layer mixes tokens: from the model's repeating pattern, else windowed if it has a window, else full.
+
+    Args:
+        model: the model
+        layer: layer, from 0 [1]
+
+    Returns:
+        the name of the mixer
+    """
+    if model.layer_types:
+        return model.layer_types[layer % len(model.layer_types)]
+    return "full_attention" if model.sliding_window is None else "sliding_attention"
+
+
+def mlp_type(model: Model, layer: int) -> MlpType:
+    """MLP of one layer: dense for the leading layers, then the model's pattern, else sparse if it has experts.
+
+    Args:
+        model: the model
+        layer: layer, from 0 [1]
+
+    Returns:
+        dense, sparse, both or none
+    """
+    if layer < model.first_k_dense_replace:
+        return "dense"
+    if model.mlp_layer_types:
+        return model.mlp_layer_types[layer % len(model.mlp_layer_types)]
+    return "sparse" if model.num_experts else "dense"
+
+
+def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
+    """Operations of one whole layer.
+
+    Args:
+        model: the model
+        shape: what mixes tokens and channels in the layer
+        setting: how operations are carried out
+
+    Returns:
+        the branch that mixes tokens and the one that mixes channels, each with its norms and residual addition
+    """
+    mixer = tuple(op for ops in MIXERS[shape.mixer].ops for op in ops(model, shape.mixer, setting))
+    mixed = _reused(mixer) if shape.is_reuse else mixer
+    channels = _channel_ops(model, shape.mlp, setting)
+    before = norm_op("attention.norm", model, setting, readers=_readers(mixed))
+    reads = (GROUP,) if model.parallel_attention else ()
+    beside = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
+    has_own_norm = model.norms_per_layer > 1 or not mixed
+    ops = (
+        *_branch("attention", (before, *mixed) if mixed else (), model, setting),
+        *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
+    )
+    return _counted(ops) if setting.counts_products else ops
+
+
+def _counted(ops: Ops) -> Ops:
+    """Each operation with the number of matrices before it in its layer."""
+    told: list[Op] = []
+    before = 0
+    for op in ops:
+        told.append(replace(op, products_before=before) if before else op)
+        before += sum(len(weight.matrices) for weight in op.weights)
+    return tuple(told)
+
+
+def _readers(ops: Ops) -> int:
+    """Matrices that read the norm before a branch."""
+    first = next((op for op in ops if op.weights and op.kind == "gemm"), None)
+    return max(1, sum(len(weight.matrices) for weight in first.weights)) if first else 1
+
+
+def _channel_ops(model: Model, mlp: MlpType, setting: Setting) -> Ops:
+    dense = feed_forward_ops(model, setting, width=model.intermediate_size or 0) if "dense" in mlp else ()
+    return (*dense, *(expert_ops(model, setting) if "sparse" in mlp else ()))
+
+
+def _branch(name: str, ops: Ops, model: Model, setting: Setting) -> Ops:
+    """One branch of a layer, joined to the residual stream; a layer may lack either."""
+    if not ops:
+        return ()
+    has_norm = model.norms_per_layer == 4
+    after = (norm_op(f"{name}.post_norm", model, setting, readers=0),) if has_norm else ()
+    return (*ops, *after, residual_op(f"{name}.residual", model, setting))
+
+
+def _reused(ops: Ops) -> Ops:
+    """Operations of a layer that takes up a block of an earlier one: the block's weights are the same numbers."""
+    return tuple(
+        replace(op, weights=tuple(replace(weight, tied=True) for weight in op.weights))
+        if op.name.startswith(SHARED)
+        else op
+        for op in ops
+    )
+
+
+def layer_shapes(model: Model) -> list[LayerShape]:
+    """The shape of every layer, first to last.
+
+    Args:
+        model: the model
+
+    Returns:
+        one shape a layer
+    """
+    shapes: list[LayerShape] = []
+    blocks = 0
+    for layer in range(model.num_hidden_layers):
+        mixer = layer_type(model, layer)
+        shares = MIXERS[mixer].shares_block
+        shapes.append(LayerShape(mixer, mlp_type(model, layer), shares and blocks >= model.num_mem_blocks))
+        blocks += shares
+    return shapes
+
+
+@lru_cache(maxsize=LEDGERS_KEPT)
+def build_ledger(model: Model, setting: Setting) -> Ledger:
+    """The table of operations of a model: each distinct kind of layer once.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+
+    Returns:
+        the ledger of one sequence
+    """
+    shapes = layer_shapes(model)
+    kind_of = {shape: kind for kind, shape in enumerate(dict.fromkeys(shapes))}
+    has_depths = model.num_nextn_predict_layers > 0
+    return Ledger(
+        embedding=embedding_ops(model, setting),
+        kinds=tuple(layer_ops(model, shape, setting) for shape in kind_of),
+        shapes=tuple(kind_of),
+        layer_kinds=tuple(kind_of[shape] for shape in shapes),
+        depths=model.num_nextn_predict_layers,
+        depth=depth_ops(model, setting) if has_depths else (),
+        depth_kind=kind_of[shapes[-1]],
+        head=(*head_ops(model, setting), *(depth_embedding_ops(model) if has_depths else ())),
+    )
+
+
+def mixers_of(model: Model) -> tuple[LayerType, ...]:
+    """What mixes tokens in the layers of a model.
+
+    Args:
+        model: the model
+
+    Returns:
+        each kind once, in the order of the layers
+    """
+    return tuple(dict.fromkeys(model.layer_types[: model.num_hidden_layers])) or (layer_type(model, 0),)
+
+
+def recurrences_of(model: Model) -> tuple[LayerType, ...]:
+    """Kinds of layers of a model that carry a state along the sequence.
+
+    Args:
+        model: the model
+
+    Returns:
+        each kind once, in the order of the layers
+    """
+    return tuple(mixer for mixer in mixers_of(model) if MIXERS[mixer].carries_state)

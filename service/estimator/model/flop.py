@@ -1,0 +1,322 @@
+"""FLOP of training as exact integers, summed over the ledger, and the conventions by which others count them."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from service.estimator.model.build import MIXERS, layer_type
+from service.estimator.model.ledger import Ledger, Op, Ops, rerun_flop
+from service.estimator.question import Model, Recompute
+
+PFLOP_DAY_FLOP = 10**15 * 24 * 3600
+"""FLOP of one PFLOP/s for one day, 8.64e19. Source: definition (also lecture notes, compute units)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceFlop:
+    """FLOP of one sequence through the whole model."""
+
+    causal: int
+    """Forward, over visible keys."""
+    full: int
+    """Forward, without any mask."""
+    backward: int
+    """Backward, over visible keys."""
+    full_backward: int
+    """Backward, without any mask."""
+    rerun: int
+    """Forward, run a second time for recompute, over visible keys."""
+    full_rerun: int
+    """The same without any mask."""
+
+    @property
+    def training(self) -> int:
+        """Forward and backward, over visible keys."""
+        return self.causal + self.backward
+
+    @property
+    def full_training(self) -> int:
+        """Forward and backward, without any mask."""
+        return self.full + self.full_backward
+
+
+def forward_flop(ops: Ops) -> int:
+    """Forward FLOP of some operations on one sequence, over visible keys.
+
+    Formula:
+        sum of the operations' FLOP
+
+    Args:
+        ops: the operations
+
+    Returns:
+        FLOP of one sequence [FLOP]
+
+    Source:
+        the ledger
+
+    >>> forward_flop(())
+    0
+    """
+    return sum(op.flop for op in ops)
+
+
+def full_flop(ops: Ops) -> int:
+    """Forward FLOP of some operations on one sequence, without any attention mask.
+
+    Formula:
+        sum of the operations' FLOP, core attention over all s^2 pairs
+
+    Args:
+        ops: the operations
+
+    Returns:
+        FLOP of one sequence [FLOP]
+
+    Source:
+        the ledger
+
+    >>> full_flop(())
+    0
+    """
+    return sum(op.flop if op.full_flop is None else op.full_flop for op in ops)
+
+
+def backward_flop(ops: Ops) -> int:
+    """Backward FLOP of some operations on one sequence, over visible keys.
+
+    Formula:
+        sum over the operations of F for each operand whose gradient is needed: 2 F where everything is trained
+
+    Args:
+        ops: the operations
+
+    Returns:
+        FLOP of one sequence [FLOP]
+
+    Source:
+        the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (C_backward = 4 P D); training.trained_ledger
+
+    >>> backward_flop(())
+    0
+    """
+    return sum(op.backward_flop for op in ops)
+
+
+def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
+    """FLOP of one sequence through the whole model, and what recompute repeats of it.
+
+    Args:
+        ledger: the ledger
+        rule: the recompute rule
+
+    Returns:
+        the sums [FLOP]
+    """
+    groups = ledger.groups()
+    layers = ledger.layer_groups()
+    return SequenceFlop(
+        causal=sum(times * forward_flop(ops) for times, ops in groups),
+        full=sum(times * full_flop(ops) for times, ops in groups),
+        backward=sum(times * backward_flop(ops) for times, ops in groups),
+        full_backward=sum(times * op.backward_full_flop for times, ops in groups for op in ops),
+        rerun=sum(times * rerun_flop(op, rule) for times, ops in layers for op in ops),
+        full_rerun=sum(times * _full_rerun_flop(op, rule) for times, ops in layers for op in ops),
+    )
+
+
+def _full_rerun_flop(op: Op, rule: Recompute) -> int:
+    """The same without any mask; what recompute by operation repeats has no mask."""
+    again = rerun_flop(op, rule)
+    return again if again < op.flop or op.full_flop is None else op.full_flop
+
+
+def padding_flop(ledger: Ledger, share: Fraction, global_batch: int) -> int:
+    """FLOP of one optimizer step that kernels for variable lengths would not compute, rounded to a whole number here.
+
+    Formula:
+        B sum over the operations of F_train x (1 - share); share of core attention: pairs inside documents / pairs
+
+    Args:
+        ledger: the ledger
+        share: trained tokens over computed tokens [1]
+        global_batch: sequences in one step, B [1]
+
+    Returns:
+        FLOP of one step [FLOP]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_job
+    >>> padding_flop(sample_job().ledger, Fraction(1), 1)
+    0
+    """
+    if share == 1:
+        return 0
+    spared = Fraction(0)
+    for times, ops in ledger.groups():
+        for op in ops:
+            needed = share if op.document_flop is None else Fraction(op.document_flop, op.flop)
+            spared += times * (op.flop + op.backward_flop) * (1 - needed)
+    return round(spared * global_batch)
+
+
+def per_token_flop(training_flop_of_sequence: int, tokens: float) -> float:
+    """Training FLOP of one token, forward and backward.
+
+    Formula:
+        F_train / s,  F_train = 3 F_forward where everything is trained
+
+    Args:
+        training_flop_of_sequence: forward and backward FLOP of one sequence, F_train [FLOP]
+        tokens: trained tokens of one sequence, s [token]
+
+    Returns:
+        FLOP of one token [FLOP]
+
+    Source:
+        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+
+    >>> per_token_flop(3000, 10)
+    300.0
+    """
+    return training_flop_of_sequence / tokens
+
+
+def step_flop(flop_of_sequence: int, global_batch: int) -> int:
+    """Model FLOP of one optimizer step: of all passes, or of the backward passes alone.
+
+    Formula:
+        F B
+
+    Args:
+        flop_of_sequence: FLOP of those passes of one sequence, F [FLOP]
+        global_batch: sequences in one step, B [1]
+
+    Returns:
+        FLOP of one step [FLOP]
+
+    Source:
+        definition
+
+    >>> step_flop(30, 4)
+    120
+    """
+    return flop_of_sequence * global_batch
+
+
+def run_flop(one_step_flop: int, steps: int) -> int:
+    """Model FLOP of a whole run.
+
+    Formula:
+        F_step x steps
+
+    Args:
+        one_step_flop: model FLOP of one step, F_step [FLOP]
+        steps: optimizer steps [1]
+
+    Returns:
+        FLOP of the run [FLOP]
+
+    Source:
+        definition
+
+    >>> run_flop(120, 10)
+    1200
+    """
+    return one_step_flop * steps
+
+
+def recompute_flop(rerun_flop_of_sequence: int, global_batch: int, rerun_fraction: float) -> int:
+    """FLOP of forward passes that one optimizer step runs a second time.
+
+    Formula:
+        round(F_rerun x share) B
+
+    Args:
+        rerun_flop_of_sequence: forward FLOP that recompute repeats for one sequence, F_rerun [FLOP]
+        global_batch: sequences in one step, B [1]
+        rerun_fraction: share of the layers that recompute reaches [1]
+
+    Returns:
+        FLOP of one step [FLOP]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 5
+
+    >>> recompute_flop(10, 4, 0.5)
+    20
+    """
+    return round(rerun_flop_of_sequence * rerun_fraction) * global_batch
+
+
+def palm_flop(model: Model, parameters: int, tokens: int) -> float:
+    """Training FLOP of one token as the PaLM paper counts it.
+
+    Formula:
+        6 N + 12 L a d s, L only the layers that attend
+
+    Args:
+        model: the model
+        parameters: parameters that one token uses, N [1]
+        tokens: sequence length, s [token]
+
+    Returns:
+        FLOP of one token [FLOP]
+
+    Source:
+        Chowdhery et al. 2022, arXiv:2204.02311, appendix B
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> palm_flop(LLAMA_3_8B, 8030261248, 8192)
+    61066469376.0
+    """
+    width = (model.query_width + model.value_width) / 2
+    attending = sum(MIXERS[layer_type(model, layer)].attends for layer in range(model.num_hidden_layers))
+    return 6.0 * parameters + 12.0 * attending * model.num_attention_heads * width * tokens
+
+
+def six_n_flop(parameters: int) -> float:
+    """Training FLOP of one token by the rule that every parameter costs six.
+
+    Formula:
+        6 N
+
+    Args:
+        parameters: parameters that one token uses, N [1]
+
+    Returns:
+        FLOP of one token [FLOP]
+
+    Source:
+        Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+
+    >>> six_n_flop(7 * 10**9)
+    42000000000.0
+    """
+    return 6.0 * parameters
+
+
+def korthikanti_fraction(hidden_size: int, tokens: int) -> float:
+    """Extra FLOP of selective recompute over model FLOP, by the paper that proposed it.
+
+    It counts the attention of forward and backward once more; recomputing core attention really
+    repeats only the forward products, a third of that.
+
+    Formula:
+        (s / 6h) / (1 + s / 6h) = s / (6 h + s)
+
+    Args:
+        hidden_size: width of the residual stream, h [1]
+        tokens: sequence length, s [token]
+
+    Returns:
+        share of model FLOP [1]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 5 (2.7 % for GPT-3 175B)
+
+    >>> round(korthikanti_fraction(12288, 2048), 4)
+    0.027
+    """
+    return tokens / (6 * hidden_size + tokens)

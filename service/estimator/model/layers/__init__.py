@@ -1,0 +1,1 @@
+"""Kinds of layer, one file a kind, each returning its operations for one sequence."""

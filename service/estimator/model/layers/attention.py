@@ -1,0 +1,96 @@
+"""Attention with separate key and value heads (multi-head, grouped-query, multi-query)."""
+
+from dataclasses import replace
+
+from service.estimator.model.ledger import Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.operations import attention_output_op, core_attention_ops, norm_weights, query_key_value_op
+from service.estimator.names import LayerType, MatrixName, QkNorm
+from service.estimator.question import Model
+
+_UNFUSED: dict[QkNorm, int] = {"none": 0, "per_head_dim": 4, "per_head_dim_biased": 0, "full": 4, "l2": 4}
+"""Bytes of each number that a norm on queries and keys keeps beside one activation of it, where it is not one kernel.
+Source: transformers modeling_qwen3.Qwen3RMSNorm; torch.nn.LayerNorm is one kernel."""
+
+_NORMED: tuple[MatrixName, ...] = ("q_proj", "k_proj")
+"""Projections whose results a norm on queries and keys takes."""
+
+
+def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Projections and core attention of one layer.
+
+    Args:
+        model: the model
+        layer_type: full, sliding or chunked
+        setting: how operations are carried out
+
+    Returns:
+        query/key/value projection, norms on them, core attention, its gate, output projection
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245;
+        gate: Qiu et al. 2025, arXiv:2505.06708
+    """
+    width = model.head_width
+    core = core_attention_ops(model, layer_type, setting, query_width=width, value_width=width)
+    return (
+        query_key_value_op(model, setting, inputs=model.hidden_size, gates=_gates(model)),
+        *_query_key_norm(model, setting),
+        *core,
+        *_gated(model, setting),
+        attention_output_op(model, setting),
+    )
+
+
+def _gates(model: Model) -> int:
+    """Numbers of the gate on one token's output."""
+    numbers = {"none": 0, "per_head": 1, "elementwise": model.head_width}
+    return model.num_attention_heads * numbers[model.attention_gate]
+
+
+def _gated(model: Model, setting: Setting) -> Ops:
+    """The gate's product with what the heads found: keeps both, and the output projection keeps the product."""
+    gates, width = _gates(model), model.num_attention_heads * model.head_width
+    if not gates:
+        return ()
+    kept = setting.element_bytes * setting.tokens
+    op = Op(
+        name="attention.gate",
+        kind="elementwise",
+        split=Split.TENSOR,
+        saved=(Saved(kept * (gates + width), Split.TENSOR),),
+        moved_bytes=kept * (gates + 2 * width),
+        reads=("attention.core", "q_proj"),
+    )
+    return (op,)
+
+
+def _each_normed(one: tuple[Weight, ...]) -> tuple[Weight, ...]:
+    """The weights of a norm on queries and of another on keys."""
+    return tuple(replace(weight, matrices=(name,)) for name in _NORMED for weight in one)
+
+
+def _query_key_norm(model: Model, setting: Setting) -> Ops:
+    if model.qk_norm == "none":
+        return ()
+    widths = (model.num_attention_heads * model.head_width, model.key_value_heads * model.head_width)
+    weights: tuple[Weight, ...] = ()
+    if model.qk_norm == "per_head_dim":
+        weights = _each_normed(norm_weights("rmsnorm", model.head_width))
+    elif model.qk_norm == "per_head_dim_biased":
+        weights = _each_normed(norm_weights("layernorm", model.head_width))
+    elif model.qk_norm == "full":
+        weights = tuple(
+            Weight(1, width, Split.TENSOR, role="norm", matrices=(name,))
+            for name, width in zip(_NORMED, widths, strict=True)
+        )
+    kept = (setting.element_bytes + (0 if setting.fused_norm else _UNFUSED[model.qk_norm])) * setting.tokens
+    saved = (Saved(kept * widths[0], Split.TENSOR), Saved(kept * widths[1], Split.KEY_VALUE))
+    op = Op(
+        name="attention.qk_norm",
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=weights,
+        saved=saved,
+        moved_bytes=2 * kept * sum(widths),
+    )
+    return (op,)

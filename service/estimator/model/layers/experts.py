@@ -1,0 +1,172 @@
+"""A sparse MLP: router, routed experts, shared experts (MoE)."""
+
+from dataclasses import replace
+
+from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.operations import feed_forward_ops, up_matrices
+from service.estimator.question import Model
+
+
+def expert_ops(model: Model, setting: Setting) -> Ops:
+    """Router, dispatch, routed experts, combine and shared experts of one layer, load balanced.
+
+    Args:
+        model: the model; it has experts
+        setting: how operations are carried out
+
+    Returns:
+        the operations
+
+    Source:
+        Shazeer et al. 2017, arXiv:1701.06538 (top-k routing); DeepSeekMoE, arXiv:2401.06066 (shared experts);
+        LongCat-Flash, arXiv:2509.01322, section 2.1 (experts that do nothing); Megatron-LM moe-latent-size;
+        Megatron-LM@d98e8a64 core/transformer/moe (kept: what routing finds, permuted input, both sides of the
+        activation)
+    """
+    return (_router(model, setting), *_narrowed(model, setting), *_shared(model, setting))
+
+
+def _visits(model: Model, setting: Setting) -> int:
+    """Tokens that routed experts work on, one counted for each expert that it visits [1]."""
+    over, under = model.visits
+    return setting.tokens * over // under
+
+
+def _router(model: Model, setting: Setting) -> Op:
+    choices = model.num_experts + model.zero_expert_num
+    bias = (Weight(1, choices, role="vector"),) if model.router_bias else ()
+    return Op(
+        name="moe.router",
+        keeps_precision=True,
+        kind="gemm",
+        split=Split.SEQUENCE,
+        weights=(Weight(model.hidden_size, choices), *bias),
+        flop=2 * setting.tokens * model.hidden_size * choices,
+        saved=(Saved(_routing_bytes(model, setting), Split.SEQUENCE, ("moe",)),),
+        moved_bytes=setting.tokens * (setting.element_bytes * model.hidden_size + 8 * choices),
+        modules=("moe",),
+        reads=(LAST_NORM,),
+    )
+
+
+def _routing_bytes(model: Model, setting: Setting) -> int:
+    """What routing keeps: scores, probabilities, a map of tokens to experts, and where each copy of a token goes."""
+    choices, copies = model.num_experts + model.zero_expert_num, model.num_experts_per_tok
+    return setting.tokens * (choices * (3 * setting.element_bytes + 5) + 8 * (copies + model.num_experts))
+
+
+def _narrowed(model: Model, setting: Setting) -> Ops:
+    """Routed experts, between the projections to the latent on which they act and back, which every rank has whole."""
+    routed, hidden, latent = _routed(model, setting), model.hidden_size, model.moe_latent_size
+    if latent is None:
+        return routed
+    down = _latent("moe.latent_down", model, setting, (hidden, latent), (LAST_NORM,))
+    up = _latent("moe.latent_up", model, setting, (latent, hidden), ("moe.combine",))
+    joined = Saved(setting.element_bytes * setting.tokens * latent, Split.SEQUENCE, ("moe",), "own_weights")
+    return (down, *routed, replace(up, saved=(joined,)))
+
+
+def _latent(name: str, model: Model, setting: Setting, shape: tuple[int, int], reads: tuple[str, ...]) -> Op:
+    rows, columns = shape
+    bias = (Weight(1, columns, role="vector"),) if model.mlp_bias else ()
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.SEQUENCE,
+        weights=(Weight(rows, columns), *bias),
+        flop=2 * setting.tokens * rows * columns,
+        moved_bytes=setting.element_bytes * setting.tokens * (rows + columns),
+        modules=("moe",),
+        reads=reads,
+    )
+
+
+def _routed(model: Model, setting: Setting) -> Ops:
+    numbers = round(_visits(model, setting) * setting.expert_load)
+    kept = setting.element_bytes * numbers
+    width = model.expert_input_width
+    inner = (2 if model.gated_mlp else 1) * model.expert_width
+    own = model.activation_parameters
+    weighed = 0 if model.gated_mlp or setting.weighs_results else model.expert_width
+    trained = (Weight(1, own, Split.EXPERT, model.num_experts, "vector"),) if own else ()
+    activation = Op(
+        name="moe.activation",
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=trained,
+        saved=(Saved(kept * (inner + weighed), Split.TENSOR, ("moe",)),),
+        passing=(Saved(kept * (inner + model.expert_width), Split.TENSOR),),
+        moved_bytes=kept * (inner + model.expert_width),
+        modules=("moe", "moe_act"),
+    )
+    fed = setting.product_input_bytes(numbers * model.expert_width)
+    activated = (Saved(fed, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
+    up, down = (width, inner), (model.expert_width, width)
+    received = Saved(setting.product_input_bytes(numbers * width), Split.EXPERT_TOKENS, ("moe",), "next_weights")
+    returned = Saved(kept * width, Split.EXPERT_TOKENS, ("moe",))
+    return (
+        _exchange("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
+        _product("moe.up", model, setting, up, ()),
+        activation,
+        _product("moe.down", model, setting, down, activated),
+        _combine(returned, is_kept=setting.weighs_results),
+    )
+
+
+def _combine(result: Saved, *, is_kept: bool) -> Op:
+    """Return of tokens from their experts, and the sum of their results."""
+    op = _exchange("moe.combine", result, ("moe.down", "moe.router"))
+    return op if is_kept else replace(op, saved=())
+
+
+def _exchange(name: str, result: Saved, reads: tuple[str, ...]) -> Op:
+    """Permutation of tokens to or from their experts: what it reads and writes; its result is kept."""
+    return Op(
+        name=name,
+        kind="elementwise",
+        split=Split.EXPERT_TOKENS,
+        saved=(result,),
+        moved_bytes=2 * result.bytes,
+        modules=("moe",),
+        reads=reads,
+    )
+
+
+def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], saved: tuple[Saved, ...]) -> Op:
+    """One matrix product of every routed expert over the tokens that visit it."""
+    rows, columns = shape
+    visits = _visits(model, setting)
+    bias = (Weight(1, columns, Split.EXPERT, model.num_experts, "vector"),) if model.mlp_bias else ()
+    matrices = ("down_proj",) if saved else up_matrices(model)
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.TENSOR,
+        sums_in_parts=bool(saved),
+        weights=(Weight(rows, columns, Split.EXPERT, model.num_experts, matrices=matrices), *bias),
+        flop=2 * visits * rows * columns,
+        saved=saved,
+        moved_bytes=setting.element_bytes * visits * (rows + columns),
+        modules=("moe",),
+    )
+
+
+def _shared(model: Model, setting: Setting) -> Ops:
+    width = model.shared_expert_intermediate_size
+    if not width:
+        return ()
+    ops = feed_forward_ops(model, setting, width=width, name="shared", modules=("moe", "shared_experts"))
+    if not model.shared_expert_gate:
+        return ops
+    gate = Op(
+        name="shared.gate",
+        keeps_precision=True,
+        kind="gemm",
+        split=Split.SEQUENCE,
+        weights=(Weight(model.hidden_size, 1),),
+        flop=2 * setting.tokens * model.hidden_size,
+        moved_bytes=setting.element_bytes * setting.tokens * model.hidden_size,
+        modules=("moe", "shared_experts"),
+        reads=(LAST_NORM,),
+    )
+    return (*ops, gate)

@@ -1,0 +1,85 @@
+"""Latent attention (MLA: DeepSeek-V2, DeepSeek-V3, Kimi-K2)."""
+
+from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.operations import attention_output_op, core_attention_ops, norm_weights
+from service.estimator.names import LayerType, MatrixName
+from service.estimator.question import Model
+
+
+def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Down- and up-projections of queries and keys/values, core attention and output projection of one layer.
+
+    The down-projections and the norms of the latents are held whole by every tensor rank; attention_bias gives
+    the down-projections a bias.
+
+    Args:
+        model: the model; its kv_lora_rank and head widths are given
+        layer_type: full, sliding or chunked
+        setting: how operations are carried out
+
+    Returns:
+        the operations
+
+    Source:
+        DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py
+    """
+    core = core_attention_ops(
+        model,
+        layer_type,
+        setting,
+        query_width=model.query_width,
+        value_width=model.value_width,
+        input_modules=("mla_up_proj",),
+    )
+    latents = (*_query(model, setting), *_key_value(model, setting))
+    return (*latents, *core, attention_output_op(model, setting))
+
+
+def _down(matrix: MatrixName, name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
+    """A down-projection to a latent (and rotary keys) with its norm: keeps the latent before and after the norm."""
+    tokens, element, hidden = setting.tokens, setting.element_bytes, model.hidden_size
+    bias = (Weight(1, latent + rotary, role="vector"),) if model.attention_bias else ()
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.SEQUENCE,
+        weights=(Weight(hidden, latent + rotary, matrices=(matrix,)), *bias, *norm_weights("rmsnorm", latent)),
+        flop=2 * tokens * hidden * (latent + rotary),
+        saved=(
+            Saved(element * tokens * (latent + rotary), Split.SEQUENCE),
+            Saved(setting.product_input_bytes(tokens * latent), Split.SEQUENCE, ("mla_up_proj",), "next_weights"),
+            *((Saved(element * tokens * rotary, Split.GATHERED),) if rotary else ()),
+        ),
+        moved_bytes=element * tokens * (hidden + 3 * latent + rotary),
+        reads=(LAST_NORM,),
+    )
+
+
+def _up(matrix: MatrixName, name: str, setting: Setting, latent: int, outputs: int) -> Op:
+    tokens, element = setting.tokens, setting.element_bytes
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(latent, outputs, Split.TENSOR, matrices=(matrix,)),),
+        flop=2 * tokens * latent * outputs,
+        moved_bytes=element * tokens * outputs,
+        whole_bytes=element * tokens * latent,
+        modules=("mla_up_proj",),
+    )
+
+
+def _query(model: Model, setting: Setting) -> Ops:
+    queries = model.num_attention_heads * model.query_width
+    if model.q_lora_rank is None:
+        direct = _up("q_proj", "attention.query", setting, model.hidden_size, queries)
+        return (direct,)
+    down = _down("q_a_proj", "attention.query_down", model, setting, model.q_lora_rank, 0)
+    return (down, _up("q_b_proj", "attention.query_up", setting, model.q_lora_rank, queries))
+
+
+def _key_value(model: Model, setting: Setting) -> Ops:
+    latent = model.kv_lora_rank or 0
+    outputs = model.num_attention_heads * ((model.qk_nope_head_dim or 0) + model.value_width)
+    down = _down("kv_a_proj_with_mqa", "attention.key_value_down", model, setting, latent, model.qk_rope_head_dim or 0)
+    return (down, _up("kv_b_proj", "attention.key_value_up", setting, latent, outputs))

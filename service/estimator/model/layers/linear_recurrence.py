@@ -1,0 +1,62 @@
+"""A gated linear recurrence without matrix state (RG-LRU: Griffin, RecurrentGemma)."""
+
+from service.estimator.model.ledger import Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.operations import convolution_op, mixer_input_op, mixer_output_op
+from service.estimator.names import LayerType
+from service.estimator.question import Model
+
+
+def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Projections, convolution, gates and recurrence of one layer.
+
+    Args:
+        model: the model
+        layer_type: rg_lru
+        setting: how operations are carried out
+
+    Returns:
+        the operations
+
+    Source:
+        De et al. 2024, arXiv:2402.19427, sections 2.2 to 2.4; transformers modeling_recurrent_gemma
+    """
+    width = model.lru_width or 0
+    return (
+        mixer_input_op(model, setting, outputs=2 * width),
+        convolution_op(model, setting, channels=width),
+        _gates(model, setting),
+        _recurrence(model, setting),
+        mixer_output_op(model, setting, inputs=width, keeps_input=True),
+    )
+
+
+def _gates(model: Model, setting: Setting) -> Op:
+    """Input gate and recurrence gate: each a product of every head's channels with a square matrix of its own."""
+    width, heads = model.lru_width or 0, max(1, model.num_attention_heads)
+    block, kept = width // heads, setting.element_bytes * setting.tokens * width
+    return Op(
+        name="mixer.gates",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(
+            Weight(block, block, Split.TENSOR, 2 * heads),
+            Weight(1, 2 * width, Split.TENSOR, role="vector"),
+        ),
+        flop=4 * setting.tokens * width * block,
+        saved=(Saved(kept, Split.TENSOR),),
+        moved_bytes=3 * kept,
+    )
+
+
+def _recurrence(model: Model, setting: Setting) -> Op:
+    """A few FLOP a channel, like a norm's not counted; keeps both branches, both gates and its states in fp32."""
+    width = model.lru_width or 0
+    kept = setting.tokens * width
+    return Op(
+        name="mixer.recurrence",
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=(Weight(1, width, Split.TENSOR, role="vector"),),
+        saved=(Saved((4 * setting.element_bytes + 4) * kept, Split.TENSOR),),
+        moved_bytes=(5 * setting.element_bytes + 4) * kept,
+    )

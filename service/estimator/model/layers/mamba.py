@@ -1,0 +1,95 @@
+"""A selective state-space mixer (Mamba: Mamba, Falcon Mamba, Jamba)."""
+
+from service.estimator.model.ledger import Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.operations import convolution_op, mixer_input_op, mixer_output_op
+from service.estimator.names import LayerType
+from service.estimator.question import Model
+
+CHUNK_TOKENS = 2048
+"""Tokens after which the scan kernel writes its state down.
+Source: state-spaces/mamba csrc/selective_scan/selective_scan_fwd_kernel.cuh (kNThreads x kNItems)."""
+
+
+def mamba_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Projections, convolution and selective scan of one layer.
+
+    The fused kernel keeps the input projection's result, the step, B and C before their projection, the scan's
+    output, and its state once a chunk; the convolution, the steps and the gate are computed again.
+
+    Args:
+        model: the model
+        layer_type: mamba
+        setting: how operations are carried out
+
+    Returns:
+        the operations
+
+    Source:
+        Gu and Dao 2023, arXiv:2312.00752, section 3 and algorithm 2; state-spaces/mamba
+        ops/selective_scan_interface.py (what is saved); norms on step, B and C: Jamba, arXiv:2403.19887, section 6.3
+
+    Ignores:
+        what tensor ranks exchange for steps, B and C, R + 2 N numbers a token beside h
+    """
+    inner = model.mamba_d_ssm or 0
+    return (
+        mixer_input_op(model, setting, outputs=2 * inner),
+        convolution_op(model, setting, channels=inner),
+        _selection(model, setting),
+        _steps(model, setting),
+        _scan(model, setting),
+        mixer_output_op(model, setting, inputs=inner, keeps_input=False),
+    )
+
+
+def _selection(model: Model, setting: Setting) -> Op:
+    """The projection to the step's latent, B and C; every tensor rank has them whole."""
+    inner, rank, state = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0, model.mamba_d_state or 0
+    kept = setting.element_bytes * setting.tokens
+    norms = (Weight(1, rank + 2 * state, role="norm"),) if model.mixer_norm else ()
+    return Op(
+        name="mixer.selection",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(inner, rank + 2 * state, Split.TENSOR, matrices=("x_proj",)), *norms),
+        flop=2 * setting.tokens * inner * (rank + 2 * state),
+        saved=(Saved(kept * (rank + 2 * state), Split.WHOLE),),
+        moved_bytes=kept * inner,
+        whole_bytes=kept * (rank + 2 * state),
+    )
+
+
+def _steps(model: Model, setting: Setting) -> Op:
+    inner, rank = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0
+    kept = setting.element_bytes * setting.tokens
+    return Op(
+        name="mixer.steps",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(
+            Weight(rank, inner, Split.TENSOR, matrices=("dt_proj",)),
+            Weight(1, inner, Split.TENSOR, role="vector"),
+        ),
+        flop=2 * setting.tokens * rank * inner,
+        moved_bytes=kept * inner,
+        whole_bytes=kept * rank,
+    )
+
+
+def _scan(model: Model, setting: Setting) -> Op:
+    """The recurrence; 7 FLOP a state: decay, its product, step times B, times x, sum, and C times the state."""
+    inner, state = model.mamba_d_ssm or 0, model.mamba_d_state or 0
+    kept = setting.element_bytes * setting.tokens
+    chunks = -(-setting.tokens // CHUNK_TOKENS)
+    flop = 7 * setting.tokens * inner * state
+    return Op(
+        name="mixer.scan",
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=(Weight(1, inner * state, Split.TENSOR, role="vector"), Weight(1, inner, Split.TENSOR, role="vector")),
+        flop=flop,
+        kernel_rerun_flop=flop,
+        saved=(Saved(kept * 3 * inner, Split.TENSOR), Saved(chunks * 2 * state * inner * 4, Split.TENSOR)),
+        moved_bytes=kept * 4 * inner,
+        whole_bytes=kept * 2 * state,
+    )

@@ -1,0 +1,93 @@
+"""A transformer block that several layers share (Zamba2)."""
+
+from dataclasses import replace
+
+from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.model.operations import (
+    attention_output_op,
+    core_attention_ops,
+    feed_forward_ops,
+    norm_op,
+    query_key_value_op,
+)
+from service.estimator.names import LayerType
+from service.estimator.question import Model
+
+SHARED = "block."
+"""Beginning of the names of operations whose weights belong to the block, not to the layer."""
+
+
+def shared_transformer_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """A block over the residual stream and the token embedding side by side, and what each layer adds to it.
+
+    Attention reads both, 2h wide; the MLP reads what attention found. A layer's own are adapters of low rank on
+    the block's MLP (and its queries, keys and values), and the projection of the block's result.
+
+    Args:
+        model: the model
+        layer_type: shared_attention_and_mamba2
+        setting: how operations are carried out
+
+    Returns:
+        the operations; those of the block begin with SHARED
+
+    Source:
+        Glorioso et al. 2024, arXiv:2411.15242, section 2; transformers modeling_zamba2
+    """
+    width, both = model.head_width, 2 * model.hidden_size
+    inner = model.intermediate_size or 0
+    norm = norm_op("attention.norm", replace(model, hidden_size=both), setting)
+    attention = (
+        query_key_value_op(model, setting, inputs=both),
+        *core_attention_ops(model, "full_attention", setting, query_width=width, value_width=width),
+        attention_output_op(model, setting),
+    )
+    mlp = feed_forward_ops(model, setting, width=inner)
+    adapted = (model.hidden_size, (2 if model.gated_mlp else 1) * inner)
+    return (
+        *_of_block(norm),
+        *_adapters("attention", model, setting, (both, both), 3 if model.shared_attention_adapter else 0),
+        *_of_block(*attention, norm_op("mlp.norm", model, setting)),
+        *_adapters("mlp", model, setting, adapted, 1),
+        *_of_block(*mlp),
+        _projection(model, setting),
+    )
+
+
+def _of_block(*ops: Op) -> Ops:
+    return tuple(replace(op, name=f"{SHARED}{op.name}") for op in ops)
+
+
+def _adapters(part: str, model: Model, setting: Setting, shape: tuple[int, int], copies: int) -> Ops:
+    """Adapters beside matrices of a part of the block, each a product of two thin ones; keeps what is between."""
+    rank, (rows, columns) = model.adapter_rank, shape
+    if not rank or not copies:
+        return ()
+    numbers = setting.element_bytes * setting.tokens * copies
+    op = Op(
+        name=f"{part}.adapter",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(rows, rank, copies=copies), Weight(rank, columns, Split.TENSOR, copies)),
+        flop=2 * setting.tokens * rank * (rows + columns) * copies,
+        saved=(Saved(numbers * rank, Split.WHOLE, serves="own_weights"),),
+        moved_bytes=numbers * columns,
+        whole_bytes=numbers * (rows + 2 * rank),
+        reads=(LAST_NORM,),
+    )
+    return (op,)
+
+
+def _projection(model: Model, setting: Setting) -> Op:
+    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    return Op(
+        name="block_projection",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(hidden, hidden, Split.TENSOR),),
+        flop=2 * setting.tokens * hidden**2,
+        saved=(Saved(kept * hidden, Split.TENSOR, serves="own_weights"),),
+        moved_bytes=kept * hidden,
+        whole_bytes=kept * hidden,
+        reads=(EVERYTHING,),
+    )

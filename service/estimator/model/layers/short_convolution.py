@@ -1,0 +1,41 @@
+"""A gated short convolution (LFM2)."""
+
+from service.estimator.model.ledger import Op, Ops, Saved, Setting, Split
+from service.estimator.model.operations import convolution_op, mixer_input_op, mixer_output_op
+from service.estimator.names import LayerType
+from service.estimator.question import Model
+
+
+def short_convolution_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Projection to two gates and an input, the input's convolution between them, and the projection back.
+
+    Args:
+        model: the model
+        layer_type: short_convolution
+        setting: how operations are carried out
+
+    Returns:
+        the operations
+
+    Source:
+        transformers modeling_lfm2.Lfm2ShortConv; LFM2, arXiv:2511.23404, section 2
+    """
+    hidden = model.hidden_size
+    return (
+        mixer_input_op(model, setting, outputs=3 * hidden),
+        convolution_op(model, setting, channels=hidden),
+        _gates(model, setting),
+        mixer_output_op(model, setting, inputs=hidden, keeps_input=True),
+    )
+
+
+def _gates(model: Model, setting: Setting) -> Op:
+    """The products with both gates: keeps gates and input, and the convolution's input and output."""
+    kept = setting.element_bytes * setting.tokens * model.hidden_size
+    return Op(
+        name="mixer.gates",
+        kind="elementwise",
+        split=Split.TENSOR,
+        saved=(Saved(5 * kept, Split.TENSOR),),
+        moved_bytes=6 * kept,
+    )

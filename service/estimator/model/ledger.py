@@ -1,0 +1,357 @@
+"""The operations of a model, one table from which everything else is summed.
+
+A ledger belongs to one model under one recipe and describes ONE SEQUENCE, undivided. Parameters,
+FLOP, saved activations and moved bytes are sums over its operations; a tag (`Split`) names the axis that divides an
+amount, and the axes state once by how much. All amounts are exact integers until a layout divides them.
+"""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Literal, NamedTuple
+
+from service.estimator.model.documents import Documents
+from service.estimator.names import LayerType, MatrixName, MlpType, RecomputeModule
+from service.estimator.question import Recompute
+
+
+class Split(IntEnum):
+    """Who divides an amount among the ranks of one pipeline stage; an index into `degrees.divisors`."""
+
+    WHOLE = 0
+    """Nobody: every rank holds it or does it."""
+    TENSOR = 1
+    """The tensor group."""
+    KEY_VALUE = 2
+    """The tensor group, up to one rank for each key-value head."""
+    SEQUENCE = 3
+    """The tensor group, where sequence parallelism is on."""
+    VOCABULARY = 4
+    """The tensor group, over the padded vocabulary."""
+    EXPERT = 5
+    """The expert group and the expert-tensor group."""
+    EXPERT_TOKENS = 6
+    """The tensor group, but for the ranks that share an expert's matrices and so see the same tokens."""
+    GATHERED = 7
+    """Nobody, where sequence parallelism gathers what is split along the sequence; else there is none of it."""
+    BATCHED = 8
+    """The tensor group, where a micro-batch has several sequences; else there is none of it."""
+
+
+OpKind = Literal["gemm", "attention", "elementwise"]
+WeightRole = Literal["matrix", "vector", "norm", "embedding", "head", "adapter"]
+SavedFor = Literal["backward", "own_weights", "next_weights"]
+
+GROUP, LAST_NORM, EVERYTHING = "group", "norm", "everything"
+"""What an operation may read beside named results: what enters its group, the last norm before it, all before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One tensor of numbers: `copies` matrices of `rows` inputs and `columns` outputs."""
+
+    rows: int
+    columns: int
+    split: Split = Split.WHOLE
+    copies: int = 1
+    role: WeightRole = "matrix"
+    tied: bool = False
+    """The same numbers as another tensor of the model: counted once, stored again on another stage."""
+    matrices: tuple[MatrixName, ...] = ()
+    """Names of the equally wide matrices that stand side by side in it; adapters are put beside them by name."""
+    trained: bool = True
+    """It has gradients, optimizer states and updates; else it is frozen."""
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in this tensor, undivided [1]."""
+        return self.rows * self.columns * self.copies
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """Bytes of one sequence that stay in memory until the backward pass."""
+
+    bytes: int
+    split: Split
+    modules: tuple[RecomputeModule, ...] = ()
+    """Selective recompute of any of these drops them."""
+    serves: SavedFor = "backward"
+    """What it is kept for: any gradient of its operation, or those of its weights, or of those of the next ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """One product of the backward pass of an operation without weights."""
+
+    flop: int
+    """Its FLOP over visible keys."""
+    full_flop: int
+    """Its FLOP without any mask."""
+    serves: tuple[str, ...]
+    """Matrices whose results' gradients need it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """The backward pass of an operation where not everything in or before it is trained."""
+
+    flop: int
+    """Its FLOP over visible keys."""
+    full_flop: int
+    """Its FLOP without any mask."""
+    gradients: int
+    """Gradients that it computes, as a multiple of the forward pass's traffic: of inputs and of weights, 0 to 2."""
+    in_trained_layer: bool
+    """Whether any operation of its layer has a backward pass; recompute repeats no other layer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Op:
+    """One operation on one sequence."""
+
+    name: str
+    kind: OpKind
+    split: Split
+    """Who divides its work: FLOP and moved bytes."""
+    weights: tuple[Weight, ...] = ()
+    flop: int = 0
+    """Forward FLOP over visible keys."""
+    full_flop: int | None = None
+    """Forward FLOP without any mask; the same as `flop` where None."""
+    document_flop: int | None = None
+    """Forward FLOP over the documents of a padded sequence alone; in proportion to their tokens where None."""
+    result_bytes: int = 0
+    """Bytes of one sequence of an attention kernel's result, and of what it needs to run backward from it."""
+    kernel_rerun_flop: int = 0
+    """FLOP that the backward kernel repeats by itself (flash attention)."""
+    saved: tuple[Saved, ...] = ()
+    passing: tuple[Saved, ...] = ()
+    """What lives only while its backward pass runs: gradients of its inputs and results, gathered inputs."""
+    moved_bytes: int = 0
+    """Bytes read and written in the forward pass, weights not counted."""
+    whole_bytes: int = 0
+    """The same, but moved in full by every rank of the split."""
+    modules: tuple[RecomputeModule, ...] = ()
+    """Selective recompute of any of these runs it again."""
+    products_before: int = 0
+    """Matrices that its layer multiplies by before it."""
+    sums_in_parts: bool = False
+    """Tensor ranks divide the inner dimension of its product, whose partial sums they then add up; else the columns."""
+    score_width: int = 0
+    """Numbers that each pair of a query and a key costs twice, over all heads, in core attention; 0 elsewhere."""
+    keeps_precision: bool = False
+    """Its products stay in the attention's format where the others are in fp8 or fp4."""
+    reads: tuple[str, ...] = ()
+    """Operations of its group whose results it reads, or GROUP, LAST_NORM, EVERYTHING; the one before where empty."""
+    products: tuple[Gradient, ...] = ()
+    """What its backward pass computes, where it multiplies results with results; else a product for each operand."""
+    backward: Backward | None = None
+    """Its backward pass where it differs from that of full training, as `trained_ledger` decides."""
+
+    @property
+    def backward_flop(self) -> int:
+        """FLOP of its backward pass over visible keys: twice the forward pass where all is trained [FLOP]."""
+        return 2 * self.flop if self.backward is None else self.backward.flop
+
+    @property
+    def backward_full_flop(self) -> int:
+        """The same without any mask [FLOP]."""
+        forward = self.flop if self.full_flop is None else self.full_flop
+        return 2 * forward if self.backward is None else self.backward.full_flop
+
+    @property
+    def gradients(self) -> int:
+        """Gradients that its backward pass computes: of inputs and of weights [1]."""
+        return 2 if self.backward is None else self.backward.gradients
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it compares queries with keys."""
+        return self.score_width > 0
+
+    @property
+    def holds_experts(self) -> bool:
+        """Whether its weights are experts'."""
+        return bool(self.weights) and self.weights[0].split is Split.EXPERT
+
+    @property
+    def in_trained_layer(self) -> bool:
+        """Whether the backward pass reaches its layer."""
+        return self.backward is None or self.backward.in_trained_layer
+
+
+Ops = tuple[Op, ...]
+
+
+class LayerShape(NamedTuple):
+    """What decides the operations of a layer, beside the model's widths."""
+
+    mixer: LayerType
+    """What mixes tokens."""
+    mlp: MlpType
+    """What mixes channels."""
+    is_reuse: bool
+    """Its block was held by an earlier layer already."""
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it has routed experts."""
+        return "sparse" in self.mlp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """Every operation of a model under a recipe."""
+
+    embedding: Ops
+    """Before the first layer."""
+    kinds: tuple[Ops, ...]
+    """One entry for each distinct kind of layer."""
+    shapes: tuple[LayerShape, ...]
+    """What mixes tokens and channels in each kind."""
+    layer_kinds: tuple[int, ...]
+    """Kind of each layer, first to last."""
+    depths: int = 0
+    """Multi-token-prediction depths; each is one more layer, and its own operations."""
+    depth: Ops = ()
+    """Operations of one depth beside its layer."""
+    depth_kind: int = -1
+    """Kind of each depth's layer."""
+    head: Ops
+    """After the last layer."""
+
+    def kind_counts(self) -> tuple[int, ...]:
+        """Layers of each kind in the model, multi-token-prediction depths not counted."""
+        return tuple(self.layer_kinds.count(kind) for kind in range(len(self.kinds)))
+
+    def layer_groups(self) -> tuple[tuple[int, Ops], ...]:
+        """Layers of each kind, those of the depths counted, with their operations."""
+        counts = list(self.kind_counts())
+        counts[self.depth_kind] += self.depths
+        return tuple(zip(counts, self.kinds, strict=True))
+
+    def groups(self) -> tuple[tuple[int, Ops], ...]:
+        """Every group of operations of the whole model with how often it occurs."""
+        return ((1, self.embedding), *self.layer_groups(), (self.depths, self.depth), (1, self.head))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How the operations of one sequence are carried out."""
+
+    tokens: int
+    """Tokens of the sequence, s."""
+    element_bytes: int
+    """Bytes of one activation."""
+    keeps_scores: bool
+    """Attention scores are written to memory and kept (eager attention)."""
+    drops_out: bool
+    """Dropout is on, and its masks are kept."""
+    fused_norm: bool
+    """Norms keep only their input and output."""
+    fused_activation: bool
+    """The activation keeps only its inputs and output."""
+    repeats_key_values: bool
+    """Keys and values are copied to every query head before attention."""
+    copies_result: bool = False
+    """The attention kernel's result is kept a second time, in the order of the other activations."""
+    product_bytes: float | None = None
+    """Bytes of one number that a matrix product keeps of its input; those of an activation where None."""
+    casts_each_input: bool = False
+    """Every matrix product keeps a cast of its input of its own (autocast over fp32 weights)."""
+    runs_transformers: bool = False
+    """Layers are those of transformers."""
+    counts_products: bool = False
+    """Recompute goes by single operations, which need their place among the layer's matrix products."""
+    keeps_embedding: bool = False
+    """The embedding's result is kept beside the first layer's input."""
+    weighs_results: bool = False
+    """Experts' results are weighted after their last product, and so kept; else before it."""
+    fuses_mixer_output: bool = True
+    """The kernel of a state space computes its norm and output again from what the scan kept."""
+    expert_load: float = 1.0
+    """Tokens that the fullest rank's experts work on, over those that tokens choose on average."""
+    documents: Documents | None = None
+    """The documents that sequences are made of; None where every sequence is one document."""
+
+    def product_input_bytes(self, numbers: int, readers: int = 1) -> int:
+        """Bytes that matrix products keep of some numbers that they read [byte]."""
+        each = self.element_bytes if self.product_bytes is None else self.product_bytes
+        return round(numbers * each * (readers if self.casts_each_input else 1))
+
+
+def is_rerun(op: Op, rule: Recompute) -> bool:
+    """Whether an operation of a recomputing layer runs its forward pass a second time.
+
+    Args:
+        op: the operation
+        rule: the recompute rule
+
+    Returns:
+        True under full recompute, and under selective recompute of one of its modules; False where no backward pass
+        reaches its layer
+    """
+    if rule.granularity == "none" or not op.in_trained_layer:
+        return False
+    if by_operation(rule):
+        return op.kind != "attention"
+    if rule.granularity == "selective":
+        return any(module in rule.modules for module in op.modules)
+    return rule.granularity == "full"
+
+
+def by_operation(rule: Recompute) -> bool:
+    """Whether selective recompute goes by single operations: every second matrix product and attention are kept.
+
+    Args:
+        rule: the recompute rule
+
+    Returns:
+        True under module op
+
+    Source:
+        pytorch/torchtitan distributed/activation_checkpoint.py (selective op)
+    """
+    return rule.granularity == "selective" and "op" in rule.modules
+
+
+def kept_matrices(op: Op) -> list[Weight]:
+    """Matrices of an operation whose products recompute by operation keeps: the first of a layer and every second one.
+
+    Args:
+        op: the operation
+
+    Returns:
+        the matrices, one weight each
+    """
+    named = [(weight, name) for weight in op.weights for name in weight.matrices]
+    kept = [pair for place, pair in enumerate(named) if (op.products_before + place) % 2 == 0]
+    return [replace(weight, columns=weight.columns // len(weight.matrices), matrices=(name,)) for weight, name in kept]
+
+
+def rerun_flop(op: Op, rule: Recompute) -> int:
+    """Forward FLOP over visible keys that recompute repeats of an operation of a layer.
+
+    Formula:
+        all of it where the operation runs again; by operation, that of the matrices whose products are not kept
+
+    Args:
+        op: the operation
+        rule: the recompute rule
+
+    Returns:
+        FLOP of one sequence [FLOP]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 5; by_operation
+
+    >>> from service.estimator.model.ledger import Split
+    >>> rerun_flop(Op(name="n", kind="gemm", split=Split.WHOLE, flop=8), Recompute(granularity="full"))
+    8
+    """
+    if not is_rerun(op, rule):
+        return 0
+    columns = sum(weight.columns for weight in op.weights if weight.matrices)
+    if not by_operation(rule) or not columns:
+        return op.flop
+    return op.flop * (columns - sum(weight.columns for weight in kept_matrices(op))) // columns

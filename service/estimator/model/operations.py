@@ -1,0 +1,550 @@
+"""Operations that several kinds of layer share: projections, norms, core attention, MLPs, convolutions."""
+
+from functools import partial
+
+from service.estimator.model.documents import document_pairs_twice, sequence_pairs_twice
+from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Gradient, Op, Ops, Saved, Setting, Split, Weight
+from service.estimator.names import LayerType, MatrixName, Normalization, RecomputeModule
+from service.estimator.question import Model
+
+
+def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: int = 0) -> Op:
+    """The projection to all heads' queries, keys and values, and to the gate on their output.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        inputs: numbers that it reads a token [1]
+        gates: numbers of the gate [1]
+
+    Returns:
+        the operation; what it reads is the norm's to keep, what it writes the kernel's
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245
+    """
+    queries = model.num_attention_heads * model.head_width + gates
+    key_values = 2 * model.key_value_heads * model.head_width
+    weights = [
+        Weight(inputs, queries, Split.TENSOR, matrices=("q_proj",)),
+        Weight(inputs, key_values, Split.KEY_VALUE, matrices=("k_proj", "v_proj")),
+    ]
+    if model.attention_bias:
+        weights += [Weight(1, queries, Split.TENSOR, role="vector")]
+        weights += [Weight(1, key_values, Split.KEY_VALUE, role="vector")]
+    tokens, element = setting.tokens, setting.element_bytes
+    return Op(
+        name="attention.qkv",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=tuple(weights),
+        flop=2 * tokens * inputs * (queries + key_values),
+        moved_bytes=element * tokens * (queries + key_values),
+        whole_bytes=element * tokens * inputs,
+    )
+
+
+def attention_output_op(model: Model, setting: Setting) -> Op:
+    """The projection of all heads' values back to the residual stream; it keeps its input, as flash attention does too.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+
+    Returns:
+        the operation
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
+    """
+    inputs = model.num_attention_heads * model.value_width
+    kept = Saved(
+        setting.element_bytes * setting.tokens * inputs,
+        Split.TENSOR,
+        serves="own_weights" if setting.keeps_scores else "backward",
+    )
+    matrix = Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("o_proj",))
+    return _output_op("attention.out", matrix, setting, has_bias=model.out_bias, saved=(kept,))
+
+
+def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)) -> Op:
+    """The projection of the residual stream to all that a recurrence or convolution reads; its input is the norm's.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        outputs: numbers that it writes a token [1]
+        reads: operations whose results it reads, where that is more than the last norm
+
+    Returns:
+        the operation; what it writes is kept by those who read it
+
+    Source:
+        Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
+    """
+    bias = (Weight(1, outputs, Split.TENSOR, role="vector"),) if model.mixer_bias else ()
+    kept = setting.element_bytes * setting.tokens
+    return Op(
+        name="mixer.in",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(model.hidden_size, outputs, Split.TENSOR, matrices=("in_proj",)), *bias),
+        flop=2 * setting.tokens * model.hidden_size * outputs,
+        moved_bytes=kept * outputs,
+        whole_bytes=kept * model.hidden_size,
+        reads=reads,
+    )
+
+
+def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input: bool) -> Op:
+    """The projection of what a recurrence or convolution found back to the residual stream.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        inputs: numbers that it reads a token [1]
+        keeps_input: whether they stay for the backward pass, or are computed again from what the kernel kept
+
+    Returns:
+        the operation
+
+    Source:
+        Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
+    """
+    kept = Saved(setting.element_bytes * setting.tokens * inputs, Split.TENSOR, serves="own_weights")
+    matrix = Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("out_proj",))
+    return _output_op("mixer.out", matrix, setting, has_bias=model.mixer_bias, saved=(kept,) if keeps_input else ())
+
+
+def _output_op(name: str, matrix: Weight, setting: Setting, *, has_bias: bool, saved: tuple[Saved, ...]) -> Op:
+    """The projection of what mixed tokens, split over tensor ranks, back to the residual stream."""
+    inputs, hidden = matrix.rows, matrix.columns
+    return Op(
+        name=name,
+        kind="gemm",
+        split=Split.TENSOR,
+        sums_in_parts=True,
+        weights=(matrix, Weight(1, hidden, role="vector")) if has_bias else (matrix,),
+        flop=2 * setting.tokens * inputs * hidden,
+        saved=saved,
+        moved_bytes=setting.element_bytes * setting.tokens * inputs,
+        whole_bytes=setting.element_bytes * setting.tokens * hidden,
+    )
+
+
+def embedding_width_op(name: str, model: Model, setting: Setting, *, rows: int, columns: int) -> Op:
+    """The projection between a narrower token embedding and the residual stream; it keeps the narrow side.
+
+    Args:
+        name: where it stands
+        model: the model
+        setting: how operations are carried out
+        rows: numbers it reads a token [1]
+        columns: numbers it writes a token [1]
+
+    Returns:
+        the operation, the same on every tensor rank
+
+    Source:
+        transformers modeling_opt.OPTDecoder (project_in, project_out)
+    """
+    return Op(
+        name=name,
+        kind="gemm",
+        keeps_precision=True,
+        split=Split.WHOLE,
+        weights=(Weight(rows, columns),),
+        flop=2 * setting.tokens * rows * columns,
+        saved=(
+            Saved(
+                setting.element_bytes * setting.tokens * model.embedding_width,
+                Split.SEQUENCE,
+                serves="own_weights" if rows == model.embedding_width else "next_weights",
+            ),
+        ),
+        moved_bytes=setting.element_bytes * setting.tokens * (rows + columns),
+    )
+
+
+_VECTORS: dict[Normalization, int] = {"rmsnorm": 1, "layernorm": 2, "layernorm_no_bias": 1, "nonparametric": 0}
+
+
+def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]:
+    """Trained vectors of one norm: a scale, a shift, both or none.
+
+    Args:
+        normalization: kind of norm
+        width: numbers it normalises [1]
+
+    Returns:
+        its weights, held whole by every rank
+    """
+    return tuple(Weight(1, width, role="norm") for _ in range(_VECTORS[normalization]))
+
+
+def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, reads: tuple[str, ...] = ()) -> Op:
+    """One norm over the residual stream of one sequence.
+
+    It keeps its input; what it feeds to a matrix product is kept too, and selective recompute of
+    `layernorm` drops it. Unfused, six fp32 passes run, and a root mean square keeps an fp32 copy more: cast, square,
+    mean, scale, cast back, weigh. A layer norm is one kernel of torch's everywhere; autocast hands it an fp32 stream.
+
+    Args:
+        name: what the norm stands before or after
+        model: the model
+        setting: how operations are carried out
+        readers: matrix products that read its output, and keep it [1]
+        reads: what it normalises, where that is not the result before it
+
+    Returns:
+        the operation
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (4 s b h for two norms' inputs);
+        transformers modeling_llama.LlamaRMSNorm for the unfused form: in fp32 the input and what is weighed, in half
+        precision the input in fp32 and what is weighed, under autocast all in fp32; torch.nn.LayerNorm
+    """
+    numbers = setting.tokens * model.hidden_size
+    kept = setting.element_bytes * numbers
+    unfused = _unfused_bytes(model, setting) * numbers
+    passes = 0 if setting.fused_norm else 6
+    fed = setting.product_input_bytes(numbers, readers)
+    output = (Saved(fed, Split.SEQUENCE, ("layernorm",), "next_weights"),) if readers else ()
+    return Op(
+        name=name,
+        kind="elementwise",
+        split=Split.SEQUENCE,
+        weights=norm_weights(model.normalization, model.hidden_size),
+        saved=(Saved(kept, Split.SEQUENCE), *((Saved(unfused, Split.SEQUENCE),) if unfused else ()), *output),
+        moved_bytes=2 * kept + passes * 4 * numbers,
+        modules=("layernorm",),
+        reads=reads,
+    )
+
+
+def _unfused_bytes(model: Model, setting: Setting) -> int:
+    """Bytes of each number that a norm keeps beside one activation of it."""
+    if setting.fused_norm:
+        return 0
+    if model.normalization != "rmsnorm":
+        return 2 if setting.casts_each_input else 0
+    return 6 if setting.casts_each_input else 4
+
+
+def residual_op(name: str, model: Model, setting: Setting) -> Op:
+    """The addition of a branch to the residual stream, with the branch's dropout.
+
+    Args:
+        name: which branch
+        model: the model
+        setting: how operations are carried out
+
+    Returns:
+        the operation; it keeps only a one-byte dropout mask
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (s b h for each dropout mask)
+    """
+    numbers = setting.tokens * model.hidden_size
+    mask = (Saved(numbers, Split.SEQUENCE),) if setting.drops_out else ()
+    return Op(
+        name=name,
+        kind="elementwise",
+        split=Split.SEQUENCE,
+        saved=mask,
+        moved_bytes=3 * setting.element_bytes * numbers,
+        reads=(EVERYTHING,),
+    )
+
+
+def visible_pairs_twice(tokens: int, layer_type: LayerType, window: int | None, chunk: int | None) -> int:
+    """Twice the query-key pairs that a causal mask lets through in one document.
+
+    Twice, so that the half of a causal square stays a whole number.
+
+    Formula:
+        full: s^2        sliding, w < s: 2 w s - w^2        chunked, c < s: (s // c) c^2 + (s mod c)^2
+
+    Args:
+        tokens: tokens of the document, s [token]
+        layer_type: full, sliding or chunked
+        window: keys that a sliding layer sees, w [token]
+        chunk: length of a block, c [token]
+
+    Returns:
+        twice the visible pairs [1]
+
+    Source:
+        definition; the diagonal counts half, as in Megatron-LM's causal FLOP count (training/training.py)
+
+    >>> visible_pairs_twice(8, "full_attention", None, None)
+    64
+    >>> visible_pairs_twice(8, "sliding_attention", 2, None)
+    28
+    >>> visible_pairs_twice(8, "chunked_attention", None, 4)
+    32
+    """
+    if layer_type == "sliding_attention" and window is not None and window < tokens:
+        return 2 * window * tokens - window**2
+    if layer_type == "chunked_attention" and chunk is not None and chunk < tokens:
+        return (tokens // chunk) * chunk**2 + (tokens % chunk) ** 2
+    return tokens**2
+
+
+def core_attention_ops(
+    model: Model,
+    layer_type: LayerType,
+    setting: Setting,
+    *,
+    query_width: int,
+    value_width: int,
+    input_modules: tuple[RecomputeModule, ...] = (),
+) -> Ops:
+    """Scores, softmax and weighted values of one layer.
+
+    Flash attention keeps one fp32 number a query (the log-sum-exp) and computes the scores again in
+    its backward pass; eager attention keeps the scores: once, or with dropout before it, its mask, and after; that of
+    transformers keeps their softmax in fp32 beside what it multiplies values by.
+
+    Args:
+        model: the model
+        layer_type: full, sliding or chunked
+        setting: how operations are carried out
+        query_width: width of a query and key head [1]
+        value_width: width of a value head [1]
+        input_modules: selective recompute of these drops queries, keys and values too
+
+    Returns:
+        one operation; its scores go under selective recompute of core_attn, its inputs stay
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s^2 b, 4 of 11 s b h for q, k, v);
+        Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass); transformers 5.23.0
+        modeling_llama.eager_attention_forward, modeling_gpt2.eager_attention_forward (fp32 under autocast alone)
+    """
+    heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
+    pairs_twice, document_pairs = _pairs_twice(model, layer_type, setting)
+    repeated = setting.repeats_key_values or model.kv_lora_rank is not None
+    key_heads = heads if repeated else model.key_value_heads
+    queries = element * tokens * heads * query_width
+    keys_values = element * tokens * key_heads * (query_width + value_width)
+    result = element * tokens * heads * value_width
+    op = Op(
+        name="attention.core",
+        kind="attention",
+        split=Split.TENSOR,
+        score_width=heads * (query_width + value_width),
+        weights=(Weight(1, heads, Split.TENSOR, role="vector"),) if model.attention_sinks else (),
+        flop=heads * (query_width + value_width) * pairs_twice,
+        full_flop=2 * heads * (query_width + value_width) * tokens**2,
+        document_flop=heads * (query_width + value_width) * document_pairs,
+        kernel_rerun_flop=0 if setting.keeps_scores else heads * query_width * pairs_twice,
+        result_bytes=result + 4 * heads * tokens,
+        saved=(
+            Saved(queries, Split.TENSOR, input_modules),
+            Saved(keys_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),
+            Saved(_kept_score_bytes(model, setting), Split.TENSOR, ("core_attn",)),
+            *((Saved(result, Split.BATCHED),) if setting.copies_result and model.kv_lora_rank is None else ()),
+        ),
+        passing=_gradients(model, setting, query_width, value_width, key_heads),
+        moved_bytes=queries + keys_values + result + _streamed_score_bytes(model, setting),
+        modules=("core_attn",),
+        reads=_inputs(model),
+        products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens),
+    )
+    return (op,)
+
+
+def _streamed_score_bytes(model: Model, setting: Setting) -> int:
+    """Traffic of scores: passes of products, mask and softmax, fewer where fused, and dropout with its mask."""
+    if not setting.keeps_scores:
+        return 0
+    passes = 4 if setting.fused_activation else 10
+    dropped = 2 * setting.element_bytes + 1 if setting.drops_out else 0
+    return (passes * setting.element_bytes + dropped) * model.num_attention_heads * setting.tokens**2
+
+
+def _kept_score_bytes(model: Model, setting: Setting) -> int:
+    """Scores of one layer: once, or with dropout before it, its mask and after; else the log-sum-exp of each query."""
+    heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
+    if not setting.keeps_scores:
+        return 4 * heads * tokens
+    is_wide = setting.runs_transformers and (setting.casts_each_input or not model.is_gpt2)
+    softmax = 4 if is_wide else element
+    after = 1 + element if setting.drops_out else element if softmax > element else 0
+    return (softmax + after) * heads * tokens**2
+
+
+def _gradients(model: Model, setting: Setting, query_width: int, value_width: int, key_heads: int) -> tuple[Saved, ...]:
+    """What its backward pass holds: gradients of all it read and wrote, and of kept scores or fp32 sums of queries'."""
+    heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
+    numbers = heads * (query_width + value_width) + key_heads * (query_width + value_width)
+    inner = 2 * element * heads * tokens**2 if setting.keeps_scores else 4 * tokens * heads * query_width
+    return (Saved(element * tokens * numbers, Split.TENSOR), Saved(inner, Split.TENSOR))
+
+
+def _pairs_twice(model: Model, layer_type: LayerType, setting: Setting) -> tuple[int, int]:
+    """Twice the query-key pairs of one sequence, as computed and without padding."""
+    visible = partial(
+        visible_pairs_twice, layer_type=layer_type, window=model.sliding_window, chunk=model.attention_chunk_size
+    )
+    return (
+        sequence_pairs_twice(setting.documents, setting.tokens, visible),
+        document_pairs_twice(setting.documents, setting.tokens, visible),
+    )
+
+
+def _inputs(model: Model) -> tuple[MatrixName, MatrixName, MatrixName]:
+    """The matrices that queries, keys and values come from."""
+    if model.kv_lora_rank is None:
+        return ("q_proj", "k_proj", "v_proj")
+    return ("q_proj" if model.q_lora_rank is None else "q_b_proj", "kv_b_proj", "kv_b_proj")
+
+
+def _products(model: Model, query_width: int, value_width: int, pairs_twice: int, tokens: int) -> tuple[Gradient, ...]:
+    """The backward pass: gradients of queries and of keys, of values, and of the softmax before both."""
+    query, key, value = _inputs(model)
+    widths = ((query_width, (query,)), (query_width, (key,)), (value_width, (value,)), (value_width, (query, key)))
+    return tuple(Gradient(width * pairs_twice, 2 * width * tokens**2, serves) for width, serves in widths)
+
+
+_WRITTEN_PASSES = 14
+"""Numbers that a GELU written out reads and writes beside its input and result, for each of them: eight operations.
+Source: transformers activations.NewGELUActivation."""
+
+Modules = tuple[RecomputeModule, ...]
+
+
+def feed_forward_ops(
+    model: Model,
+    setting: Setting,
+    *,
+    width: int,
+    name: str = "mlp",
+    modules: Modules = ("mlp",),
+) -> Ops:
+    """Up-projection, activation and down-projection of one layer.
+
+    Args:
+        model: the model
+        setting: how operations are carried out
+        width: inner width, f [1]
+        name: prefix of the operations' names
+        modules: selective recompute of these drops what it keeps
+
+    Returns:
+        the operations
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
+        gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form;
+        trained activation (xIELU): Huang and Schlag 2024, arXiv:2411.13010;
+        transformers activations.NewGELUActivation (GPT-2: GELU in single operations)
+    """
+    return (
+        _up(model, setting, width, name, modules),
+        _activation(model, setting, width, name, modules),
+        _down(model, setting, width, name, modules),
+    )
+
+
+def up_matrices(model: Model) -> tuple[MatrixName, ...]:
+    """The matrices that an MLP or an expert reads its input with, side by side.
+
+    Args:
+        model: the model
+
+    Returns:
+        their names
+    """
+    return ("gate_proj", "up_proj") if model.gated_mlp else ("up_proj",)
+
+
+def _inner(model: Model, width: int) -> int:
+    return (2 if model.gated_mlp else 1) * width
+
+
+def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
+    hidden, inner, kept = model.hidden_size, _inner(model, width), setting.element_bytes * setting.tokens
+    bias = (Weight(1, inner, Split.TENSOR, role="vector"),) if model.mlp_bias else ()
+    return Op(
+        name=f"{name}.up",
+        kind="gemm",
+        split=Split.TENSOR,
+        weights=(Weight(hidden, inner, Split.TENSOR, matrices=up_matrices(model)), *bias),
+        reads=(LAST_NORM,),
+        flop=2 * setting.tokens * hidden * inner,
+        moved_bytes=kept * inner,
+        whole_bytes=kept * hidden,
+        modules=modules,
+    )
+
+
+def _activation(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
+    inner, kept = _inner(model, width), setting.element_bytes * setting.tokens
+    unfused = width if model.gated_mlp and not setting.fused_activation else 0
+    written = width if setting.runs_transformers and model.is_gpt2 else 0
+    trained = (Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else ()
+    return Op(
+        name=f"{name}.activation",
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=trained,
+        saved=(Saved(kept * (inner + unfused) + _written_bytes(setting) * written, Split.TENSOR, modules),),
+        passing=(Saved(kept * (inner + width + written), Split.TENSOR),),
+        moved_bytes=kept * (inner + width + 2 * unfused + _WRITTEN_PASSES * written),
+        modules=modules,
+    )
+
+
+def _written_bytes(setting: Setting) -> int:
+    """What a GELU written out keeps of each number beside its input: half of it, its tanh and one more than that.
+
+    Autocast runs the power, and what follows from it, in fp32.
+    """
+    each = 2 + 2 + 4 + 4 if setting.casts_each_input else 3 * setting.element_bytes
+    return each * setting.tokens
+
+
+def _down(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
+    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    bias = (Weight(1, hidden, role="vector"),) if model.mlp_bias else ()
+    return Op(
+        name=f"{name}.down",
+        kind="gemm",
+        sums_in_parts=True,
+        split=Split.TENSOR,
+        weights=(Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)), *bias),
+        flop=2 * setting.tokens * width * hidden,
+        saved=(Saved(setting.product_input_bytes(setting.tokens * width), Split.TENSOR, modules, "own_weights"),),
+        passing=(Saved(kept * width, Split.TENSOR), Saved(kept * hidden, Split.GATHERED)),
+        moved_bytes=kept * width,
+        whole_bytes=kept * hidden,
+        modules=modules,
+    )
+
+
+def convolution_op(model: Model, setting: Setting, *, channels: int) -> Op:
+    """A depthwise convolution over the last k tokens of each channel; what it keeps is its neighbours' to say.
+
+    Args:
+        model: the model; its conv_kernel is k
+        setting: how operations are carried out
+        channels: channels, each with its own taps [1]
+
+    Returns:
+        the operation
+
+    Source:
+        Gu and Dao 2023, arXiv:2312.00752, section 3.4 and figure 3
+    """
+    taps = model.conv_kernel or 0
+    bias = (Weight(1, channels, Split.TENSOR, role="vector"),) if model.conv_bias else ()
+    return Op(
+        name="mixer.convolution",
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=(Weight(1, channels * taps, Split.TENSOR, role="vector"), *bias),
+        flop=2 * setting.tokens * channels * taps,
+        moved_bytes=2 * setting.element_bytes * setting.tokens * channels,
+    )

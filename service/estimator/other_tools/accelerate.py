@@ -1,0 +1,83 @@
+"""accelerate's estimate-memory: sizes of a model, and of training it with Adam on one device."""
+
+from service.estimator.model.parameters import ParameterCounts, parameter_counts
+from service.estimator.other_tools import limits
+from service.estimator.other_tools.tool import OPTIMIZER, STATES, WEIGHTS, MethodLine, Said, Term, Tool
+from service.estimator.resolve import Resolved
+
+SOURCE = "huggingface/accelerate@16cb6eb src/accelerate/commands/estimate.py"
+
+
+def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
+    """fp32 bytes of the model without its head, which is the class that the tool builds.
+
+    Formula:
+        4 (N - head - its bias)
+
+    Args:
+        counts: parameters of the model
+        head_bias: numbers of the head's bias [1]
+
+    Returns:
+        bytes [byte]
+
+    Source:
+        huggingface/accelerate@16cb6eb src/accelerate/commands/estimate.py (AutoModel, float32)
+
+    >>> from service.estimator.model.parameters import count_parameters
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> headless_bytes(count_parameters(LLAMA_3_8B), 0) // 4
+    7504924672
+    """
+    return 4 * (counts.total - counts.lm_head - head_bias)
+
+
+def _said(resolved: Resolved) -> Said:
+    model = resolved.question.model
+    counts = parameter_counts(model, resolved.job.ledger)
+    single = float(headless_bytes(counts, model.vocab_size if model.lm_head_bias else 0))
+    if resolved.question.recipe.precision == "fp32":
+        size: float = single
+        terms: tuple[Term, ...] = (
+            Term("model", single, is_counted=False),
+            Term("gradients", single, is_counted=False),
+            Term("optimizer", 2 * single, is_counted=False),
+            Term("step", 4 * single, STATES),
+        )
+    else:
+        size, half = single / 2, single // 2
+        terms = (
+            Term("model", single, (*WEIGHTS, "master_weights"), is_counted=False),
+            Term("gradients", single + half, ("gradients",), is_counted=False),
+            Term("optimizer", 2 * single, OPTIMIZER),
+            Term("step", 2 * single, is_counted=False),
+        )
+    return Said(terms=terms, totals=(MethodLine(name="Total Size", bytes=size),))
+
+
+ACCELERATE = Tool(
+    tool="accelerate estimate-memory",
+    meaning="the largest of model, gradients, optimizer and step of training with Adam on one device",
+    source=SOURCE,
+    says=_said,
+    limits=(
+        limits.TRAINING,
+        limits.precisions("fp32", *limits.MIXED),
+        limits.optimizers("adamw"),
+        limits.TENSOR,
+        limits.PIPELINE,
+        limits.EXPERT,
+        limits.shards(0),
+        limits.offloads("none"),
+    ),
+    known_defects=(
+        "Training is the largest of model, gradients, optimizer and step, not their sum: 8 bytes for each parameter in "
+        "mixed precision, where 16 to 18 are needed.",
+        "Activations are not counted, so sequence, batch, recompute and attention change nothing.",
+        "The class that it builds has no head, so an untied one is missing.",
+        "There is no bfloat16 among its formats: bf16-mixed is answered by its row for float16.",
+        "Gradients take 6 bytes in mixed precision whatever their format.",
+        "Training in int8 or int4 is answered by N/A.",
+        "Multi-token-prediction depths are not built, and so not counted.",
+    ),
+)

@@ -1,0 +1,93 @@
+"""The table of other tools, and the terms in which their answers differ from this one."""
+
+from service.errors import Problem, Refused
+from service.estimator.answer import Memory
+from service.estimator.names import ToolName
+from service.estimator.other_tools.accelerate import ACCELERATE
+from service.estimator.other_tools.eleutherai_cookbook import COOKBOOK
+from service.estimator.other_tools.megatron_theoretical import MEGATRON
+from service.estimator.other_tools.nanotron_predict_memory import NANOTRON
+from service.estimator.other_tools.tool import Comparison, MethodLine, Said, Tool
+from service.estimator.other_tools.zero3_estimator import ZERO3
+from service.estimator.question import Question
+from service.estimator.resolve import Resolved, resolve
+from service.units import BYTES, said
+
+TOOLS: dict[ToolName, Tool] = {
+    "nanotron-predict-memory": NANOTRON,
+    "megatron-theoretical": MEGATRON,
+    "accelerate": ACCELERATE,
+    "zero3-estimator": ZERO3,
+    "eleutherai-cookbook": COOKBOOK,
+}
+
+
+def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
+    """What another tool says of a question, beside our own estimate of it.
+
+    Args:
+        name: the method
+        question: the question
+        memory: our own estimate
+
+    Returns:
+        the tool's terms and totals, our own peak, and the main reason why they differ
+
+    Raises:
+        Refused: one problem for each thing of the question that the tool's formula does not read
+    """
+    row, resolved = TOOLS[name], resolve(question)
+    problems = unread(row, resolved)
+    if problems:
+        raise Refused(*problems)
+    found = row.says(resolved)
+    ours = memory.allocated_peak_bytes.value
+    return Comparison(
+        method=name,
+        tool=row.tool,
+        source=row.source,
+        lines=tuple(MethodLine(name=term.name, bytes=term.bytes) for term in found.terms),
+        totals=found.totals,
+        variants=found.variants,
+        peak_bytes=found.peak_bytes,
+        ours_bytes=ours,
+        difference_fraction=found.peak_bytes / ours - 1,
+        main_reason=_main_reason(row, found, memory),
+        known_defects=row.known_defects,
+    )
+
+
+def unread(row: Tool, resolved: Resolved) -> tuple[Problem, ...]:
+    """What of a question a tool's formula does not read, as problems.
+
+    Args:
+        row: the tool
+        resolved: the question
+
+    Returns:
+        one problem for each limit that it meets
+    """
+    problems = []
+    for limit in row.limits:
+        if not limit.holds(resolved):
+            message, fix = limit.words(row.tool, resolved)
+            problems.append(Problem(field=limit.field, code=limit.name, message=message, fix=fix))
+    return tuple(problems)
+
+
+def _main_reason(row: Tool, found: Said, memory: Memory) -> str:
+    held = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
+    named = {kind for term in found.terms if term.is_counted for kind in term.kinds}
+    pairs = [
+        (term.name, term.bytes, sum(held.get(kind, 0.0) for kind in term.kinds), [k for k in term.kinds if k in held])
+        for term in found.terms
+        if term.is_counted
+    ] + [(kind, 0.0, amount, [kind]) for kind, amount in held.items() if kind not in named]
+    name, theirs, ours, kinds = max(pairs, key=lambda pair: abs(pair[1] - pair[2]))
+    if theirs == ours:
+        return "no term differs"
+    spoken = " and ".join(kind.replace("_", " ") for kind in kinds if held[kind])
+    if not theirs:
+        return f"the largest difference is that its peak leaves out {spoken}, {said(ours, BYTES)} of ours"
+    ours_said = f"{said(ours, BYTES)} by ours ({spoken})" if ours else "nothing by ours"
+    return f"the largest difference is in {name}: {said(theirs, BYTES)} by {row.tool}, {ours_said}"

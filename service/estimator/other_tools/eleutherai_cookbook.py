@@ -1,0 +1,154 @@
+"""The EleutherAI cookbook's calc_transformer_mem: model, gradients, optimizer, buffers, activations."""
+
+from service.estimator.other_tools import limits
+from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, Said, Term, Tool
+from service.estimator.question import Layout, Model, filled
+from service.estimator.resolve import Resolved
+from service.estimator.software.precision import DTYPE_BYTES
+
+SOURCE = "EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py"
+
+BUCKET_NUMBERS = 5e8
+"""Numbers of a ZeRO all-gather bucket. Source: EleutherAI/cookbook@827ee3b, default zero_allgather_bucket_size."""
+
+LIVE_NUMBERS = 1e9
+"""Parameters that ZeRO-3 keeps gathered. Source: EleutherAI/cookbook@827ee3b, default zero3_max_live_params."""
+
+STATE_BYTES = {"adamw": 12, "sgd-momentum": 8, "muon": 8}
+"""Bytes of fp32 copy and moments for each parameter. Source: EleutherAI/cookbook@827ee3b."""
+
+
+def counted_parameters(model: Model, sequence_length: int, expert: int) -> int:
+    """Parameters that the tool counts, experts divided by the expert degree: two tables, positions, eight h of norms.
+
+    Formula:
+        2 V h + s h + 8 h L + 2 h + 2 (1 + g / a) L h^2 + n L h f E / e,  n = 3 if gated, else 2
+
+    Args:
+        model: the model
+        sequence_length: s [token]
+        expert: expert degree, e [1]
+
+    Returns:
+        parameters [1]
+
+    Source:
+        EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> counted_parameters(LLAMA_3_8B, 8192, 1)
+    8064606208
+    """
+    hidden, layers = model.hidden_size, model.num_hidden_layers
+    tables = 2 * model.vocab_size * hidden + sequence_length * hidden
+    norms = 8 * hidden * layers + 2 * hidden
+    attention = int(2 * (1 + model.key_value_heads / model.num_attention_heads) * layers * hidden**2)
+    width = model.expert_width or model.intermediate_size or 0
+    mlp = (3 if model.gated_mlp else 2) * layers * hidden * width
+    return tables + norms + attention + mlp * max(1, model.num_experts) // expert
+
+
+def kept_activation_bytes(resolved: Resolved) -> float:
+    """Activations of every layer of one micro-batch, whatever the pipeline.
+
+    Formula:
+        s b h L (34 + 5 a s / h), without the second term under selective recompute; / t with sequence parallelism
+
+    Args:
+        resolved: the question
+
+    Returns:
+        bytes [byte]
+
+    Source:
+        EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> kept_activation_bytes(sample_resolved()) / 2**30
+    354.0
+    """
+    model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
+    keeps_scores = resolved.job.recompute.granularity == "none"
+    scores = 5 * model.num_attention_heads * recipe.sequence_length / model.hidden_size if keeps_scores else 0
+    tokens = recipe.sequence_length * recipe.micro_batch
+    kept = tokens * model.hidden_size * model.num_hidden_layers * (34.0 + scores)
+    return kept / layout.tensor if layout.sequence_parallel else kept
+
+
+def buffer_bytes(layout: Layout, gpus: int) -> float:
+    """Communication buffers of ZeRO on one GPU.
+
+    Formula:
+        2 x 5e8 from stage 1, and 2 x 1e9 at stage 3; none on one GPU
+
+    Args:
+        layout: the layout
+        gpus: GPUs in all [1]
+
+    Returns:
+        bytes [byte]
+
+    Source:
+        EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
+
+    >>> buffer_bytes(Layout(zero_stage=3), 8), buffer_bytes(Layout(zero_stage=3), 1)
+    (3000000000.0, 0.0)
+    """
+    stage = filled(layout.zero_stage)
+    if gpus == 1 or stage == 0:
+        return 0.0
+    return 2 * (BUCKET_NUMBERS + (LIVE_NUMBERS if stage == 3 else 0.0))
+
+
+def _said(resolved: Resolved) -> Said:
+    model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
+    gpus, stage = resolved.question.cluster.gpus, filled(layout.zero_stage)
+    numbers = counted_parameters(model, recipe.sequence_length, layout.expert)
+    over = [gpus if stage >= reached else 1 for reached in (3, 2, 1)]
+    weights = 2.0 * numbers / (layout.tensor * layout.pipeline) / over[0]
+    gradients = DTYPE_BYTES[filled(recipe.gradient_dtype)] * numbers / over[1]
+    states = float(STATE_BYTES[recipe.optimizer] * numbers) / over[2]
+    return Said(
+        terms=(
+            Term("Activation Memory", kept_activation_bytes(resolved), ACTIVATIONS),
+            Term("Model Memory", weights, WEIGHTS),
+            Term("Gradient Memory", gradients, ("gradients",)),
+            Term("Optimizer Memory", states, ("master_weights", *OPTIMIZER)),
+            Term("Communication Memory", buffer_bytes(layout, gpus), ("gathered_weights",)),
+        )
+    )
+
+
+COOKBOOK = Tool(
+    tool="EleutherAI cookbook calc_transformer_mem",
+    meaning="activations, model, gradients, optimizer and ZeRO's buffers of one GPU",
+    source=SOURCE,
+    says=_said,
+    limits=(
+        limits.TRAINING,
+        limits.precisions(*limits.MIXED),
+        limits.optimizers("adamw", "sgd-momentum", "muon"),
+        limits.recomputes("none", "selective"),
+        limits.CONTEXT,
+        limits.VIRTUAL_PIPELINE,
+        limits.ALL_REPLICAS,
+        limits.EVEN_LAYERS,
+        limits.ONE_LENGTH,
+        limits.offloads("none"),
+        *limits.plain(limits.EQUAL_EXPERTS, limits.EXPERTS_AS_TENSORS, limits.HEADS, limits.NO_DEPTHS),
+    ),
+    known_defects=(
+        "Gradients are not divided by tensor and pipeline: below ZeRO-2 every GPU holds those of the whole model, and "
+        "from there on a share of it among all GPUs.",
+        "Nor are optimizer states without ZeRO.",
+        "Under ZeRO-3 weights are divided by tensor x pipeline, and then by all GPUs once more.",
+        "Activations are not divided by pipeline, nor by tensor without sequence parallelism.",
+        "It knows no flash attention: without recompute every score is kept.",
+        "A layer keeps 34 s b h: gated or wide MLPs, experts and fewer key-value heads change nothing.",
+        "A second table for the head, a table of positions and eight h of norms for each layer are always counted, "
+        "routers and biases never.",
+        "Heads are taken to be hidden_size / heads wide.",
+        "ZeRO's buffers are constants of 1 and 2 GB.",
+        "Some 5 GiB that its authors saw beside these terms and cannot explain have to be added by hand.",
+    ),
+)

@@ -1,0 +1,161 @@
+"""nanotron's predict_memory: parts, and the peaks before and after the first optimizer step."""
+
+from service.estimator.other_tools import limits
+from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, MethodLine, Said, Term, Tool
+from service.estimator.question import Model
+from service.estimator.resolve import Resolved
+
+MIB = 2.0**20
+"""Bytes of a MiB, in which the tool prints. Source: definition."""
+
+SOURCE = "nanotron/predict_memory, a Space on Hugging Face; formula as in a public Python copy of it"
+
+
+def rank_zero_layers(model: Model, pipeline: int) -> int:
+    """Layers of the first pipeline rank, which takes blocks until it has its share of the cost.
+
+    Formula:
+        min(ceil((L c + V h) / (p c)), max(0, L + 2 - p)),  c = 4 h^2 + 3 h f
+
+    Args:
+        model: the model
+        pipeline: stages, p [1]
+
+    Returns:
+        layers [1]
+
+    Source:
+        nanotron/predict_memory: embedding free, head V h, one block at least for each later rank
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> rank_zero_layers(LLAMA_3_8B, 1), rank_zero_layers(LLAMA_3_8B, 4)
+    (32, 9)
+    """
+    layers, hidden, width = model.num_hidden_layers, model.hidden_size, model.intermediate_size or 0
+    if pipeline == 1:
+        return layers
+    heads = model.num_attention_heads
+    cost = 4 * heads * (hidden // heads) * hidden + 3 * hidden * width
+    share = -(-(layers * cost + model.vocab_size * hidden) // (pipeline * cost))
+    return max(0, min(share, layers + 2 - pipeline))
+
+
+def first_rank_parameters(model: Model, pipeline: int) -> int:
+    """Parameters of the first pipeline rank before tensor parallelism: no norms, heads as wide as h / a.
+
+    Formula:
+        V h (2 if untied and p = 1, else 1) + L_0 (h^2 (1 + 2 g / a) + h^2 + 3 h f)
+
+    Args:
+        model: the model
+        pipeline: stages, p [1]
+
+    Returns:
+        parameters [1]
+
+    Source:
+        nanotron/predict_memory
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> first_rank_parameters(LLAMA_3_8B, 1)
+    8029995008
+    """
+    hidden, width = model.hidden_size, model.intermediate_size or 0
+    tables = 2 if pipeline == 1 and not model.tie_word_embeddings else 1
+    attention = 2 * hidden**2 + 2 * hidden**2 * model.key_value_heads // model.num_attention_heads
+    return tables * model.vocab_size * hidden + rank_zero_layers(model, pipeline) * (attention + 3 * hidden * width)
+
+
+def kept_activation_bytes(model: Model, tokens: int, pipeline: int, flying: int) -> float:
+    """Activations of the first pipeline rank before tensor parallelism.
+
+    Formula:
+        layer: 2 s b h (4 f / h + 8 + 2 g / a);  p = 1: L layers + 8 s b V;  p > 1: min(p, m) L_0 layers
+
+    Args:
+        model: the model
+        tokens: tokens of one micro-batch, s b [token]
+        pipeline: stages, p [1]
+        flying: micro-batches in flight, min(p, m) [1]
+
+    Returns:
+        bytes [byte]
+
+    Source:
+        nanotron/predict_memory
+
+    >>> from service.estimator.samples import LLAMA_3_8B
+    >>> kept_activation_bytes(LLAMA_3_8B, 4096, 1, 1) / 2**20
+    27048.0
+    """
+    hidden, width = model.hidden_size, model.intermediate_size or 0
+    each = 4 * width / hidden + 8 + 2 * model.key_value_heads / model.num_attention_heads
+    kept = rank_zero_layers(model, pipeline) * 2.0 * tokens * hidden * each
+    return kept + 8.0 * tokens * model.vocab_size if pipeline == 1 else flying * kept
+
+
+def _said(resolved: Resolved) -> Said:
+    model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
+    data, tensor, pipeline = layout.data or 1, layout.tensor, layout.pipeline
+    half = 2.0 * first_rank_parameters(model, pipeline) / tensor
+    replicas = 1 if layout.zero_stage == 0 else data
+    tokens, flying = recipe.sequence_length * recipe.micro_batch, min(pipeline, int(resolved.degrees.accumulation))
+    overhead = (72 + 32 * recipe.micro_batch) * MIB
+    weights = Term("Model BF16", half, WEIGHTS)
+    master = Term("FP32 Parameters", 2 * half / replicas, ("master_weights",))
+    gradients = Term("FP32 Gradients", 2 * half, ("gradients",))
+    moments = Term("Optimizer States", 4 * half / replicas, OPTIMIZER)
+    buffers = Term("DDP Gradient Buffers", half if layout.zero_stage == 0 and data > 1 else 0.0)
+    beside = Term("Overhead", overhead, ("workspace",))
+    kept = Term("Activations", kept_activation_bytes(model, tokens, pipeline, flying) / tensor, ACTIVATIONS)
+    before = sum(term.bytes for term in (weights, master, gradients, buffers))
+    after = before + moments.bytes + beside.bytes
+    return Said(
+        terms=(weights, master, gradients, moments, buffers, beside, kept),
+        totals=(
+            MethodLine(name="Memory Before Optimizer States", bytes=before),
+            MethodLine(name="Memory After Optimizer States", bytes=after),
+            MethodLine(name="Peak Memory (TBI)", bytes=after + kept.bytes),
+        ),
+    )
+
+
+NANOTRON = Tool(
+    tool="nanotron predict_memory",
+    meaning="parts, and peaks before and after the optimizer's states appear, of the first pipeline rank",
+    source=SOURCE,
+    says=_said,
+    limits=(
+        limits.TRAINING,
+        limits.precisions("bf16-mixed"),
+        limits.FP32_GRADIENTS,
+        limits.optimizers("adamw"),
+        limits.recomputes("none"),
+        limits.FLASH,
+        limits.NO_DROPOUT,
+        limits.CONTEXT,
+        limits.VIRTUAL_PIPELINE,
+        limits.SEQUENCE_PARALLEL,
+        limits.shards(0, 1),
+        limits.ALL_REPLICAS,
+        limits.schedules("1f1b", "interleaved-1f1b"),
+        limits.EVEN_LAYERS,
+        limits.ONE_LENGTH,
+        limits.offloads("none"),
+        *limits.plain(
+            limits.DENSE, limits.HEADS, limits.GATED, limits.NO_DEPTHS
+        ),
+    ),
+    known_defects=(
+        "Heads are taken to be hidden_size / heads wide, so a model with another head_dim is wrong: Qwen3-4B's "
+        "parameters come out 8.8 % low.",
+        "Norms, biases, position tables and the padding of the vocabulary are not counted.",
+        "Only the first pipeline rank is counted: with pipeline above 1 the logits of the last rank and its head are "
+        "left out.",
+        "Layers follow a split by cost that is not the even one of other stacks: the first of two stages of a model "
+        "with few layers gets more than half of them.",
+        "Logits are counted as two fp32 copies whatever the loss kernel does.",
+        "The overhead of 72 MiB and 32 MiB for each sequence of the micro-batch is a constant, and stands in no total "
+        "before the optimizer's states.",
+    ),
+)  # fmt: skip

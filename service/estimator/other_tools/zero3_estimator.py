@@ -1,0 +1,141 @@
+"""DeepSpeed's ZeRO-3 estimator: model states on each GPU and in host memory, by what is offloaded."""
+
+from math import ceil
+
+from service.estimator.model.ledger import Ledger, Op, Split
+from service.estimator.model.parameters import parameter_counts
+from service.estimator.other_tools import limits
+from service.estimator.other_tools.tool import STATES, WEIGHTS, MethodVariant, Said, Term, Tool
+from service.estimator.resolve import Resolved
+
+SOURCE = "deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py"
+
+BUFFER_FACTOR = 1.5
+"""Factor on host memory for buffers. Source: deepspeedai/DeepSpeed@edaa722, default additional_buffer_factor."""
+
+
+def largest_module(ledger: Ledger) -> int:
+    """Parameters of the largest single module, which the tool calls a layer: a table, a matrix, all experts of a layer.
+
+    Formula:
+        max(rows x columns of each matrix with its bias, and of each table; the routed experts of a layer together)
+
+    Args:
+        ledger: the model's operations
+
+    Returns:
+        parameters [1]
+
+    Source:
+        deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py over the classes of transformers 5.23.0, which
+        keep the experts of a layer in one module
+
+    Ignores:
+        classes that keep queries, keys and values, or both inputs of an MLP, in one module: a table is mostly larger
+
+    >>> from service.estimator.samples import sample_job
+    >>> largest_module(sample_job().ledger) == 128256 * 4096
+    True
+    """
+    groups = (ledger.embedding, *ledger.kinds, ledger.head)
+    return max(max(_experts(ops), *(_largest_matrix(op) for op in ops)) for ops in groups)
+
+
+def _experts(ops: tuple[Op, ...]) -> int:
+    return sum(weight.parameters for op in ops for weight in op.weights if weight.split is Split.EXPERT)
+
+
+def _largest_matrix(op: Op) -> int:
+    """Numbers of the largest matrix or table of an operation, its bias counted; matrices side by side are apart."""
+    biased = {weight.columns for weight in op.weights if weight.role == "vector"}
+    return max(
+        (
+            weight.columns
+            * (weight.rows + int(bool(weight.matrices) and weight.columns in biased))
+            // max(1, len(weight.matrices))
+            for weight in op.weights
+            if weight.split is not Split.EXPERT
+        ),
+        default=0,
+    )
+
+
+def offloaded(total: int, largest: int, gpus_per_node: int, nodes: int) -> tuple[MethodVariant, ...]:
+    """Every row of the tool's table.
+
+    On a GPU stand the largest module in fp32, and its share of 18, 2 or no bytes for each parameter; in the host's
+    memory what was offloaded, or what is loaded before it is shared.
+
+    Args:
+        total: parameters of the model [1]
+        largest: parameters of its largest module [1]
+        gpus_per_node: GPUs in one node [1]
+        nodes: nodes [1]
+
+    Returns:
+        the rows, in the tool's order
+
+    Source:
+        deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py
+
+    >>> [(row.gpu_bytes, row.cpu_bytes) for row in offloaded(1000, 100, 8, 1)][-2:]
+    [(2650, 4800), (2650, 48000)]
+    """
+    rows = []
+    for on_cpu, sharded_bytes in ((("cpu", "cpu"), 0), (("none", "cpu"), 2), (("none", "none"), 18)):
+        for is_initialised_sharded in (True, False):
+            share, loaded = (18 - sharded_bytes) / nodes, 4.0 * gpus_per_node
+            if sharded_bytes == 18:
+                host = loaded * (largest if is_initialised_sharded else total)
+            else:
+                host = total * (share if is_initialised_sharded else max(loaded, share))
+            rows.append(
+                MethodVariant(
+                    name=f"offload_param={on_cpu[0]}, offload_optimizer={on_cpu[1]}, "
+                    f"zero_init={int(is_initialised_sharded)}",
+                    gpu_bytes=4 * largest + sharded_bytes * total // (gpus_per_node * nodes),
+                    cpu_bytes=int(host * BUFFER_FACTOR),
+                )
+            )
+    return tuple(rows)
+
+
+def _said(resolved: Resolved) -> Said:
+    cluster, ledger = resolved.question.cluster, resolved.job.ledger
+    total, largest = parameter_counts(resolved.question.model, ledger).total, largest_module(ledger)
+    nodes = ceil(cluster.gpus / cluster.gpus_per_node)
+    is_offloaded = resolved.question.layout.offload == "optimizer"
+    sharded_bytes, kinds = (2, WEIGHTS) if is_offloaded else (18, STATES)
+    states = Term("parameters, optimizer states and gradients", float(sharded_bytes * total // cluster.gpus), kinds)
+    module = Term("largest layer", 4.0 * largest, ("gathered_weights",))
+    return Said(terms=(states, module), variants=offloaded(total, largest, cluster.gpus_per_node, nodes))
+
+
+ZERO3 = Tool(
+    tool="DeepSpeed ZeRO-3 estimator",
+    meaning="model states on each GPU and in host memory under ZeRO-3, for every choice of offload",
+    source=SOURCE,
+    says=_said,
+    limits=(
+        limits.TRAINING,
+        limits.precisions(*limits.MIXED),
+        limits.optimizers("adamw"),
+        limits.TENSOR,
+        limits.CONTEXT,
+        limits.PIPELINE,
+        limits.EXPERT,
+        limits.shards(3),
+        limits.ALL_REPLICAS,
+        limits.NODES,
+    ),
+    known_defects=(
+        "Activations, logits and communication buffers are not counted: it answers for model states alone.",
+        "Of gathered weights only the largest module is counted, once and in 4 bytes: the layers that ZeRO-3 gathers "
+        "ahead and their gradients are not, and a user measured 14.7 GB where it says 0.49 GB (DeepSpeed #4527).",
+        "The largest module is the one that holds most parameters itself, most often a table of the vocabulary, not "
+        "the largest layer.",
+        "18 bytes for each parameter are assumed whatever the format of gradients.",
+        "A model on the meta device is counted wrongly: its parameters share one address, so all but one are lost.",
+        "Multi-token-prediction depths are not built by the classes that it counts.",
+    ),
+)

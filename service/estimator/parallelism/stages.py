@@ -1,0 +1,303 @@
+"""Layers and parameters of one rank of one pipeline stage, and the residual stream between ranks."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from itertools import accumulate
+
+from service.estimator.degrees import Degrees, divisors
+from service.estimator.model.ledger import Ops, Split, Weight
+from service.estimator.numeric import Amount, Condition, take, where
+from service.estimator.software.optimizers import state_numbers
+from service.estimator.workload import Job
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """One pipeline stage: how many layers of each kind, and whether it has the ends of the model."""
+
+    index: Amount
+    """Stage, from 0."""
+    chunk_counts: tuple[tuple[Amount, ...], ...]
+    """Of each of its chunks, the layers of each kind of the ledger, those of multi-token-prediction depths counted."""
+    depths: Amount
+    """Multi-token-prediction depths, all on the last stage."""
+    is_first: Condition
+    """It holds the embedding."""
+    is_last: Condition
+    """It holds the head."""
+    kind_counts: tuple[Amount, ...] = field(init=False)
+    """Layers of each kind in all its chunks together."""
+
+    def __post_init__(self) -> None:
+        self.kind_counts = tuple(_total(counts) for counts in zip(*self.chunk_counts, strict=True))
+
+    @property
+    def layers(self) -> Amount:
+        """Layers of the stage, those of depths counted [1]."""
+        return _total(self.kind_counts)
+
+    def each_chunk(self, amount_of: Callable[[tuple[Amount, ...]], Amount]) -> tuple[Amount, ...]:
+        """An amount that goes by the layers of a chunk, of each chunk; chunks that share their counts share it."""
+        alike = {id(counts): counts for counts in self.chunk_counts}
+        amounts = {key: amount_of(counts) for key, counts in alike.items()}
+        return tuple(amounts[id(counts)] for counts in self.chunk_counts)
+
+
+def _total(counts: Iterable[Amount]) -> Amount:
+    total: Amount = 0
+    for count in counts:
+        total = total + count
+    return total
+
+
+@dataclass(slots=True, kw_only=True)
+class RankParameters:
+    """Parameters and optimizer numbers of one rank before any data-parallel sharding."""
+
+    dense: Amount
+    """Parameters outside the routed experts."""
+    expert: Amount
+    """Parameters of its routed experts."""
+    dense_trained: Amount
+    """Those of `dense` that are trained."""
+    expert_trained: Amount
+    """Those of `expert` that are trained."""
+    dense_states: Amount
+    """Numbers of optimizer state outside the routed experts."""
+    expert_states: Amount
+    """Numbers of optimizer state of its routed experts."""
+    dense_copied: Amount
+    """Those of `dense_trained` of which the frozen original is kept too."""
+    expert_products: Amount
+    """Those of `expert` that are matrices of layers, which low-precision recipes keep copies of."""
+    dense_products: Amount
+    """Those of `dense` that are matrices of layers, which low-precision recipes keep copies of."""
+
+    def plus(self, other: "RankParameters") -> "RankParameters":
+        """These and another's."""
+        return RankParameters(
+            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        )
+
+    def over(self, ranks: Amount) -> "RankParameters":
+        """These, shared by some ranks."""
+        return RankParameters(**{field.name: getattr(self, field.name) / ranks for field in fields(self)})
+
+
+def _prefix(job: Job, kind: int) -> tuple[int, ...]:
+    """Layers of a kind before each layer boundary."""
+    totals = [0]
+    for layer_kind in job.ledger.layer_kinds:
+        totals.append(totals[-1] + (1 if layer_kind == kind else 0))
+    return tuple(totals)
+
+
+def _counts_between(job: Job, first: Amount, last: Amount) -> tuple[Amount, ...]:
+    if len(job.ledger.kinds) == 1:
+        return (last - first,)
+    prefixes = [_prefix(job, kind) for kind in range(len(job.ledger.kinds))]
+    return tuple(take(prefix, last) - take(prefix, first) for prefix in prefixes)
+
+
+def stage_at(job: Job, degrees: Degrees, index: Amount, stage_layers: tuple[int, ...] | None, chunks: int) -> Stage:
+    """One stage of a layout: the layers of its chunks, dealt round-robin.
+
+    Args:
+        job: the job
+        degrees: the layout
+        index: stage, from 0 [1]
+        stage_layers: layers of each chunk in the order of the model where they are uneven, else None
+        chunks: the largest number of chunks of a stage in the column (of the one layout) [1]
+
+    Returns:
+        the stage
+    """
+    is_last = index == degrees.pipeline - 1
+    depths = where(is_last, job.ledger.depths, 0)
+    counts = [_chunk_counts(job, degrees, chunk * degrees.pipeline + index, stage_layers) for chunk in range(chunks)]
+    for chunk in range(chunks):
+        present = where(degrees.virtual_pipeline > chunk, 1, 0)
+        final = where(degrees.virtual_pipeline == chunk + 1, depths, 0)
+        held = [count * present for count in counts[chunk]]
+        held[job.ledger.depth_kind] = held[job.ledger.depth_kind] + final
+        counts[chunk] = tuple(held)
+    return Stage(
+        index=index,
+        chunk_counts=tuple(counts),
+        depths=depths,
+        is_first=index == 0,
+        is_last=is_last,
+    )
+
+
+def _chunk_counts(
+    job: Job, degrees: Degrees, place: Amount, stage_layers: tuple[int, ...] | None
+) -> tuple[Amount, ...]:
+    """Layers of each kind in the chunk at a place of the model; nonsense beyond the last place, and left out there."""
+    if stage_layers is not None:
+        first = take(tuple(accumulate(stage_layers[:-1], initial=0)), place)
+        return _counts_between(job, first, first + take(stage_layers, place))
+    size = job.model.num_hidden_layers / (degrees.pipeline * degrees.virtual_pipeline)
+    first = where(place < degrees.pipeline * degrees.virtual_pipeline, place * size, 0)
+    return _counts_between(job, first, first + size)
+
+
+def _stage_ops(job: Job, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:
+    """The operations of a stage and how often each group occurs."""
+    ledger = job.ledger
+    return (
+        (where(stage.is_first, 1, 0), ledger.embedding),
+        *zip(stage.kind_counts, ledger.kinds, strict=True),
+        (stage.depths, ledger.depth),
+        (where(stage.is_last, 1, 0), ledger.head),
+    )
+
+
+def _held(weight: Weight, degrees: Degrees) -> Amount:
+    """How often a rank of the weight's stage holds it: a tied head only away from the embedding."""
+    return where(degrees.pipeline > 1, 1, 0) if weight.tied else 1
+
+
+def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
+    """Parameters of one rank of a stage before any data-parallel sharding.
+
+    A tied head on another stage than the embedding is a second copy.
+
+    Formula:
+        sum over the stage's weights of rows x columns x copies / divisor of their split
+
+    Args:
+        job: the job
+        degrees: the layout
+        stage: the stage
+
+    Returns:
+        the parameters [1]
+
+    Source:
+        Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    adapts = job.method.name != "full"
+    sums = RankParameters(**dict.fromkeys((each.name for each in fields(RankParameters)), 0))
+    for times, ops in _stage_ops(job, stage):
+        for op in ops:
+            for weight in op.weights:
+                held = times * _held(weight, degrees) / split[weight.split]
+                parameters, states = weight.parameters * held, state_numbers(job.optimizer, weight) * held
+                trained = parameters if weight.trained else 0
+                if weight.split is Split.EXPERT:
+                    sums.expert = sums.expert + parameters
+                    sums.expert_trained = sums.expert_trained + trained
+                    sums.expert_states = sums.expert_states + states
+                    if weight.role == "matrix":
+                        sums.expert_products = sums.expert_products + parameters
+                else:
+                    sums.dense = sums.dense + parameters
+                    sums.dense_trained = sums.dense_trained + trained
+                    sums.dense_states = sums.dense_states + states
+                    if adapts and weight.trained and weight.role != "adapter":
+                        sums.dense_copied = sums.dense_copied + parameters
+                    if weight.role == "matrix":
+                        sums.dense_products = sums.dense_products + parameters
+    return sums
+
+
+def stage_total(job: Job, degrees: Degrees, stage: Stage) -> int:
+    """Parameters of one stage of a single layout, all its ranks together.
+
+    Formula:
+        sum of the stage's weights, a tied head away from the embedding counted again
+
+    Args:
+        job: the job
+        degrees: the layout, plain numbers
+        stage: the stage
+
+    Returns:
+        parameters [1]
+
+    Source:
+        the ledger
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stage_total(sample_job(), sample_degrees(), stage_at(sample_job(), sample_degrees(), 0, None, 1))
+    8030261248
+    """
+    weights = [(times, weight) for times, ops in _stage_ops(job, stage) for op in ops for weight in op.weights]
+    return sum(int(times) * int(_held(weight, degrees)) * weight.parameters for times, weight in weights)
+
+
+WIDE_BYTES = 4.0
+"""Bytes of one number in fp32. Source: IEEE 754, binary32."""
+
+
+def stream_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes of the residual stream of one micro-batch on one context rank.
+
+    Formula:
+        s b h / c elements
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one micro-batch [byte]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> stream_bytes(sample_job(), sample_degrees())
+    67108864.0
+    """
+    numbers = job.recipe.sequence_length * job.model.hidden_size
+    return numbers * degrees.micro_batch / degrees.context * job.precision.element_bytes
+
+
+def handed_stream_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes of the residual stream of one micro-batch as one layer hands it, or its gradient, to the next.
+
+    Formula:
+        that of one tensor rank; 4 bytes a number under autocast, which adds branches to an fp32 embedding
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one micro-batch [byte]
+
+    Source:
+        torch.amp (an addition has the wider format of what it adds); live bytes counted by torch 2.13's profiler
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> handed_stream_bytes(sample_job(), sample_degrees())
+    67108864.0
+    """
+    is_wide = job.implementation.casts_each_input and job.precision.is_mixed
+    return sequence_stream_bytes(job, degrees) * (WIDE_BYTES / job.precision.element_bytes if is_wide else 1.0)
+
+
+def sequence_stream_bytes(job: Job, degrees: Degrees) -> Amount:
+    """Bytes of the residual stream of one micro-batch on one tensor rank.
+
+    Formula:
+        s b h / c elements, over t where sequence parallelism is on
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        bytes of one micro-batch [byte]
+
+    Source:
+        Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> sequence_stream_bytes(sample_job(), sample_degrees(tensor=2, sequence_parallel=1))
+    33554432.0
+    """
+    return stream_bytes(job, degrees) / where(degrees.sequence_parallel == 1, degrees.tensor, 1)

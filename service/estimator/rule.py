@@ -1,0 +1,129 @@
+"""Named rules: a condition that broadcasts over layouts, or a demand of one question, and its message."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from service.errors import Problem
+from service.estimator.degrees import Degrees
+from service.estimator.numeric import Condition
+from service.estimator.question import Layout
+from service.estimator.workload import Job
+
+MOST_PRIME = 1 << 16
+"""Largest prime that divisors are taken apart by; what larger ones make up together counts as one.
+Source: a choice; no degree, and no useful length, has a larger one."""
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of a number, ascending.
+
+    Args:
+        number: a positive number
+
+    Returns:
+        them; those alone that hold all or none of its prime factors beyond MOST_PRIME
+
+    >>> divisors(12), divisors(2 * 1_000_003)
+    ([1, 2, 3, 4, 6, 12], [1, 2, 1000003, 2000006])
+    """
+    found, rest, prime = [1], number, 2
+    while rest > 1 and prime <= MOST_PRIME:
+        prime = prime if prime * prime <= rest else rest
+        powers = [1]
+        while rest % prime == 0:
+            rest //= prime
+            powers.append(powers[-1] * prime)
+        found = [one * power for one in found for power in powers]
+        prime += 1
+    return sorted({*found, *(one * rest for one in found)})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One condition that every legal layout meets."""
+
+    name: str
+    """Code of the refusal."""
+    field: str
+    """Field to blame."""
+    holds: Callable[[Job, Degrees], Condition]
+    """The condition, for one layout or a column of them."""
+    words: Callable[[Job, Degrees], tuple[str, str]]
+    """What is wrong with the numbers and why it matters; what to do."""
+
+
+def broken(rules: tuple[Rule, ...], job: Job, degrees: Degrees) -> tuple[Problem, ...]:
+    """The rules that one layout breaks, as problems.
+
+    Args:
+        rules: rules to check, in order
+        job: the job
+        degrees: the layout, plain numbers
+
+    Returns:
+        one problem for each broken rule
+    """
+    problems = []
+    for rule in rules:
+        if not rule.holds(job, degrees):
+            message, fix = rule.words(job, degrees)
+            problems.append(Problem(field=rule.field, code=rule.name, message=message, fix=fix))
+    return tuple(problems)
+
+
+Subject = TypeVar("Subject")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand(Generic[Subject]):
+    """One condition on the nouns themselves, whatever the degrees: on a model alone, or on a whole job."""
+
+    name: str
+    """Code of the refusal."""
+    field: str
+    """Field to blame."""
+    holds: Callable[[Subject, Layout], bool]
+    """The condition."""
+    words: Callable[[Subject, Layout], tuple[str, str]]
+    """What is wrong and why it matters; what to do."""
+
+
+def unmet(demands: tuple[Demand[Subject], ...], subject: Subject, layout: Layout) -> tuple[Problem, ...]:
+    """The demands that a question does not meet, as problems.
+
+    Args:
+        demands: demands to check, in order
+        subject: the model or the job
+        layout: the layout as asked
+
+    Returns:
+        one problem for each unmet demand
+    """
+    problems = []
+    for demand in demands:
+        if not demand.holds(subject, layout):
+            message, fix = demand.words(subject, layout)
+            problems.append(Problem(field=demand.field, code=demand.name, message=message, fix=fix))
+    return tuple(problems)
+
+
+def divisors_of(number: int, limit: int = 12) -> str:
+    """The divisors of a number for a sentence, at most `limit` of them.
+
+    Args:
+        number: a positive number [1]
+        limit: how many to name [1]
+
+    Returns:
+        them, e.g. `1, 2, 4, 7, 14 or 28`
+
+    >>> divisors_of(28)
+    '1, 2, 4, 7, 14 or 28'
+    """
+    every = divisors(number)
+    if len(every) > limit:
+        return ", ".join(str(d) for d in every[:limit]) + ", ..."
+    if len(every) == 1:
+        return str(every[0])
+    return ", ".join(str(d) for d in every[:-1]) + f" or {every[-1]}"

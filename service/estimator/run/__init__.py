@@ -1,0 +1,1 @@
+"""A whole run: batch schedule, goodput, days, energy and cost."""

@@ -1,0 +1,375 @@
+"""Cost of a run, line by line, in whole cents: rented or owned GPUs, spares, storage, traffic."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from math import isfinite
+from typing import Any
+
+from service.estimator.answer import CostLine, Interval
+from service.estimator.memory.states import checkpoint_bytes
+from service.estimator.numeric import Amount
+from service.estimator.question import OwnedPrice, Price, filled
+from service.estimator.resolve import Resolved
+from service.estimator.run.energy import gpu_watts
+
+HOURS_A_YEAR = 8_760
+HOURS_A_MONTH = 730
+BYTES_A_GB = 10**9
+
+
+def rent_usd(paid_gpu_hours: Amount, usd_per_gpu_hour: Amount, discount_fraction: Amount) -> Amount:
+    """Rent of GPUs.
+
+    Formula:
+        GPU-hours x price x (1 - discount)
+
+    Args:
+        paid_gpu_hours: GPU-hours that are paid for [h]
+        usd_per_gpu_hour: price of one GPU for one hour [USD/h]
+        discount_fraction: own discount [1]
+
+    Returns:
+        the rent [USD]
+
+    Source:
+        definition
+
+    >>> rent_usd(1000.0, 2.5, 0.5)
+    1250.0
+    """
+    return paid_gpu_hours * usd_per_gpu_hour * (1 - discount_fraction)
+
+
+def storage_usd(days: Amount, stored_bytes: Amount, usd_per_gb_month: Amount) -> Amount:
+    """Price of bytes that are kept for some days.
+
+    Formula:
+        days x 24 / 730 x bytes / 1e9 x price of a GB-month
+
+    Args:
+        days: for how long [d]
+        stored_bytes: bytes that are kept [byte]
+        usd_per_gb_month: price of 1e9 bytes for 730 hours [USD/GB-month]
+
+    Returns:
+        the price [USD]
+
+    Source:
+        definition
+
+    >>> storage_usd(365.0, 1e12, 0.02)
+    240.0
+    """
+    return days * 24 * stored_bytes * usd_per_gb_month / (BYTES_A_GB * HOURS_A_MONTH)
+
+
+def egress_usd(sent_bytes: Amount, usd_per_gb: Amount) -> Amount:
+    """Price of bytes that leave the provider's network.
+
+    Formula:
+        bytes / 1e9 x price of a GB
+
+    Args:
+        sent_bytes: bytes sent out [byte]
+        usd_per_gb: price of 1e9 bytes [USD/GB]
+
+    Returns:
+        the price [USD]
+
+    Source:
+        definition
+
+    >>> egress_usd(1e12, 0.125)
+    125.0
+    """
+    return sent_bytes * usd_per_gb / BYTES_A_GB
+
+
+def amortisation_usd(
+    paid_gpu_hours: Amount, purchase_usd: Amount, residual_fraction: Amount, years: Amount, utilisation_fraction: Amount
+) -> Amount:
+    """Share of the purchase of own hardware that a run uses up, straight line.
+
+    Formula:
+        GPU-hours x purchase x (1 - residual) / (years x 8760 x utilisation)
+
+    Args:
+        paid_gpu_hours: GPU-hours of the run, spares counted [h]
+        purchase_usd: purchase price of one GPU with its share of the rest [USD]
+        residual_fraction: share of it that is still there after those years [1]
+        years: years over which it is written off [a]
+        utilisation_fraction: share of the hours of those years that somebody uses [1]
+
+    Returns:
+        the share [USD]
+
+    Source:
+        straight-line depreciation over used hours
+
+    >>> amortisation_usd(8760.0, 40_000.0, 0.2, 4.0, 0.8)
+    10000.0
+    """
+    return paid_gpu_hours * purchase_usd * (1 - residual_fraction) / (years * HOURS_A_YEAR * utilisation_fraction)
+
+
+def maintenance_usd(
+    paid_gpu_hours: Amount, purchase_usd: Amount, maintenance_fraction: Amount, utilisation_fraction: Amount
+) -> Amount:
+    """Maintenance and support of own hardware during a run.
+
+    Formula:
+        GPU-hours x purchase x yearly share / (8760 x utilisation)
+
+    Args:
+        paid_gpu_hours: GPU-hours of the run, spares counted [h]
+        purchase_usd: purchase price of one GPU with its share of the rest [USD]
+        maintenance_fraction: maintenance of one year over the purchase price [1]
+        utilisation_fraction: share of the hours that somebody uses [1]
+
+    Returns:
+        the share of the run [USD]
+
+    Source:
+        definition
+
+    >>> maintenance_usd(8760.0, 40_000.0, 0.05, 0.5)
+    4000.0
+    """
+    return paid_gpu_hours * purchase_usd * maintenance_fraction / (HOURS_A_YEAR * utilisation_fraction)
+
+
+def hosting_usd(
+    paid_gpu_hours: Amount, rated_watts: Amount, usd_per_kw_month: Amount, utilisation_fraction: Amount
+) -> Amount:
+    """Rent of the place where own hardware stands, by its rated power.
+
+    Formula:
+        GPU-hours x rated power / 1000 x price of a kW-month / (730 x utilisation)
+
+    Args:
+        paid_gpu_hours: GPU-hours of the run, spares counted [h]
+        rated_watts: rated power of one GPU with its share of hosts and network [W]
+        usd_per_kw_month: price of 1000 W for 730 hours [USD/kW-month]
+        utilisation_fraction: share of the hours that somebody uses [1]
+
+    Returns:
+        the rent of the run [USD]
+
+    Source:
+        definition
+
+    >>> hosting_usd(7300.0, 1250.0, 100.0, 0.5)
+    2500.0
+    """
+    return paid_gpu_hours * rated_watts * usd_per_kw_month / (1000 * HOURS_A_MONTH * utilisation_fraction)
+
+
+def electricity_usd(used_kwh: Amount, usd_per_kwh: Amount) -> Amount:
+    """Price of the electricity of a run.
+
+    Formula:
+        energy x price
+
+    Args:
+        used_kwh: energy of the run at the meter [kWh]
+        usd_per_kwh: price of one kWh [USD/kWh]
+
+    Returns:
+        the price [USD]
+
+    Source:
+        definition
+
+    >>> electricity_usd(1000.0, 0.125)
+    125.0
+    """
+    return used_kwh * usd_per_kwh
+
+
+CENT = Decimal("0.01")
+
+CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
+"""Digits enough for three doubles multiplied; a double has no cents from 1e16 on."""
+
+MOST_DIGITS = 50
+"""Digits before the point up to which an amount is rounded to the cent."""
+
+
+def usd(formula: Callable[..., Any], *quantities: float) -> float:
+    """What a formula of money gives, in decimals, to the cent.
+
+    Formula:
+        round(formula(decimals), 2), a half to the even cent
+
+    Args:
+        formula: one of `charges`
+        quantities: its arguments, in order [1]
+
+    Returns:
+        the amount as the nearest double; what doubles give where one is not finite [USD]
+
+    Source:
+        ISO 4217 (USD has two decimals); General Decimal Arithmetic, round-half-even
+
+    >>> usd(lambda hours, price: hours * price, 0.5, 2.33), usd(lambda hours, price: hours * price, 0.5, 2.35)
+    (1.16, 1.18)
+    """
+    first, *rates = quantities
+    return usd_of(formula, Interval(first, first, first, "exact"), tuple(rates)).value
+
+
+def usd_of(formula: Callable[..., Any], quantity: Interval, rates: tuple[float, ...]) -> Interval:
+    """What a formula of money gives for a quantity and both of its ends, each to the cent.
+
+    Args:
+        formula: one of `charges`; it grows with its first argument
+        quantity: its first argument
+        rates: its other arguments, in order
+
+    Returns:
+        the amount as `usd` rounds it
+    """
+    ends = (quantity.low, quantity.value, quantity.high)
+    if not all(map(isfinite, (*ends, *rates))):
+        low, value, high = (float(formula(end, *rates)) for end in ends)
+        return Interval(low, value, high, quantity.basis)
+    with localcontext(CONTEXT):
+        held = tuple(map(_exact, rates))
+        amounts = {end: _rounded(formula(_exact(end), *held)) for end in ends}
+    return Interval(amounts[ends[0]], amounts[ends[1]], amounts[ends[2]], quantity.basis)
+
+
+def _exact(number: float) -> Decimal:
+    return Decimal(repr(float(number)))
+
+
+def _rounded(amount: Decimal) -> float:
+    return float(amount.quantize(CENT)) if amount.adjusted() < MOST_DIGITS else float(amount)
+
+
+def sum_usd(lines: Iterable[float]) -> float:
+    """The sum of amounts that are whole cents, itself whole cents.
+
+    Formula:
+        the sum of the decimals
+
+    Args:
+        lines: amounts [USD]
+
+    Returns:
+        the nearest double to the sum [USD]
+
+    Source:
+        definition
+
+    >>> sum_usd([0.1, 0.2])
+    0.3
+    """
+    amounts = tuple(lines)
+    if not all(map(isfinite, amounts)):
+        return sum(amounts)
+    with localcontext(CONTEXT):
+        return float(sum(map(_exact, amounts)))
+
+
+def sum_of(lines: Iterable[Interval]) -> Interval:
+    """The sum of amounts of money, end by end.
+
+    Args:
+        lines: amounts; at least one
+
+    Returns:
+        their sum
+    """
+    first, *others = lines
+    if not others:
+        return first
+    low, value, high = (sum_usd(getattr(line, end) for line in (first, *others)) for end in ("low", "value", "high"))
+    return Interval(low, value, high, first.basis)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What a run takes, as far as money goes by it."""
+
+    gpu_hours: Interval
+    """GPU-hours of the job."""
+    spare_gpu_hours: Interval
+    """GPU-hours of spares."""
+    billed_gpu_hours: Interval
+    """Both."""
+    days: Interval
+    """Wall time."""
+    energy_kwh: Interval
+    """Electricity at the meter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One line of a cost before it is computed."""
+
+    kind: str
+    """What is paid for."""
+    quantity: Interval
+    """What the amount grows with: hours, days or energy."""
+    formula: Callable[..., Any]
+    """Its formula, the quantity first."""
+    rates: dict[str, float]
+    """The other arguments of the formula, in order, by name."""
+
+    def line(self) -> CostLine:
+        """The line, both ends of its interval to the cent."""
+        return CostLine(kind=self.kind, usd=usd_of(self.formula, self.quantity, tuple(self.rates.values())))
+
+
+def charges_of(resolved: Resolved, used: Used) -> tuple[Charge, ...]:
+    """Everything that a run is paid for; nothing without a price.
+
+    Args:
+        resolved: the question, defaults filled
+        used: what the run takes
+
+    Returns:
+        the charges, in the order of the lines of the cost
+    """
+    price = resolved.question.price
+    if price is None:
+        return ()
+    own = _owned(resolved, price, used) if isinstance(price, OwnedPrice) else _rented(price, used)
+    return (*own, *_beside(resolved, price, used))
+
+
+def _rented(price: Price, used: Used) -> Iterator[Charge]:
+    rates = {"usd_per_gpu_hour": price.usd_per_gpu_hour, "discount_fraction": price.discount_fraction}
+    yield Charge("gpus", used.gpu_hours, rent_usd, rates)
+    if used.spare_gpu_hours.value:
+        yield Charge("spares", used.spare_gpu_hours, rent_usd, rates)
+
+
+def _owned(resolved: Resolved, price: OwnedPrice, used: Used) -> Iterator[Charge]:
+    bought, works = filled(price.purchase_usd), price.utilisation_fraction
+    written_off = {"purchase_usd": bought, "residual_fraction": price.residual_fraction}
+    share = {"years": price.amortisation_years, "utilisation_fraction": works}
+    yield Charge("amortisation", used.billed_gpu_hours, amortisation_usd, {**written_off, **share})
+    if price.maintenance_fraction:
+        upkeep = {"purchase_usd": bought, "maintenance_fraction": price.maintenance_fraction}
+        yield Charge("maintenance", used.billed_gpu_hours, maintenance_usd, {**upkeep, "utilisation_fraction": works})
+    if price.usd_per_kw_month is not None:
+        board, host = resolved.job.gpu.board_watts, filled(resolved.question.cluster.host_power_fraction)
+        rated = gpu_watts(board, board, host, 1.0, 1.0)
+        place = {"rated_watts": rated, "usd_per_kw_month": price.usd_per_kw_month, "utilisation_fraction": works}
+        yield Charge("hosting", used.billed_gpu_hours, hosting_usd, place)
+    if price.usd_per_kwh is not None:
+        yield Charge("electricity", used.energy_kwh, electricity_usd, {"usd_per_kwh": price.usd_per_kwh})
+
+
+def _beside(resolved: Resolved, price: Price | OwnedPrice, used: Used) -> Iterator[Charge]:
+    kept, sent = price.storage, price.egress
+    if kept is not None:
+        held = kept.data_bytes + kept.checkpoints * checkpoint_bytes(resolved.job)
+        rates = {"stored_bytes": held, "usd_per_gb_month": kept.usd_per_gb_month}
+        yield Charge("storage", used.days, storage_usd, rates)
+    if sent is not None:
+        once = Interval(sent.bytes, sent.bytes, sent.bytes, "exact")
+        yield Charge("egress", once, egress_usd, {"usd_per_gb": sent.usd_per_gb})

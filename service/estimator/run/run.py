@@ -1,0 +1,437 @@
+"""Stages of a run with their steps, tokens, FLOP and seconds, and the stage whose memory is largest."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache, partial
+
+from service.estimator.answer import Conventions, Flop, Interval, Memory, Parameters, Step, StepPart
+from service.estimator.memory.activations import recomputed_layers, trained_layers
+from service.estimator.model.documents import padding_fraction, step_tokens, trained_share, trained_tokens
+from service.estimator.model.flop import (
+    korthikanti_fraction,
+    padding_flop,
+    palm_flop,
+    per_token_flop,
+    recompute_flop,
+    run_flop,
+    sequence_flop,
+    six_n_flop,
+    step_flop,
+)
+from service.estimator.model.parameters import ParameterCounts, parameter_counts
+from service.estimator.numeric import column
+from service.estimator.question import filled
+from service.estimator.resolve import CONFIGURATIONS_KEPT, Resolved
+from service.estimator.run.stages import (
+    LoadedStage,
+    filled_fraction,
+    memory_of,
+    slowest_seconds,
+    slowest_step,
+    stage_parameters,
+    stages_of,
+    total_seconds,
+)
+from service.estimator.schedule import Stretch, schedule_of
+from service.estimator.software.precision import highest_peak_flop_per_s
+from service.estimator.time.step import StepSeconds, step_interval, waiting_fraction
+from service.estimator.workload import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRun:
+    """One stage of a run, before its last one."""
+
+    steps: int
+    """Optimizer steps."""
+    tokens: float
+    """Tokens that they train."""
+    flop: int
+    """Their model FLOP."""
+    seconds: float
+    """Seconds of all its steps together, as predicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A whole run."""
+
+    stages: tuple[StageRun, ...]
+    """Its stages before the last one; none where batch and length never change."""
+    last_steps: int
+    """Steps with the recipe's own batch and length."""
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps [1]."""
+        return self.last_steps + sum(stage.steps for stage in self.stages)
+
+    @property
+    def earlier_flop(self) -> int:
+        """Model FLOP of the stages before the last one [FLOP]."""
+        return sum(stage.flop for stage in self.stages)
+
+    def mean_step_seconds(self, last_seconds: float) -> float:
+        """Seconds of one step on average over the run, of those of one step of its last stage [s]."""
+        if not self.stages:
+            return last_seconds
+        return (self.last_steps * last_seconds + sum(stage.seconds for stage in self.stages)) / self.steps
+
+
+def loads_of(resolved: Resolved, own: list[LoadedStage]) -> tuple[list[LoadedStage], ...]:
+    """The pipeline stages of each stage of a run with their loads, which its batch does not change.
+
+    Args:
+        resolved: the question
+        own: those of the recipe's own length
+
+    Returns:
+        pipeline stages, one list a stage of the run; stages of one length share theirs
+    """
+    known = {resolved.question.recipe.sequence_length: own}
+    for first, *_ in resolved.run_stages:
+        length = first.question.recipe.sequence_length
+        if length not in known:
+            known[length] = stages_of(first.job, first.degrees, first.question.layout)
+    return tuple(known[first.question.recipe.sequence_length] for first, *_ in resolved.run_stages)
+
+
+def run_of(resolved: Resolved, loads: tuple[list[LoadedStage], ...], filled: tuple[float, ...]) -> Run | None:
+    """What a question's run consists of.
+
+    Args:
+        resolved: the question
+        loads: pipeline stages of each stage of the run
+        filled: share of the fullest device that is in use, of each stage [1]
+
+    Returns:
+        the run; None without training_tokens
+    """
+    schedule = schedule_of(resolved.question.recipe)
+    if schedule is None:
+        return None
+    stages = zip(resolved.run_stages, schedule.stretches, loads, filled[:-1], strict=True)
+    return Run(
+        stages=tuple(_stage_run(first, stretch, loaded, in_use) for (first, *_), stretch, loaded, in_use in stages),
+        last_steps=schedule.last_steps,
+    )
+
+
+def _stage_run(first: Resolved, stretch: Stretch, loaded: list[LoadedStage], filled_fraction: float) -> StageRun:
+    return StageRun(
+        steps=sum(stretch.steps),
+        tokens=stretch.sequences * stretch.tokens,
+        flop=run_flop(sequence_flop(first.job.ledger, first.job.recompute).training, stretch.sequences),
+        seconds=stretch_seconds(first, stretch, loaded, filled_fraction),
+    )
+
+
+def stretch_seconds(
+    first: Resolved, stretch: Stretch, loaded: list[LoadedStage], filled_fraction: float = 0.0
+) -> float:
+    """Seconds of all steps of one stage of a run, each batch's step taken once.
+
+    Formula:
+        sum over its batches of steps x seconds of one step
+
+    Args:
+        first: its first configuration
+        stretch: its batches, and the steps of each
+        loaded: its pipeline stages
+        filled_fraction: share of the fullest device that is in use [1]
+
+    Returns:
+        seconds of the stage [s]
+
+    Source:
+        step_time.step_seconds
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> first = sample_resolved()
+    >>> loaded = stages_of(first.job, first.degrees, first.question.layout)
+    >>> one, both = (stretch_seconds(first, Stretch(8192.0, (1, 2), steps), loaded) for steps in ((1, 0), (1, 1)))
+    >>> 2 < both / one < 3
+    True
+    """
+    layout = first.question.layout
+    group = first.degrees.micro_batch * first.degrees.data
+    if len(stretch.batches) == 1:
+        return stretch.steps[0] * float(slowest_seconds(first.job, first.degrees, layout, loaded, filled_fraction))
+    degrees = replace(first.degrees, accumulation=column(stretch.batches) / group)
+    return float((slowest_seconds(first.job, degrees, layout, loaded, filled_fraction) * column(stretch.steps)).sum())
+
+
+def tokens_per_s_per_gpu(batch_tokens: float, gpus: int, step_seconds: float) -> float:
+    """Trained tokens a second on one GPU.
+
+    Formula:
+        B s / (t_step GPUs)
+
+    Args:
+        batch_tokens: trained tokens of one step, B s [token]
+        gpus: GPUs in all [1]
+        step_seconds: seconds of one step, t_step [s]
+
+    Returns:
+        tokens a second on one GPU [token/s]
+
+    Source:
+        definition
+
+    >>> tokens_per_s_per_gpu(80_000, 8, 2.0)
+    5000.0
+    """
+    return batch_tokens / gpus / step_seconds
+
+
+def utilisation_fraction(flop: int, gpus: int, peak_flop_per_s: float, step_seconds: float) -> float:
+    """FLOP of one step over what the GPUs could do in its time: MFU of model FLOP, HFU of hardware FLOP.
+
+    Formula:
+        F / (t_step GPUs R_peak)
+
+    Args:
+        flop: FLOP of one step, F [FLOP]
+        gpus: GPUs in all [1]
+        peak_flop_per_s: dense peak of one GPU, R_peak [FLOP/s]
+        step_seconds: seconds of one step, t_step [s]
+
+    Returns:
+        share of the peak [1]
+
+    Source:
+        Chowdhery et al. 2022, arXiv:2204.02311, appendix B
+
+    >>> utilisation_fraction(4 * 10**15, 8, 1e15, 1.0)
+    0.5
+    """
+    return flop / (peak_flop_per_s * gpus) / step_seconds
+
+
+def falling(seconds: Interval, quantity: Callable[[float], float]) -> Interval:
+    """The interval of a quantity that falls as time grows: the ends change places.
+
+    Args:
+        seconds: the time
+        quantity: the quantity at a time
+
+    Returns:
+        the quantity's interval
+    """
+    return Interval(quantity(seconds.high), quantity(seconds.value), quantity(seconds.low), seconds.basis)
+
+
+def rising(seconds: Interval, quantity: Callable[[float], float]) -> Interval:
+    """The interval of a quantity that grows with time.
+
+    Args:
+        seconds: the time
+        quantity: the quantity at a time
+
+    Returns:
+        the quantity's interval
+    """
+    return Interval(quantity(seconds.low), quantity(seconds.value), quantity(seconds.high), seconds.basis)
+
+
+@dataclass(frozen=True, slots=True)
+class Fullest:
+    """The configuration of a run that takes most memory."""
+
+    resolved: Resolved
+    """It, as a question of its own; the question itself where batch and length never change."""
+    stages: list[LoadedStage]
+    """Its pipeline stages."""
+    memory: Memory
+    """What they hold."""
+    run_stage: int | None = None
+    """Its place in recipe.stages; None for the recipe's own batch and length."""
+    filled_fraction: tuple[float, ...] = ()
+    """Share of the device that each stage of the run fills, the recipe's own batch and length last."""
+
+
+def fullest_of(resolved: Resolved, own: list[LoadedStage], loads: tuple[list[LoadedStage], ...]) -> Fullest:
+    """The fullest configuration of a run: each length with the smallest and the largest batch of every stage.
+
+    Args:
+        resolved: the question
+        own: its pipeline stages, at its own length
+        loads: those of each stage of the run
+
+    Returns:
+        the configuration and its memory
+    """
+    found = Fullest(resolved, own, memory_of(resolved, own))
+    filled = []
+    last = filled_fraction(found.memory)
+    for index, (configurations, loaded) in enumerate(zip(resolved.run_stages, loads, strict=True)):
+        memories = [memory_of(one, loaded) for one in configurations]
+        filled.append(max(map(filled_fraction, memories)))
+        for one, memory in zip(configurations, memories, strict=True):
+            if memory.device_peak_bytes.value > found.memory.device_peak_bytes.value:
+                found = Fullest(one, loaded, memory, index)
+    return replace(found, filled_fraction=(*filled, last))
+
+
+def fullest_in(resolved: Resolved) -> Fullest:
+    """The fullest configuration of a run, from the question alone.
+
+    Args:
+        resolved: the question
+
+    Returns:
+        the configuration and its memory
+    """
+    own = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    return fullest_of(resolved, own, loads_of(resolved, own))
+
+
+def said_of_stages(resolved: Resolved, fullest: Fullest) -> tuple[str, ...]:
+    """What an answer takes for granted of a run whose batch or length changes.
+
+    Args:
+        resolved: the question
+        fullest: its fullest configuration
+
+    Returns:
+        one sentence each; none where they never change
+    """
+    stages, recipe = resolved.question.recipe.stages, fullest.resolved.question.recipe
+    if not stages:
+        return ()
+    which = "after the last stage" if fullest.run_stage is None else f"in stage {fullest.run_stage}"
+    said = [
+        "step, and FLOP of a token and of a step, are those of the recipe's own batch and length, after the last of "
+        f"{len(stages)} stage(s)",
+        f"memory and verdict are those {which}, the fullest of the run: {recipe.global_batch} sequences of "
+        f"{recipe.sequence_length} tokens",
+    ]
+    if any(stage.final_global_batch for stage in stages):
+        said.append("a rising batch grows after equal shares of its stage's tokens, as Megatron-LM's rampup does")
+    return tuple(said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What one configuration holds, does and takes."""
+
+    loads: tuple[list[LoadedStage], ...]
+    """Pipeline stages of each stage of the run before its last one; none where batch and length never change."""
+    fullest: Fullest
+    """Memory, of the stage of the run that takes most."""
+    parameters: Parameters
+    """Parameter counts."""
+    flop: Flop
+    """Operations, the run's left open."""
+    step: Step
+    """Seconds."""
+
+
+@lru_cache(maxsize=CONFIGURATIONS_KEPT)
+def worked_out(resolved: Resolved) -> Configuration:
+    """What a configuration holds, does and takes; questions that differ in their run alone share it.
+
+    Args:
+        resolved: the configuration, as `configuration_of` gives it
+
+    Returns:
+        its memory, parameters, FLOP and step
+    """
+    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    loads = loads_of(resolved, stages)
+    fullest = fullest_of(resolved, stages, loads)
+    counts = parameter_counts(resolved.job.model, resolved.job.ledger)
+    flop = _flop_of(resolved.job, counts, _rerun_fraction(resolved, stages))
+    return Configuration(
+        loads=loads,
+        fullest=fullest,
+        parameters=_parameters(resolved, stages, counts),
+        flop=flop,
+        step=_step(resolved, stages, flop, fullest.filled_fraction[-1]),
+    )
+
+
+def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts) -> Parameters:
+    return Parameters(
+        total=counts.total,
+        trained=counts.trained,
+        adapters=counts.adapters,
+        active=counts.active.total,
+        active_by_definition=counts.active,
+        non_embedding=counts.non_embedding,
+        input_embedding=counts.input_embedding,
+        position_embedding=counts.position_embedding,
+        lm_head=counts.lm_head,
+        routed_experts=counts.routed_experts,
+        shared_experts=counts.shared_experts,
+        multi_token_prediction=counts.multi_token_prediction,
+        total_with_multi_token_prediction=counts.total + counts.multi_token_prediction,
+        stages=stage_parameters(resolved.job, resolved.degrees, stages),
+    )
+
+
+def _rerun_fraction(resolved: Resolved, stages: list[LoadedStage]) -> float:
+    """Share of the layers that recompute reaches."""
+    job, chunks = resolved.job, resolved.question.layout.virtual_pipeline
+    if job.recompute.granularity != "full":
+        return 1.0
+    layers = [trained_layers(job, one.stage.kind_counts) for one in stages]
+    again = sum(float(recomputed_layers(job.recompute, count, chunks)) for count in layers)
+    return again / max(1.0, sum(map(float, layers)))
+
+
+def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, in_use: float) -> Step:
+    job, gpus = resolved.job, resolved.question.cluster.gpus
+    parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages, in_use)
+    kinds = {field.name: float(getattr(parts, field.name)) for field in fields(StepSeconds)}
+    seconds = step_interval(job, total_seconds(parts), waiting_fraction(kinds))
+    peak = highest_peak_flop_per_s(job.gpu, job.precision)
+    return Step(
+        step_seconds=seconds,
+        tokens_per_s_per_gpu=falling(seconds, partial(tokens_per_s_per_gpu, flop.per_step_tokens, gpus)),
+        mfu_fraction=falling(seconds, partial(utilisation_fraction, flop.per_step_flop, gpus, peak)),
+        hfu_fraction=falling(seconds, partial(utilisation_fraction, flop.hardware_per_step_flop, gpus, peak)),
+        peak_flop_per_s=peak,
+        parts=tuple(StepPart(kind=kind, seconds=spent) for kind, spent in kinds.items()),
+    )
+
+
+def _flop_of(job: Job, counts: ParameterCounts, rerun_fraction: float) -> Flop:
+    """The FLOP part of the answer, without a run.
+
+    Args:
+        job: the job, its batch resolved
+        counts: parameters of the model
+        rerun_fraction: share of the layers that recompute reaches [1]
+
+    Returns:
+        FLOP of a token and a step
+    """
+    one, tokens = sequence_flop(job.ledger, job.recompute), trained_tokens(job.recipe)
+    batch, length = filled(job.recipe.global_batch), job.recipe.sequence_length
+    model = step_flop(one.training, batch)
+    rerun = recompute_flop(one.rerun, batch, rerun_fraction)
+    return Flop(
+        per_token_flop=per_token_flop(one.training, tokens),
+        per_step_tokens=step_tokens(tokens, batch),
+        forward_per_step_flop=step_flop(one.causal, batch),
+        backward_per_step_flop=step_flop(one.backward, batch),
+        per_step_flop=model,
+        recompute_per_step_flop=rerun,
+        hardware_per_step_flop=model + rerun,
+        padding_per_step_flop=padding_flop(job.ledger, trained_share(job.recipe), batch),
+        padding_fraction=padding_fraction(job.recipe),
+        total_flop=None,
+        total_pflop_days=None,
+        recompute_fraction=one.rerun * rerun_fraction / one.training,
+        recompute_full_fraction=one.full_rerun * rerun_fraction / one.full_training,
+        recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, length)
+        if job.recompute.modules == ("core_attn",)
+        else None,
+        conventions=Conventions(
+            causal=per_token_flop(one.training, tokens),
+            full=per_token_flop(one.full_training, tokens),
+            palm=palm_flop(job.model, counts.active.total, length),
+            six_n=six_n_flop(counts.active.total),
+        ),
+    )

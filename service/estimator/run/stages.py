@@ -1,0 +1,418 @@
+"""Memory and step time of every pipeline stage, and the timeline of its bytes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import reduce
+from math import ceil
+from operator import add
+
+from service.estimator.answer import Memory, MemoryLine, Phase, StageMemory, StageParameters
+from service.estimator.degrees import Degrees
+from service.estimator.memory.device import (
+    allocated_interval,
+    allocator_room_bytes,
+    beside_allocator,
+    device_interval,
+    headroom_bytes,
+    memory_basis,
+    oom_probability_fraction,
+    reserved_bytes,
+    reserved_interval,
+    reserved_shares,
+    usable_bytes,
+)
+from service.estimator.memory.memory import (
+    BETWEEN_STEPS,
+    LIVE,
+    MOMENTS,
+    STANDING,
+    Moment,
+    StageBytes,
+    StepName,
+    first_step_peak_bytes,
+    live_bytes,
+    missing_kinds,
+    stage_bytes,
+)
+from service.estimator.memory.rank_load import StageLoad, mirrored, stage_load
+from service.estimator.memory.states import checkpoint_bytes
+from service.estimator.numeric import Amount, maximum, where
+from service.estimator.parallelism.stages import Stage, stage_at, stage_total
+from service.estimator.question import Layout
+from service.estimator.resolve import Resolved
+from service.estimator.time.step import StepSeconds, Waits, ledger_seconds, micro_batch_seconds, step_seconds
+from service.estimator.workload import Job
+
+
+@dataclass(slots=True)
+class LoadedStage:
+    """One stage of a single layout and what a rank of it carries."""
+
+    stage: Stage
+    load: StageLoad
+    shape: tuple[Amount, ...]
+    """What tells its load and its step from another stage's."""
+
+
+def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
+    """Every stage of one layout with its load; equal stages share theirs.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        layout: the layout
+
+    Returns:
+        the stages, first to last
+    """
+    loads: dict[tuple[Amount, ...], StageLoad] = {}
+    loaded = []
+    for index in range(layout.pipeline):
+        stage = stage_at(job, degrees, index, layout.stage_layers, layout.virtual_pipeline)
+        shape = (
+            *(count for chunk in stage.chunk_counts for count in chunk),
+            where(stage.is_first, 1, 0),
+            where(stage.is_last, 1, 0),
+        )
+        if shape not in loads:
+            loads[shape] = stage_load(job, degrees, stage)
+        loaded.append(LoadedStage(stage, loads[shape], shape))
+    if layout.schedule == "dualpipe" and layout.pipeline > 1:
+        pairs = zip(loaded, reversed(loaded), strict=True)
+        return [
+            LoadedStage(one.stage, mirrored(one.load, far.load, degrees), (*one.shape, *far.shape))
+            for one, far in pairs
+        ]
+    return loaded
+
+
+def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float]:
+    """The memory of one rank of one stage as the answer tells it.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        layout: the layout
+        loaded: the stage
+
+    Returns:
+        its lines at its peak, and the bytes it keeps on the host [byte]
+    """
+    stage = loaded.stage
+    held = stage_bytes(job, degrees, stage, loaded.load, layout)
+    phases = held.phases
+    phase = max(LIVE, key=lambda name: float(phases[name]))
+    lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(held, LIVE[phase], ()).items())
+    peak = sum(line.bytes for line in lines)
+    return (
+        StageMemory(
+            stage=int(float(stage.index)),
+            layers=int(float(stage.layers - stage.depths)),
+            micro_batches_in_flight=float(held.in_flight),
+            peak_phase=phase,
+            allocated_peak_bytes=peak,
+            reserved_peak_bytes=float(
+                reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job))
+            ),
+            first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
+            idle_bytes=float(phases["idle"]),
+            lines=lines,
+        ),
+        float(held.host),
+    )
+
+
+def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
+    """Parameters of each stage: of the whole stage, and of one rank before data-parallel sharding.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        stages: the stages
+
+    Returns:
+        the counts [1]
+    """
+    return tuple(
+        StageParameters(
+            stage=int(float(one.stage.index)),
+            total=stage_total(job, degrees, one.stage),
+            per_rank=round(float(one.load.held.dense + one.load.held.expert)),
+        )
+        for one in stages
+    )
+
+
+def slowest_step(
+    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
+) -> StepSeconds:
+    """The step as the slowest stage lives it; each distinct stage is tried once.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees, plain numbers
+        layout: the layout
+        stages: the stages
+        filled_fraction: reserved memory of the fullest device over what it has [1]
+
+    Returns:
+        the seconds by kind [s]
+    """
+    return max(_steps(job, degrees, layout, stages, filled_fraction), key=total_seconds)
+
+
+def _steps(
+    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float
+) -> list[StepSeconds]:
+    """The step as each distinct stage lives it; all wait for the mean of the stages where the pipeline is empty."""
+    distinct = {one.shape: one for one in stages}
+    each = ledger_seconds(job, degrees)
+    micro = {
+        shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout, each) for shape, one in distinct.items()
+    }
+    mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
+    waits = Waits(stage_seconds=mean, filled_fraction=filled_fraction)
+    return [step_seconds(job, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]
+
+
+def slowest_seconds(
+    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
+) -> Amount:
+    """Seconds of one step on the slowest stage, for one batch or a column of them.
+
+    Formula:
+        max over the stages of the sum of their parts
+
+    Args:
+        job: the job
+        degrees: the layout's degrees; accumulation may be a column
+        layout: the layout
+        stages: the stages, whose loads no batch changes
+        filled_fraction: reserved memory of the fullest device over what it has [1]
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> first = sample_resolved()
+    >>> stages = stages_of(first.job, first.degrees, first.question.layout)
+    >>> step = slowest_step(first.job, first.degrees, first.question.layout, stages)
+    >>> slowest_seconds(first.job, first.degrees, first.question.layout, stages) == total_seconds(step)
+    True
+    """
+    steps = _steps(job, degrees, layout, stages, filled_fraction)
+    parts = ([getattr(step, field.name) for field in fields(StepSeconds)] for step in steps)
+    slowest: Amount = reduce(maximum, (reduce(add, seconds) for seconds in parts))
+    return slowest
+
+
+def total_seconds(step: StepSeconds) -> float:
+    """Seconds of one step: the sum of its parts.
+
+    Formula:
+        sum of the fields
+
+    Args:
+        step: the seconds by kind
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        definition
+
+    >>> total_seconds(StepSeconds(**{field.name: 1.0 for field in fields(StepSeconds)}))
+    19.0
+    """
+    return sum(float(getattr(step, field.name)) for field in fields(StepSeconds))
+
+
+def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
+    """The memory part of an answer.
+
+    Args:
+        resolved: the question
+        stages: its stages
+
+    Returns:
+        the bytes of the fullest GPU with their intervals, and of every stage; `advised` adds what to change
+    """
+    job, layout = resolved.job, resolved.question.layout
+    answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
+    fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
+    allocated = allocated_interval(job, fullest.allocated_peak_bytes)
+    reserved = reserved_interval(allocated, fullest.reserved_peak_bytes, reserved_shares(job))
+    device = device_interval(reserved, beside_allocator(job), memory_basis(job.gpu))
+    usable = usable_bytes(job.gpu)
+    probability = oom_probability_fraction(device, usable)
+    biggest = max(fullest.lines, key=lambda line: line.bytes).kind
+    return Memory(
+        allocated_peak_bytes=allocated,
+        reserved_peak_bytes=reserved,
+        device_peak_bytes=device,
+        usable_bytes=usable,
+        headroom_bytes=headroom_bytes(usable, device),
+        host_bytes=max(host_bytes for _, host_bytes in answers),
+        oom_probability_fraction=probability,
+        peak_stage=fullest.stage,
+        peak_phase=fullest.peak_phase,
+        biggest_line=biggest,
+        checkpoint_bytes=checkpoint_bytes(job),
+        changes=(),
+        suggestions=(),
+        stages=tuple(stage for stage, _ in answers),
+    )
+
+
+def filled_fraction(memory: Memory) -> float:
+    """Share of the device's room that the allocator holds at the peak.
+
+    Formula:
+        reserved / usable
+
+    Args:
+        memory: the memory of an answer
+
+    Returns:
+        share [1]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> from service.estimator.run.stages import stages_of
+    >>> found = sample_resolved()
+    >>> filled_fraction(memory_of(found, stages_of(found.job, found.degrees, found.question.layout))) > 1
+    True
+    """
+    return memory.reserved_peak_bytes.value / memory.usable_bytes
+
+
+MOST_FORWARDS = 32
+"""Moments in which a timeline tells how forward passes fill a stage; more micro-batches share them.
+Source: a choice; a plot needs no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Live bytes of one rank of a stage at one moment."""
+
+    step: StepName
+    """The first step, or any later one."""
+    moment: Moment
+    """Where in the step."""
+    micro_batches: int
+    """Micro-batches whose activations are kept."""
+    allocated_bytes: float
+    """Sum of the series at this point."""
+    series_bytes: tuple[float, ...]
+    """Bytes of each kind, in the order of the stage's kinds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The fullest moment of a stage."""
+
+    step: StepName
+    """In which step."""
+    moment: Moment
+    """Where in it."""
+    allocated_bytes: float
+    """Live bytes."""
+    lines: tuple[MemoryLine, ...]
+    """Which tensors hold them, largest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTimeline:
+    """One stage over the first and over a later step."""
+
+    stage: int
+    """Stage, from 0."""
+    first_step_peak_bytes: float
+    """Peak of the first step."""
+    later_step_peak_bytes: float
+    """Peak of any later step."""
+    peak: Peak
+    """The higher of both."""
+    kinds: tuple[str, ...]
+    """Kinds of tensors that the stage ever holds, in the order of the points' series."""
+    points: tuple[Point, ...]
+    """The moments of both steps, in order."""
+
+
+def timeline(resolved: Resolved) -> tuple[StageTimeline, ...]:
+    """The timeline of every stage.
+
+    Args:
+        resolved: the question
+
+    Returns:
+        one timeline a stage
+    """
+    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
+    return tuple(_stage_timeline(job, degrees, layout, one) for one in stages_of(job, degrees, layout))
+
+
+def _stage_timeline(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> StageTimeline:
+    held = stage_bytes(job, degrees, loaded.stage, loaded.load, layout)
+    several = float(degrees.accumulation) > 1
+    moments = [told for step in ("first", "later") for told in _step(held, step, several=several)]
+    kinds = tuple(dict.fromkeys(kind for *_, live in moments for kind in live))
+    points = tuple(
+        Point(
+            step=step,
+            moment=moment,
+            micro_batches=count,
+            allocated_bytes=sum(live.values()),
+            series_bytes=tuple(live.get(kind, 0.0) for kind in kinds),
+        )
+        for step, moment, count, live in moments
+    )
+    highest = max(points, key=lambda point: point.allocated_bytes)
+    first = max(point.allocated_bytes for point in points if point.step == "first")
+    return StageTimeline(
+        stage=int(float(loaded.stage.index)),
+        first_step_peak_bytes=first,
+        later_step_peak_bytes=max(point.allocated_bytes for point in points if point.step == "later"),
+        peak=_peak(highest, kinds),
+        kinds=kinds,
+        points=points,
+    )
+
+
+def _peak(point: Point, kinds: tuple[str, ...]) -> Peak:
+    pairs = sorted(zip(kinds, point.series_bytes, strict=True), key=lambda pair: -pair[1])
+    return Peak(
+        step=point.step,
+        moment=point.moment,
+        allocated_bytes=point.allocated_bytes,
+        lines=tuple(MemoryLine(kind=kind, bytes=amount) for kind, amount in pairs if amount),
+    )
+
+
+def _step(
+    held: StageBytes, step: StepName, *, several: bool
+) -> Iterator[tuple[StepName, Moment, int, dict[str, float]]]:
+    """The moments of one step: its start, the forward passes that fill the stage, and the phases that follow."""
+    flying = ceil(float(held.in_flight))
+    resting = (*STANDING, "kept_gradients")
+    yield step, "start", 0, live_bytes(held, resting, missing_kinds(step, "start", several=False))
+    shown = min(flying, MOST_FORWARDS)
+    for index in range(shown):
+        count = ceil(flying * (index + 1) / shown)
+        live = live_bytes(held, LIVE["loss"], missing_kinds(step, "forward", several=several and index > 0))
+        live.pop("logits", None)
+        live["activations"] = float(held.activations) * count / flying
+        yield step, "forward", count, {kind: amount for kind, amount in live.items() if amount}
+    phases: tuple[Phase, ...] = ("loss", "backward", "reduction", "optimizer")
+    counts = {"loss": flying, "backward": flying, "reduction": flying - 1, "optimizer": 0}
+    for phase in phases:
+        if phase != "loss" or float(held.logits):
+            moment = MOMENTS[phase]
+            live = live_bytes(held, LIVE[phase], missing_kinds(step, moment, several=several))
+            yield step, moment, counts[phase], live
+    yield step, "end", 0, live_bytes(held, BETWEEN_STEPS, ())

@@ -1,0 +1,510 @@
+"""Totals of a run: steps, hours, days, lost time, energy and cost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import exp
+from typing import Any
+
+from service.estimator.answer import Estimate, Flop, Goodput, Interval, LostTime, RunStageTotals, Step, Totals
+from service.estimator.constants import CHECKPOINT_SECONDS
+from service.estimator.memory.device import verdict_of
+from service.estimator.memory.states import checkpoint_bytes
+from service.estimator.model.flop import PFLOP_DAY_FLOP, run_flop
+from service.estimator.numeric import ceil_div
+from service.estimator.question import Checkpointing, Cluster, OwnedPrice, Price, Question, filled
+from service.estimator.resolve import Resolved, with_price, with_run_of
+from service.estimator.run.cost import Used, charges_of, sum_of
+from service.estimator.run.energy import carbon_kg_co2e, energy_kwh, gpu_watts
+from service.estimator.run.goodput import (
+    checkpoint_waste_fraction,
+    daly_interval_seconds,
+    goodput_fraction,
+    interruption_seconds,
+    lost_days,
+    lost_work_fraction,
+    restart_fraction,
+    snapshot_seconds,
+    write_seconds,
+    young_interval_seconds,
+)
+from service.estimator.run.run import Configuration, Run, rising, run_of, worked_out
+from service.estimator.schedule import (
+    at_peak_gpu_hours,
+    billed_gpu_hours,
+    gpu_hours,
+    ideal_days,
+    run_days,
+    spare_gpu_hours,
+    spare_gpus,
+)
+from service.estimator.time.kernels import limited_watts
+from service.estimator.workload import Job
+
+INTERVALS = {"young": young_interval_seconds, "daly": daly_interval_seconds}
+"""Formula of each rule."""
+
+USUAL = Checkpointing()
+"""Asynchronous checkpoints, as often as wastes least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """What interruptions and checkpoints take, each as a share of the useful time."""
+
+    interruption_seconds: float
+    """Mean time between interruptions of the job."""
+    checkpoint_seconds: float
+    """Stall of one checkpoint."""
+    interval_seconds: float
+    """Useful time between checkpoints."""
+    checkpoints_fraction: float
+    """Stalls over useful time."""
+    lost_work_fraction: float
+    """Work done again over useful time."""
+    restarts_fraction: float
+    """Restarts over useful time."""
+
+    @property
+    def goodput_fraction(self) -> float:
+        """Useful share of the wall time."""
+        return goodput_fraction(self.checkpoints_fraction, self.lost_work_fraction, self.restarts_fraction)
+
+
+def losses_of(resolved: Resolved, step_seconds: float) -> Losses:
+    """What interruptions and checkpoints take.
+
+    Args:
+        resolved: the question, defaults filled
+        step_seconds: seconds of one step: no checkpoint is taken within one [s]
+
+    Returns:
+        the losses
+    """
+    full, told = resolved.question, checkpointing_of(resolved.job)
+    between, written = interruption_seconds(**interruption_inputs(full)), written_bytes(resolved.job)
+    stall = stall_seconds(told, written, full.cluster.gpus, full.gpu.host_bytes_per_s)
+    interval = max(told.interval_seconds or INTERVALS[told.rule or "young"](stall, between), step_seconds)
+    if told.asynchronous and told.write_bytes_per_s is not None:
+        interval = max(interval, write_seconds(written, told.write_bytes_per_s))
+    return Losses(
+        interruption_seconds=between,
+        checkpoint_seconds=stall,
+        interval_seconds=interval,
+        checkpoints_fraction=checkpoint_waste_fraction(stall, interval),
+        lost_work_fraction=lost_work_fraction(interval, between),
+        restarts_fraction=restart_fraction(filled(full.cluster.restart_seconds), between),
+    )
+
+
+def written_bytes(job: Job) -> float:
+    """Bytes of a checkpoint where its time follows from them.
+
+    Formula:
+        checkpoint bytes of the job where write_bytes_per_s is told, else 0: nobody asks for them
+
+    Args:
+        job: the job
+
+    Returns:
+        bytes of the whole job [byte]
+
+    Source:
+        checkpoint_bytes of checkpoint.py
+
+    >>> from service.estimator.samples import sample_job
+    >>> written_bytes(sample_job())
+    0.0
+    """
+    return 0.0 if checkpointing_of(job).write_bytes_per_s is None else checkpoint_bytes(job)
+
+
+def stall_seconds(told: Checkpointing, written_bytes: float, gpus: int, host_bytes_per_s: float) -> float:
+    """Time that training stands still for one checkpoint.
+
+    Formula:
+        stall_seconds where it is told, 30 s where nothing is; else checkpoint bytes / write rate, or asynchronously
+        checkpoint bytes / (GPUs x host link)
+
+    Args:
+        told: how checkpoints are taken
+        written_bytes: a checkpoint of the whole job [byte]
+        gpus: GPUs of the job [1]
+        host_bytes_per_s: rate from one GPU to its host [byte/s]
+
+    Returns:
+        the stall [s]
+
+    Source:
+        CHECKPOINT_SECONDS, snapshot_seconds and write_seconds of goodput.py
+
+    >>> stall_seconds(Checkpointing(write_bytes_per_s=2e9), 112e9, 8, 56e9)
+    0.25
+    """
+    if told.stall_seconds is not None or told.write_bytes_per_s is None:
+        return told.stall_seconds or CHECKPOINT_SECONDS
+    if told.asynchronous:
+        return snapshot_seconds(written_bytes, gpus, host_bytes_per_s)
+    return write_seconds(written_bytes, told.write_bytes_per_s)
+
+
+def checkpointing_of(job: Job) -> Checkpointing:
+    """How a job takes checkpoints, where it does not say so as usual.
+
+    Args:
+        job: the job
+
+    Returns:
+        the rules
+    """
+    return job.recipe.checkpoint or USUAL
+
+
+def interruption_inputs(question: Question) -> dict[str, Any]:
+    """What the mean time between interruptions follows from.
+
+    Args:
+        question: the question, defaults filled
+
+    Returns:
+        arguments of interruption_seconds
+    """
+    cluster, price = question.cluster, question.price
+    return {
+        "gpus": cluster.gpus,
+        "failures_per_gpu_hour": filled(cluster.failures_per_gpu_hour),
+        "instances": int(ceil_div(cluster.gpus, cluster.gpus_per_node)),
+        "preemptions_per_instance_hour": (
+            filled(price.preemptions_per_instance_hour) if isinstance(price, Price) else 0.0
+        ),
+    }
+
+
+def goodput_parts(losses: Losses, ideal_days: float) -> Goodput:
+    """How interruptions and checkpoints divide the time of a run.
+
+    Args:
+        losses: what they take
+        ideal_days: wall time of the run if nothing were lost [d]
+
+    Returns:
+        the parts
+    """
+    shares = {
+        "checkpoints": losses.checkpoints_fraction,
+        "lost_work": losses.lost_work_fraction,
+        "restarts": losses.restarts_fraction,
+    }
+    return Goodput(
+        interruption_seconds=losses.interruption_seconds,
+        checkpoint_seconds=losses.checkpoint_seconds,
+        checkpoint_interval_seconds=losses.interval_seconds,
+        lost=tuple(LostTime(kind=kind, days=lost_days(ideal_days, share)) for kind, share in shares.items()),
+    )
+
+
+RUN_RESIDUALS = (-0.24, 0.58)
+"""80 % of published runs took between exp(low) and exp(high) of the GPU-hours predicted for them, each source counting
+as much as any other: what a run is billed for holds older software, evaluation, waiting for data and steps done twice.
+Source: service.calibration.run_spreads over the main runs of published/totals.csv."""
+
+
+def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESIDUALS) -> Interval:
+    """The 80 % interval of what a whole run takes: that of its steps, or that of published runs where it is wider.
+
+    Formula:
+        min(low, T exp(l)) to max(high, T exp(h)), l and h the residuals
+
+    Args:
+        predicted: what the run takes by its steps, with their interval, T
+        residuals: lower and upper end of ln(published / predicted) of whole runs [1]
+
+    Returns:
+        the same prediction, as wide as published runs ask for
+
+    Source:
+        RUN_RESIDUALS
+
+    >>> wide = run_interval(Interval(50.0, 100.0, 110.0, "analytic"))
+    >>> wide.low, wide.value, round(wide.high)
+    (50.0, 100.0, 179)
+    """
+    low, high = (predicted.value * exp(residual) for residual in residuals)
+    return Interval(min(predicted.low, low), predicted.value, max(predicted.high, high), predicted.basis)
+
+
+def with_total(flop: Flop, run: Run | None) -> Flop:
+    """The FLOP part of the answer, with what the whole run takes.
+
+    Args:
+        flop: operations of one step of its last stage
+        run: the run; None without training_tokens
+
+    Returns:
+        the same, with the run's
+    """
+    if run is None:
+        return flop
+    total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
+    return replace(flop, total_flop=total, total_pflop_days=total / PFLOP_DAY_FLOP)
+
+
+def mean_step(run: Run, step: Step) -> Interval:
+    """Wall time of one step on average over a run, as wide in proportion as that of its last stage.
+
+    Args:
+        run: the run
+        step: one step of its last stage
+
+    Returns:
+        seconds of one step, with their interval; those of the last stage where there is no other
+    """
+    own = step.step_seconds
+    return own if not run.stages else scaled(own, run.mean_step_seconds(own.value) / own.value)
+
+
+def stage_totals(
+    run: Run, step: Step, flop: Flop, hours_of: Callable[[int, float], float]
+) -> tuple[RunStageTotals, ...]:
+    """What each stage of a run takes.
+
+    Args:
+        run: the run
+        step: one step of its last stage
+        flop: operations of one step of its last stage
+        hours_of: GPU-hours of so many steps of so many seconds
+
+    Returns:
+        its stages, the last one included; empty where batch and length never change
+    """
+    if not run.stages:
+        return ()
+    own, last = step.step_seconds, run.last_steps
+    parts = [
+        (one.steps, one.tokens, one.flop, scaled(own, one.seconds / one.steps / own.value)) for one in run.stages
+    ] + [(last, last * flop.per_step_tokens, last * flop.per_step_flop, own)]
+    return tuple(
+        RunStageTotals(
+            stage=index,
+            steps=steps,
+            tokens=tokens,
+            total_flop=stage_flop,
+            step_seconds=seconds,
+            gpu_hours=run_interval(rising(seconds, partial(hours_of, steps))),
+        )
+        for index, (steps, tokens, stage_flop, seconds) in enumerate(parts)
+    )
+
+
+def scaled(interval: Interval, factor: float) -> Interval:
+    """An interval of another size and the same width in proportion.
+
+    Args:
+        interval: the interval
+        factor: by which it grows [1]
+
+    Returns:
+        the interval, all of it that many times as large
+
+    >>> scaled(Interval(1.0, 2.0, 3.0, "analytic"), 2.0).high
+    6.0
+    """
+    return rising(interval, lambda value: value * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Power at the meter of one GPU, its share of hosts and building counted."""
+
+    busy_watts: float
+    """At work."""
+    idle_watts: float
+    """Waiting."""
+
+
+def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> Totals | None:
+    """The whole run, from its steps; none without `training_tokens`.
+
+    Formula:
+        steps x seconds of a step on average x GPUs / goodput, as wide as run_interval, and what that costs
+
+    Args:
+        resolved: the question, defaults filled
+        step: seconds of one optimizer step
+        flop: operations of one step and of the run
+        run: its stages and steps
+
+    Returns:
+        steps, hours, days, money, energy and carbon
+    """
+    gpus = resolved.question.cluster.gpus
+    if run is None or flop.total_flop is None:
+        return None
+    seconds = mean_step(run, step)
+    losses, power = losses_of(resolved, seconds.value), power_of(resolved)
+    goodput = losses.goodput_fraction
+    hours = run_interval(rising(seconds, lambda each: gpu_hours(run.steps, each, gpus, goodput)))
+    used = used_of(resolved, hours, losses, power)
+    ideal = rising(used.days, lambda days: ideal_days(days, goodput))
+    lines = tuple(charge.line() for charge in charges_of(resolved, used)) or None
+    intensity = resolved.question.cluster.grid_kg_co2e_per_kwh
+    return Totals(
+        steps=run.steps,
+        stages=stage_totals(run, step, flop, lambda steps, each: gpu_hours(steps, each, gpus, goodput)),
+        gpu_hours=hours,
+        billed_gpu_hours=used.billed_gpu_hours,
+        spare_gpus=spares_of(resolved.question.cluster),
+        days=used.days,
+        ideal_days=ideal,
+        goodput_fraction=goodput,
+        goodput=goodput_parts(losses, ideal.value),
+        at_peak_gpu_hours=at_peak_gpu_hours(flop.total_flop, step.peak_flop_per_s),
+        cost_usd=None if lines is None else sum_of(line.usd for line in lines),
+        cost=lines,
+        gpu_busy_watts=power.busy_watts,
+        gpu_idle_watts=power.idle_watts,
+        energy_kwh=used.energy_kwh,
+        carbon_kg_co2e=(
+            None if intensity is None else rising(used.energy_kwh, lambda kwh: carbon_kg_co2e(kwh, intensity))
+        ),
+    )
+
+
+def used_of(resolved: Resolved, hours: Interval, losses: Losses, power: Power) -> Used:
+    """What a run takes, as far as money and energy go by it.
+
+    Args:
+        resolved: the question, defaults filled
+        hours: GPU-hours of the job, goodput counted
+        losses: what interruptions and checkpoints take
+        power: power of one GPU
+
+    Returns:
+        hours, days and energy
+    """
+    cluster = resolved.question.cluster
+    spares = spares_of(cluster)
+    days = rising(hours, lambda h: run_days(h, cluster.gpus))
+    spare = rising(days, lambda d: spare_gpu_hours(d, spares))
+    waits = losses.restarts_fraction * losses.goodput_fraction
+
+    def drawn_kwh(job: float, idle: float) -> float:
+        return energy_kwh(job * (1 - waits), power.busy_watts, job * waits + idle, power.idle_watts)
+
+    return Used(
+        gpu_hours=hours,
+        spare_gpu_hours=spare,
+        billed_gpu_hours=_together(hours, spare, billed_gpu_hours),
+        days=days,
+        energy_kwh=_together(hours, spare, drawn_kwh),
+    )
+
+
+def _together(one: Interval, other: Interval, formula: Callable[[float, float], float]) -> Interval:
+    """What grows with two amounts that grow with the same time."""
+    return Interval(
+        formula(one.low, other.low), formula(one.value, other.value), formula(one.high, other.high), one.basis
+    )
+
+
+def spares_of(cluster: Cluster) -> int:
+    """Spare GPUs of a cluster.
+
+    Formula:
+        whole nodes of the spare share
+
+    Args:
+        cluster: the cluster, defaults filled
+
+    Returns:
+        spare GPUs [1]
+
+    Source:
+        definition
+
+    >>> spares_of(Cluster(gpu="any", gpus=64, spare_fraction=0.05))
+    8
+    """
+    return spare_gpus(cluster.gpus, cluster.gpus_per_node, filled(cluster.spare_fraction))
+
+
+def power_of(resolved: Resolved) -> Power:
+    """Power at the meter of one GPU.
+
+    Args:
+        resolved: the question, defaults filled
+
+    Returns:
+        its power at work, and while it waits
+    """
+    cluster, board, most = resolved.question.cluster, resolved.job.gpu.board_watts, limited_watts(resolved.job)
+    host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
+    busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
+    return Power(gpu_watts(board, most, host, busy, pue), gpu_watts(board, most, host, idle, pue))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A run of a configuration, as far as it is worked out before its money."""
+
+    resolved: Resolved
+    """The question, every default filled."""
+    known: Configuration
+    """What its configuration holds, does and takes."""
+    run: Run | None
+    """Its stages and steps; None without training_tokens."""
+    flop: Flop
+    """Operations, the run's too."""
+
+
+def running_of(question: Question, configuration: Resolved) -> Running:
+    """The run of a question.
+
+    Args:
+        question: the question as asked
+        configuration: its configuration, of `configuration_of`
+
+    Returns:
+        what its totals are worked out from
+    """
+    known = worked_out(configuration)
+    resolved = with_run_of(question, configuration)
+    run = run_of(resolved, known.loads, known.fullest.filled_fraction)
+    return Running(resolved=resolved, known=known, run=run, flop=with_total(known.flop, run))
+
+
+def at_price(running: Running, price: Price | OwnedPrice | None) -> Running:
+    """The same run, paid for otherwise.
+
+    Args:
+        running: the run
+        price: the price as asked
+
+    Returns:
+        the run at that price
+    """
+    question = with_price(running.resolved.question, price)
+    return replace(running, resolved=replace(running.resolved, question=question))
+
+
+def numbers_of(running: Running) -> Estimate:
+    """The answer to a question, without a sentence.
+
+    Args:
+        running: its run
+
+    Returns:
+        what `estimate` answers, without assumptions and warnings
+    """
+    known = running.known
+    return Estimate(
+        resolved=running.resolved.question,
+        verdict=verdict_of(known.fullest.memory.oom_probability_fraction),
+        parameters=known.parameters,
+        memory=known.fullest.memory,
+        flop=running.flop,
+        step=known.step,
+        totals=totals_of(running.resolved, known.step, running.flop, running.run),
+        assumptions=(),
+        warnings=(),
+    )

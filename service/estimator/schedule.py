@@ -1,0 +1,583 @@
+"""Batch schedule of a run, its steps and its GPU-hours."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from service.errors import Problem, Refused
+from service.estimator.model.documents import trained_tokens
+from service.estimator.question import Layout, Question, Recipe, RunStage, filled
+
+
+def resolve_batch(recipe: Recipe, data: int) -> Recipe:
+    """The recipe with its global batch filled in both units.
+
+    Args:
+        recipe: the recipe as asked
+        data: data-parallel replicas [1]
+
+    Returns:
+        the recipe; accumulation = global_batch / (micro_batch x data) is whole
+
+    Raises:
+        Refused: the numbers do not divide, or disagree
+    """
+    tokens = recipe.sequence_length
+    group = recipe.micro_batch * data
+    batch, batch_tokens = recipe.global_batch, recipe.global_batch_tokens
+    if batch is not None and batch_tokens is not None and batch * tokens != batch_tokens:
+        raise Refused(_disagreement(batch, batch_tokens, tokens))
+    if batch is None and batch_tokens is not None:
+        if batch_tokens % tokens:
+            raise Refused(_uneven_tokens(batch_tokens, tokens))
+        batch = batch_tokens // tokens
+    if batch is None:
+        batch = group
+    if batch % group:
+        raise Refused(_uneven_batch(batch, recipe.micro_batch, data))
+    return replace(recipe, global_batch=batch, global_batch_tokens=batch * tokens)
+
+
+def _disagreement(batch: int, batch_tokens: int, tokens: int) -> Problem:
+    return Problem(
+        field="recipe.global_batch_tokens",
+        code="batch_sizes_disagree",
+        message=f"global_batch {batch} x {tokens} tokens = {batch * tokens}, not the {batch_tokens} given",
+        fix="give one of global_batch and global_batch_tokens",
+    )
+
+
+def _uneven_tokens(batch_tokens: int, tokens: int) -> Problem:
+    below = batch_tokens // tokens * tokens
+    return Problem(
+        field="recipe.global_batch_tokens",
+        code="batch_is_whole_sequences",
+        message=f"{batch_tokens} tokens are not a whole number of sequences of {tokens} tokens",
+        fix=f"use {f'{below} or ' if below else ''}{below + tokens}",
+    )
+
+
+def _uneven_batch(batch: int, micro_batch: int, data: int) -> Problem:
+    group = micro_batch * data
+    below = batch // group * group
+    return Problem(
+        field="recipe.global_batch",
+        code="accumulation_is_whole",
+        message=f"a global batch of {batch} is not a whole number of micro-batches of {micro_batch} on {data} replicas "
+        f"({group} sequences at once)",
+        fix=f"use {f'{below} or ' if below else ''}{below + group}",
+    )
+
+
+def steps_of(training_tokens: float, global_batch: int, tokens: float) -> int:
+    """Optimizer steps of a run.
+
+    Formula:
+        ceil(D / (B s))
+
+    Args:
+        training_tokens: tokens of the run, D [token]
+        global_batch: sequences in one step, B [1]
+        tokens: trained tokens of one sequence, s [token]
+
+    Returns:
+        steps [1]
+
+    Source:
+        definition
+
+    >>> steps_of(1.4e12, 2048, 2048)
+    333787
+    """
+    return ceil(training_tokens / (global_batch * tokens))
+
+
+def gpu_hours(steps: int, step_seconds: float, gpus: int, goodput: float) -> float:
+    """GPU-hours of a run.
+
+    Formula:
+        steps x t_step x GPUs / 3600 / goodput
+
+    Args:
+        steps: optimizer steps [1]
+        step_seconds: seconds of one step [s]
+        gpus: GPUs in all [1]
+        goodput: useful share of the wall time [1]
+
+    Returns:
+        GPU-hours [h]
+
+    Source:
+        definition
+
+    >>> gpu_hours(3600, 2.0, 8, 1.0)
+    16.0
+    """
+    return steps * step_seconds * gpus / 3600 / goodput
+
+
+def run_days(gpu_hours_used: float, gpus: int) -> float:
+    """Wall time of a run.
+
+    Formula:
+        GPU-hours / (24 GPUs)
+
+    Args:
+        gpu_hours_used: GPU-hours of the run [h]
+        gpus: GPUs in all [1]
+
+    Returns:
+        days [d]
+
+    Source:
+        definition
+
+    >>> run_days(384.0, 8)
+    2.0
+    """
+    return gpu_hours_used / (24 * gpus)
+
+
+def ideal_days(days: float, goodput: float) -> float:
+    """Wall time of a run if nothing were lost to interruptions and checkpoints.
+
+    Formula:
+        days x goodput
+
+    Args:
+        days: wall time [d]
+        goodput: useful share of the wall time [1]
+
+    Returns:
+        days [d]
+
+    Source:
+        definition
+
+    >>> ideal_days(60.0, 0.9)
+    54.0
+    """
+    return days * goodput
+
+
+def spare_gpus(gpus: int, gpus_per_node: int, spare_fraction: float) -> int:
+    """GPUs that wait, whole nodes of them, to stand in for failed ones.
+
+    Formula:
+        ceil(GPUs x share / GPUs of a node) x GPUs of a node
+
+    Args:
+        gpus: GPUs of the job [1]
+        gpus_per_node: GPUs of one node [1]
+        spare_fraction: spare GPUs over GPUs of the job [1]
+
+    Returns:
+        spare GPUs [1]
+
+    Source:
+        definition; a node is replaced as a whole (Llama 3, arXiv:2407.21783, section 3.3.4)
+
+    >>> spare_gpus(1024, 8, 0.05)
+    56
+    """
+    return ceil(gpus * spare_fraction / gpus_per_node) * gpus_per_node
+
+
+def spare_gpu_hours(days: float, spares: int) -> float:
+    """GPU-hours of spares during a run.
+
+    Formula:
+        24 x days x spare GPUs
+
+    Args:
+        days: wall time [d]
+        spares: spare GPUs [1]
+
+    Returns:
+        GPU-hours [h]
+
+    Source:
+        definition
+
+    >>> spare_gpu_hours(2.0, 8)
+    384.0
+    """
+    return 24 * days * spares
+
+
+def billed_gpu_hours(gpu_hours_used: float, spare_gpu_hours: float) -> float:
+    """GPU-hours that are paid for: those of the job and those of its spares.
+
+    Formula:
+        GPU-hours of the job + GPU-hours of the spares
+
+    Args:
+        gpu_hours_used: GPU-hours of the job [h]
+        spare_gpu_hours: GPU-hours of the spares [h]
+
+    Returns:
+        GPU-hours [h]
+
+    Source:
+        definition
+
+    >>> billed_gpu_hours(1000.0, 50.0)
+    1050.0
+    """
+    return gpu_hours_used + spare_gpu_hours
+
+
+def at_peak_gpu_hours(flop: int, peak_flop_per_s: float) -> float:
+    """GPU-hours of some FLOP if every one ran at a stated rate.
+
+    Formula:
+        F / R / 3600
+
+    Args:
+        flop: the FLOP, F [FLOP]
+        peak_flop_per_s: the rate, R [FLOP/s]
+
+    Returns:
+        GPU-hours [h]
+
+    Source:
+        definition
+
+    >>> at_peak_gpu_hours(36 * 10**17, 1e15)
+    1.0
+    """
+    return flop / peak_flop_per_s / 3600
+
+
+MOST_BATCHES = 1024
+"""Batches that a rising batch goes through at most. Source: a choice; finer steps change no hour of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The steps of one stage of a run."""
+
+    tokens: float
+    """Trained tokens of one sequence."""
+    batches: tuple[int, ...]
+    """Sequences in one step, in turn."""
+    steps: tuple[int, ...]
+    """Steps of each batch."""
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of all its steps [1]."""
+        return sum(batch * steps for batch, steps in zip(self.batches, self.steps, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The steps of a whole run."""
+
+    stretches: tuple[Stretch, ...]
+    """Its stages; none where batch and length never change."""
+    last_steps: int
+    """Steps with the recipe's own values, after the last stage."""
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the run [1]."""
+        return self.last_steps + sum(sum(stretch.steps) for stretch in self.stretches)
+
+
+def batches_of(stage: RunStage) -> tuple[int, ...]:
+    """Batches that one stage of a run goes through, in turn.
+
+    Formula:
+        B_first + k increment, as long as that is below B_final; B_first alone where the batch does not rise
+
+    Args:
+        stage: the stage, filled
+
+    Returns:
+        sequences in one step, in turn [1]
+
+    Source:
+        Megatron-LM num_microbatches_calculator.py, --rampup-batch-size start increment samples
+
+    >>> batches_of(RunStage(until_tokens=1e9, global_batch=3072, final_global_batch=15360, batch_increment=3072))
+    (3072, 6144, 9216, 12288)
+    """
+    first = filled(stage.global_batch)
+    if stage.final_global_batch is None:
+        return (first,)
+    return tuple(range(first, stage.final_global_batch, filled(stage.batch_increment)))
+
+
+def steps_in_turn(trained: float, until_tokens: float, step_tokens: Sequence[float]) -> tuple[int, ...]:
+    """Steps of each batch of a stage: each holds until its even share of the stage's tokens is trained.
+
+    Formula:
+        n_k = ceil((T_0 + (k + 1) (U - T_0) / n - T_k) / (B_k s)), at least 0,  T_k+1 = T_k + n_k B_k s
+
+    Args:
+        trained: tokens that the run trained before the stage, T_0 [token]
+        until_tokens: tokens of the run at which the stage ends, U [token]
+        step_tokens: trained tokens of one step of each of n batches, B_k s [token]
+
+    Returns:
+        steps of each batch [1]
+
+    Source:
+        Megatron-LM num_microbatches_calculator.py: the batch grows after equal numbers of samples
+
+    >>> steps_in_turn(0.0, 100.0, [10.0])
+    (10,)
+    >>> steps_in_turn(0.0, 100.0, [10.0, 20.0])
+    (5, 3)
+    """
+    share = (until_tokens - trained) / len(step_tokens)
+    reached, found = trained, []
+    for index, tokens in enumerate(step_tokens, start=1):
+        end = until_tokens if index == len(step_tokens) else trained + index * share
+        steps = max(0, ceil((end - reached) / tokens))
+        reached += steps * tokens
+        found.append(steps)
+    return tuple(found)
+
+
+def schedule_of(recipe: Recipe) -> Schedule | None:
+    """The steps of a recipe's run, stage by stage.
+
+    Args:
+        recipe: the recipe, its batch and its stages filled
+
+    Returns:
+        the steps; None without training_tokens
+    """
+    if recipe.training_tokens is None:
+        return None
+    trained, stretches = 0.0, []
+    for stage in recipe.stages:
+        tokens = trained_tokens(replace(recipe, sequence_length=filled(stage.sequence_length)))
+        batches = batches_of(stage)
+        steps = steps_in_turn(trained, stage.until_tokens, [batch * tokens for batch in batches])
+        stretches.append(Stretch(tokens, batches, steps))
+        trained += stretches[-1].sequences * tokens
+    left = max(0.0, recipe.training_tokens - trained)
+    return Schedule(tuple(stretches), steps_of(left, filled(recipe.global_batch), trained_tokens(recipe)))
+
+
+STAGES = "recipe.stages"
+"""Place of the stages in a question."""
+
+
+def filled_stages(recipe: Recipe, layout: Layout) -> Recipe:
+    """The recipe with every field of its stages filled.
+
+    Args:
+        recipe: the recipe, its own batch filled
+        layout: the layout, filled
+
+    Returns:
+        the recipe; every stage has a batch that micro-batches and replicas share evenly, and at least one step
+
+    Raises:
+        Refused: a stage ends in the wrong order, or its batch cannot be shared or does not rise
+    """
+    if not recipe.stages:
+        return recipe
+    problems = _order_problems(recipe)
+    stages = []
+    for index, stage in enumerate(recipe.stages):
+        found, wrong = _filled(stage, recipe, layout)
+        stages.append(found)
+        problems += _at(index, wrong)
+    if problems:
+        raise Refused(*problems)
+    whole = replace(recipe, stages=tuple(stages))
+    _refuse_stages_without_steps(whole)
+    return whole
+
+
+def questions_of(question: Question, index: int) -> tuple[Question, ...]:
+    """What one stage of a run asks for: its first configuration, and its last one where its batch rises.
+
+    Args:
+        question: the question, its stages filled
+        index: place of the stage
+
+    Returns:
+        questions without stages, of other batches and the same length
+    """
+    recipe, stage = question.recipe, question.recipe.stages[index]
+    batches, length = batches_of(stage), filled(stage.sequence_length)
+    return tuple(
+        replace(
+            question,
+            recipe=replace(
+                recipe, stages=(), sequence_length=length, global_batch=batch, global_batch_tokens=batch * length
+            ),
+        )
+        for batch in dict.fromkeys((batches[0], batches[-1]))
+    )
+
+
+def placed(problems: Iterable[Problem], index: int) -> list[Problem]:
+    """Problems of a stage's configuration, at the field of the stage that brings them.
+
+    Args:
+        problems: what its configuration breaks; the recipe's own breaks nothing
+        index: place of the stage
+
+    Returns:
+        the same, blamed on the stage
+    """
+    return [
+        replace(one, field=f"{STAGES}.{index}.{'sequence_length' if one.field in _OF_LENGTH else 'global_batch'}")
+        for one in problems
+    ]
+
+
+_OF_LENGTH = ("recipe.sequence_length", "layout.context", "layout.sequence_parallel", "model")
+"""Fields that rules of the sequence length blame."""
+
+
+def _order_problems(recipe: Recipe) -> list[Problem]:
+    if recipe.training_tokens is None:
+        message = "stages end after so many tokens of the run, and the tokens of the run are not told"
+        return [
+            Problem(
+                field="recipe.training_tokens",
+                code="stages_need_training_tokens",
+                message=message,
+                fix="give training_tokens",
+            )
+        ]
+    problems, before = [], 0.0
+    for index, stage in enumerate(recipe.stages):
+        end, field = stage.until_tokens, f"{STAGES}.{index}.until_tokens"
+        if end <= before:
+            message = f"the stage ends at {end:.6g} tokens of the run, and the one before it at {before:.6g}"
+            fix = "count until_tokens from the beginning of the run, and order stages by it"
+            problems.append(Problem(field=field, code="stages_ascend", message=message, fix=fix))
+        if end >= recipe.training_tokens:
+            message = f"the stage ends at {end:.6g} tokens, and the run has {recipe.training_tokens:.6g}"
+            fix = "set until_tokens below training_tokens; what follows has the recipe's own batch and length"
+            problems.append(Problem(field=field, code="stages_end_before_the_run", message=message, fix=fix))
+        before = end
+    return problems
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """How the batch of one stage is shared."""
+
+    recipe: Recipe
+    replicas: int
+    chunks: int
+    """Micro-batches of which a replica runs a whole number, so that the schedule fits."""
+
+    @property
+    def group(self) -> int:
+        """Sequences that the layout shares evenly [1]."""
+        return self.recipe.micro_batch * self.replicas * self.chunks
+
+    def uneven(self, batch: int, field: str) -> list[Problem]:
+        """What is wrong with a batch, where it cannot be shared."""
+        try:
+            resolve_batch(replace(self.recipe, global_batch=batch, global_batch_tokens=None), self.replicas)
+        except Refused as refused:
+            return [replace(one, field=field) for one in refused.problems]
+        return []
+
+
+def _filled(stage: RunStage, recipe: Recipe, layout: Layout) -> tuple[RunStage, list[Problem]]:
+    sharing = _Sharing(recipe, filled(layout.data), micro_batch_multiple(layout))
+    first, final = stage.global_batch or filled(recipe.global_batch), stage.final_global_batch
+    problems = sharing.uneven(first, "global_batch")
+    increment = stage.batch_increment
+    if final is None:
+        problems += _increment_without_end(stage)
+    else:
+        problems += sharing.uneven(final, "final_global_batch") or _falling(first, final)
+        increment = increment or _least_increment(sharing.group, final - first)
+        problems += _uneven_increment(increment, sharing.group) or _too_many(first, final, increment, sharing.group)
+    length = stage.sequence_length or recipe.sequence_length
+    return replace(stage, global_batch=first, sequence_length=length, batch_increment=increment), problems
+
+
+def micro_batch_multiple(layout: Layout) -> int:
+    """Micro-batches of which one step of a schedule takes a multiple.
+
+    Formula:
+        the group that interleaved stages run, 2 where DualPipe feeds both ends, else 1
+
+    Args:
+        layout: the layout
+
+    Returns:
+        micro-batches [1]
+
+    Source:
+        Megatron-LM interleaved schedule, microbatch_group_size_per_vp_stage; DeepSeek-AI 2024,
+        arXiv:2412.19437, section 3.2.1
+
+    >>> micro_batch_multiple(Layout(pipeline=4, virtual_pipeline=2))
+    4
+    """
+    if layout.virtual_pipeline > 1:
+        return layout.virtual_group or layout.pipeline
+    return 2 if layout.schedule == "dualpipe" and layout.pipeline > 1 else 1
+
+
+def _least_increment(group: int, rise: int) -> int:
+    """The fewest sequences that the layout shares, times what keeps the batches few."""
+    return group * max(1, -(-rise // (group * MOST_BATCHES)))
+
+
+def _increment_without_end(stage: RunStage) -> list[Problem]:
+    if stage.batch_increment is None:
+        return []
+    message = f"batch_increment {stage.batch_increment} says how a batch rises, and no batch says where it ends"
+    fix = "give final_global_batch, or leave batch_increment out"
+    return [Problem(field="batch_increment", code="increment_needs_final_batch", message=message, fix=fix)]
+
+
+def _falling(first: int, final: int) -> list[Problem]:
+    if final > first:
+        return []
+    message = f"the batch of a stage rises from global_batch {first} to final_global_batch {final}, which is no rise"
+    fix = f"set final_global_batch above {first}, or leave it out"
+    return [Problem(field="final_global_batch", code="batch_rises", message=message, fix=fix)]
+
+
+def _uneven_increment(increment: int, group: int) -> list[Problem]:
+    if increment % group == 0:
+        return []
+    message = f"the layout shares {group} sequences at once, of which a rise by {increment} is not a multiple"
+    below = increment // group * group
+    fix = f"set batch_increment to {f'{below} or ' if below else ''}{below + group}"
+    return [Problem(field="batch_increment", code="increment_is_whole", message=message, fix=fix)]
+
+
+def _too_many(first: int, final: int, increment: int, group: int) -> list[Problem]:
+    if -(-(final - first) // increment) <= MOST_BATCHES:
+        return []
+    message = f"{increment} sequences at a time make more than {MOST_BATCHES} batches from {first} to {final}"
+    fix = f"set batch_increment to {_least_increment(group, final - first)} or more"
+    return [Problem(field="batch_increment", code="ramp_has_few_batches", message=message, fix=fix)]
+
+
+def _at(index: int, problems: Iterable[Problem]) -> list[Problem]:
+    return [replace(one, field=f"{STAGES}.{index}.{one.field}") for one in problems]
+
+
+def _refuse_stages_without_steps(recipe: Recipe) -> None:
+    """Refuse a stage, or an end of the run, that the last step before it already reaches."""
+    schedule = schedule_of(recipe)
+    if schedule is None:
+        return
+    empty = [index for index, stretch in enumerate(schedule.stretches) if not sum(stretch.steps)]
+    fields = [f"{STAGES}.{index}.until_tokens" for index in empty]
+    if not schedule.last_steps:
+        fields.append("recipe.training_tokens")
+    if fields:
+        message = "the step before already trains these tokens, so nothing is left for a step of this stage"
+        fix = "set stages farther apart than the tokens of one step"
+        raise Refused(*(Problem(field=field, code="stage_has_a_step", message=message, fix=fix) for field in fields))

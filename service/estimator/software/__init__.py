@@ -1,0 +1,1 @@
+"""Training software: stacks, implementations, number formats, optimizers and versions."""

@@ -1,0 +1,456 @@
+"""Number formats of weights, gradients, master copy and activations. One row a recipe."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from service.estimator.names import GradientDtype, PrecisionName, QuantizationName
+from service.estimator.question import Gpu, Method, Recipe
+from service.estimator.software.stacks import Stack
+from service.estimator.software.versions import generation
+
+Format = Literal["fp32", "fp16", "bf16", "fp8", "fp4", "int8"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """Bytes of one parameter and one activation under one precision recipe."""
+
+    meaning: str
+    """What the recipe is, in one line."""
+    weight_bytes: float
+    """Weights that the forward pass reads."""
+    gradient_bytes: float
+    """Gradients as the backward pass writes them."""
+    master_bytes: float
+    """fp32 copy that the optimizer updates; 0 where the weights themselves are updated."""
+    moment_bytes: float
+    """One optimizer moment."""
+    copy_bytes: float
+    """Low-precision copies of the weights kept for the matrix products."""
+    element_bytes: int
+    """One saved activation."""
+    product_bytes: float | None = None
+    """One number that a low-precision product keeps of its input; those of an activation where None."""
+    transposes_copies: bool = False
+    """Before Blackwell the copies are held twice, as they are and transposed; from it on once."""
+    matrix_format: Format
+    """Format of the matrix products."""
+    attention_format: Format
+    """Format of the attention kernel."""
+    source: str
+    """Where the bytes come from."""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a master copy is kept beside the weights."""
+        return self.master_bytes > 0
+
+
+_SEEDS = "Ultrascale Playbook, memory for weights, gradients and optimizer states"
+_TE = "Transformer Engine user guide, FP8 primer; Megatron-LM docs, dist_optimizer"
+_MIXED = "Micikevicius et al. 2018, arXiv:1710.03740"
+
+
+def _plain(meaning: str, number_format: Format, width: int, source: str) -> Precision:
+    """One format throughout."""
+    return Precision(
+        meaning=meaning,
+        weight_bytes=width,
+        gradient_bytes=width,
+        master_bytes=0,
+        moment_bytes=width,
+        copy_bytes=0,
+        element_bytes=width,
+        matrix_format=number_format,
+        attention_format=number_format,
+        source=source,
+    )
+
+
+def _mixed(
+    meaning: str, matrix: Format, attention: Format, source: str, copies: float = 0, inputs: float | None = None
+) -> Precision:
+    """Half-precision weights with a master copy; products in `matrix` from `copies` bytes, keeping `inputs` bytes."""
+    return Precision(
+        meaning=meaning,
+        weight_bytes=2,
+        gradient_bytes=2,
+        master_bytes=4,
+        moment_bytes=4,
+        copy_bytes=copies,
+        element_bytes=2,
+        product_bytes=inputs,
+        matrix_format=matrix,
+        attention_format=attention,
+        source=source,
+    )
+
+
+PRECISIONS: dict[PrecisionName, Precision] = {
+    "fp32": _plain("single precision throughout", "fp32", 4, _SEEDS),
+    "fp16": _plain("half precision throughout", "fp16", 2, _SEEDS),
+    "bf16": _plain("bfloat16 throughout", "bf16", 2, _SEEDS),
+    "int8": Precision(
+        meaning="8-bit integer weights and gradients, fp32 master copy",
+        weight_bytes=1,
+        gradient_bytes=1,
+        master_bytes=4,
+        moment_bytes=4,
+        copy_bytes=0,
+        element_bytes=2,
+        matrix_format="int8",
+        attention_format="bf16",
+        source="lecture notes, memory and compute requirements (1 byte a parameter, 1 a gradient)",
+    ),
+    "fp16-mixed": _mixed("fp16 compute, fp32 master copy", "fp16", "fp16", _MIXED),
+    "bf16-mixed": _mixed("bf16 compute, fp32 master copy", "bf16", "bf16", _SEEDS),
+    "fp8-tensorwise": replace(
+        _mixed(
+            "bf16-mixed with fp8 products, one scale a tensor; fp8 weight cached, before Blackwell its transpose too",
+            "fp8",
+            "bf16",
+            _TE,
+            2,
+            1,
+        ),
+        transposes_copies=True,
+    ),
+    "fp8-blockwise": _mixed(
+        "bf16-mixed with fp8 products, one fp32 scale a 128 x 128 block; row- and column-wise copies",
+        "fp8",
+        "bf16",
+        _TE,
+        2 * (1 + 4 / 128**2),
+        1 + 4 / 128,
+    ),
+    "mxfp8": _mixed(
+        "bf16-mixed with MXFP8 products, one byte of scale for 32 numbers; row- and column-wise copies",
+        "fp8",
+        "bf16",
+        "OCP Microscaling Formats specification 1.0; " + _TE,
+        2 * (1 + 1 / 32),
+        1 + 1 / 32,
+    ),
+    "nvfp4": _mixed(
+        "bf16-mixed with NVFP4 products, one byte of scale for 16 numbers; row- and column-wise copies",
+        "fp4",
+        "bf16",
+        "NVIDIA 2025, arXiv:2509.25149; " + _TE,
+        2 * (1 / 2 + 1 / 16),
+        1 / 2 + 1 / 16,
+    ),
+    "fp8-deepseek": Precision(
+        meaning="fp8 weights, fp32 master copy and gradients, bf16 moments",
+        weight_bytes=1,
+        gradient_bytes=4,
+        master_bytes=4,
+        moment_bytes=2,
+        copy_bytes=0,
+        element_bytes=2,
+        product_bytes=1 + 4 / 128,
+        matrix_format="fp8",
+        attention_format="bf16",
+        source="DeepSeek-V3, arXiv:2412.19437, section 3.3",
+    ),
+}
+
+
+def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
+    """Dense peak of one GPU in a number format.
+
+    Formula:
+        the GPU's data-sheet row
+
+    Args:
+        gpu: the GPU
+        number_format: format of the products
+
+    Returns:
+        the peak [FLOP/s], None where the GPU has no such unit
+
+    Source:
+        the GPU's row in the catalogue
+
+    >>> from service.estimator.samples import H100
+    >>> peak_flop_per_s(H100, "bf16")
+    989400000000000.0
+    """
+    peaks = {
+        "fp32": gpu.fp32_flop_per_s,
+        "fp16": gpu.fp16_flop_per_s,
+        "bf16": gpu.bf16_flop_per_s,
+        "fp8": gpu.fp8_flop_per_s,
+        "fp4": gpu.fp4_flop_per_s,
+        "int8": gpu.int8_flop_per_s,
+    }
+    return peaks[number_format]
+
+
+def default_precision(gpu: Gpu) -> PrecisionName:
+    """The precision recipe of a question that names none: the widest used that the GPU has units for.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        bf16-mixed; fp16-mixed before the Ampere generation; fp32 where neither has a published rate
+    """
+    if gpu.bf16_flop_per_s is not None:
+        return "bf16-mixed"
+    return "fp32" if gpu.fp16_flop_per_s is None else "fp16-mixed"
+
+
+def highest_peak_flop_per_s(gpu: Gpu, precision: Precision) -> float:
+    """The peak that MFU divides by: the higher of the formats that matrix products and attention run in.
+
+    Formula:
+        max(R_matrix, R_attention)
+
+    Args:
+        gpu: the GPU
+        precision: the precision's row
+
+    Returns:
+        the peak [FLOP/s]
+
+    Source:
+        definition; some GPUs are slower in int8 than in bf16
+
+    >>> from service.estimator.samples import H100
+    >>> highest_peak_flop_per_s(H100, PRECISIONS["fp8-tensorwise"])
+    1978900000000000.0
+    """
+    peaks = [peak_flop_per_s(gpu, name) for name in (precision.matrix_format, precision.attention_format)]
+    return max(peak for peak in peaks if peak is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """One format of frozen matrices."""
+
+    meaning: str
+    """What it is, in one line."""
+    weight_bytes: float
+    """Bytes of one weight, scales counted."""
+    source: str
+    """Who says so."""
+
+
+QUANTIZATIONS: dict[QuantizationName, Quantization] = {
+    "nf4-double": Quantization(
+        meaning="4-bit normal float, one 8-bit scale for 64 numbers, one fp32 scale for 256 of those",
+        weight_bytes=0.5 + 1 / 64 + 4 / (64 * 256),
+        source="Dettmers et al. 2023, arXiv:2305.14314, section 3",
+    ),
+    "nf4": Quantization(
+        meaning="4-bit normal float, one fp32 scale for 64 numbers",
+        weight_bytes=0.5 + 4 / 64,
+        source="Dettmers et al. 2023, arXiv:2305.14314, section 3",
+    ),
+    "gptq": Quantization(
+        meaning="4-bit integers, one 16-bit scale and one 4-bit zero for 128 numbers",
+        weight_bytes=0.5 + 2.5 / 128,
+        source="Frantar et al. 2022, arXiv:2210.17323; AutoGPTQ, group size 128",
+    ),
+}
+
+
+def quantization_of(method: Method) -> Quantization:
+    """The format of a method's frozen matrices.
+
+    Args:
+        method: the method; it is qlora
+
+    Returns:
+        the row; nf4-double where none is named
+    """
+    return QUANTIZATIONS[method.quantization or "nf4-double"]
+
+
+def quantized_bytes(method: Method) -> float:
+    """Bytes of one weight of a frozen matrix, scales counted.
+
+    Formula:
+        the row of the format; 0 where nothing is quantised
+
+    Args:
+        method: the method
+
+    Returns:
+        bytes of one parameter [byte]
+
+    Source:
+        the row
+
+    >>> quantized_bytes(Method(name="qlora", quantization="nf4"))
+    0.5625
+    """
+    return quantization_of(method).weight_bytes if method.name == "qlora" else 0.0
+
+
+SHARDED_GRADIENTS = 2
+"""ZeRO stage from which gradients are sharded. Source: Rajbhandari et al. 2020, arXiv:1910.02054, figure 1."""
+
+DTYPE_BYTES: dict[GradientDtype, float] = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateBytes:
+    """Bytes of one parameter, unsharded; optimizer moments are counted by `optimizers`."""
+
+    weight_bytes: float
+    """Weights that are resident."""
+    gathered_bytes: float
+    """Weights as the forward pass reads them, where they are gathered or cast on the fly; frozen ones are kept so."""
+    copy_bytes: float
+    """Low-precision copies for the matrix products."""
+    gradient_bytes: float
+    """Gradients as they are accumulated."""
+    half_gradient_bytes: float
+    """Gradients in the compute format beside those, at the end of a backward pass."""
+    master_bytes: float
+    """fp32 master copy."""
+    step_bytes: float
+    """fp32 gradients made inside the optimizer step."""
+
+    @property
+    def frozen_bytes(self) -> float:
+        """Weights that are not trained: in the format that the forward pass reads, without a copy for the optimizer."""
+        return self.gathered_bytes
+
+    @property
+    def copied_fraction(self) -> float:
+        """Bytes of a part trained whole beside adapters, in the format of frozen weights, over those of other ones."""
+        return self.frozen_bytes / self.weight_bytes
+
+    @property
+    def casts_weights(self) -> bool:
+        """Whether the forward pass reads another format than the one that is kept."""
+        return self.gathered_bytes != self.weight_bytes
+
+
+def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, stack: Stack) -> float:
+    """Bytes of gradient that one parameter accumulates.
+
+    Formula:
+        own format, unless mixed precision accumulates in another: that format
+
+    Args:
+        precision: the precision's row
+        gradient_dtype: format of accumulation, the stack's default where None
+        stack: the stack's row
+
+    Returns:
+        bytes of one parameter [byte]
+
+    Source:
+        Ultrascale Playbook (2 bytes, or 4 with fp32 accumulation); Megatron-LM dist_optimizer (4)
+
+    >>> from service.estimator.software.precision import PRECISIONS
+    >>> from service.estimator.software.stacks import STACKS
+    >>> mixed = PRECISIONS["bf16-mixed"]
+    >>> gradient_bytes(mixed, "fp32", STACKS["nanotron"]), gradient_bytes(mixed, "bf16", STACKS["nanotron"])
+    (4.0, 2.0)
+    """
+    accumulated = default_gradient_dtype(precision, stack) if gradient_dtype is None else gradient_dtype
+    if accumulated is None:
+        return precision.gradient_bytes
+    return DTYPE_BYTES[accumulated]
+
+
+def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> float:
+    """Bytes of gradient in the compute format that stay beside accumulated ones until a backward pass is over.
+
+    Formula:
+        the own format's, where the stack keeps them and they are narrower than what is accumulated
+
+    Args:
+        precision: the precision's row
+        gradient: bytes that are accumulated [byte]
+        stack: the stack's row
+
+    Returns:
+        bytes of one parameter [byte]
+
+    Source:
+        Ultrascale Playbook (2 + 4 bytes with fp32 accumulation)
+
+    >>> from service.estimator.software.precision import PRECISIONS
+    >>> from service.estimator.software.stacks import STACKS
+    >>> half_gradient_bytes(PRECISIONS["bf16-mixed"], 4.0, STACKS["nanotron"])
+    2.0
+    """
+    own = float(precision.gradient_bytes)
+    return own if stack.keeps_half_gradients != "never" and gradient > own else 0.0
+
+
+def default_gradient_dtype(precision: Precision, stack: Stack, zero_stage: int = 0) -> GradientDtype | None:
+    """Format in which a stack accumulates gradients under a precision recipe.
+
+    Args:
+        precision: the precision's row
+        stack: the stack's row
+        zero_stage: ZeRO stage; some stacks shard gradients only in the compute format [1]
+
+    Returns:
+        the format, None for formats that a caller cannot name (int8)
+    """
+    if precision.is_mixed and precision.matrix_format not in ("fp16", "int8"):
+        return "bf16" if stack.shards_half_gradients and zero_stage >= SHARDED_GRADIENTS else stack.mixed_gradient
+    if precision.is_mixed and precision.matrix_format == "fp16":
+        return "fp16" if stack.step_gradient_bytes else stack.mixed_gradient
+    named: dict[str, GradientDtype] = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
+    return named.get(precision.matrix_format)
+
+
+def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *, keeps_copies: bool) -> StateBytes:
+    """Bytes of one parameter for weights, gradients and master copy.
+
+    Formula:
+        compute-format weights + gradients + master copy, or fp32 weights + fp32 gradients cast on the fly
+
+    Args:
+        precision: the precision's row
+        recipe: the recipe: formats of gradients and master copy
+        stack: the stack's row
+        gpu: the GPU, which decides whether fp8 copies are held transposed too
+        keeps_copies: whether low-precision copies of weights live on between products
+
+    Returns:
+        the bytes of one parameter [byte]
+
+    Source:
+        Ultrascale Playbook (16 and 20 bytes with AdamW); Megatron-LM dist_optimizer (18, 6 + 12/d; fp16: 20, 4 + 16/d)
+
+    >>> from service.estimator.software.precision import PRECISIONS
+    >>> from service.estimator.software.stacks import STACKS
+    >>> from service.estimator.samples import H100
+    >>> mixed, asked = PRECISIONS["bf16-mixed"], Recipe(sequence_length=1)
+    >>> b = state_bytes(mixed, asked, STACKS["megatron-core"], H100, keeps_copies=True)
+    >>> b.weight_bytes + b.gradient_bytes + b.master_bytes + 8
+    18.0
+    """
+    gradient = gradient_bytes(precision, recipe.gradient_dtype, stack)
+    halves = 2 if precision.transposes_copies and generation(gpu) == "Blackwell" else 1
+    copies = precision.copy_bytes / halves if keeps_copies else 0.0
+    beside = half_gradient_bytes(precision, gradient, stack)
+    if precision.is_mixed and stack.mixed_weights == "fp32":
+        return StateBytes(
+            weight_bytes=4.0,
+            gathered_bytes=precision.weight_bytes,
+            copy_bytes=copies,
+            gradient_bytes=gradient,
+            half_gradient_bytes=beside,
+            master_bytes=0.0,
+            step_bytes=0.0,
+        )
+    narrow = precision.is_mixed and gradient < DTYPE_BYTES["fp32"] and recipe.moment_dtype is None
+    return StateBytes(
+        weight_bytes=float(precision.weight_bytes),
+        gathered_bytes=float(precision.weight_bytes),
+        copy_bytes=copies,
+        gradient_bytes=gradient,
+        half_gradient_bytes=beside,
+        master_bytes=float(precision.master_bytes if recipe.master_dtype is None else DTYPE_BYTES[recipe.master_dtype]),
+        step_bytes=stack.step_gradient_bytes if narrow else 0.0,
+    )

@@ -1,0 +1,450 @@
+"""Buffers, defaults, kernels and abilities of each training stack. One row a stack."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from service.estimator.model.build import MIXERS
+from service.estimator.names import (
+    ContextMethod,
+    CrossEntropyName,
+    GradientDtype,
+    ImplementationName,
+    LayerType,
+    MasterDtype,
+    MomentDtype,
+    PrecisionName,
+    RankOrder,
+    RecomputeModule,
+    ScheduleName,
+    StackName,
+    ZeroStage,
+)
+from service.estimator.question import Recipe, Software, filled
+from service.estimator.software.implementations import (
+    CROSS_ENTROPIES,
+    IMPLEMENTATIONS,
+    OVERLAPS,
+    CrossEntropy,
+    Implementation,
+    Overlap,
+)
+from service.estimator.software.versions import Range, at_least
+
+WeightHome = Literal["compute", "fp32"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """One training framework."""
+
+    meaning: str
+    """What it is, in one line."""
+    mixed_weights: WeightHome
+    """Mixed precision keeps compute-format weights and a master copy, or fp32 weights cast on the fly."""
+    mixed_gradient: GradientDtype
+    """Format in which mixed precision accumulates gradients by default."""
+    keeps_half_gradients: Literal["never", "backward", "always"]
+    """When compute-format gradients stand beside fp32 accumulated ones."""
+    keeps_gradients: bool
+    """Gradients have buffers for the whole run; else they appear in the backward pass and go after the step."""
+    buckets_gradients: bool = False
+    """Replicas that shard nothing add gradients up in buffers beside them."""
+    keeps_step_gradients: bool = False
+    """fp32 gradients of the optimizer step have buffers for the whole run."""
+    keeps_results_ahead: bool = False
+    """Results of split matrices are held until the GPU has caught up with the host, which runs far ahead of it."""
+    flattens_update: bool = False
+    """Updated weights are gathered through a flat copy of them."""
+    keeps_gather_buffers: int = 0
+    """Buffers of gathered streams that tensor ranks keep."""
+    deals_by_cost: bool = False
+    """Layers are dealt to stages by cost, the head counted as its matrix."""
+    deals_whole_matrices: bool = False
+    """Where an optimizer needs matrices whole, each is dealt to one rank of the data group."""
+    splits_loss: bool = False
+    """Tensor ranks share the loss, unless it is told otherwise."""
+    grows_segments: bool = False
+    """Its launcher lets the allocator grow segments instead of opening new ones."""
+    bucket_numbers: int = 0
+    """Gradients in the bucket that ZeRO reduces at once, beside the gradients."""
+    fuses_update: bool = True
+    """The optimizer's arithmetic is one kernel without temporaries."""
+    gathers_on_streams: bool = False
+    """Sharded weights and gradients live on streams of their own, whose memory the allocator keeps apart."""
+    ends_apart_since: str | None = None
+    """Version from which embedding and head are gathered one by one; always as one group where None."""
+    step_gradient_bytes: float
+    """fp32 gradients that are made of narrower ones inside the optimizer step."""
+    shards_half_gradients: bool = False
+    """Where ZeRO shards gradients, it accumulates them in the compute format."""
+    vocabulary_multiple: int
+    """The vocabulary is padded to a multiple of this x tensor."""
+    zero_stages: tuple[ZeroStage, ...]
+    """What the data group can shard; the first is the default."""
+    recurrences: tuple[LayerType, ...]
+    """Layers carrying a state along the sequence that it has code for."""
+    axes: tuple[str, ...]
+    """Axes it can use beside data."""
+    schedules: tuple[ScheduleName, ...]
+    """Pipeline schedules it can run; the first is the default."""
+    forked_schedules: tuple[ScheduleName, ...] = ()
+    """Those of them that only forks of it run: plans take them where they are asked for."""
+    precisions: tuple[PrecisionName, ...]
+    """Precision recipes it can run."""
+    context_methods: tuple[ContextMethod, ...]
+    """How its context ranks may exchange keys and values; the first is the default."""
+    pipeline_zero_stages: tuple[ZeroStage, ...]
+    """What the data group can shard beside a pipeline."""
+    rank_orders: tuple[RankOrder, ...]
+    """Orders in which it can number ranks; the first is the default."""
+    reordered_zero_stages: tuple[ZeroStage, ...] = ()
+    """What the data group can shard in another order than the first."""
+    splits_norms: bool
+    """Tensor ranks split norms along the sequence (sequence parallelism)."""
+    moment_dtypes: tuple[MomentDtype, ...] = ()
+    """Formats of moments that can be asked of it, beside the precision recipe's own."""
+    master_dtypes: tuple[MasterDtype, ...] = ()
+    """Formats of the master copy that can be asked of it, beside the precision recipe's own."""
+    offloads_activations: bool = True
+    """It can send activations to host memory until the backward pass."""
+    quantizes: bool = False
+    """It multiplies by frozen matrices of 4 bits."""
+    selects: RecomputeModule = "core_attn"
+    """What selective recompute means where no module is named."""
+    freezes: bool
+    """It can freeze parameters and train adapters."""
+    source: str
+    """Where these facts come from."""
+
+
+_PLAIN: tuple[PrecisionName, ...] = ("fp32", "fp16", "bf16", "int8")
+_MIXED: tuple[PrecisionName, ...] = ("fp16-mixed", "bf16-mixed")
+_FP8: tuple[PrecisionName, ...] = ("fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek")
+_EVERY_RECURRENCE = tuple(name for name, mixer in MIXERS.items() if mixer.carries_state)
+_EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
+
+STACKS: dict[StackName, Stack] = {
+    "megatron-core": Stack(
+        meaning="Megatron-Core with Transformer Engine",
+        deals_whole_matrices=True,
+        moment_dtypes=("fp32", "bf16", "fp16", "fp8"),
+        master_dtypes=("fp32", "fp16"),
+        mixed_weights="compute",
+        mixed_gradient="fp32",
+        keeps_half_gradients="never",
+        keeps_gradients=True,
+        step_gradient_bytes=4.0,
+        vocabulary_multiple=128,
+        zero_stages=(1, 0, 2, 3),
+        recurrences=("mamba2", "gated_delta_net"),
+        axes=_EVERY_AXIS,
+        schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
+        forked_schedules=("gpipe", "zero-bubble", "dualpipe"),
+        precisions=_PLAIN + _MIXED + _FP8,
+        context_methods=("ring", "all-gather", "ulysses"),
+        pipeline_zero_stages=(0, 1, 2, 3),
+        rank_orders=("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+        reordered_zero_stages=(0, 1),
+        splits_norms=True,
+        freezes=True,
+        source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
+        "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
+        "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant; schedules: "
+        "core/pipeline_parallel/schedules.py; "
+        "adapters: NVIDIA-NeMo/Megatron-Bridge docs/training/peft.md; formats: exp-avg-dtype, main-params-dtype; "
+        "orders: training/initialize.py (use-tp-pp-dp-mapping), without FSDP: Megatron-Bridge training/config.py",
+    ),
+    "torchtitan": Stack(
+        meaning="torchtitan: FSDP2, DTensor tensor parallelism",
+        mixed_weights="fp32",
+        mixed_gradient="fp32",
+        keeps_half_gradients="never",
+        keeps_gradients=False,
+        gathers_on_streams=True,
+        splits_loss=True,
+        grows_segments=True,
+        ends_apart_since="2025.8",
+        step_gradient_bytes=0.0,
+        vocabulary_multiple=1,
+        zero_stages=(3, 0),
+        recurrences=(),
+        axes=_EVERY_AXIS,
+        schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
+        precisions=("fp32", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise", "mxfp8"),
+        context_methods=("ring", "all-gather"),
+        pipeline_zero_stages=(0, 3),
+        rank_orders=("tp-cp-ep-dp-pp",),
+        splits_norms=True,
+        selects="op",
+        freezes=True,
+        source="pytorch/torchtitan@b5bcd76 models/common, distributed; FSDP2 MixedPrecisionPolicy (fp32 shards, bf16 "
+        "gathered); loss: float logits, log-softmax and gradient in fp32; adapters: components/lora.py",
+    ),
+    "fsdp1": Stack(
+        meaning="PyTorch FullyShardedDataParallel (llm-foundry)",
+        mixed_weights="fp32",
+        mixed_gradient="fp32",
+        keeps_half_gradients="never",
+        fuses_update=False,
+        keeps_gradients=False,
+        gathers_on_streams=True,
+        step_gradient_bytes=0.0,
+        vocabulary_multiple=1,
+        zero_stages=(3, 0),
+        recurrences=_EVERY_RECURRENCE,
+        axes=(),
+        schedules=("1f1b",),
+        precisions=("fp32", "fp16", "bf16", *_MIXED, "fp8-tensorwise"),
+        context_methods=("ring",),
+        pipeline_zero_stages=(0,),
+        rank_orders=("tp-cp-ep-dp-pp",),
+        splits_norms=False,
+        quantizes=True,
+        freezes=True,
+        source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f (adapters: peft_config)",
+    ),
+    "deepspeed": Stack(
+        meaning="DeepSpeed ZeRO",
+        moment_dtypes=("bf16",),
+        master_dtypes=("bf16", "fp16"),
+        mixed_weights="compute",
+        mixed_gradient="fp32",
+        keeps_half_gradients="always",
+        shards_half_gradients=True,
+        keeps_step_gradients=True,
+        keeps_gradients=True,
+        bucket_numbers=500_000_000,
+        step_gradient_bytes=4.0,
+        vocabulary_multiple=1,
+        zero_stages=(1, 0, 2, 3),
+        recurrences=_EVERY_RECURRENCE,
+        axes=("tensor", "pipeline", "context", "expert"),
+        schedules=("1f1b",),
+        precisions=("fp32", "fp16", "bf16", *_MIXED),
+        context_methods=("ulysses",),
+        pipeline_zero_stages=(0, 1),
+        rank_orders=("tp-cp-ep-dp-pp",),
+        splits_norms=False,
+        quantizes=True,
+        freezes=True,
+        source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
+        "runtime/zero/stage3.py estimators (18 bytes a parameter); adapters: huggingface/peft docs, DeepSpeed; "
+        "formats: runtime/precision_config.py",
+    ),
+    "nanotron": Stack(
+        meaning="nanotron",
+        mixed_weights="compute",
+        mixed_gradient="fp32",
+        keeps_half_gradients="backward",
+        buckets_gradients=True,
+        keeps_results_ahead=True,
+        flattens_update=True,
+        keeps_gather_buffers=2,
+        offloads_activations=False,
+        deals_by_cost=True,
+        keeps_gradients=True,
+        step_gradient_bytes=0.0,
+        vocabulary_multiple=1,
+        zero_stages=(1, 0),
+        recurrences=(),
+        axes=("tensor", "context", "pipeline", "expert"),
+        schedules=("1f1b", "gpipe"),
+        precisions=("fp32", "fp16", "bf16", "bf16-mixed"),
+        context_methods=("ring",),
+        pipeline_zero_stages=(0, 1),
+        rank_orders=("tp-cp-ep-dp-pp",),
+        splits_norms=True,
+        freezes=False,
+        source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 "
+        "logits and their gradient",
+    ),
+    "transformers": Stack(
+        meaning="Hugging Face Trainer: autocast, data parallelism, FSDP or DeepSpeed by plugin",
+        mixed_weights="fp32",
+        mixed_gradient="fp32",
+        keeps_half_gradients="never",
+        fuses_update=False,
+        keeps_gradients=False,
+        buckets_gradients=True,
+        step_gradient_bytes=0.0,
+        vocabulary_multiple=1,
+        zero_stages=(0, 3),
+        recurrences=_EVERY_RECURRENCE,
+        axes=("tensor", "context"),
+        schedules=("1f1b",),
+        precisions=("fp32", "fp16", "bf16", *_MIXED),
+        context_methods=("ring", "all-gather"),
+        pipeline_zero_stages=(0,),
+        rank_orders=("tp-cp-ep-dp-pp",),
+        splits_norms=False,
+        quantizes=True,
+        freezes=True,
+        source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient; "
+        "adapters: huggingface/peft",
+    ),
+}
+
+
+def default_stack(recurrences: Collection[LayerType], *, quantizes: bool) -> StackName:
+    """The software that a model is trained with where the recipe names none.
+
+    Args:
+        recurrences: the model's kinds of layers that carry a state
+        quantizes: whether frozen weights are held in 4 bits
+
+    Returns:
+        megatron-core, or transformers where megatron-core lacks one of them or 4-bit weights
+
+    >>> default_stack((), quantizes=False), default_stack((), quantizes=True)
+    ('megatron-core', 'transformers')
+    >>> default_stack(("mamba2",), quantizes=False), default_stack(("rg_lru",), quantizes=False)
+    ('megatron-core', 'transformers')
+    """
+    row = STACKS["megatron-core"]
+    is_enough = set(recurrences) <= set(row.recurrences) and (row.quantizes or not quantizes)
+    return "megatron-core" if is_enough else "transformers"
+
+
+ENGINE_LOSS_SINCE: dict[str, Range] = {"transformer_engine": Range("2.2"), "megatron_core": Range("0.12", "0.19")}
+"""Versions that have Transformer Engine's cross entropy, by library. Source: NVIDIA/TransformerEngine@v2.2
+pytorch/cross_entropy.py; NVIDIA/Megatron-LM@0f60adbd (added in 0.12) and @168cb15d (turned off in 0.19)."""
+
+_IN_PLACE_BEFORE = "2.18"
+"""Transformer Engine keeps an fp32 gradient from here on. Source: NVIDIA/TransformerEngine@01bbe3ee."""
+
+
+_PLAIN_SOFTWARE: dict[StackName, Software] = {name: Software(name=name) for name in STACKS}
+
+
+def asked_of(recipe: Recipe) -> Software:
+    """The training software as a recipe says it.
+
+    Args:
+        recipe: the recipe; its stack is filled
+
+    Returns:
+        the software, nothing filled
+    """
+    given: StackName | Software = filled(recipe.stack)
+    return given if isinstance(given, Software) else _PLAIN_SOFTWARE[given]
+
+
+def software_of(recipe: Recipe) -> Software:
+    """The training software of a recipe in its full form, every choice filled but the versions.
+
+    Args:
+        recipe: the recipe; its stack is filled
+
+    Returns:
+        the software
+    """
+    return _filled(asked_of(recipe))
+
+
+@lru_cache(maxsize=64)
+def _filled(asked: Software) -> Software:
+    rows = IMPLEMENTATIONS[asked.name]
+    named = next(iter(rows)) if asked.implementation is None else asked.implementation
+    if named not in rows:
+        return asked
+    run = rows[named]
+    fused = run.uses_transformer_engine if asked.gradient_fusion is None else asked.gradient_fusion
+    usually = OVERLAPS[asked.name, named].overlaps_tensor and not asked.deterministic
+    overlaps = usually if asked.tensor_overlap is None else asked.tensor_overlap
+    losses = asked.cross_entropy or default_cross_entropy(run, asked)
+    grouped = run.uses_transformer_engine if asked.grouped_experts is None else asked.grouped_experts
+    grows = STACKS[asked.name].grows_segments if asked.expandable_segments is None else asked.expandable_segments
+    return replace(
+        asked,
+        expandable_segments=grows,
+        fused_update=STACKS[asked.name].fuses_update if asked.fused_update is None else asked.fused_update,
+        implementation=named,
+        cross_entropy=losses,
+        gradient_fusion=fused,
+        grouped_experts=grouped,
+        tensor_overlap=overlaps,
+    )
+
+
+def version_of(software: Software, library: str) -> str | None:
+    """The version of a library that a software names.
+
+    Args:
+        software: the software
+        library: the library's field of `Versions`
+
+    Returns:
+        the version; None where it is not told
+    """
+    return None if software.versions is None else getattr(software.versions, library)
+
+
+def default_cross_entropy(run: Implementation, software: Software) -> CrossEntropyName:
+    """How the loss is computed where the recipe does not say.
+
+    Args:
+        run: whose operations run
+        software: the software
+
+    Returns:
+        the implementation's first; Transformer Engine's own where its version is named and it and Megatron-Core have
+        it, as Megatron-Bridge turns it on there, unless only deterministic kernels run; an eager one with torchtitan
+        of 2024, which compiled no loss
+
+    Source:
+        NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2;
+        pytorch/torchtitan@9dec370 train.py
+    """
+    version = version_of(software, "transformer_engine")
+    titan = version_of(software, "torchtitan")
+    if titan is not None and not at_least(titan, "2025.1"):
+        return "eager"
+    core = ENGINE_LOSS_SINCE["megatron_core"].holds(version_of(software, "megatron_core"))
+    has_it = version is not None and core and Range("2.2", _IN_PLACE_BEFORE).holds(version)
+    is_on = run.uses_transformer_engine and has_it and not software.deterministic
+    return "transformer-engine" if is_on else run.cross_entropies[0]
+
+
+def implementation_of(software: Software) -> Implementation:
+    """Whose operations a software runs.
+
+    Args:
+        software: the software, its implementation filled
+
+    Returns:
+        the row; the stack's first where the stack has none of that name, which a demand refuses
+    """
+    rows = IMPLEMENTATIONS[software.name]
+    named = software.implementation
+    return rows[named] if named is not None and named in rows else next(iter(rows.values()))
+
+
+def overlap_of(software: Software) -> Overlap:
+    """What a software sends beside its compute.
+
+    Args:
+        software: the software, its implementation filled
+
+    Returns:
+        the row; that of the stack's first implementation where the stack has none of that name
+    """
+    named: ImplementationName = filled(software.implementation)
+    return OVERLAPS.get((software.name, named)) or OVERLAPS[software.name, next(iter(IMPLEMENTATIONS[software.name]))]
+
+
+def cross_entropy_of(software: Software) -> CrossEntropy:
+    """The row of a software's cross entropy, as its version computes it.
+
+    Args:
+        software: the software, its cross entropy filled
+
+    Returns:
+        the row
+    """
+    name: CrossEntropyName = software.cross_entropy or "eager"
+    version = version_of(software, "transformer_engine")
+    if name == "transformer-engine" and version is not None and at_least(version, _IN_PLACE_BEFORE):
+        return CROSS_ENTROPIES["vocab-parallel"]
+    return CROSS_ENTROPIES[name]

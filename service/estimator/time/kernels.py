@@ -1,0 +1,654 @@
+"""Seconds that one rank computes for one micro-batch, a roofline for each operation of the ledger."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from service.estimator.constants import LAUNCH_SECONDS, NEWEST_KERNEL, product_scale, streaming_bytes_per_s
+from service.estimator.degrees import Degrees, divisors
+from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
+from service.estimator.names import AttentionName, ImplementationName
+from service.estimator.numeric import Amount, maximum, where
+from service.estimator.parallelism.stages import RankParameters
+from service.estimator.question import Model, filled
+from service.estimator.software.precision import Format, peak_flop_per_s
+from service.estimator.time.attention import MOST_FRACTION, AttentionRate, FusedName, attention_fraction, attention_rate
+from service.estimator.time.matrix_products import (
+    ProductRates,
+    format_rate,
+    generation_rates,
+    matrix_product_seconds,
+    rates_under,
+    traffic_bytes_per_s,
+)
+from service.estimator.workload import Job
+
+CAST_BYTES = 4.0
+"""Traffic of turning one number into fp8 with one scale a tensor: read in two bytes, written row- and column-wise.
+Source: NVIDIA/TransformerEngine@v2.11 common/transpose/cast_transpose.cu."""
+
+
+def cast_bytes(job: Job) -> float:
+    """Memory traffic of turning one number into the format of the products.
+
+    Formula:
+        one scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less
+
+    Args:
+        job: the job
+
+    Returns:
+        bytes of one number [byte]
+
+    Source:
+        CAST_BYTES; matrix_rates.MATRIX_RATES (quantise_bytes)
+
+    >>> from service.estimator.samples import sample_job
+    >>> cast_bytes(sample_job())
+    4.0
+    """
+    if job.recipe.precision == "fp8-tensorwise":
+        return CAST_BYTES
+    measured = format_rate(generation_rates(job.gpu), job.precision.matrix_format).quantise_bytes
+    return max(CAST_BYTES, measured)
+
+
+def weight_cast_seconds(job: Job, held: RankParameters) -> Amount:
+    """Seconds that one rank takes each step to turn its weights into the format of the products.
+
+    Formula:
+        N c / W; none where products are not narrow, or weights are kept in fp8 with one scale a tensor
+
+    Args:
+        job: the job, with c = cast_bytes
+        held: parameters of the rank, N of them trained
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        Transformer Engine user guide, FP8 primer (is_first_microbatch); Megatron-LM fp8-param-gather (MXFP8 is made of
+        gathered bf16 weights)
+
+    >>> from service.estimator.samples import sample_job, sample_load
+    >>> weight_cast_seconds(sample_job(), sample_load().held)
+    0.0
+    """
+    is_narrow = job.precision.matrix_format in ("fp8", "fp4")
+    stands = job.recipe.fp8_weights and job.recipe.precision == "fp8-tensorwise"
+    if not is_narrow or stands:
+        return 0.0
+    numbers = held.dense_trained + held.expert_trained
+    return numbers * cast_bytes(job) / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)
+
+
+CLOCK_EXPONENT = 0.5
+"""Rate of arithmetic as a power of the limit over the rated power: between 1/3, power growing as the cube of the clock
+and nothing else, and 1, all of it growing with the clock.
+Source: published steps on H100 held to 500 of 700 W, which run at 0.84 of the usual clock (0.84 = (5/7)^0.5)."""
+
+
+def clock_fraction(power_limit_watts: float | None, board_watts: float) -> float:
+    """Share of its usual rate of arithmetic that a GPU keeps under a limit on its power.
+
+    Formula:
+        min(1, P / P_rated) ^ 0.5
+
+    Args:
+        power_limit_watts: the limit, P; none where None [W]
+        board_watts: the rated power, P_rated [W]
+
+    Returns:
+        share of the rate [1]
+
+    Source:
+        CLOCK_EXPONENT
+
+    >>> clock_fraction(175.0, 700.0), clock_fraction(None, 700.0)
+    (0.5, 1.0)
+    """
+    return 1.0 if power_limit_watts is None else min(1.0, power_limit_watts / board_watts) ** CLOCK_EXPONENT
+
+
+def limited_watts(job: Job) -> float:
+    """Power of one busy GPU board: its rated power, or the limit where that is lower.
+
+    Formula:
+        min(P, P_rated)
+
+    Args:
+        job: the job
+
+    Returns:
+        power [W]
+
+    Source:
+        definition
+
+    >>> from service.estimator.samples import sample_job
+    >>> limited_watts(sample_job())
+    700.0
+    """
+    limit = job.cluster.power_limit_watts
+    return job.gpu.board_watts if limit is None else min(limit, job.gpu.board_watts)
+
+
+@dataclass(slots=True, kw_only=True)
+class ProductShape:
+    """The forward product of one operation on one rank; the backward ones have the same three numbers, in turn."""
+
+    rows: Amount
+    """Tokens of one product, m."""
+    columns: Amount
+    """Numbers that it writes for each token, n."""
+    inner: Amount
+    """Numbers that each of them sums over, k."""
+    copies: Amount
+    """Products of this shape that run as one kernel: the experts of a rank."""
+
+    @property
+    def input_gradient(self) -> "ProductShape":
+        """The product that gives the gradient of the input: the result's gradient times the weights, transposed."""
+        return ProductShape(rows=self.rows, columns=self.inner, inner=self.columns, copies=self.copies)
+
+    @property
+    def weight_gradient(self) -> "ProductShape":
+        """The product that gives the gradient of the weights: the input, transposed, times the result's gradient."""
+        return ProductShape(rows=self.inner, columns=self.columns, inner=self.rows, copies=self.copies)
+
+
+def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, ...]) -> ProductShape:
+    """The shape of an operation's forward product on one rank, for one micro-batch.
+
+    Formula:
+        columns / t, or inner / t where tensor ranks sum in parts; experts / e copies, their inner widths / e_t;
+        rows = tokens b / c, over t where ranks share out tokens, over the copies
+
+    Args:
+        op: the operation, a matrix product
+        model: the model
+        degrees: the layout
+        split: divisor of each split [1]
+
+    Returns:
+        the shape [1]
+
+    Source:
+        Shoeybi et al. 2019, arXiv:1909.08053, section 3; Megatron-Core moe README (experts)
+
+    >>> from service.estimator.model.ledger import Weight
+    >>> from service.estimator.samples import LLAMA_3_8B, sample_degrees
+    >>> weight = Weight(64, 32, Split.TENSOR)
+    >>> op = Op(name="o", kind="gemm", split=Split.TENSOR, weights=(weight,), flop=2 * 8 * 64 * 32, sums_in_parts=True)
+    >>> shape = product_shape(op, LLAMA_3_8B, sample_degrees(tensor=4), (1, 4))
+    >>> shape.rows, shape.columns, shape.inner, shape.copies
+    (8.0, 32, 16.0, 1)
+    """
+    inner: Amount = max((weight.rows for weight in op.weights), default=model.hidden_size)
+    columns: Amount = sum(weight.columns for weight in op.weights if weight.rows == inner) or model.vocab_size
+    rows = op.flop // (2 * inner * columns) * degrees.micro_batch / degrees.context
+    copies: Amount = 1
+    divisor: Amount = 1
+    if op.holds_experts:
+        copies, divisor = op.weights[0].copies / degrees.expert, degrees.expert_tensor
+        rows = rows / split[Split.EXPERT_TOKENS] / copies
+    elif op.split in (Split.TENSOR, Split.VOCABULARY):
+        divisor = split[op.split]
+    else:
+        rows = rows / split[op.split]
+    if op.sums_in_parts:
+        inner = inner / divisor
+    else:
+        columns = columns / divisor
+    return ProductShape(rows=rows, columns=columns, inner=inner, copies=copies)
+
+
+SCANNED: FusedName = "flash-2"
+"""Kernel whose rate stands for that of the scans of recurrent layers, which nobody has measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Rates of matrix products of one format."""
+
+    plain: ProductRates
+    """Products that write their result."""
+    adding: ProductRates
+    """Gradients of weights, which add to what earlier micro-batches gave where the stack fuses that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What one GPU reaches inside a step."""
+
+    products: Products
+    """Matrix products in the recipe's format."""
+    wide_products: Products
+    """Those that stay in the attention's format."""
+    is_narrow: bool
+    """The recipe's format is narrower than the activations'."""
+    attention: AttentionRate
+    """Attention, or a scan, by its kernel; shares of attention_flop_per_s."""
+    attention_flop_per_s: float
+    """Dense peak of the attention's format, scaled as the kernel is inside a step."""
+    eager_flop_per_s: float
+    """The two products of eager attention."""
+    bytes_per_s: float
+    """Memory traffic."""
+    cast_bytes: float
+    """Traffic of turning one number of an operand into the recipe's format."""
+
+    def of(self, op: Op) -> Products:
+        """Rates of an operation's products."""
+        return self.wide_products if op.keeps_precision else self.products
+
+
+def fused_kernel(kernel: AttentionName) -> FusedName:
+    """The fused kernel whose rates a job's scans and attention have.
+
+    Args:
+        kernel: the job's attention kernel
+
+    Returns:
+        the same, or SCANNED where attention is eager
+
+    >>> fused_kernel("cudnn"), fused_kernel("eager")
+    ('cudnn', 'flash-2')
+    """
+    if kernel == "eager":
+        return SCANNED
+    return SCANNED if kernel == "flash" else kernel
+
+
+def stack_scale(job: Job) -> float:
+    """Seconds of a step over what all else says, on a job's stack.
+
+    Formula:
+        that of its stack and implementation; 1 where no published step has them
+
+    Args:
+        job: the job
+
+    Returns:
+        the scale [1]
+
+    Source:
+        StepConstants.stack_scales
+
+    >>> from service.estimator.samples import sample_job
+    >>> 0.75 < stack_scale(sample_job()) < 1.35
+    True
+    """
+    implementation: ImplementationName = filled(job.software.implementation)
+    return job.constants.stack_scales.get((job.software.name, implementation), 1.0)
+
+
+def rates_of(job: Job) -> Rates:
+    """The rates that a job's kernels reach on its GPU.
+
+    Args:
+        job: the job; its GPU has the formats of its precision
+
+    Returns:
+        the rates
+    """
+    constants, gpu, model = job.constants, job.gpu, job.model
+    wide, scales = job.precision.attention_format, job.constants.attention_scales
+    peak = filled(peak_flop_per_s(gpu, wide)) * _clock(job)
+    kernel = fused_kernel(job.kernel)
+    widths = (model.head_width,) * 2 if model.kv_lora_rank is None else (model.query_width, model.value_width)
+    attention = attention_rate(kernel, gpu, *widths)
+    most = MOST_FRACTION * min(1.0, stack_scale(job)) / max(attention.forward_fraction, attention.backward_fraction)
+    aligned = job.kernel != "eager" or widths[0] % ALIGNED_HEAD == 0
+    wide_products, narrow = _products(job, wide), job.precision.matrix_format
+    return Rates(
+        products=wide_products if narrow == wide else _products(job, narrow),
+        wide_products=wide_products,
+        is_narrow=job.precision.matrix_format in ("fp8", "fp4"),
+        attention=attention,
+        attention_flop_per_s=peak * min(scales.get(kernel, scales[NEWEST_KERNEL]), most),
+        eager_flop_per_s=peak
+        * constants.eager_attention_fraction
+        * (1.0 if aligned else constants.misaligned_head_fraction),
+        bytes_per_s=streaming_bytes_per_s(gpu, constants.memory_fraction),
+        cast_bytes=cast_bytes(job),
+    )
+
+
+ALIGNED_HEAD = 8
+"""Heads whose width is a multiple of this run at full rate in batched products of 16-bit numbers.
+Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (16 bytes of alignment)."""
+
+
+def _products(job: Job, number_format: Format) -> Products:
+    """Rates in one format, never above its peak."""
+    measured = generation_rates(job.gpu)
+    rate = format_rate(measured, number_format)
+    most = min(1.0, stack_scale(job)) / rate.peak_fraction
+    scale = min(product_scale(job.constants, job.gpu), most) * _clock(job)
+    plain, adding = (
+        replace(
+            rates_under(measured, job.gpu, number_format, scale, adds=adds),
+            fill_numbers=job.constants.fill_numbers,
+            bytes_per_s=traffic_bytes_per_s(rate, job.gpu, job.constants.memory_fraction),
+        )
+        for adds in (False, bool(job.software.gradient_fusion))
+    )
+    return Products(plain, adding)
+
+
+def _clock(job: Job) -> float:
+    return clock_fraction(job.cluster.power_limit_watts, job.gpu.board_watts)
+
+
+ProductName = Literal["forward", "input_gradient", "weight_gradient"]
+"""What a product gives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankProduct:
+    """One product of one operation."""
+
+    name: str
+    """The operation."""
+    product: ProductName
+    """What it gives."""
+    shape: ProductShape
+    """Rows, columns and inner numbers of this very product; grouped experts run side by side."""
+    format: Format
+    """Format of its operands."""
+    count: Amount
+    """How often one step has it, over the ranks of all stages that run one micro-batch after the other."""
+
+    @property
+    def flop(self) -> Amount:
+        """Its FLOP, once [FLOP]."""
+        shape = self.shape
+        return 2 * shape.rows * shape.columns * shape.inner * shape.copies
+
+
+def rank_products(job: Job, degrees: Degrees) -> tuple[RankProduct, ...]:
+    """The matrix products of one step on one rank of every pipeline stage, those that recompute repeats counted once.
+
+    Args:
+        job: the job
+        degrees: the layout, plain numbers
+
+    Returns:
+        the products; equal ones of different operations stand side by side
+
+    Source:
+        the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (a product for each gradient that is needed)
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> first = rank_products(sample_job(), sample_degrees())[0]
+    >>> first.name, first.product, first.count, first.flop == 2 * 8192 * 4096 * 6144
+    ('attention.qkv', 'forward', 32, True)
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    return tuple(
+        found
+        for times, ops in job.ledger.groups()
+        for op in ops
+        if times and op.kind == "gemm" and op.flop
+        for found in _layer_products(
+            op, product_shape(op, job.model, degrees, split), job, times * degrees.accumulation
+        )
+    )
+
+
+def _layer_products(op: Op, shape: ProductShape, job: Job, times: Amount) -> Iterator[RankProduct]:
+    """The products of one operation: its result, and each gradient that is needed."""
+    number_format = job.precision.attention_format if op.keeps_precision else job.precision.matrix_format
+    shapes: dict[ProductName, ProductShape] = {"forward": shape}
+    if op.gradients == 2 or (op.gradients and not _is_trained(op)):
+        shapes["input_gradient"] = shape.input_gradient
+    if op.gradients == 2 or (op.gradients and _is_trained(op)):
+        shapes["weight_gradient"] = shape.weight_gradient
+    for name, found in shapes.items():
+        one_by_one = op.holds_experts and not job.software.grouped_experts
+        count = times * (found.copies if one_by_one else 1)
+        run = _alone(found) if one_by_one else found
+        yield RankProduct(name=op.name, product=name, shape=run, format=number_format, count=count)
+
+
+def _alone(shape: ProductShape) -> ProductShape:
+    """The product of one expert."""
+    return ProductShape(rows=shape.rows, columns=shape.columns, inner=shape.inner, copies=1)
+
+
+def _is_trained(op: Op) -> bool:
+    """Whether the gradient of its weights is needed."""
+    return any(weight.trained for weight in op.weights)
+
+
+ALIGNED_SIDE = 64
+"""Products run at full rate where the sides of a matrix are multiples of this.
+Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (128 bytes of 16-bit numbers on A100)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ComputeSeconds:
+    """Seconds of computing by kind of kernel."""
+
+    gemm: Amount = 0.0
+    attention: Amount = 0.0
+    elementwise: Amount = 0.0
+    cast: Amount = 0.0
+    """Operands turned into narrow formats."""
+    loss: Amount = 0.0
+    recompute: Amount = 0.0
+    """Forward passes run a second time, whatever their kind."""
+    forward: Amount = 0.0
+    """The forward passes' share of the first three."""
+    host: Amount = 0.0
+    """The device waits for the host to launch its kernels; transfers do not."""
+
+    @property
+    def total_seconds(self) -> Amount:
+        """All of it [s]."""
+        return self.gemm + self.attention + self.elementwise + self.cast + self.loss + self.recompute + self.host
+
+    def plus(self, other: "ComputeSeconds", count: Amount) -> "ComputeSeconds":
+        """This and `count` times another."""
+        if isinstance(count, int) and not count:
+            return self
+        return ComputeSeconds(
+            gemm=self.gemm + count * other.gemm,
+            attention=self.attention + count * other.attention,
+            elementwise=self.elementwise + count * other.elementwise,
+            cast=self.cast + count * other.cast,
+            loss=self.loss + count * other.loss,
+            recompute=self.recompute + count * other.recompute,
+            forward=self.forward + count * other.forward,
+            host=self.host + count * other.host,
+        )
+
+
+@dataclass(slots=True)
+class OpSeconds:
+    """Seconds of one operation on one rank for one micro-batch."""
+
+    forward: Amount
+    backward: Amount
+    cast: Amount = 0.0
+    """Operands turned into a narrow format, forward and backward."""
+    recast: Amount = 0.0
+    """What of that a repeated forward pass does again."""
+
+
+def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_per_s: float) -> Amount:
+    """Seconds of one kernel on one GPU: the slower of arithmetic and memory traffic, and its launch.
+
+    Formula:
+        max(F / R, B / W) + t_launch
+
+    Args:
+        flop: arithmetic of one rank, F [FLOP]
+        moved_bytes: memory traffic of one rank, B [byte]
+        flop_per_s: arithmetic rate reached, R [FLOP/s]
+        bytes_per_s: memory rate reached, W [byte/s]
+
+    Returns:
+        seconds of one kernel [s]
+
+    Source:
+        Williams et al. 2009, doi:10.1145/1498765.1498785; launch: efficiency.LAUNCH_SECONDS
+
+    >>> kernel_seconds(1e12, 1e9, 5e14, 2e12)
+    0.002005
+    """
+    return maximum(flop / flop_per_s, moved_bytes / bytes_per_s) + LAUNCH_SECONDS
+
+
+def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSeconds:
+    """Seconds of the products of one operation with weights: its result, and the gradients of input and weights.
+
+    Formula:
+        forward: (m, n, k); backward: the mean of (m, k, n) and (k, n, m) for each gradient that is needed; each
+        over x where a side is no multiple of ALIGNED_SIDE, over g where tokens are dealt to experts, whose products run
+        side by side, or one after another where they are not grouped;
+        cast: c (m k + m n) / W, c = Rates.cast_bytes
+
+    Args:
+        op: the operation
+        shape: its shape on one rank
+        rates: rates of the GPU
+        job: the job, with x and g
+
+    Returns:
+        the seconds [s]
+
+    Source:
+        matrix_product_seconds; backward products: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
+    """
+    m, n, k, copies = shape.rows, shape.columns, shape.inner, shape.copies
+    products, constants = rates.of(op), job.constants
+    aligned = where(n % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
+    aligned = aligned * where(k % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
+    slowed = 1 / (aligned * (constants.grouped_fraction if op.holds_experts else 1.0))
+    if op.holds_experts and not job.software.grouped_experts:
+        slowed, copies = slowed * copies, 1.0
+    launches = copies if op.holds_experts else 1
+    forward = slowed * matrix_product_seconds(m, n, k, products.plain, copies, launches)
+    backward: Amount = 0.0
+    if op.gradients:
+        one, two = shape.input_gradient, shape.weight_gradient
+        inputs = matrix_product_seconds(one.rows, one.columns, one.inner, products.plain, copies, launches)
+        weights = matrix_product_seconds(two.rows, two.columns, two.inner, products.adding, copies, launches)
+        backward = slowed * (inputs + weights) / 2 * (op.backward_flop / op.flop)
+    if not rates.is_narrow or op.keeps_precision:
+        return OpSeconds(forward, backward)
+    number_seconds = rates.cast_bytes * shape.copies / rates.bytes_per_s
+    inputs, gradients = m * k * number_seconds, (m * n * number_seconds if op.gradients else 0.0)
+    return OpSeconds(forward, backward, inputs + gradients, inputs)
+
+
+def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:
+    """Seconds of attention, or of the scan of a recurrent layer, on one rank.
+
+    Formula:
+        fused: roofline at R f, f by keys and queries; backward: twice the FLOP and what the kernel repeats
+        eager: FLOP over the rate of its products, and its traffic
+
+    Args:
+        op: the operation
+        job: the job
+        divisor: ranks that share its work [1]
+        scale: sequences of a micro-batch on one context rank [1]
+        rates: rates of the GPU
+
+    Returns:
+        the seconds [s]
+
+    Source:
+        attention_fraction; Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (eager)
+    """
+    flop, moved = op.flop / divisor * scale, op.moved_bytes / divisor * scale
+    gradients = (op.backward_flop + op.kernel_rerun_flop) / divisor * scale
+    if job.kernel == "eager" and op.is_core:
+        passing = moved / rates.bytes_per_s
+        return OpSeconds(
+            flop / rates.eager_flop_per_s + passing, gradients / rates.eager_flop_per_s + op.gradients * passing
+        )
+    forward, backward = (rates.attention_flop_per_s * share for share in _shares(op, job, divisor, scale, rates))
+    there = kernel_seconds(flop, moved, forward, rates.bytes_per_s)
+    return OpSeconds(
+        there, kernel_seconds(gradients, op.gradients * moved, backward, rates.bytes_per_s) if op.gradients else 0.0
+    )
+
+
+def _shares(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> tuple[Amount, Amount]:
+    """Shares of the peak of both passes: of attention by keys and queries, of a scan as over endless ones."""
+    if not op.is_core:
+        return rates.attention.forward_fraction, rates.attention.backward_fraction
+    tokens = job.recipe.sequence_length
+    queries = job.model.num_attention_heads * tokens / divisor * scale
+    seen = op.flop / (2 * tokens * op.score_width)
+    there, back = (attention_fraction(rates.attention, seen, queries, backward=way) for way in (False, True))
+    return there, back
+
+
+def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> OpSeconds:
+    """Seconds of one operation on one rank for one micro-batch.
+
+    Formula:
+        products and attention by their own functions; what only streams: its bytes over W and a launch, once more for
+        each gradient
+
+    Args:
+        op: the operation
+        job: the job
+        degrees: the layout
+        split: divisor of each split [1]
+        rates: rates of the GPU
+
+    Returns:
+        forward and backward seconds [s]
+
+    Source:
+        product_seconds, attention_seconds, kernel_seconds
+    """
+    if op.kind == "gemm":
+        return product_seconds(op, product_shape(op, job.model, degrees, split), rates, job)
+    scale, divisor = degrees.micro_batch / degrees.context, split[op.split]
+    if op.kind == "attention":
+        return attention_seconds(op, job, divisor, scale, rates)
+    moved = (op.moved_bytes / divisor + op.whole_bytes) * scale / rates.bytes_per_s + LAUNCH_SECONDS
+    return OpSeconds(moved, op.gradients * moved)
+
+
+def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSeconds:
+    """Seconds that one rank computes for some operations on one micro-batch, forward and backward.
+
+    Args:
+        ops: the operations
+        job: the job
+        degrees: the layout
+        rates: rates of the GPU
+
+    Returns:
+        seconds by kind of kernel [s]
+    """
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    sums: dict[OpKind, Amount] = {"gemm": 0.0, "attention": 0.0, "elementwise": 0.0}
+    again: Amount = 0.0
+    ahead: Amount = 0.0
+    cast: Amount = 0.0
+    for op in ops:
+        if not (op.flop or op.moved_bytes):
+            continue
+        one = op_seconds(op, job, degrees, split, rates)
+        sums[op.kind] = sums[op.kind] + one.forward + one.backward
+        cast = cast + one.cast
+        ahead = ahead + one.forward
+        if is_rerun(op, job.recompute):
+            again = again + (one.forward + one.recast) * (rerun_flop(op, job.recompute) / op.flop if op.flop else 1.0)
+    return ComputeSeconds(
+        gemm=sums["gemm"],
+        attention=sums["attention"],
+        elementwise=sums["elementwise"],
+        cast=cast,
+        recompute=again,
+        forward=ahead,
+    )

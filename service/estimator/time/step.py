@@ -1,0 +1,565 @@
+"""Seconds of one optimizer step, part by part, with host and straggler overhead and the interval."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from math import exp
+from typing import Literal
+
+from service.estimator.answer import Basis, Interval
+from service.estimator.constants import calibration_of, measured_scale, own_spread_fraction, streaming_bytes_per_s
+from service.estimator.degrees import Degrees
+from service.estimator.memory.activations import rank_logits, repeated_forwards, trained_layers
+from service.estimator.memory.memory import OFF_DEVICE
+from service.estimator.memory.rank_load import StageLoad
+from service.estimator.names import ImplementationName, StackName
+from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, where
+from service.estimator.parallelism import pipeline
+from service.estimator.parallelism.stages import Stage
+from service.estimator.question import Gpu, Layout, filled
+from service.estimator.software.versions import generation
+from service.estimator.time.communication import ExposedSeconds, exposed_seconds, once_a_step_seconds
+from service.estimator.time.kernels import ComputeSeconds, ops_compute, rates_of, stack_scale, weight_cast_seconds
+from service.estimator.time.optimizer import accumulation_seconds, offloaded_seconds, optimizer_seconds
+from service.estimator.workload import Job
+
+StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE"]
+"""What the error of a step depends on most: do several sources run its stack, is its GPU's generation fitted, are
+there experts?"""
+
+FITTED_GENERATIONS = ("Ampere", "Hopper")
+"""Generations of GPUs whose published steps of dense models give constants; dense models on all others are predicted
+from data sheets and benchmarks of kernels alone."""
+
+OLD_GENERATIONS = ("Pascal", "Volta", "Turing")
+"""Generations before those, which run the software of their time."""
+
+Operations = tuple[StackName, ImplementationName | None]
+"""A stack and whose operations it runs."""
+
+KNOWN_STACKS: tuple[Operations, ...] = (("megatron-core", "transformer-engine"), ("megatron-core", "local"))
+"""Stacks and operations that two sources or more of published steps on fitted GPUs run: of all others no source could
+be judged by another one.
+Source: the measurements that ship with service.calibration."""
+
+RESIDUALS: dict[StepClass, float] = {
+    "known stack": 0.015,
+    "other stack": 0.062,
+    "new GPU": 0.103,
+    "old GPU": 0.065,
+    "MoE": 0.092,
+}
+"""80 % of published steps lie within exp(-s) and exp(s), s = max(LEAST_RESIDUAL, r (1 + 11 u)), of a prediction by
+constants that never saw their source (for mixtures of experts their model), by class, u the share of waiting; each
+source counts as much as any other.
+Source: service.calibration, published/held_out.toml against published/throughput.csv."""
+
+LEAST_RESIDUAL = 0.030
+"""Runs of one configuration differ by so much between releases of one stack.
+Source: NVIDIA-NeMo/Megatron-Bridge performance summaries: Llama 3.1 405B on H100, 311 and 328 tokens a second in two
+releases."""
+
+
+def step_class_of(
+    stack: Operations, gpu: Gpu, *, is_sparse: bool, known_stacks: Collection[Operations] = KNOWN_STACKS
+) -> StepClass:
+    """The class of a step.
+
+    Args:
+        stack: the training stack, and whose operations it runs
+        gpu: the GPU
+        is_sparse: whether the model has routed experts
+        known_stacks: those that other sources run too
+
+    Returns:
+        experts before all, then the GPU's generation, then the stack
+
+    >>> from service.estimator.samples import H100
+    >>> step_class_of(("transformers", "eager"), H100, is_sparse=False)
+    'other stack'
+    >>> step_class_of(("fsdp1", "eager"), H100, is_sparse=True)
+    'MoE'
+    """
+    if is_sparse:
+        return "MoE"
+    made = generation(gpu)
+    if made not in FITTED_GENERATIONS:
+        return "old GPU" if made in OLD_GENERATIONS else "new GPU"
+    return "known stack" if stack in known_stacks else "other stack"
+
+
+WAITING_WEIGHT = 11.0
+"""How many times as uncertain as compute the waiting of a step is: for transfers, for other stages, for the host.
+Source: of the weights 0 to 16, the least with which every source of 8 steps or more has 65 % of them inside intervals
+that never saw it (service.calibration.step_spreads)."""
+
+
+def waiting_fraction(parts: Mapping[str, float]) -> float:
+    """Share of a step in which a device waits: for transfers, for other stages, for the host.
+
+    Formula:
+        (exposed transfers + bubble + host) / T
+
+    Args:
+        parts: seconds of one step by kind, which sum to it [s]
+
+    Returns:
+        share of the step [1]
+
+    Source:
+        definition
+
+    >>> waiting_fraction({"gemm": 6.0, "exposed_data": 1.0, "bubble": 1.0})
+    0.25
+    """
+    waiting = sum(seconds for kind, seconds in parts.items() if kind.startswith("exposed_") or kind in _WAITING)
+    return waiting / sum(parts.values())
+
+
+_WAITING = ("bubble", "host")
+"""Parts in which a device waits, beside exposed transfers."""
+
+
+def spread_scale(waiting: float) -> float:
+    """Spread of a step over that of one that never waits.
+
+    Formula:
+        1 + WAITING_WEIGHT u
+
+    Args:
+        waiting: share of the step in which a device waits, u [1]
+
+    Returns:
+        the scale [1]
+
+    Source:
+        locally weighted conformal prediction: Lei et al. 2018, arXiv:1604.04173, section 5.2; WAITING_WEIGHT
+
+    >>> spread_scale(0.5)
+    6.5
+    """
+    return 1 + WAITING_WEIGHT * waiting
+
+
+def step_interval(job: Job, step_seconds: float, waiting: float) -> Interval:
+    """The 80 % interval of one step, with the spread of published steps of its class and of the caller's own.
+
+    Formula:
+        t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 11 u)))
+
+    Args:
+        job: the job
+        step_seconds: predicted seconds of one step, t [s]
+        waiting: share of the step in which a device waits, u [1]
+
+    Returns:
+        the interval [s]; basis calibrated where the caller measured steps or the GPU's kernels were, else analytic
+
+    Source:
+        RESIDUALS; own_steps.own_spread_fraction
+
+    >>> from service.estimator.samples import sample_job
+    >>> step_interval(sample_job(), 10.0, 0.0).value
+    10.0
+    """
+    stack = (job.software.name, job.software.implementation)
+    usual = RESIDUALS[step_class_of(stack, job.gpu, is_sparse=bool(job.model.num_experts))]
+    measured = job.cluster.measured_steps
+    known = own_spread_fraction(job.calibrated_steps, usual * spread_scale(waiting))
+    spread = max(LEAST_RESIDUAL, own_spread_fraction(measured, known))
+    calibration = calibration_of(job.gpu)
+    is_calibrated = bool(measured) or (calibration is not None and calibration.tells_seconds)
+    basis: Basis = "calibrated" if is_calibrated else "analytic"
+    return Interval(step_seconds * exp(-spread), step_seconds, step_seconds * exp(spread), basis)
+
+
+OTHER_FRACTION = 0.02
+"""Share of the step for data loading, logging and host work.
+Source: an assumption; a round figure."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Waits:
+    """What a stage waits for beside its own work."""
+
+    stage_seconds: Amount
+    """Mean seconds of one micro-batch on the stages, which the pipeline's ends pass through."""
+    filled_fraction: Amount = 0.0
+    """Reserved memory of the fullest device over what it has."""
+
+
+def host_seconds(job: Job, stage: Stage) -> Amount:
+    """Seconds that the host takes to launch the kernels of one micro-batch on one rank of a stage.
+
+    Formula:
+        layers x t_layer + layers of experts x t_sparse; 0 where they are launched as one graph
+
+    Args:
+        job: the job, with both times in its constants
+        stage: the stage
+
+    Returns:
+        seconds of one micro-batch [s]
+
+    Source:
+        StepConstants.layer_host_seconds, sparse_layer_host_seconds
+
+    >>> from service.estimator.samples import sample_job
+    >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
+    >>> host_seconds(sample_job(), stage) == 32 * sample_job().constants.layer_host_seconds
+    True
+    """
+    if job.software.cuda_graphs:
+        return 0.0
+    sparse: Amount = 0
+    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
+        sparse = sparse + (count if shape.is_sparse else 0)
+    return stage.layers * job.constants.layer_host_seconds + sparse * job.constants.sparse_layer_host_seconds
+
+
+def straggler_seconds(busy_seconds: Amount, job: Job, degrees: Degrees) -> Amount:
+    """Seconds that a step waits for its slowest node.
+
+    Formula:
+        j ceil(log2(nodes)) T
+
+    Args:
+        busy_seconds: seconds of the step on a usual node, T [s]
+        job: the job, with j = StepConstants.straggler_fraction
+        degrees: the layout
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        the largest of n draws of a normal spread grows about as log n; j is fitted
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> straggler_seconds(100.0, sample_job(), sample_degrees())
+    0.0
+    """
+    nodes = ceil_div(degrees.gpus, job.cluster.gpus_per_node)
+    return job.constants.straggler_fraction * doublings(nodes) * busy_seconds
+
+
+def other_seconds(busy_seconds: Amount) -> Amount:
+    """Seconds of one step for data loading, logging and host work.
+
+    Formula:
+        x T / (1 - x),  x = OTHER_FRACTION
+
+    Args:
+        busy_seconds: all other seconds of the step, T [s]
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        OTHER_FRACTION
+
+    >>> round(other_seconds(98.0), 9)
+    2.0
+    """
+    return busy_seconds * OTHER_FRACTION / (1 - OTHER_FRACTION)
+
+
+CROWDED_FROM = 0.92
+"""Share of the device's room from which the allocator has to give cached blocks back and ask again.
+Source: HELD_ROOM of memory/device.py."""
+
+
+def pressure_fraction(filled_fraction: Amount, full_fraction: float) -> Amount:
+    """Share of a step that the allocator's retries add.
+
+    Formula:
+        x min(1, max(0, (u - 0.92) / (1 - 0.92)))
+
+    Args:
+        filled_fraction: reserved memory over usable memory, u [1]
+        full_fraction: what a full device adds, x [1]
+
+    Returns:
+        share of the step's time [1]
+
+    Source:
+        CROWDED_FROM; StepConstants.pressure_fraction
+
+    >>> pressure_fraction(0.5, 0.1), round(pressure_fraction(0.96, 0.1), 9), pressure_fraction(1.2, 0.1)
+    (0.0, 0.05, 0.1)
+    """
+    return full_fraction * minimum(1.0, maximum(0.0, (filled_fraction - CROWDED_FROM) / (1 - CROWDED_FROM)))
+
+
+@dataclass(slots=True, kw_only=True)
+class StepSeconds:
+    """Where the seconds of one step go on the slowest stage; the fields sum to the step."""
+
+    gemm: Amount
+    attention: Amount
+    elementwise: Amount
+    cast: Amount
+    accumulation: Amount
+    recompute: Amount
+    loss: Amount
+    host: Amount
+    exposed_tensor: Amount
+    exposed_context: Amount
+    exposed_expert: Amount
+    exposed_data: Amount
+    exposed_pipeline: Amount
+    exposed_offload: Amount
+    bubble: Amount
+    optimizer: Amount
+    straggler: Amount
+    allocator: Amount
+    other: Amount
+
+    def scaled(self, scale: Amount) -> "StepSeconds":
+        """All of them, times one number."""
+        return StepSeconds(**{one.name: scale * getattr(self, one.name) for one in fields(StepSeconds)})
+
+
+@dataclass(slots=True, kw_only=True)
+class MicroBatchSeconds:
+    """What one rank of a stage does for one micro-batch, forward and backward."""
+
+    compute: ComputeSeconds
+    """Its kernels."""
+    accumulation: Amount
+    """Gradients added to those of earlier micro-batches."""
+    exposed: ExposedSeconds
+    """Transfers that nothing hides."""
+    total_seconds: Amount = field(init=False)
+    """All of it."""
+
+    def __post_init__(self) -> None:
+        self.total_seconds = self.compute.total_seconds + self.accumulation + self.exposed.total_seconds
+
+    @property
+    def sent_seconds(self) -> Amount:
+        """The same as another stage waits for it: with the sends that hide elsewhere [s]."""
+        return self.total_seconds + self.exposed.hidden_pipeline
+
+
+def loss_seconds(job: Job, degrees: Degrees) -> Amount:
+    """Seconds that the loss of one micro-batch streams its logits, forward and backward.
+
+    Formula:
+        2 x logits x bytes a logit / W
+
+    Args:
+        job: the job
+        degrees: the layout
+
+    Returns:
+        seconds of one micro-batch [s]
+
+    Source:
+        the logits' bytes are written once and read once; StepConstants.memory_fraction
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> round(loss_seconds(sample_job(), sample_degrees()), 3)
+    0.005
+    """
+    live = job.cross_entropy.chunks * job.cross_entropy.logit_bytes(job.precision.element_bytes)
+    losses = (1 + job.ledger.depths) * rank_logits(job, degrees)
+    return 2 * losses * live / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSeconds:
+    """What one rank computes of each part of the ledger for one micro-batch, whatever stage it is on."""
+
+    kinds: tuple[ComputeSeconds, ...]
+    """One layer of each kind."""
+    embedding: ComputeSeconds
+    head: ComputeSeconds
+    depth: ComputeSeconds
+
+
+def ledger_seconds(job: Job, degrees: Degrees) -> LedgerSeconds:
+    """What one rank computes of each part of the ledger for one micro-batch; its stages only count how often.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+
+    Returns:
+        the seconds [s]
+    """
+    rates, ledger = rates_of(job), job.ledger
+    kinds = tuple(ops_compute(ops, job, degrees, rates) for ops in ledger.kinds)
+    ends = [ops_compute(ops, job, degrees, rates) for ops in (ledger.embedding, ledger.head, ledger.depth)]
+    for end in ends:
+        end.recompute = 0.0
+    embedding, head, depth = ends
+    head.loss = loss_seconds(job, degrees)
+    return LedgerSeconds(kinds, embedding, head, depth)
+
+
+def _stage_compute(job: Job, degrees: Degrees, stage: Stage, each: LedgerSeconds) -> ComputeSeconds:
+    """Seconds that one rank of a stage computes for one micro-batch."""
+    total = ComputeSeconds()
+    for count, layer in zip(stage.kind_counts, each.kinds, strict=True):
+        total = total.plus(layer, count)
+    if job.recompute.granularity == "full":
+        layers = trained_layers(job, stage.kind_counts)
+        total.recompute = total.recompute * repeated_forwards(job.recompute, layers, degrees.virtual_pipeline)
+    total = total.plus(each.embedding, where(stage.is_first, 1, 0)).plus(each.head, where(stage.is_last, 1, 0))
+    return total.plus(each.depth, stage.depths)
+
+
+def micro_batch_seconds(
+    job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout, each: LedgerSeconds
+) -> MicroBatchSeconds:
+    """What one rank of a stage does for one micro-batch.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        stage: the stage
+        load: its load
+        layout: the layout's choices: context method, offload
+        each: what each part of the ledger takes
+
+    Returns:
+        the seconds [s]
+
+    Source:
+        each part's own function
+    """
+    compute = _stage_compute(job, degrees, stage, each)
+    compute.host = maximum(0.0, host_seconds(job, stage) - compute.total_seconds)
+    return MicroBatchSeconds(
+        compute=compute,
+        accumulation=accumulation_seconds(job, degrees, load.held),
+        exposed=exposed_seconds(job, degrees, stage, load, layout, compute),
+    )
+
+
+def step_seconds(
+    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+) -> StepSeconds:
+    """Seconds of one step as one stage lives it, were it the slowest.
+
+    Formula:
+        x (m t + bubble + exposed gradients + optimizer + casts of weights + stragglers + retries + all else),
+        t one micro-batch, x the scales of the stack and of measured steps
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        load: the stage's load
+        layout: the layout's choices: schedule, offload
+        micro: what the stage does for one micro-batch
+        waits: what it waits for
+
+    Returns:
+        the seconds by kind [s]
+
+    Source:
+        Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
+    """
+    compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
+    found = busy_seconds(job, degrees, load, layout, micro, waits)
+    straggling, retries = _slowed(found.total, job, degrees, waits)
+    return StepSeconds(
+        gemm=m * compute.gemm,
+        attention=m * compute.attention,
+        elementwise=m * compute.elementwise,
+        cast=m * compute.cast + found.recast,
+        accumulation=m * micro.accumulation,
+        recompute=m * compute.recompute,
+        loss=m * compute.loss,
+        host=m * compute.host,
+        exposed_tensor=m * exposed.tensor,
+        exposed_context=m * exposed.context,
+        exposed_expert=m * exposed.expert,
+        exposed_data=m * exposed.data + found.once,
+        exposed_pipeline=m * exposed.pipeline,
+        exposed_offload=m * exposed.offload,
+        bubble=found.bubble,
+        optimizer=found.update,
+        straggler=straggling,
+        allocator=retries,
+        other=other_seconds(found.total + straggling + retries),
+    ).scaled(_scale(job))
+
+
+@dataclass(slots=True, kw_only=True)
+class BusySeconds:
+    """What one stage does in one step, on a usual node and with room on its device."""
+
+    once: Amount
+    """Gradients and weights that the data group exchanges, as far as nothing hides them."""
+    recast: Amount
+    """Weights cast once a step."""
+    bubble: Amount
+    update: Amount
+    """The optimizer."""
+    total: Amount
+    """All of it, and the micro-batches."""
+
+
+def busy_seconds(
+    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+) -> BusySeconds:
+    """What one stage does in one step, beside its micro-batches and with them.
+
+    Args:
+        job: the job
+        degrees: the layout's degrees
+        load: the stage's load
+        layout: the layout's choices: schedule, offload
+        micro: what the stage does for one micro-batch
+        waits: what it waits for
+
+    Returns:
+        the seconds [s]
+
+    Source:
+        each part's own function
+    """
+    once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
+    bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
+    update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(job, degrees, load.updated)
+    recast = weight_cast_seconds(job, load.held)
+    total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
+    return BusySeconds(once=once, recast=recast, bubble=bubble, update=update, total=total)
+
+
+def whole_step_seconds(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -> Amount:
+    """Seconds of one step, its parts left unsaid; of its stages it reads what the busiest one does.
+
+    Formula:
+        the sum of the parts of step_seconds
+
+    Args:
+        busy: what the busiest stage does [s]
+        job: the job
+        degrees: the layout's degrees
+        waits: what it waits for
+
+    Returns:
+        seconds of one step [s]
+
+    Source:
+        step_seconds
+
+    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> job = sample_job()
+    >>> round(whole_step_seconds(98.0, job, sample_degrees(), Waits(stage_seconds=0.0)) / _scale(job), 9)
+    100.0
+    """
+    straggling, retries = _slowed(busy, job, degrees, waits)
+    lasting = busy + straggling + retries
+    return _scale(job) * (lasting + other_seconds(lasting))
+
+
+def _slowed(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -> tuple[Amount, Amount]:
+    """Seconds that a busy stage waits for the slowest node, and for its allocator."""
+    pressure = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction)
+    return straggler_seconds(busy, job, degrees), pressure * busy
+
+
+def _scale(job: Job) -> float:
+    return stack_scale(job) * measured_scale(job.cluster.measured_steps, job.calibrated_steps)

@@ -1,0 +1,151 @@
+"""Every explained number is the number of the answer, with an equation and a source."""
+
+import re
+from dataclasses import fields, is_dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from service.estimator.estimate import estimate
+from service.estimator.explain.explain import explanations
+from service.estimator.explain.explanation import Inputs
+from service.estimator.question import (
+    Checkpointing,
+    Cluster,
+    DocumentLength,
+    Egress,
+    Layout,
+    Method,
+    OwnedPrice,
+    Price,
+    Question,
+    Recipe,
+    RunStage,
+    Storage,
+)
+from service.estimator.samples import H100, LLAMA_3_8B
+
+PLAIN = Question(
+    model=LLAMA_3_8B,
+    recipe=Recipe(sequence_length=8192, global_batch=1024, training_tokens=15e12),
+    layout=Layout(),
+    cluster=Cluster(gpu=H100.slug, gpus=64),
+    gpu=H100,
+    price=Price(usd_per_gpu_hour=2.5),
+)
+QUESTIONS = {
+    "plain": PLAIN,
+    "without totals": replace(PLAIN, recipe=Recipe(sequence_length=8192), price=None),
+    "sharded": replace(PLAIN, recipe=replace(PLAIN.recipe, stack="torchtitan", optimizer="adamw-8bit")),
+    "split": replace(
+        PLAIN,
+        recipe=replace(PLAIN.recipe, precision="fp8-tensorwise", recompute="full"),
+        layout=Layout(tensor=4, pipeline=4, virtual_pipeline=2),
+    ),
+    "adapters": replace(PLAIN, recipe=replace(PLAIN.recipe, method="lora"), layout=Layout(pipeline=2)),
+    "frozen": replace(PLAIN, recipe=replace(PLAIN.recipe, method=Method(name="full", frozen_layers=9))),
+    "padded": replace(
+        PLAIN,
+        recipe=replace(PLAIN.recipe, document_lengths=(DocumentLength(tokens=99, count=7),), batching="padded"),
+    ),
+    "in stages": replace(
+        PLAIN,
+        recipe=replace(
+            PLAIN.recipe,
+            stages=(
+                RunStage(until_tokens=1e12, global_batch=256, final_global_batch=1024),
+                RunStage(until_tokens=2e12, global_batch=512, sequence_length=16384),
+            ),
+        ),
+    ),
+    "spot": replace(
+        PLAIN,
+        recipe=replace(PLAIN.recipe, checkpoint=Checkpointing(write_bytes_per_s=1e10)),
+        cluster=replace(PLAIN.cluster, spare_fraction=0.05, grid_kg_co2e_per_kwh=0.4, pue=1.3),
+        price=Price(
+            usd_per_gpu_hour=2.3,
+            price_model="spot",
+            storage=Storage(usd_per_gb_month=0.02, data_bytes=1e15),
+            egress=Egress(bytes=1e12, usd_per_gb=0.09),
+        ),
+    ),
+    "owned": replace(
+        PLAIN,
+        recipe=replace(PLAIN.recipe, checkpoint=Checkpointing(rule="daly", asynchronous=False, write_bytes_per_s=1e10)),
+        price=OwnedPrice(
+            amortisation_years=4.0,
+            purchase_usd=35_000.0,
+            maintenance_fraction=0.05,
+            usd_per_kwh=0.083,
+            usd_per_kw_month=150.0,
+        ),
+    ),
+    "optimizer peak": replace(PLAIN, recipe=Recipe(sequence_length=64, precision="fp16-mixed"), layout=Layout()),
+}
+
+
+def leaf(answer: Any, path: str) -> Any:
+    """The number at a path such as memory.stages[0].lines[2].bytes."""
+    for name, index in re.findall(r"(\w+)|\[(\d+)\]", path):
+        answer = getattr(answer, name) if name else answer[int(index)]
+    return answer
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_explanations_give_the_answers_numbers(question: Question) -> None:
+    answer = estimate(question)
+    said = explanations(question, answer)
+    for one in said:
+        assert one.value == pytest.approx(leaf(answer, one.path), rel=1e-12), one.path
+        assert Decimal(one.exact) == Decimal(one.value)
+        assert one.equation, one.path
+        assert one.source, one.path
+        assert one.inputs, one.path
+    paths = [one.path for one in said]
+    assert len(paths) == len(set(paths))
+
+
+NOT_EXPLAINED = re.compile(r"\.(low|high)$|\.(stage|layers|peak_stage)$")
+"""Ends of intervals, which their class explains, and places."""
+
+
+def numbers(answer: Any, path: str) -> dict[str, float]:
+    """Every number below a place of the answer, by its path."""
+    if isinstance(answer, int | float):
+        return {path: answer}
+    if isinstance(answer, tuple):
+        return {p: n for i, item in enumerate(answer) for p, n in numbers(item, f"{path}[{i}]").items()}
+    if is_dataclass(answer):
+        return {p: n for f in fields(answer) for p, n in numbers(getattr(answer, f.name), f"{path}.{f.name}").items()}
+    return {}
+
+
+@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
+def test_every_number_is_explained(question: Question) -> None:
+    answer = estimate(question)
+    parts = ("parameters", "memory", "flop", "step", "totals")
+    held = {path for part in parts for path in numbers(getattr(answer, part), part) if not NOT_EXPLAINED.search(path)}
+    assert held == {one.path for one in explanations(question, answer)}
+
+
+def total(inputs: Inputs) -> float:
+    """The sum of inputs that are all numbers."""
+    return sum(float(value) for value in inputs.values() if value is not None)
+
+
+def test_parts_of_a_sum_sum() -> None:
+    for question in QUESTIONS.values():
+        said = {one.path: one for one in explanations(question, estimate(question))}
+        flop = dict(said["flop.forward_per_step_flop"].inputs)
+        batch = float(flop.pop("global_batch") or 0)
+        assert total(flop) * batch == pytest.approx(said["flop.forward_per_step_flop"].value)
+        for path in ("step.step_seconds.value", "memory.allocated_peak_bytes.value", "parameters.total"):
+            assert total(said[path].inputs) == pytest.approx(said[path].value)
+
+
+def test_exact_strings_keep_what_a_double_cannot() -> None:
+    said = {one.path: one for one in explanations(PLAIN, estimate(PLAIN))}
+    total = said["flop.total_flop"]
+    assert int(total.exact) == estimate(PLAIN).flop.total_flop
+    assert int(total.exact) > 2**53

@@ -1,0 +1,96 @@
+"""Lines of a stage against arithmetic by hand, where no published run tells one apart."""
+
+from typing import Any
+
+import pytest
+
+from service.estimator import Layout, Question, Recipe
+from service.estimator.memory.memory import StageBytes, stage_bytes
+from service.estimator.memory.states import checkpoint_bytes
+from service.estimator.question import Cluster, Method
+from service.estimator.resolve import resolve
+from service.estimator.run.stages import stages_of
+from service.estimator.samples import H100, LLAMA_3_8B
+
+PARAMETERS = 8_030_261_248
+VOCABULARY, HIDDEN, LENGTH = 128_256, 4096, 8192
+LAYER = 218_112_000
+TABLE = VOCABULARY * HIDDEN
+LOGITS = LENGTH * VOCABULARY
+
+
+def held(layout: Layout, gpus: int, **recipe: Any) -> list[StageBytes]:
+    """Bytes of every stage of Llama 3 8B."""
+    asked = Question(
+        model=LLAMA_3_8B,
+        recipe=Recipe(sequence_length=LENGTH, **recipe),
+        layout=layout,
+        cluster=Cluster(gpu=H100.slug, gpus=gpus),
+        gpu=H100,
+    )
+    found = resolve(asked)
+    stages = stages_of(found.job, found.degrees, found.question.layout)
+    return [stage_bytes(found.job, found.degrees, one.stage, one.load, found.question.layout) for one in stages]
+
+
+def test_gpipe_keeps_what_each_loss_keeps_and_one_peak() -> None:
+    last = held(Layout(pipeline=4, schedule="gpipe"), 4, global_batch=8, stack="torchtitan")[-1]
+    three_copies, one_copy = 12, 4
+    assert last.logits == LOGITS * (three_copies + 7 * one_copy)
+
+
+@pytest.mark.parametrize(("batch", "waits"), [(32, True), (4, False)])
+def test_whole_gradients_wait_for_the_last_micro_batch_in_a_pipeline(batch: int, waits: bool) -> None:
+    first = held(Layout(pipeline=4, zero_stage=3), 16, global_batch=batch, stack="torchtitan")[0]
+    whole = 4 * (8 * LAYER + TABLE)
+    assert first.early_gradients == (whole if waits else 0)
+
+
+@pytest.mark.parametrize(("zero_stage", "holders"), [(0, 1), (1, 2)])
+def test_two_holders_of_a_stage_share_its_optimizer_only_with_zero(zero_stage: Any, holders: int) -> None:
+    layout = Layout(pipeline=4, data=1, schedule="dualpipe", zero_stage=zero_stage)
+    first = held(layout, 4, global_batch=16)[0]
+    two_stages = 2 * 8 * LAYER + 2 * TABLE + HIDDEN
+    assert first.weights == 2 * two_stages
+    assert first.optimizer_states == 8 * two_stages / holders
+
+
+def test_both_ends_of_dualpipe_have_the_workspaces_of_the_head() -> None:
+    first, inner, _, last = held(Layout(tensor=2, pipeline=4, data=1, schedule="dualpipe"), 8, global_batch=16)
+    assert first.workspace == last.workspace > inner.workspace
+
+
+def test_an_offloaded_optimizer_takes_its_gradients_along() -> None:
+    (only,) = held(
+        Layout(zero_stage=1, offload="optimizer"), 8, global_batch=8, stack="deepspeed", precision="fp16-mixed"
+    )
+    assert only.host == 16 * PARAMETERS / 8
+    assert (only.standing_gradients, only.step_gradients, only.optimizer_states) == (0, 0, 0)
+
+
+def test_deepspeed_frees_what_it_makes_inside_the_step() -> None:
+    (only,) = held(Layout(zero_stage=2), 1, stack="deepspeed")
+    assert only.step_gradients > 0
+    assert only.left_step_gradients == 0
+
+
+def test_moments_of_a_named_format_do_not_follow_copied_parts() -> None:
+    whole = Method(name="lora", rank=8, targets=("q_proj",), whole=("embedding", "head"))
+    copied, adapters = 2 * TABLE, 32 * 8 * (HIDDEN + HIDDEN)
+    (usual,) = held(Layout(), 1, method=whole, stack="transformers")
+    (narrow,) = held(Layout(), 1, method=whole, stack="transformers", optimizer="adamw-8bit")
+    assert usual.optimizer_states == pytest.approx(2 * (2 * copied + 4 * adapters))
+    assert narrow.optimizer_states == pytest.approx(2 * (copied + adapters))
+
+
+def test_a_checkpoint_holds_copied_parts_as_they_are_held() -> None:
+    whole = Method(name="lora", rank=8, targets=("q_proj",), whole=("embedding", "head"))
+    asked = Question(
+        model=LLAMA_3_8B,
+        recipe=Recipe(sequence_length=LENGTH, method=whole, stack="transformers"),
+        layout=Layout(),
+        cluster=Cluster(gpu=H100.slug, gpus=1),
+        gpu=H100,
+    )
+    copied, adapters = 2 * TABLE, 32 * 8 * (HIDDEN + HIDDEN)
+    assert checkpoint_bytes(resolve(asked).job) == pytest.approx(3 * (2 * copied + 4 * adapters))
