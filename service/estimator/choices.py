@@ -236,11 +236,7 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
 
 
 def choices() -> dict[str, tuple[Choice, ...]]:
-    """Every enumeration of a question, by field; under `method` the other tools that may answer POST /v1/memory.
-
-    Returns:
-        the names a field may take, each with its meaning and source
-    """
+    """Every enumeration of a question, by field; under `method` the other tools that may answer POST /v1/memory."""
     fixed = {
         field: tuple(Choice(name=name, meaning=meaning, source=source) for name, meaning, source in rows)
         for field, rows in _FIXED.items()

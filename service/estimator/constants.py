@@ -278,14 +278,10 @@ class CalibratedGpu(Gpu):
 def calibrated(gpu: Gpu, calibration: DeviceCalibration | None) -> Gpu:
     """A GPU with what was measured of it, in the place of what was measured before.
 
-    Args:
-        gpu: the GPU
-        calibration: what was measured; None for its data sheet alone
-
-    Returns:
-        the GPU
+    Without a calibration the GPU answers by its data sheet.
 
     >>> from service.estimator.samples import H100
+
     >>> calibrated(calibrated(H100, DeviceCalibration(id="cal_1")), None) == H100
     True
     """
@@ -294,27 +290,15 @@ def calibrated(gpu: Gpu, calibration: DeviceCalibration | None) -> Gpu:
 
 
 def calibration_of(gpu: Gpu) -> DeviceCalibration | None:
-    """What was measured of a GPU.
-
-    Args:
-        gpu: the GPU
-
-    Returns:
-        its calibration; None where answers rest on data sheets and published measurements alone
-    """
+    """What was measured of a GPU. None where answers rest on data sheets and published measurements alone."""
     return gpu.calibration if isinstance(gpu, CalibratedGpu) else None
 
 
 def calibration_id(gpu: Gpu) -> str | None:
-    """Which calibration answers about a GPU rest on, as `versions.calibration` names it.
-
-    Args:
-        gpu: the GPU
-
-    Returns:
-        its id; None where there is none
+    """Which calibration answers about a GPU rest on, as `versions.calibration` names it. None where there is none.
 
     >>> from service.estimator.samples import H100
+
     >>> calibration_id(H100), calibration_id(calibrated(H100, DeviceCalibration(id="cal_1")))
     (None, 'cal_1')
     """
@@ -427,16 +411,7 @@ def measured_scale(own: Sequence[MeasuredStep], calibrated: Sequence[MeasuredSte
 
 
 def calibrated_steps(gpu: Gpu, stack: StackName, implementation: ImplementationName | None) -> tuple[MeasuredStep, ...]:
-    """The steps that a GPU was calibrated on, of one stack.
-
-    Args:
-        gpu: the GPU
-        stack: training software
-        implementation: whose operations run
-
-    Returns:
-        the steps; none where no step of the stack was measured
-    """
+    """The steps that a GPU was calibrated on, of one stack. None where no step of the stack was measured."""
     known = calibration_of(gpu)
     told = () if known is None else known.steps
     return tuple(one.step for one in told if (one.stack, one.implementation) == (stack, implementation))

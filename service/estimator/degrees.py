@@ -82,15 +82,7 @@ def order_number(order: RankOrder) -> int:
 
 
 def degrees_of(recipe: Recipe, layout: Layout) -> Degrees:
-    """The degrees of one resolved layout as plain numbers.
-
-    Args:
-        recipe: the recipe, resolved
-        layout: the layout, resolved
-
-    Returns:
-        its degrees
-    """
+    """The degrees of one resolved layout as plain numbers."""
     data = filled(layout.data)
     return Degrees(
         data=data,
@@ -254,14 +246,7 @@ def _reached(spacing: Spacing, domain: int) -> Amount:
 
 
 def stages_are_first(degrees: Degrees) -> Condition:
-    """Whether the stages of a replica are numbered before the next replica.
-
-    Args:
-        degrees: the layout
-
-    Returns:
-        False where replicas of a stage are numbered first
-    """
+    """Whether the stages of a replica are numbered before the next replica."""
     return degrees.rank_order == STAGES_FIRST
 
 
@@ -271,14 +256,10 @@ def stage_spacing(degrees: Degrees) -> Spacing:
     Tensor 2, data 4, pipeline 2 on nodes of 8: next to all replicas a stage has a node of its own; before them, four
     ranks on from its neighbour.
 
-    Args:
-        degrees: the layout
-
-    Returns:
-        tensor x context x data ranks, or tensor x context
-
     >>> from service.estimator.samples import sample_degrees
+
     >>> four = {"tensor": 2, "data": 4, "pipeline": 2}
+
     >>> [local_ranks(2, stage_spacing(sample_degrees(**four, rank_order=order)), 8) for order in (0, 1)]
     [1, 2]
     """
@@ -287,14 +268,7 @@ def stage_spacing(degrees: Degrees) -> Spacing:
 
 
 def context_spacing(degrees: Degrees) -> Spacing:
-    """How far apart the ranks lie that share a sequence.
-
-    Args:
-        degrees: the layout
-
-    Returns:
-        a tensor group
-    """
+    """How far apart the ranks lie that share a sequence."""
     return Spacing(degrees.tensor)
 
 
@@ -304,14 +278,12 @@ def replica_spacing(degrees: Degrees) -> Spacing:
     Tensor 2, data 4, pipeline 2 on nodes of 8: all four replicas of a stage share its node; where both stages of a
     replica do, only two.
 
-    Args:
-        degrees: the layout
-
-    Returns:
-        runs of context ranks, a tensor group apart; all stages between one run and the next where they come first
+    All stages lie between one run and the next where stages come first.
 
     >>> from service.estimator.samples import sample_degrees
+
     >>> four = {"tensor": 2, "data": 4, "pipeline": 2}
+
     >>> [local_ranks(4, replica_spacing(sample_degrees(**four, rank_order=order)), 8) for order in (0, 1)]
     [4, 2]
     """
@@ -319,39 +291,17 @@ def replica_spacing(degrees: Degrees) -> Spacing:
 
 
 def expert_spacing(degrees: Degrees) -> Spacing:
-    """How far apart the ranks lie among which experts are dealt.
-
-    Args:
-        degrees: the layout
-
-    Returns:
-        the ranks of one expert
-    """
+    """How far apart the ranks lie among which experts are dealt."""
     return Spacing(degrees.expert_tensor)
 
 
 def expert_replica_spacing(degrees: Degrees) -> Spacing:
-    """How far apart the ranks lie that hold the same experts.
-
-    Args:
-        degrees: the layout
-
-    Returns:
-        the ranks of all experts; all stages between them where they come first
-    """
+    """Spacing of the ranks that hold the same experts; all stages lie between them where stages come first."""
     return Spacing(degrees.expert * degrees.expert_tensor, 1, _stages_between(degrees))
 
 
 def every(spacing: Spacing, step: Amount) -> Spacing:
-    """How far apart the ranks lie that hold the same shard of what groups of neighbours share.
-
-    Args:
-        spacing: that of all ranks
-        step: neighbours that share [1]
-
-    Returns:
-        every so many of them
-    """
+    """How far apart the ranks lie that hold the same shard of what groups of neighbours share."""
     return replace(spacing, step=step)
 
 

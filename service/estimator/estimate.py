@@ -12,17 +12,7 @@ from service.estimator.run.totals import numbers_of, running_of
 
 
 def estimate(question: Question) -> Estimate:
-    """The whole answer to one question.
-
-    Args:
-        question: the question, names already looked up
-
-    Returns:
-        parameters, memory, FLOP, step time and totals, with intervals
-
-    Raises:
-        Refused: the question breaks a rule
-    """
+    """The whole answer to one question."""
     running = running_of(question, configuration_of(question))
     resolved, found = running.resolved, numbers_of(running)
     return replace(
@@ -33,17 +23,7 @@ def estimate(question: Question) -> Estimate:
 
 
 def estimate_memory(question: Question) -> MemoryEstimate:
-    """Whether one configuration fits, and what its bytes are, without work, time and money.
-
-    Args:
-        question: the question, names already looked up
-
-    Returns:
-        the memory of every stage, with intervals and a verdict
-
-    Raises:
-        Refused: the question breaks a rule
-    """
+    """Whether one configuration fits, and what its bytes are, without work, time and money."""
     resolved = resolve(question)
     fullest = fullest_in(resolved)
     return MemoryEstimate(

@@ -435,12 +435,6 @@ def filled(value: Value | None) -> Value:
 
     A formula that meets an empty one was given a question as asked; a default here would be a quiet wrong number.
 
-    Args:
-        value: the field
-
-    Returns:
-        its value
-
     >>> filled(0)
     0
     """

@@ -43,17 +43,7 @@ LARGEST_NODE = 16
 
 
 def filled_in(question: Question) -> Question:
-    """A configuration with every default filled, whatever rules its layout breaks.
-
-    Args:
-        question: the question as asked, names already looked up
-
-    Returns:
-        the question, its run left as it is
-
-    Raises:
-        Refused: the model contradicts itself, or defaults cannot be filled as batch or replicas do not divide
-    """
+    """A configuration with every default filled, whatever rules its layout breaks."""
     problems = (*model.problems_of(question.model), *_version_problems(question))
     if problems:
         raise Refused(*problems)
@@ -180,11 +170,7 @@ _UNTOLD: dict[str, Any] = dict.fromkeys(_RUNNING)
 def configuration_in(question: Question) -> Question:
     """The part of a question that memory, FLOP and step depend on; questions that differ in their run alone share it.
 
-    Args:
-        question: the question as asked
-
-    Returns:
-        it without price, tokens, checkpoints, failures and power; stages of a run change its memory and keep its tokens
+    Stages of a run change its memory and keep its tokens.
     """
     recipe = question.recipe
     tokens = recipe.training_tokens if recipe.stages else None
@@ -197,15 +183,7 @@ def configuration_in(question: Question) -> Question:
 
 
 def with_run(configuration: Question, asked: Question) -> Question:
-    """A configuration with the run of a question, every default filled.
-
-    Args:
-        configuration: the question's configuration, its own defaults filled
-        asked: the question
-
-    Returns:
-        the whole question
-    """
+    """A configuration with the run of a question, every default filled."""
     told = {name: getattr(asked.cluster, name) for name in _RUNNING}
     return replace(
         configuration,
@@ -221,15 +199,7 @@ def with_run(configuration: Question, asked: Question) -> Question:
 
 
 def with_price(asked: Question, price: Price | OwnedPrice | None) -> Question:
-    """A question at another price, its defaults filled.
-
-    Args:
-        asked: the question, every default filled
-        price: the price as asked
-
-    Returns:
-        the same question at that price
-    """
+    """A question at another price, its defaults filled."""
     return replace(asked, price=_priced(price))
 
 
@@ -261,32 +231,12 @@ class Resolved:
 
 
 def resolve(question: Question) -> Resolved:
-    """Fill every default of a question and check every rule.
-
-    Args:
-        question: the question as asked, names already looked up
-
-    Returns:
-        the question that can be answered
-
-    Raises:
-        Refused: one problem for each rule that it breaks
-    """
+    """Fill every default of a question and check every rule."""
     return with_run_of(question, configuration_of(question))
 
 
 def configuration_of(question: Question) -> Resolved:
-    """What a question asks of a step, whatever its run; questions that differ in their run alone share one.
-
-    Args:
-        question: the question as asked, names already looked up
-
-    Returns:
-        its configuration, itself a question that can be answered
-
-    Raises:
-        Refused: one problem for each rule that the question breaks
-    """
+    """What a question asks of a step, whatever its run; questions that differ in their run alone share one."""
     problems = run_problems(question)
     try:
         found = _configuration(configuration_in(question))
@@ -298,27 +248,12 @@ def configuration_of(question: Question) -> Resolved:
 
 
 def run_problems(question: Question) -> tuple[Problem, ...]:
-    """What a question does not tell of its run, or tells twice, whatever its configuration.
-
-    Args:
-        question: the question as asked
-
-    Returns:
-        one problem for each unmet demand
-    """
+    """What a question does not tell of its run, or tells twice, whatever its configuration."""
     return unmet(recipe.RUN_DEMANDS, question, question.layout)
 
 
 def with_run_of(question: Question, configuration: Resolved) -> Resolved:
-    """A configuration that can be answered with the run of a question.
-
-    Args:
-        question: the question as asked
-        configuration: its configuration
-
-    Returns:
-        the question that can be answered
-    """
+    """A configuration that can be answered with the run of a question."""
     full = with_run(configuration.question, question)
     return replace(
         configuration, question=full, job=replace(configuration.job, recipe=full.recipe, cluster=full.cluster)
@@ -336,15 +271,7 @@ def _configuration(question: Question) -> Resolved:
 
 
 def demands_unmet(job: Job, layout: Layout) -> tuple[Problem, ...]:
-    """What software and GPU cannot do of a job, whatever its degrees.
-
-    Args:
-        job: the job
-        layout: the layout, filled
-
-    Returns:
-        one problem for each unmet demand
-    """
+    """What software and GPU cannot do of a job, whatever its degrees."""
     return unmet(_DEMANDS, job, layout)
 
 
@@ -387,14 +314,7 @@ _DEMANDS = (
 
 
 def rules_of(layout: Layout) -> tuple[Rule, ...]:
-    """The rules that a layout's choices bring with them.
-
-    Args:
-        layout: the layout, resolved
-
-    Returns:
-        the rules of every axis
-    """
+    """The rules that a layout's choices bring with them."""
     return (
         *software.RULES,
         *data.RULES,

@@ -16,13 +16,7 @@ Source: a choice; no degree, and no useful length, has a larger one."""
 
 
 def divisors(number: int) -> list[int]:
-    """The divisors of a number, ascending.
-
-    Args:
-        number: a positive number
-
-    Returns:
-        them; those alone that hold all or none of its prime factors beyond MOST_PRIME
+    """The divisors of a number, ascending. Those alone that hold all or none of its prime factors beyond MOST_PRIME.
 
     >>> divisors(12), divisors(2 * 1_000_003)
     ([1, 2, 3, 4, 6, 12], [1, 2, 1000003, 2000006])
@@ -54,16 +48,7 @@ class Rule:
 
 
 def broken(rules: tuple[Rule, ...], job: Job, degrees: Degrees) -> tuple[Problem, ...]:
-    """The rules that one layout breaks, as problems.
-
-    Args:
-        rules: rules to check, in order
-        job: the job
-        degrees: the layout, plain numbers
-
-    Returns:
-        one problem for each broken rule
-    """
+    """The rules that one layout breaks, as problems."""
     problems = []
     for rule in rules:
         if not rule.holds(job, degrees):
@@ -90,16 +75,7 @@ class Demand(Generic[Subject]):
 
 
 def unmet(demands: tuple[Demand[Subject], ...], subject: Subject, layout: Layout) -> tuple[Problem, ...]:
-    """The demands that a question does not meet, as problems.
-
-    Args:
-        demands: demands to check, in order
-        subject: the model or the job
-        layout: the layout as asked
-
-    Returns:
-        one problem for each unmet demand
-    """
+    """The demands that a question does not meet, as problems."""
     problems = []
     for demand in demands:
         if not demand.holds(subject, layout):
@@ -110,13 +86,6 @@ def unmet(demands: tuple[Demand[Subject], ...], subject: Subject, layout: Layout
 
 def divisors_of(number: int, limit: int = 12) -> str:
     """The divisors of a number for a sentence, at most `limit` of them.
-
-    Args:
-        number: a positive number [1]
-        limit: how many to name [1]
-
-    Returns:
-        them, e.g. `1, 2, 4, 7, 14 or 28`
 
     >>> divisors_of(28)
     '1, 2, 4, 7, 14 or 28'

@@ -41,14 +41,7 @@ LLAMA_3_8B = Model(
 
 
 def sample_degrees(**degrees: float) -> Degrees:
-    """One GPU, one micro-batch of one sequence, with the given degrees changed.
-
-    Args:
-        degrees: degrees by name [1]
-
-    Returns:
-        the degrees; shard_group follows data and context
-    """
+    """One GPU, one micro-batch of one sequence, but for the given degrees; shard_group follows data and context."""
     ones = {field.name: 1 for field in fields(Degrees)}
     filled = {**ones, "zero_stage": 0, "sequence_parallel": 0, "reshard_after_forward": 0, "rank_order": 0, **degrees}
     group = degrees.get("shard_group", filled["data"] * filled["context"])
@@ -56,11 +49,7 @@ def sample_degrees(**degrees: float) -> Degrees:
 
 
 def sample_resolved() -> Resolved:
-    """Llama 3.1 8B with 8,192-token sequences on one H100, every choice at its default.
-
-    Returns:
-        the question, resolved
-    """
+    """Llama 3.1 8B with 8,192-token sequences on one H100, every choice at its default."""
     asked = Question(
         model=LLAMA_3_8B,
         recipe=Recipe(sequence_length=8192),
@@ -72,19 +61,11 @@ def sample_resolved() -> Resolved:
 
 
 def sample_job() -> Job:
-    """The job of that question.
-
-    Returns:
-        the job
-    """
+    """The job of that question."""
     return sample_resolved().job
 
 
 def sample_load() -> StageLoad:
-    """The load of the sample job on its one GPU.
-
-    Returns:
-        the load
-    """
+    """The load of the sample job on its one GPU."""
     job, degrees = sample_job(), sample_degrees()
     return stage_load(job, degrees, stage_at(job, degrees, 0, None, 1))

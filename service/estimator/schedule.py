@@ -10,18 +10,7 @@ from service.estimator.question import Layout, Question, Recipe, RunStage, fille
 
 
 def resolve_batch(recipe: Recipe, data: int) -> Recipe:
-    """The recipe with its global batch filled in both units.
-
-    Args:
-        recipe: the recipe as asked
-        data: data-parallel replicas [1]
-
-    Returns:
-        the recipe; accumulation = global_batch / (micro_batch x data) is whole
-
-    Raises:
-        Refused: the numbers do not divide, or disagree
-    """
+    """The recipe with its global batch filled in both units."""
     tokens = recipe.sequence_length
     group = recipe.micro_batch * data
     batch, batch_tokens = recipe.global_batch, recipe.global_batch_tokens
@@ -342,14 +331,7 @@ def steps_in_turn(trained: float, until_tokens: float, step_tokens: Sequence[flo
 
 
 def schedule_of(recipe: Recipe) -> Schedule | None:
-    """The steps of a recipe's run, stage by stage.
-
-    Args:
-        recipe: the recipe, its batch and its stages filled
-
-    Returns:
-        the steps; None without training_tokens
-    """
+    """The steps of a recipe's run, stage by stage. None without training_tokens."""
     if recipe.training_tokens is None:
         return None
     trained, stretches = 0.0, []
@@ -370,15 +352,7 @@ STAGES = "recipe.stages"
 def filled_stages(recipe: Recipe, layout: Layout) -> Recipe:
     """The recipe with every field of its stages filled.
 
-    Args:
-        recipe: the recipe, its own batch filled
-        layout: the layout, filled
-
-    Returns:
-        the recipe; every stage has a batch that micro-batches and replicas share evenly, and at least one step
-
-    Raises:
-        Refused: a stage ends in the wrong order, or its batch cannot be shared or does not rise
+    Every stage has a batch that micro-batches and replicas share evenly, and at least one step.
     """
     if not recipe.stages:
         return recipe
@@ -396,15 +370,7 @@ def filled_stages(recipe: Recipe, layout: Layout) -> Recipe:
 
 
 def questions_of(question: Question, index: int) -> tuple[Question, ...]:
-    """What one stage of a run asks for: its first configuration, and its last one where its batch rises.
-
-    Args:
-        question: the question, its stages filled
-        index: place of the stage
-
-    Returns:
-        questions without stages, of other batches and the same length
-    """
+    """What one stage of a run asks for: its first configuration, and its last one where its batch rises."""
     recipe, stage = question.recipe, question.recipe.stages[index]
     batches, length = batches_of(stage), filled(stage.sequence_length)
     return tuple(
@@ -421,12 +387,7 @@ def questions_of(question: Question, index: int) -> tuple[Question, ...]:
 def placed(problems: Iterable[Problem], index: int) -> list[Problem]:
     """Problems of a stage's configuration, at the field of the stage that brings them.
 
-    Args:
-        problems: what its configuration breaks; the recipe's own breaks nothing
-        index: place of the stage
-
-    Returns:
-        the same, blamed on the stage
+    Problems of the recipe itself belong to no stage.
     """
     return [
         replace(one, field=f"{STAGES}.{index}.{'sequence_length' if one.field in _OF_LENGTH else 'global_batch'}")

@@ -65,15 +65,7 @@ class Job:
 
 
 def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
-    """How a recipe and its stack carry out the operations of one sequence.
-
-    Args:
-        recipe: the recipe
-        gpu: the GPU, which decides the attention kernel
-
-    Returns:
-        the setting of its ledger
-    """
+    """How a recipe and its stack carry out the operations of one sequence."""
     run, kernel = implementation_of(software_of(recipe)), kernel_in(recipe, gpu)
     precision, capacity = PRECISIONS[filled(recipe.precision)], recipe.expert_capacity_factor
     return Setting(
@@ -98,15 +90,7 @@ def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
 
 
 def kernel_in(recipe: Recipe, gpu: Gpu) -> AttentionName:
-    """The attention kernel that a recipe runs on a GPU.
-
-    Args:
-        recipe: the recipe
-        gpu: the GPU
-
-    Returns:
-        the kernel
-    """
+    """The attention kernel that a recipe runs on a GPU."""
     software = software_of(recipe)
     return kernel_of(recipe.attention, implementation_of(software), gpu, deterministic=software.deterministic)
 
@@ -114,11 +98,7 @@ def kernel_in(recipe: Recipe, gpu: Gpu) -> AttentionName:
 def recompute_of(recipe: Recipe) -> Recompute:
     """The recompute rule of a recipe in its full form.
 
-    Args:
-        recipe: the recipe
-
-    Returns:
-        the rule; selective recompute without modules means what the stack means by it
+    Selective recompute without modules means what the stack means by it.
     """
     asked = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
     if asked.granularity == "selective" and not asked.modules:
@@ -127,14 +107,7 @@ def recompute_of(recipe: Recipe) -> Recompute:
 
 
 def job_of(question: Question) -> Job:
-    """The rows and the ledger that a question names.
-
-    Args:
-        question: the question
-
-    Returns:
-        the job
-    """
+    """The rows and the ledger that a question names."""
     recipe, setting, method = question.recipe, setting_of(question.recipe, question.gpu), method_of(question.recipe)
     software, precision = software_of(recipe), PRECISIONS[filled(recipe.precision)]
     stack = STACKS[software.name]

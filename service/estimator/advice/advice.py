@@ -18,28 +18,14 @@ NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
 
 
 def run_assumptions(resolved: Resolved) -> list[str]:
-    """What the totals take for granted.
-
-    Args:
-        resolved: the question, defaults filled
-
-    Returns:
-        one sentence each; none without training_tokens
-    """
+    """What the totals take for granted. None without training_tokens."""
     if resolved.question.recipe.training_tokens is None:
         return []
     return [*_failures(resolved), *_power(resolved), *_money(resolved)]
 
 
 def run_warnings(resolved: Resolved) -> list[str]:
-    """What of the totals the asker should look at.
-
-    Args:
-        resolved: the question, defaults filled
-
-    Returns:
-        one sentence each; none without training_tokens
-    """
+    """What of the totals the asker should look at. None without training_tokens."""
     full = resolved.question
     if full.recipe.training_tokens is None:
         return []
@@ -48,15 +34,7 @@ def run_warnings(resolved: Resolved) -> list[str]:
 
 
 def lost_time_warnings(resolved: Resolved, totals: Totals | None) -> list[str]:
-    """What of the lost time the asker should look at.
-
-    Args:
-        resolved: the question, defaults filled
-        totals: the whole run; none without training_tokens
-
-    Returns:
-        one sentence each
-    """
+    """What of the lost time the asker should look at."""
     if totals is None:
         return []
     told, kept, said = checkpointing_of(resolved.job).interval_seconds, totals.goodput, []
@@ -136,14 +114,7 @@ NO_COST = "cost_usd is null: give price.usd_per_gpu_hour"
 
 
 def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
-    """What the estimate takes for granted.
-
-    Args:
-        resolved: the question
-
-    Returns:
-        one sentence each
-    """
+    """What the estimate takes for granted."""
     job, layout = resolved.job, resolved.question.layout
     said = [
         f"software as {job.stack.meaning}",
@@ -200,27 +171,12 @@ def _method(resolved: Resolved) -> list[str]:
 
 
 def warnings_of(resolved: Resolved, active: int) -> tuple[str, ...]:
-    """What the asker of a whole estimate should look at.
-
-    Args:
-        resolved: the question
-        active: parameters that one token uses [1]
-
-    Returns:
-        one sentence each
-    """
+    """What the asker of a whole estimate should look at."""
     return (*_missing(resolved), *_tokens(resolved, active), *warnings_of_memory(resolved))
 
 
 def warnings_of_memory(resolved: Resolved) -> tuple[str, ...]:
-    """What the asker should look at, whatever the run is to cost.
-
-    Args:
-        resolved: the question
-
-    Returns:
-        one sentence each
-    """
+    """What the asker should look at, whatever the run is to cost."""
     return (
         *_length(resolved),
         *_padding(resolved),

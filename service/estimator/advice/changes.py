@@ -50,17 +50,7 @@ Ladder: TypeAlias = Iterable[Trial]
 
 
 def single_changes(asked: Question, resolved: Resolved, biggest: str, factor: float) -> Iterator[Ladder]:
-    """The ladders of a question, those first that make its largest line smaller.
-
-    Args:
-        asked: the question as it was asked
-        resolved: the same with every default filled
-        biggest: kind of the largest line
-        factor: how many times its room the job takes [1]
-
-    Yields:
-        one ladder a field
-    """
+    """The ladders of a question, those first that make its largest line smaller."""
     axes = [_splits(asked, resolved, axis, factor) for axis in ("expert", "tensor", "context", "pipeline")]
     of_states = [_zero_stages(asked, resolved), _offloads(asked), _narrower_moments(asked, resolved)]
     of_activations = [_recompute(asked, resolved), _micro_batches(asked), _kernels(asked), _losses(asked, resolved)]
@@ -69,15 +59,7 @@ def single_changes(asked: Question, resolved: Resolved, biggest: str, factor: fl
 
 
 def last_resorts(asked: Question, factor: float) -> Iterator[Ladder]:
-    """More GPUs, and methods that train less: what is left where no other field is enough.
-
-    Args:
-        asked: the question as it was asked
-        factor: how many times its room the job takes [1]
-
-    Yields:
-        one ladder a field
-    """
+    """More GPUs, and methods that train less: what is left where no other field is enough."""
     yield _more_gpus(asked, factor)
     if asked.recipe.method == "full":
         yield [_of_recipe(asked, "method", name) for name in ("lora", "qlora")]
@@ -252,16 +234,7 @@ def _always() -> bool:
 
 
 def advised(memory: Memory, asked: Question, goes_on: Callable[[], bool] = _always) -> Memory:
-    """The memory part of an answer with what to change where it does not surely fit.
-
-    Args:
-        memory: the memory part
-        asked: the question as it was asked, which every change changes
-        goes_on: whether there is time to try another one
-
-    Returns:
-        the same with changes and suggestions; as it was where it fits
-    """
+    """The memory part of an answer with what to change where it does not surely fit."""
     if verdict_of(memory.oom_probability_fraction) == "fits":
         return memory
     changes = ranked_changes(asked, memory.biggest_line, goes_on)
@@ -273,14 +246,6 @@ def ranked_changes(asked: Question, biggest: str, goes_on: Callable[[], bool] = 
 
     Of each field the first value that is enough is told, or else the one that saves most. More GPUs and methods that
     train less are tried where nothing else is enough.
-
-    Args:
-        asked: the question as it was asked, which does not surely fit
-        biggest: kind of the largest line of the fullest stage
-        goes_on: whether there is time to try another one
-
-    Returns:
-        the changes with what each saves and costs
     """
     before = _tried(asked)
     factor, seconds = before.device_bytes / before.memory.usable_bytes, before.token_seconds
@@ -340,16 +305,11 @@ def _tried(question: Question) -> Tried:
 def in_words(change: Change) -> str:
     """A change as a person reads it.
 
-    Args:
-        change: the change
-
-    Returns:
-        what to set, what it saves, what it costs, and whether it is enough
-
     >>> wider = Change(
     ...     field="layout.tensor", value="4", also=("layout.data=2",), saves_bytes=2.0**30, device_peak_bytes=1.0,
     ...     verdict="fits", slower_fraction=0.3,
     ... )
+
     >>> in_words(wider)
     'tensor 4 with data 2: saves 1 GiB, 30 % slower, fits'
     """

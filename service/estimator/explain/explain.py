@@ -38,16 +38,7 @@ from service.estimator.workload import Job
 
 
 def parameter_explanations(resolved: Resolved, stages: list[LoadedStage], parameters: Parameters) -> list[Explanation]:
-    """Explanations of every count of the model and of its stages.
-
-    Args:
-        resolved: the question
-        stages: its stages
-        parameters: the counts
-
-    Returns:
-        one explanation a number
-    """
+    """Explanations of every count of the model and of its stages."""
     model, active = resolved.job.model, parameters.active_by_definition
     table: Inputs = {"vocab_size": model.vocab_size, "embedding_width": model.embedding_width}
     experts: Inputs = {
@@ -122,15 +113,7 @@ def _stages(stages: list[LoadedStage], parameters: Parameters) -> list[Explanati
 
 
 def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, ...]:
-    """Every explained number of an answer.
-
-    Args:
-        question: the question as asked
-        estimate: its answer
-
-    Returns:
-        explanations, in the order of the answer
-    """
+    """Every explained number of an answer."""
     resolved = resolve(question)
     stages, fullest = stages_of(resolved.job, resolved.degrees, resolved.question.layout), fullest_in(resolved)
     return (

@@ -35,26 +35,12 @@ class Docstring:
 
 @cache
 def read_docstring(documented: Callable[..., Any]) -> Docstring:
-    """The docstring of a function, taken apart.
-
-    Args:
-        documented: the function
-
-    Returns:
-        its sections; empty ones where it says nothing
-    """
+    """The sections of a function's docstring; empty without one."""
     return parse_docstring(getdoc(documented) or "")
 
 
 def parse_docstring(text: str) -> Docstring:
-    """A docstring, taken apart.
-
-    Args:
-        text: the docstring without its indentation
-
-    Returns:
-        its sections
-    """
+    """A docstring, taken apart."""
     lines = text.splitlines()
     sections: dict[str, list[str]] = {}
     current: list[str] = []
@@ -77,12 +63,6 @@ def parse_docstring(text: str) -> Docstring:
 
 def unit_of(text: str) -> str | None:
     """The unit that a description ends with.
-
-    Args:
-        text: description of an argument or of what is returned
-
-    Returns:
-        what stands in its last brackets, None without any
 
     >>> unit_of("bytes of the whole tensor, S [byte]"), unit_of("rates of one GPU")
     ('byte', None)
@@ -131,17 +111,7 @@ class Explanation:
 
 
 def explained(path: str, value: float, formula: Callable[..., Any], inputs: Inputs) -> Explanation:
-    """The explanation of one number, worded by the docstring of the formula that gave it.
-
-    Args:
-        path: where it stands in the answer
-        value: what the formula gave [1]
-        formula: the formula
-        inputs: what went in, by name
-
-    Returns:
-        the explanation
-    """
+    """The explanation of one number, worded by the docstring of the formula that gave it."""
     said = read_docstring(formula)
     unit = said.unit
     return Explanation(
@@ -157,14 +127,5 @@ def explained(path: str, value: float, formula: Callable[..., Any], inputs: Inpu
 
 
 def applied(path: str, formula: Callable[..., Any], **inputs: float | int | bool | str | None) -> Explanation:
-    """The explanation of a number that a formula of plain inputs gives.
-
-    Args:
-        path: where it stands in the answer
-        formula: the formula
-        **inputs: its arguments [1]
-
-    Returns:
-        the explanation, its value computed here
-    """
+    """The explanation of a number that a formula of plain inputs gives."""
     return explained(path, formula(**inputs), formula, inputs)

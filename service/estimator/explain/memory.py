@@ -63,16 +63,7 @@ Told = tuple[Callable[..., Any], Inputs]
 
 
 def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: Memory) -> list[Explanation]:
-    """Explanations of every line of every stage, and of the peaks.
-
-    Args:
-        resolved: the question
-        stages: its stages
-        memory: the memory part of the answer
-
-    Returns:
-        one explanation a number
-    """
+    """Explanations of every line of every stage, and of the peaks."""
     job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
     every = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages]
     said: list[Explanation] = []

@@ -38,15 +38,7 @@ from service.estimator.time.kernels import limited_watts
 
 
 def total_flop_explanations(flop: Flop, totals: Totals) -> list[Explanation]:
-    """Explanations of the FLOP of a run.
-
-    Args:
-        flop: its operations
-        totals: its steps and stages
-
-    Returns:
-        explanations, in the order of the answer
-    """
+    """Explanations of the FLOP of a run."""
     steps = totals.steps
     inputs: Inputs = {"steps": steps}
     if totals.stages:
@@ -58,15 +50,7 @@ def total_flop_explanations(flop: Flop, totals: Totals) -> list[Explanation]:
 
 
 def steps_explanation(recipe: Recipe, totals: Totals) -> Explanation:
-    """The explanation of the steps of a run.
-
-    Args:
-        recipe: the recipe, defaults filled
-        totals: its steps and stages
-
-    Returns:
-        the explanation
-    """
+    """The explanation of the steps of a run."""
     if totals.stages:
         inputs: Inputs = {f"stage_{one.stage}_steps": one.steps for one in totals.stages}
         return explained("totals.steps", totals.steps, steps_in_turn, inputs)
@@ -108,15 +92,7 @@ def mean_step_seconds(totals: Totals, step: Step) -> float:
 
 
 def stage_explanations(resolved: Resolved, estimate: Estimate) -> list[Explanation]:
-    """Explanations of each stage of a run.
-
-    Args:
-        resolved: the question
-        estimate: its answer
-
-    Returns:
-        explanations, in the order of the answer; none where batch and length never change
-    """
+    """Explanations of each stage of a run. None where batch and length never change."""
     totals, recipe = estimate.totals, resolved.question.recipe
     if totals is None or not totals.stages:
         return []
@@ -169,15 +145,7 @@ def _stage(told: RunStageTotals, stage: RunStage, first: Resolved, before: float
 
 
 def totals_explanations(resolved: Resolved, estimate: Estimate) -> list[Explanation]:
-    """Every explained number of the totals.
-
-    Args:
-        resolved: the question, defaults filled
-        estimate: its answer
-
-    Returns:
-        explanations, in the order of the answer; none without totals
-    """
+    """Every explained number of the totals. None without totals."""
     if estimate.totals is None:
         return []
     losses = losses_of(resolved, mean_step_seconds(estimate.totals, estimate.step))

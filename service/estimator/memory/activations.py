@@ -19,15 +19,7 @@ KEEP_ALL = Recompute(granularity="none")
 
 
 def is_dropped(saved: Saved, rule: Recompute) -> bool:
-    """Whether selective recompute drops a saved tensor.
-
-    Args:
-        saved: the tensor
-        rule: the recompute rule
-
-    Returns:
-        True where one of its modules is selected
-    """
+    """Whether selective recompute drops a saved tensor."""
     return rule.granularity == "selective" and any(module in rule.modules for module in saved.modules)
 
 

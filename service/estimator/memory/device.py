@@ -200,13 +200,6 @@ Source: NVIDIA/Megatron-LM functional tests, the same cases on three generations
 def class_of(stack: str, *, is_sparse: bool) -> tuple[str, str]:
     """The class of some stack and kind of model.
 
-    Args:
-        stack: the stack's name
-        is_sparse: whether the model has routed experts
-
-    Returns:
-        stack and kind of model, a key of RESIDUALS
-
     >>> class_of("fsdp1", is_sparse=False)
     ('other', 'dense')
     """
@@ -214,14 +207,7 @@ def class_of(stack: str, *, is_sparse: bool) -> tuple[str, str]:
 
 
 def residual_class(job: Job) -> tuple[str, str]:
-    """The class of a job whose published residuals are known.
-
-    Args:
-        job: the job
-
-    Returns:
-        stack and kind of model, a key of RESIDUALS
-    """
+    """The class of a job whose published residuals are known."""
     return class_of(job.software.name, is_sparse=bool(job.model.num_experts))
 
 
@@ -306,12 +292,6 @@ def largest_fitting_bytes(device: Interval, usable_bytes: float) -> float:
 def verdict_of(probability_fraction: float) -> Verdict:
     """The word for a probability of running out of memory.
 
-    Args:
-        probability_fraction: probability that the device peak exceeds the usable memory [1]
-
-    Returns:
-        below 5 % fits, up to 50 % at_risk, above out_of_memory
-
     >>> verdict_of(0.2)
     'at_risk'
     """
@@ -365,12 +345,7 @@ def beside_allocator(job: Job) -> Shares:
 def context_and_communicators(gpu: Gpu, torch: str | None) -> tuple[Shares, Shares]:
     """Bytes of the context, and of communicators beside it, on one GPU.
 
-    Args:
-        gpu: the GPU
-        torch: version of torch; None stands for the newest
-
-    Returns:
-        low, middle, high of each [byte]; what was measured on the GPU where something was
+    Measured values of the GPU replace them. Without a version of torch, the newest is assumed.
     """
     context, extra = (
         next(sizes for oldest, sizes in table if at_least(torch, oldest))
@@ -387,14 +362,7 @@ def _told(measured: MeasuredBytes | None) -> Shares | None:
 
 
 def memory_basis(gpu: Gpu) -> Basis:
-    """What bytes beside the allocator rest on.
-
-    Args:
-        gpu: the GPU
-
-    Returns:
-        calibrated where they were measured on the GPU, else analytic
-    """
+    """What bytes beside the allocator rest on."""
     measured = calibration_of(gpu)
     return "calibrated" if measured is not None and measured.tells_bytes else "analytic"
 

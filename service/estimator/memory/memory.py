@@ -481,15 +481,7 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
 
 
 def first_step_lines(held: StageBytes, *, several: bool) -> dict[str, float]:
-    """What one rank holds at the peak of the first step.
-
-    Args:
-        held: bytes of the rank by kind
-        several: whether the step has more than one micro-batch
-
-    Returns:
-        bytes by kind [byte]
-    """
+    """What one rank holds at the peak of the first step."""
     fullest = max(LIVE, key=lambda phase: _first_step_bytes(held, phase, several=several))
     return live_bytes(held, LIVE[fullest], missing_kinds("first", MOMENTS[fullest], several=several))
 
@@ -501,14 +493,6 @@ def _first_step_bytes(held: StageBytes, phase: Phase, *, several: bool) -> float
 
 def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str, ...]:
     """Kinds that are not there yet at a moment of a step.
-
-    Args:
-        step: the first step, or a later one
-        moment: where in the step
-        several: whether a micro-batch has run backward before
-
-    Returns:
-        the kinds
 
     >>> missing_kinds("first", "loss", several=True), missing_kinds("later", "loss", several=True)
     (('optimizer_states', 'optimizer_scales'), ())

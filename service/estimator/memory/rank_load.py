@@ -150,16 +150,7 @@ class StageLoad:
 
 
 def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
-    """The load of one rank of one stage.
-
-    Args:
-        job: the job
-        degrees: the layout
-        stage: the stage
-
-    Returns:
-        its load
-    """
+    """The load of one rank of one stage."""
     held = rank_parameters(job, degrees, stage)
     activations = stage_activations(job, degrees, stage)
     ends = end_activation_bytes(job, degrees, stage)
@@ -243,13 +234,7 @@ def mirrored(one: StageLoad, other: StageLoad, degrees: Degrees) -> StageLoad:
     It holds both stages' weights and gradients; each stage's optimizer is shared by its two holders; half of its
     micro-batches come from either end.
 
-    Args:
-        one: load of its stage
-        other: load of the stage as far from the other end
-        degrees: the layout; without ZeRO both holders keep the whole optimizer
-
-    Returns:
-        the load of the rank
+    Without ZeRO both holders keep the whole optimizer.
 
     Source:
         DeepSeek-V3, arXiv:2412.19437, section 3.2.1 and table 2

@@ -67,15 +67,7 @@ class Sharded:
 
 
 def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
-    """The lines of `StageBytes` that the data group may shard, with what each is made of.
-
-    Args:
-        job: the job
-        load: load of the rank
-
-    Returns:
-        the operands of `sharded_bytes` by line
-    """
+    """The lines of `StageBytes` that the data group may shard, with what each is made of."""
     held, updated, state = load.held, load.updated, job.state
     moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
     trained, renewed = (held.dense_trained, held.expert_trained), (updated.dense_trained, updated.expert_trained)
@@ -106,13 +98,8 @@ def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
 def follows_weights(job: Job) -> bool:
     """Whether moments have the format of the weight that they update, because nothing names another.
 
-    Args:
-        job: the job
-
-    Returns:
-        True unless the optimizer or the recipe fixes their format
-
     >>> from service.estimator.samples import sample_job
+
     >>> follows_weights(sample_job())
     True
     """

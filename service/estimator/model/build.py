@@ -136,30 +136,14 @@ LEDGERS_KEPT = 256
 
 
 def layer_type(model: Model, layer: int) -> LayerType:
-    """How one layer mixes tokens: from the model's repeating pattern, else windowed if it has a window, else full.
-
-    Args:
-        model: the model
-        layer: layer, from 0 [1]
-
-    Returns:
-        the name of the mixer
-    """
+    """How one layer mixes tokens: from the model's repeating pattern, else windowed if it has a window, else full."""
     if model.layer_types:
         return model.layer_types[layer % len(model.layer_types)]
     return "full_attention" if model.sliding_window is None else "sliding_attention"
 
 
 def mlp_type(model: Model, layer: int) -> MlpType:
-    """MLP of one layer: dense for the leading layers, then the model's pattern, else sparse if it has experts.
-
-    Args:
-        model: the model
-        layer: layer, from 0 [1]
-
-    Returns:
-        dense, sparse, both or none
-    """
+    """MLP of one layer: dense for the leading layers, then the model's pattern, else sparse if it has experts."""
     if layer < model.first_k_dense_replace:
         return "dense"
     if model.mlp_layer_types:
@@ -168,16 +152,7 @@ def mlp_type(model: Model, layer: int) -> MlpType:
 
 
 def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
-    """Operations of one whole layer.
-
-    Args:
-        model: the model
-        shape: what mixes tokens and channels in the layer
-        setting: how operations are carried out
-
-    Returns:
-        the branch that mixes tokens and the one that mixes channels, each with its norms and residual addition
-    """
+    """Operations of one whole layer."""
     mixer = tuple(op for ops in MIXERS[shape.mixer].ops for op in ops(model, shape.mixer, setting))
     mixed = _reused(mixer) if shape.is_reuse else mixer
     channels = _channel_ops(model, shape.mlp, setting)
@@ -233,14 +208,7 @@ def _reused(ops: Ops) -> Ops:
 
 
 def layer_shapes(model: Model) -> list[LayerShape]:
-    """The shape of every layer, first to last.
-
-    Args:
-        model: the model
-
-    Returns:
-        one shape a layer
-    """
+    """The shape of every layer, first to last."""
     shapes: list[LayerShape] = []
     blocks = 0
     for layer in range(model.num_hidden_layers):
@@ -253,15 +221,7 @@ def layer_shapes(model: Model) -> list[LayerShape]:
 
 @lru_cache(maxsize=LEDGERS_KEPT)
 def build_ledger(model: Model, setting: Setting) -> Ledger:
-    """The table of operations of a model: each distinct kind of layer once.
-
-    Args:
-        model: the model
-        setting: how operations are carried out
-
-    Returns:
-        the ledger of one sequence
-    """
+    """The table of operations of a model: each distinct kind of layer once."""
     shapes = layer_shapes(model)
     kind_of = {shape: kind for kind, shape in enumerate(dict.fromkeys(shapes))}
     has_depths = model.num_nextn_predict_layers > 0
@@ -278,24 +238,10 @@ def build_ledger(model: Model, setting: Setting) -> Ledger:
 
 
 def mixers_of(model: Model) -> tuple[LayerType, ...]:
-    """What mixes tokens in the layers of a model.
-
-    Args:
-        model: the model
-
-    Returns:
-        each kind once, in the order of the layers
-    """
+    """What mixes tokens in the layers of a model."""
     return tuple(dict.fromkeys(model.layer_types[: model.num_hidden_layers])) or (layer_type(model, 0),)
 
 
 def recurrences_of(model: Model) -> tuple[LayerType, ...]:
-    """Kinds of layers of a model that carry a state along the sequence.
-
-    Args:
-        model: the model
-
-    Returns:
-        each kind once, in the order of the layers
-    """
+    """Kinds of layers of a model that carry a state along the sequence."""
     return tuple(mixer for mixer in mixers_of(model) if MIXERS[mixer].carries_state)

@@ -39,11 +39,7 @@ class Documents:
 def documents_of(recipe: Recipe) -> Documents | None:
     """The documents of a recipe, split where they are longer than a sequence.
 
-    Args:
-        recipe: the recipe
-
-    Returns:
-        the documents; None where every sequence is one document
+    None where every sequence is one document.
     """
     if not recipe.document_lengths:
         return None
@@ -116,14 +112,7 @@ def _rounded(numerator: int, denominator: int) -> int:
 
 
 def trained_share(recipe: Recipe) -> Fraction:
-    """The exact share of the computed tokens that are trained: all but padding.
-
-    Args:
-        recipe: the recipe
-
-    Returns:
-        the share [1]
-    """
+    """The exact share of the computed tokens that are trained: all but padding."""
     documents = documents_of(recipe)
     if documents is None or documents.batching == "packed":
         return Fraction(1)

@@ -103,15 +103,7 @@ def backward_flop(ops: Ops) -> int:
 
 
 def sequence_flop(ledger: Ledger, rule: Recompute) -> SequenceFlop:
-    """FLOP of one sequence through the whole model, and what recompute repeats of it.
-
-    Args:
-        ledger: the ledger
-        rule: the recompute rule
-
-    Returns:
-        the sums [FLOP]
-    """
+    """FLOP of one sequence through the whole model, and what recompute repeats of it."""
     groups = ledger.groups()
     layers = ledger.layer_groups()
     return SequenceFlop(

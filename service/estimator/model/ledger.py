@@ -283,13 +283,7 @@ class Setting:
 def is_rerun(op: Op, rule: Recompute) -> bool:
     """Whether an operation of a recomputing layer runs its forward pass a second time.
 
-    Args:
-        op: the operation
-        rule: the recompute rule
-
-    Returns:
-        True under full recompute, and under selective recompute of one of its modules; False where no backward pass
-        reaches its layer
+    False where no backward pass reaches its layer.
     """
     if rule.granularity == "none" or not op.in_trained_layer:
         return False
@@ -303,12 +297,6 @@ def is_rerun(op: Op, rule: Recompute) -> bool:
 def by_operation(rule: Recompute) -> bool:
     """Whether selective recompute goes by single operations: every second matrix product and attention are kept.
 
-    Args:
-        rule: the recompute rule
-
-    Returns:
-        True under module op
-
     Source:
         pytorch/torchtitan distributed/activation_checkpoint.py (selective op)
     """
@@ -316,14 +304,7 @@ def by_operation(rule: Recompute) -> bool:
 
 
 def kept_matrices(op: Op) -> list[Weight]:
-    """Matrices of an operation whose products recompute by operation keeps: the first of a layer and every second one.
-
-    Args:
-        op: the operation
-
-    Returns:
-        the matrices, one weight each
-    """
+    """Matrices whose products recompute by operation keeps: the first of a layer and every second one."""
     named = [(weight, name) for weight in op.weights for name in weight.matrices]
     kept = [pair for place, pair in enumerate(named) if (op.products_before + place) % 2 == 0]
     return [replace(weight, columns=weight.columns // len(weight.matrices), matrices=(name,)) for weight, name in kept]

@@ -11,14 +11,7 @@ from service.estimator.question import Model
 def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: int = 0) -> Op:
     """The projection to all heads' queries, keys and values, and to the gate on their output.
 
-    Args:
-        model: the model
-        setting: how operations are carried out
-        inputs: numbers that it reads a token [1]
-        gates: numbers of the gate [1]
-
-    Returns:
-        the operation; what it reads is the norm's to keep, what it writes the kernel's
+    What it reads is the norm's to keep, what it writes the kernel's.
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245
@@ -47,13 +40,6 @@ def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: in
 def attention_output_op(model: Model, setting: Setting) -> Op:
     """The projection of all heads' values back to the residual stream; it keeps its input, as flash attention does too.
 
-    Args:
-        model: the model
-        setting: how operations are carried out
-
-    Returns:
-        the operation
-
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
     """
@@ -70,14 +56,7 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
 def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)) -> Op:
     """The projection of the residual stream to all that a recurrence or convolution reads; its input is the norm's.
 
-    Args:
-        model: the model
-        setting: how operations are carried out
-        outputs: numbers that it writes a token [1]
-        reads: operations whose results it reads, where that is more than the last norm
-
-    Returns:
-        the operation; what it writes is kept by those who read it
+    What it writes is kept by those who read it.
 
     Source:
         Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
@@ -98,15 +77,6 @@ def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple
 
 def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input: bool) -> Op:
     """The projection of what a recurrence or convolution found back to the residual stream.
-
-    Args:
-        model: the model
-        setting: how operations are carried out
-        inputs: numbers that it reads a token [1]
-        keeps_input: whether they stay for the backward pass, or are computed again from what the kernel kept
-
-    Returns:
-        the operation
 
     Source:
         Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
@@ -135,16 +105,6 @@ def _output_op(name: str, matrix: Weight, setting: Setting, *, has_bias: bool, s
 def embedding_width_op(name: str, model: Model, setting: Setting, *, rows: int, columns: int) -> Op:
     """The projection between a narrower token embedding and the residual stream; it keeps the narrow side.
 
-    Args:
-        name: where it stands
-        model: the model
-        setting: how operations are carried out
-        rows: numbers it reads a token [1]
-        columns: numbers it writes a token [1]
-
-    Returns:
-        the operation, the same on every tensor rank
-
     Source:
         transformers modeling_opt.OPTDecoder (project_in, project_out)
     """
@@ -170,15 +130,7 @@ _VECTORS: dict[Normalization, int] = {"rmsnorm": 1, "layernorm": 2, "layernorm_n
 
 
 def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]:
-    """Trained vectors of one norm: a scale, a shift, both or none.
-
-    Args:
-        normalization: kind of norm
-        width: numbers it normalises [1]
-
-    Returns:
-        its weights, held whole by every rank
-    """
+    """Trained vectors of one norm: a scale, a shift, both or none."""
     return tuple(Weight(1, width, role="norm") for _ in range(_VECTORS[normalization]))
 
 
@@ -188,16 +140,6 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
     It keeps its input; what it feeds to a matrix product is kept too, and selective recompute of
     `layernorm` drops it. Unfused, six fp32 passes run, and a root mean square keeps an fp32 copy more: cast, square,
     mean, scale, cast back, weigh. A layer norm is one kernel of torch's everywhere; autocast hands it an fp32 stream.
-
-    Args:
-        name: what the norm stands before or after
-        model: the model
-        setting: how operations are carried out
-        readers: matrix products that read its output, and keep it [1]
-        reads: what it normalises, where that is not the result before it
-
-    Returns:
-        the operation
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (4 s b h for two norms' inputs);
@@ -234,13 +176,7 @@ def _unfused_bytes(model: Model, setting: Setting) -> int:
 def residual_op(name: str, model: Model, setting: Setting) -> Op:
     """The addition of a branch to the residual stream, with the branch's dropout.
 
-    Args:
-        name: which branch
-        model: the model
-        setting: how operations are carried out
-
-    Returns:
-        the operation; it keeps only a one-byte dropout mask
+    It keeps only a one-byte dropout mask.
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (s b h for each dropout mask)
@@ -306,16 +242,7 @@ def core_attention_ops(
     its backward pass; eager attention keeps the scores: once, or with dropout before it, its mask, and after; that of
     transformers keeps their softmax in fp32 beside what it multiplies values by.
 
-    Args:
-        model: the model
-        layer_type: full, sliding or chunked
-        setting: how operations are carried out
-        query_width: width of a query and key head [1]
-        value_width: width of a value head [1]
-        input_modules: selective recompute of these drops queries, keys and values too
-
-    Returns:
-        one operation; its scores go under selective recompute of core_attn, its inputs stay
+    Its scores go under selective recompute of core_attn, its inputs stay.
 
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s^2 b, 4 of 11 s b h for q, k, v);
@@ -425,16 +352,6 @@ def feed_forward_ops(
 ) -> Ops:
     """Up-projection, activation and down-projection of one layer.
 
-    Args:
-        model: the model
-        setting: how operations are carried out
-        width: inner width, f [1]
-        name: prefix of the operations' names
-        modules: selective recompute of these drops what it keeps
-
-    Returns:
-        the operations
-
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
         gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form;
@@ -449,14 +366,7 @@ def feed_forward_ops(
 
 
 def up_matrices(model: Model) -> tuple[MatrixName, ...]:
-    """The matrices that an MLP or an expert reads its input with, side by side.
-
-    Args:
-        model: the model
-
-    Returns:
-        their names
-    """
+    """The matrices that an MLP or an expert reads its input with, side by side."""
     return ("gate_proj", "up_proj") if model.gated_mlp else ("up_proj",)
 
 
@@ -527,13 +437,7 @@ def _down(model: Model, setting: Setting, width: int, name: str, modules: Module
 def convolution_op(model: Model, setting: Setting, *, channels: int) -> Op:
     """A depthwise convolution over the last k tokens of each channel; what it keeps is its neighbours' to say.
 
-    Args:
-        model: the model; its conv_kernel is k
-        setting: how operations are carried out
-        channels: channels, each with its own taps [1]
-
-    Returns:
-        the operation
+    k is the model's conv_kernel.
 
     Source:
         Gu and Dao 2023, arXiv:2312.00752, section 3.4 and figure 3

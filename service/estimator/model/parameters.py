@@ -90,14 +90,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
 
 
 def count_parameters(model: Model) -> ParameterCounts:
-    """Parameters of a model, exact, from its fields alone.
-
-    Args:
-        model: the model
-
-    Returns:
-        the counts [1]
-    """
+    """Parameters of a model, exact, from its fields alone."""
     return parameter_counts(model, build_ledger(model, _ANY_SETTING))
 
 

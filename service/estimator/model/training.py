@@ -42,18 +42,7 @@ def adapter_ops(op: Op, weight: Weight, targets: tuple[MatrixName, ...], rank: i
     An adapter reads what its matrix reads, and adds to what it writes. Tensor ranks hold whole the side of it that
     they do not share out of the matrix; routed experts have an adapter each.
 
-    Args:
-        op: the operation that multiplies by the weight
-        weight: the weight, one or more matrices side by side
-        targets: matrices that get an adapter
-        rank: rank of each adapter, r [1]
-        setting: how operations are carried out
-
-    Returns:
-        two operations for each target in the weight, with 2 r (n_in + n_out) FLOP a token together
-
-    Ignores:
-        dropout before an adapter; the narrow side that tensor ranks exchange, r numbers a token
+    Tensor ranks exchange the narrow side, r numbers a token.
 
     Source:
         Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
@@ -116,14 +105,7 @@ _PLACES: dict[str, PartName | None] = {
 
 
 def method_of(recipe: Recipe) -> Method:
-    """The training method of a recipe in its full form.
-
-    Args:
-        recipe: the recipe
-
-    Returns:
-        the method; LoRA has a rank and targets
-    """
+    """The training method of a recipe in its full form. LoRA has a rank and targets."""
     asked = recipe.method if isinstance(recipe.method, Method) else Method(name=recipe.method)
     if asked.name == "full":
         return asked
@@ -131,27 +113,12 @@ def method_of(recipe: Recipe) -> Method:
 
 
 def trains_everything(method: Method) -> bool:
-    """Whether every parameter of the model is trained.
-
-    Args:
-        method: the method
-
-    Returns:
-        False where a part, a layer or all but the adapters is frozen
-    """
+    """Whether every parameter of the model is trained."""
     return method.name == "full" and not method.frozen and not method.frozen_layers
 
 
 def part_of(op: Op, weight: Weight) -> PartName | None:
-    """The part of the model that a weight belongs to.
-
-    Args:
-        op: the operation that has the weight
-        weight: the weight
-
-    Returns:
-        the part; None for what only multi-token-prediction depths have
-    """
+    """The part of the model that a weight belongs to. None for what only multi-token-prediction depths have."""
     if weight.role in _ROLES:
         return _ROLES[weight.role]
     return (
@@ -163,29 +130,14 @@ def part_of(op: Op, weight: Weight) -> PartName | None:
 
 @lru_cache(maxsize=LEDGERS_KEPT)
 def ledger_of(model: Model, setting: Setting, method: Method) -> Ledger:
-    """The ledger of a model of which a method trains all or a part, worked out once for all layouts.
-
-    Args:
-        model: the model
-        setting: how operations are carried out
-        method: what is trained
-
-    Returns:
-        its ledger
-    """
+    """The ledger of a model of which a method trains all or a part, worked out once for all layouts."""
     return trained_ledger(build_ledger(model, setting), method, setting)
 
 
 def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:
     """The ledger with its frozen weights told, its adapters added, and each backward pass as far as it is needed.
 
-    Args:
-        ledger: the ledger of full training
-        method: what is trained
-        setting: how operations are carried out
-
-    Returns:
-        the ledger; layers that differ in what is trained in or before them are kinds of their own
+    Layers that differ in what is trained in or before them are kinds of their own.
 
     Source:
         Hu et al. 2021, arXiv:2106.09685, section 4.1; torch.autograd (requires_grad)

@@ -23,19 +23,7 @@ TOOLS: dict[ToolName, Tool] = {
 
 
 def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
-    """What another tool says of a question, beside our own estimate of it.
-
-    Args:
-        name: the method
-        question: the question
-        memory: our own estimate
-
-    Returns:
-        the tool's terms and totals, our own peak, and the main reason why they differ
-
-    Raises:
-        Refused: one problem for each thing of the question that the tool's formula does not read
-    """
+    """What another tool says of a question, beside our own estimate of it."""
     row, resolved = TOOLS[name], resolve(question)
     problems = unread(row, resolved)
     if problems:
@@ -58,15 +46,7 @@ def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
 
 
 def unread(row: Tool, resolved: Resolved) -> tuple[Problem, ...]:
-    """What of a question a tool's formula does not read, as problems.
-
-    Args:
-        row: the tool
-        resolved: the question
-
-    Returns:
-        one problem for each limit that it meets
-    """
+    """What of a question a tool's formula does not read, as problems."""
     problems = []
     for limit in row.limits:
         if not limit.holds(resolved):

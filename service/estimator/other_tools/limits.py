@@ -140,14 +140,7 @@ def _named(name: str, field: str, known: tuple[str, ...], given: Callable[[Resol
 
 
 def precisions(*known: PrecisionName) -> Limit:
-    """The limit of a formula whose bytes of a parameter are those of some precision recipes.
-
-    Args:
-        known: those recipes
-
-    Returns:
-        the limit
-    """
+    """The limit of a formula whose bytes of a parameter are those of some precision recipes."""
     return _named(
         "method_counts_the_precision",
         "recipe.precision",
@@ -158,14 +151,7 @@ def precisions(*known: PrecisionName) -> Limit:
 
 
 def optimizers(*known: OptimizerName) -> Limit:
-    """The limit of a formula that knows the states of some optimizers.
-
-    Args:
-        known: those optimizers
-
-    Returns:
-        the limit
-    """
+    """The limit of a formula that knows the states of some optimizers."""
     return _named(
         "method_counts_the_optimizer",
         "recipe.optimizer",
@@ -176,14 +162,7 @@ def optimizers(*known: OptimizerName) -> Limit:
 
 
 def recomputes(*known: str) -> Limit:
-    """The limit of a formula that knows some ways to recompute.
-
-    Args:
-        known: those ways: none, selective (of core attention alone)
-
-    Returns:
-        the limit
-    """
+    """The limit of a formula that knows some ways to recompute."""
     return _named(
         "method_recomputes_so",
         "recipe.recompute",
@@ -201,14 +180,7 @@ def _recompute(resolved: Resolved) -> str:
 
 
 def schedules(*known: ScheduleName) -> Limit:
-    """The limit of a formula that counts the micro-batches in flight of some schedules.
-
-    Args:
-        known: those schedules
-
-    Returns:
-        the limit
-    """
+    """The limit of a formula that counts the micro-batches in flight of some schedules."""
     return Limit(
         "method_runs_the_schedule",
         "layout.schedule",
@@ -221,14 +193,7 @@ def schedules(*known: ScheduleName) -> Limit:
 
 
 def shards(*known: int) -> Limit:
-    """The limit of a formula that knows some ZeRO stages; one replica shards nothing whatever its stage.
-
-    Args:
-        known: those stages
-
-    Returns:
-        the limit
-    """
+    """The limit of a formula that knows some ZeRO stages; one replica shards nothing whatever its stage."""
     return Limit(
         "method_shards_so",
         "layout.zero_stage",
@@ -242,14 +207,7 @@ def shards(*known: int) -> Limit:
 
 
 def offloads(*known: OffloadName) -> Limit:
-    """The limit of a formula that knows what of a rank may live in host memory.
-
-    Args:
-        known: the choices of layout.offload that it knows
-
-    Returns:
-        the limit
-    """
+    """The limit of a formula that knows what of a rank may live in host memory."""
     return _named(
         "method_offloads_so",
         "layout.offload",
@@ -386,12 +344,5 @@ PLAIN_EMBEDDING = Limit(
 
 
 def plain(*others: Limit) -> tuple[Limit, ...]:
-    """The limits of a formula over the sizes of a plain decoder: attention, one MLP a layer, a plain embedding.
-
-    Args:
-        others: what it does not read beside
-
-    Returns:
-        the limits
-    """
+    """The limits of a formula over the sizes of a plain decoder: attention, one MLP a layer, a plain embedding."""
     return (ATTENTION, ONE_MLP, PLAIN_EMBEDDING, *others)

@@ -94,16 +94,11 @@ def _layer(model: Model, *, is_sparse: bool) -> ShardCounts:
 def most_loaded_shard(resolved: Resolved) -> ShardCounts:
     """Parameters of the rank that has most: its share of the layers, every prediction depth, one table or two.
 
-    Args:
-        resolved: the question
-
-    Returns:
-        the parameters of that rank by what divides them
-
     Source:
         NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py
 
     >>> from service.estimator.samples import sample_resolved
+
     >>> most_loaded_shard(sample_resolved())
     ShardCounts(tensor=8029995008.0, whole=266240.0, expert=0.0)
     """

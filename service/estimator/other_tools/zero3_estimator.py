@@ -66,15 +66,6 @@ def offloaded(total: int, largest: int, gpus_per_node: int, nodes: int) -> tuple
     On a GPU stand the largest module in fp32, and its share of 18, 2 or no bytes for each parameter; in the host's
     memory what was offloaded, or what is loaded before it is shared.
 
-    Args:
-        total: parameters of the model [1]
-        largest: parameters of its largest module [1]
-        gpus_per_node: GPUs in one node [1]
-        nodes: nodes [1]
-
-    Returns:
-        the rows, in the tool's order
-
     Source:
         deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py
 

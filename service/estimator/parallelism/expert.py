@@ -19,14 +19,7 @@ def _order_fits(job: Job, degrees: Degrees) -> Condition:
 
 
 def is_grouped(degrees: Degrees) -> Condition:
-    """Whether experts have groups of their own, so that tokens travel to them.
-
-    Args:
-        degrees: the layout
-
-    Returns:
-        False where each rank holds its tensor share of every expert
-    """
+    """Whether experts have groups of their own, so that tokens travel to them."""
     return either(degrees.expert > 1, degrees.expert_tensor != degrees.tensor)
 
 

@@ -100,18 +100,7 @@ def _counts_between(job: Job, first: Amount, last: Amount) -> tuple[Amount, ...]
 
 
 def stage_at(job: Job, degrees: Degrees, index: Amount, stage_layers: tuple[int, ...] | None, chunks: int) -> Stage:
-    """One stage of a layout: the layers of its chunks, dealt round-robin.
-
-    Args:
-        job: the job
-        degrees: the layout
-        index: stage, from 0 [1]
-        stage_layers: layers of each chunk in the order of the model where they are uneven, else None
-        chunks: the largest number of chunks of a stage in the column (of the one layout) [1]
-
-    Returns:
-        the stage
-    """
+    """One stage of a layout: the layers of its chunks, dealt round-robin."""
     is_last = index == degrees.pipeline - 1
     depths = where(is_last, job.ledger.depths, 0)
     counts = [_chunk_counts(job, degrees, chunk * degrees.pipeline + index, stage_layers) for chunk in range(chunks)]

@@ -306,12 +306,5 @@ _ANY_LAYOUT = Layout()
 
 @lru_cache(maxsize=LEDGERS_KEPT)
 def problems_of(model: Model) -> tuple[Problem, ...]:
-    """What is wrong with a model by itself.
-
-    Args:
-        model: the model
-
-    Returns:
-        one problem for each demand that it does not meet
-    """
+    """What is wrong with a model by itself."""
     return unmet(_EVERY, model, _ANY_LAYOUT)

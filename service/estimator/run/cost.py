@@ -220,16 +220,7 @@ def usd(formula: Callable[..., Any], *quantities: float) -> float:
 
 
 def usd_of(formula: Callable[..., Any], quantity: Interval, rates: tuple[float, ...]) -> Interval:
-    """What a formula of money gives for a quantity and both of its ends, each to the cent.
-
-    Args:
-        formula: one of `charges`; it grows with its first argument
-        quantity: its first argument
-        rates: its other arguments, in order
-
-    Returns:
-        the amount as `usd` rounds it
-    """
+    """What a formula of money gives for a quantity and both of its ends, each to the cent."""
     ends = (quantity.low, quantity.value, quantity.high)
     if not all(map(isfinite, (*ends, *rates))):
         low, value, high = (float(formula(end, *rates)) for end in ends)
@@ -274,14 +265,7 @@ def sum_usd(lines: Iterable[float]) -> float:
 
 
 def sum_of(lines: Iterable[Interval]) -> Interval:
-    """The sum of amounts of money, end by end.
-
-    Args:
-        lines: amounts; at least one
-
-    Returns:
-        their sum
-    """
+    """The sum of amounts of money, end by end."""
     first, *others = lines
     if not others:
         return first
@@ -324,15 +308,7 @@ class Charge:
 
 
 def charges_of(resolved: Resolved, used: Used) -> tuple[Charge, ...]:
-    """Everything that a run is paid for; nothing without a price.
-
-    Args:
-        resolved: the question, defaults filled
-        used: what the run takes
-
-    Returns:
-        the charges, in the order of the lines of the cost
-    """
+    """Everything that a run is paid for; nothing without a price."""
     price = resolved.question.price
     if price is None:
         return ()

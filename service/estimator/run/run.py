@@ -81,12 +81,7 @@ class Run:
 def loads_of(resolved: Resolved, own: list[LoadedStage]) -> tuple[list[LoadedStage], ...]:
     """The pipeline stages of each stage of a run with their loads, which its batch does not change.
 
-    Args:
-        resolved: the question
-        own: those of the recipe's own length
-
-    Returns:
-        pipeline stages, one list a stage of the run; stages of one length share theirs
+    Stages of one length share theirs.
     """
     known = {resolved.question.recipe.sequence_length: own}
     for first, *_ in resolved.run_stages:
@@ -97,16 +92,7 @@ def loads_of(resolved: Resolved, own: list[LoadedStage]) -> tuple[list[LoadedSta
 
 
 def run_of(resolved: Resolved, loads: tuple[list[LoadedStage], ...], filled: tuple[float, ...]) -> Run | None:
-    """What a question's run consists of.
-
-    Args:
-        resolved: the question
-        loads: pipeline stages of each stage of the run
-        filled: share of the fullest device that is in use, of each stage [1]
-
-    Returns:
-        the run; None without training_tokens
-    """
+    """What a question's run consists of. None without training_tokens."""
     schedule = schedule_of(resolved.question.recipe)
     if schedule is None:
         return None
@@ -209,28 +195,12 @@ def utilisation_fraction(flop: int, gpus: int, peak_flop_per_s: float, step_seco
 
 
 def falling(seconds: Interval, quantity: Callable[[float], float]) -> Interval:
-    """The interval of a quantity that falls as time grows: the ends change places.
-
-    Args:
-        seconds: the time
-        quantity: the quantity at a time
-
-    Returns:
-        the quantity's interval
-    """
+    """The interval of a quantity that falls as time grows: the ends change places."""
     return Interval(quantity(seconds.high), quantity(seconds.value), quantity(seconds.low), seconds.basis)
 
 
 def rising(seconds: Interval, quantity: Callable[[float], float]) -> Interval:
-    """The interval of a quantity that grows with time.
-
-    Args:
-        seconds: the time
-        quantity: the quantity at a time
-
-    Returns:
-        the quantity's interval
-    """
+    """The interval of a quantity that grows with time."""
     return Interval(quantity(seconds.low), quantity(seconds.value), quantity(seconds.high), seconds.basis)
 
 
@@ -251,16 +221,7 @@ class Fullest:
 
 
 def fullest_of(resolved: Resolved, own: list[LoadedStage], loads: tuple[list[LoadedStage], ...]) -> Fullest:
-    """The fullest configuration of a run: each length with the smallest and the largest batch of every stage.
-
-    Args:
-        resolved: the question
-        own: its pipeline stages, at its own length
-        loads: those of each stage of the run
-
-    Returns:
-        the configuration and its memory
-    """
+    """The fullest configuration of a run: each length with the smallest and the largest batch of every stage."""
     found = Fullest(resolved, own, memory_of(resolved, own))
     filled = []
     last = filled_fraction(found.memory)
@@ -274,28 +235,13 @@ def fullest_of(resolved: Resolved, own: list[LoadedStage], loads: tuple[list[Loa
 
 
 def fullest_in(resolved: Resolved) -> Fullest:
-    """The fullest configuration of a run, from the question alone.
-
-    Args:
-        resolved: the question
-
-    Returns:
-        the configuration and its memory
-    """
+    """The fullest configuration of a run, from the question alone."""
     own = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
     return fullest_of(resolved, own, loads_of(resolved, own))
 
 
 def said_of_stages(resolved: Resolved, fullest: Fullest) -> tuple[str, ...]:
-    """What an answer takes for granted of a run whose batch or length changes.
-
-    Args:
-        resolved: the question
-        fullest: its fullest configuration
-
-    Returns:
-        one sentence each; none where they never change
-    """
+    """What an answer takes for granted of a run whose batch or length changes. None where they never change."""
     stages, recipe = resolved.question.recipe.stages, fullest.resolved.question.recipe
     if not stages:
         return ()
@@ -329,14 +275,7 @@ class Configuration:
 
 @lru_cache(maxsize=CONFIGURATIONS_KEPT)
 def worked_out(resolved: Resolved) -> Configuration:
-    """What a configuration holds, does and takes; questions that differ in their run alone share it.
-
-    Args:
-        resolved: the configuration, as `configuration_of` gives it
-
-    Returns:
-        its memory, parameters, FLOP and step
-    """
+    """What a configuration holds, does and takes; questions that differ in their run alone share it."""
     stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
     loads = loads_of(resolved, stages)
     fullest = fullest_of(resolved, stages, loads)
@@ -397,16 +336,7 @@ def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, in_use: flo
 
 
 def _flop_of(job: Job, counts: ParameterCounts, rerun_fraction: float) -> Flop:
-    """The FLOP part of the answer, without a run.
-
-    Args:
-        job: the job, its batch resolved
-        counts: parameters of the model
-        rerun_fraction: share of the layers that recompute reaches [1]
-
-    Returns:
-        FLOP of a token and a step
-    """
+    """The FLOP part of the answer, without a run."""
     one, tokens = sequence_flop(job.ledger, job.recompute), trained_tokens(job.recipe)
     batch, length = filled(job.recipe.global_batch), job.recipe.sequence_length
     model = step_flop(one.training, batch)

@@ -55,16 +55,7 @@ class LoadedStage:
 
 
 def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
-    """Every stage of one layout with its load; equal stages share theirs.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees, plain numbers
-        layout: the layout
-
-    Returns:
-        the stages, first to last
-    """
+    """Every stage of one layout with its load; equal stages share theirs."""
     loads: dict[tuple[Amount, ...], StageLoad] = {}
     loaded = []
     for index in range(layout.pipeline):
@@ -87,17 +78,7 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
 
 
 def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float]:
-    """The memory of one rank of one stage as the answer tells it.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees, plain numbers
-        layout: the layout
-        loaded: the stage
-
-    Returns:
-        its lines at its peak, and the bytes it keeps on the host [byte]
-    """
+    """The memory of one rank of one stage as the answer tells it."""
     stage = loaded.stage
     held = stage_bytes(job, degrees, stage, loaded.load, layout)
     phases = held.phases
@@ -123,16 +104,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
 
 
 def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
-    """Parameters of each stage: of the whole stage, and of one rank before data-parallel sharding.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees, plain numbers
-        stages: the stages
-
-    Returns:
-        the counts [1]
-    """
+    """Parameters of each stage: of the whole stage, and of one rank before data-parallel sharding."""
     return tuple(
         StageParameters(
             stage=int(float(one.stage.index)),
@@ -146,18 +118,7 @@ def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> t
 def slowest_step(
     job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
 ) -> StepSeconds:
-    """The step as the slowest stage lives it; each distinct stage is tried once.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees, plain numbers
-        layout: the layout
-        stages: the stages
-        filled_fraction: reserved memory of the fullest device over what it has [1]
-
-    Returns:
-        the seconds by kind [s]
-    """
+    """The step as the slowest stage lives it; each distinct stage is tried once."""
     return max(_steps(job, degrees, layout, stages, filled_fraction), key=total_seconds)
 
 
@@ -231,15 +192,7 @@ def total_seconds(step: StepSeconds) -> float:
 
 
 def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
-    """The memory part of an answer.
-
-    Args:
-        resolved: the question
-        stages: its stages
-
-    Returns:
-        the bytes of the fullest GPU with their intervals, and of every stage; `advised` adds what to change
-    """
+    """The memory part of an answer. `advised` adds what to change."""
     job, layout = resolved.job, resolved.question.layout
     answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
     fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
@@ -345,14 +298,7 @@ class StageTimeline:
 
 
 def timeline(resolved: Resolved) -> tuple[StageTimeline, ...]:
-    """The timeline of every stage.
-
-    Args:
-        resolved: the question
-
-    Returns:
-        one timeline a stage
-    """
+    """The timeline of every stage."""
     job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
     return tuple(_stage_timeline(job, degrees, layout, one) for one in stages_of(job, degrees, layout))
 

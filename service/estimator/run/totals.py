@@ -72,15 +72,7 @@ class Losses:
 
 
 def losses_of(resolved: Resolved, step_seconds: float) -> Losses:
-    """What interruptions and checkpoints take.
-
-    Args:
-        resolved: the question, defaults filled
-        step_seconds: seconds of one step: no checkpoint is taken within one [s]
-
-    Returns:
-        the losses
-    """
+    """What interruptions and checkpoints take."""
     full, told = resolved.question, checkpointing_of(resolved.job)
     between, written = interruption_seconds(**interruption_inputs(full)), written_bytes(resolved.job)
     stall = stall_seconds(told, written, full.cluster.gpus, full.gpu.host_bytes_per_s)
@@ -149,26 +141,12 @@ def stall_seconds(told: Checkpointing, written_bytes: float, gpus: int, host_byt
 
 
 def checkpointing_of(job: Job) -> Checkpointing:
-    """How a job takes checkpoints, where it does not say so as usual.
-
-    Args:
-        job: the job
-
-    Returns:
-        the rules
-    """
+    """How a job takes checkpoints, where it does not say so as usual."""
     return job.recipe.checkpoint or USUAL
 
 
 def interruption_inputs(question: Question) -> dict[str, Any]:
-    """What the mean time between interruptions follows from.
-
-    Args:
-        question: the question, defaults filled
-
-    Returns:
-        arguments of interruption_seconds
-    """
+    """What the mean time between interruptions follows from."""
     cluster, price = question.cluster, question.price
     return {
         "gpus": cluster.gpus,
@@ -181,15 +159,7 @@ def interruption_inputs(question: Question) -> dict[str, Any]:
 
 
 def goodput_parts(losses: Losses, ideal_days: float) -> Goodput:
-    """How interruptions and checkpoints divide the time of a run.
-
-    Args:
-        losses: what they take
-        ideal_days: wall time of the run if nothing were lost [d]
-
-    Returns:
-        the parts
-    """
+    """How interruptions and checkpoints divide the time of a run."""
     shares = {
         "checkpoints": losses.checkpoints_fraction,
         "lost_work": losses.lost_work_fraction,
@@ -234,15 +204,7 @@ def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESID
 
 
 def with_total(flop: Flop, run: Run | None) -> Flop:
-    """The FLOP part of the answer, with what the whole run takes.
-
-    Args:
-        flop: operations of one step of its last stage
-        run: the run; None without training_tokens
-
-    Returns:
-        the same, with the run's
-    """
+    """The FLOP part of the answer, with what the whole run takes."""
     if run is None:
         return flop
     total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
@@ -252,12 +214,7 @@ def with_total(flop: Flop, run: Run | None) -> Flop:
 def mean_step(run: Run, step: Step) -> Interval:
     """Wall time of one step on average over a run, as wide in proportion as that of its last stage.
 
-    Args:
-        run: the run
-        step: one step of its last stage
-
-    Returns:
-        seconds of one step, with their interval; those of the last stage where there is no other
+    Without other stages it is the step of the last one.
     """
     own = step.step_seconds
     return own if not run.stages else scaled(own, run.mean_step_seconds(own.value) / own.value)
@@ -266,17 +223,7 @@ def mean_step(run: Run, step: Step) -> Interval:
 def stage_totals(
     run: Run, step: Step, flop: Flop, hours_of: Callable[[int, float], float]
 ) -> tuple[RunStageTotals, ...]:
-    """What each stage of a run takes.
-
-    Args:
-        run: the run
-        step: one step of its last stage
-        flop: operations of one step of its last stage
-        hours_of: GPU-hours of so many steps of so many seconds
-
-    Returns:
-        its stages, the last one included; empty where batch and length never change
-    """
+    """What each stage of a run takes. Empty where batch and length never change."""
     if not run.stages:
         return ()
     own, last = step.step_seconds, run.last_steps
@@ -298,13 +245,6 @@ def stage_totals(
 
 def scaled(interval: Interval, factor: float) -> Interval:
     """An interval of another size and the same width in proportion.
-
-    Args:
-        interval: the interval
-        factor: by which it grows [1]
-
-    Returns:
-        the interval, all of it that many times as large
 
     >>> scaled(Interval(1.0, 2.0, 3.0, "analytic"), 2.0).high
     6.0
@@ -371,17 +311,7 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> To
 
 
 def used_of(resolved: Resolved, hours: Interval, losses: Losses, power: Power) -> Used:
-    """What a run takes, as far as money and energy go by it.
-
-    Args:
-        resolved: the question, defaults filled
-        hours: GPU-hours of the job, goodput counted
-        losses: what interruptions and checkpoints take
-        power: power of one GPU
-
-    Returns:
-        hours, days and energy
-    """
+    """What a run takes, as far as money and energy go by it."""
     cluster = resolved.question.cluster
     spares = spares_of(cluster)
     days = rising(hours, lambda h: run_days(h, cluster.gpus))
@@ -429,14 +359,7 @@ def spares_of(cluster: Cluster) -> int:
 
 
 def power_of(resolved: Resolved) -> Power:
-    """Power at the meter of one GPU.
-
-    Args:
-        resolved: the question, defaults filled
-
-    Returns:
-        its power at work, and while it waits
-    """
+    """Power at the meter of one GPU."""
     cluster, board, most = resolved.question.cluster, resolved.job.gpu.board_watts, limited_watts(resolved.job)
     host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
     busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
@@ -458,15 +381,7 @@ class Running:
 
 
 def running_of(question: Question, configuration: Resolved) -> Running:
-    """The run of a question.
-
-    Args:
-        question: the question as asked
-        configuration: its configuration, of `configuration_of`
-
-    Returns:
-        what its totals are worked out from
-    """
+    """The run of a question."""
     known = worked_out(configuration)
     resolved = with_run_of(question, configuration)
     run = run_of(resolved, known.loads, known.fullest.filled_fraction)
@@ -474,28 +389,13 @@ def running_of(question: Question, configuration: Resolved) -> Running:
 
 
 def at_price(running: Running, price: Price | OwnedPrice | None) -> Running:
-    """The same run, paid for otherwise.
-
-    Args:
-        running: the run
-        price: the price as asked
-
-    Returns:
-        the run at that price
-    """
+    """The same run, paid for otherwise."""
     question = with_price(running.resolved.question, price)
     return replace(running, resolved=replace(running.resolved, question=question))
 
 
 def numbers_of(running: Running) -> Estimate:
-    """The answer to a question, without a sentence.
-
-    Args:
-        running: its run
-
-    Returns:
-        what `estimate` answers, without assumptions and warnings
-    """
+    """The answer to a question, without a sentence."""
     known = running.known
     return Estimate(
         resolved=running.resolved.question,

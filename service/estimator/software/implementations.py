@@ -162,15 +162,8 @@ def kernel_of(
 ) -> AttentionName:
     """The attention kernel that runs where the recipe only says flash.
 
-    Args:
-        attention: what the recipe says
-        implementation: whose operations run
-        gpu: the GPU
-        deterministic: whether only deterministic kernels run
-
-    Returns:
-        the kernel: cuDNN's where the implementation prefers it, but on Blackwell not where determinism rules it out;
-        else FlashAttention-2
+    cuDNN's where the implementation prefers it, but on Blackwell not where determinism rules it out; else
+    FlashAttention-2.
 
     Source:
         NVIDIA/TransformerEngine@v2.11 pytorch/attention/dot_product_attention/utils.py get_attention_backend;

@@ -189,11 +189,7 @@ def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
 def default_precision(gpu: Gpu) -> PrecisionName:
     """The precision recipe of a question that names none: the widest used that the GPU has units for.
 
-    Args:
-        gpu: the GPU
-
-    Returns:
-        bf16-mixed; fp16-mixed before the Ampere generation; fp32 where neither has a published rate
+    It is fp16-mixed before the Ampere generation, and fp32 where neither has a published rate.
     """
     if gpu.bf16_flop_per_s is not None:
         return "bf16-mixed"
@@ -256,14 +252,7 @@ QUANTIZATIONS: dict[QuantizationName, Quantization] = {
 
 
 def quantization_of(method: Method) -> Quantization:
-    """The format of a method's frozen matrices.
-
-    Args:
-        method: the method; it is qlora
-
-    Returns:
-        the row; nf4-double where none is named
-    """
+    """The format of a method's frozen matrices. The default is nf4-double."""
     return QUANTIZATIONS[method.quantization or "nf4-double"]
 
 
@@ -387,13 +376,7 @@ def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> 
 def default_gradient_dtype(precision: Precision, stack: Stack, zero_stage: int = 0) -> GradientDtype | None:
     """Format in which a stack accumulates gradients under a precision recipe.
 
-    Args:
-        precision: the precision's row
-        stack: the stack's row
-        zero_stage: ZeRO stage; some stacks shard gradients only in the compute format [1]
-
-    Returns:
-        the format, None for formats that a caller cannot name (int8)
+    Some stacks shard gradients only in the compute format.
     """
     if precision.is_mixed and precision.matrix_format not in ("fp16", "int8"):
         return "bf16" if stack.shards_half_gradients and zero_stage >= SHARDED_GRADIENTS else stack.mixed_gradient

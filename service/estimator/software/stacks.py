@@ -290,15 +290,9 @@ STACKS: dict[StackName, Stack] = {
 def default_stack(recurrences: Collection[LayerType], *, quantizes: bool) -> StackName:
     """The software that a model is trained with where the recipe names none.
 
-    Args:
-        recurrences: the model's kinds of layers that carry a state
-        quantizes: whether frozen weights are held in 4 bits
-
-    Returns:
-        megatron-core, or transformers where megatron-core lacks one of them or 4-bit weights
-
     >>> default_stack((), quantizes=False), default_stack((), quantizes=True)
     ('megatron-core', 'transformers')
+
     >>> default_stack(("mamba2",), quantizes=False), default_stack(("rg_lru",), quantizes=False)
     ('megatron-core', 'transformers')
     """
@@ -319,27 +313,13 @@ _PLAIN_SOFTWARE: dict[StackName, Software] = {name: Software(name=name) for name
 
 
 def asked_of(recipe: Recipe) -> Software:
-    """The training software as a recipe says it.
-
-    Args:
-        recipe: the recipe; its stack is filled
-
-    Returns:
-        the software, nothing filled
-    """
+    """The training software as a recipe says it."""
     given: StackName | Software = filled(recipe.stack)
     return given if isinstance(given, Software) else _PLAIN_SOFTWARE[given]
 
 
 def software_of(recipe: Recipe) -> Software:
-    """The training software of a recipe in its full form, every choice filled but the versions.
-
-    Args:
-        recipe: the recipe; its stack is filled
-
-    Returns:
-        the software
-    """
+    """The training software of a recipe in its full form, every choice filled but the versions."""
     return _filled(asked_of(recipe))
 
 
@@ -369,29 +349,17 @@ def _filled(asked: Software) -> Software:
 
 
 def version_of(software: Software, library: str) -> str | None:
-    """The version of a library that a software names.
-
-    Args:
-        software: the software
-        library: the library's field of `Versions`
-
-    Returns:
-        the version; None where it is not told
-    """
+    """The version of a library that a software names. None where it is not told."""
     return None if software.versions is None else getattr(software.versions, library)
 
 
 def default_cross_entropy(run: Implementation, software: Software) -> CrossEntropyName:
     """How the loss is computed where the recipe does not say.
 
-    Args:
-        run: whose operations run
-        software: the software
-
-    Returns:
-        the implementation's first; Transformer Engine's own where its version is named and it and Megatron-Core have
-        it, as Megatron-Bridge turns it on there, unless only deterministic kernels run; an eager one with torchtitan
-        of 2024, which compiled no loss
+    It is the implementation's first; Transformer Engine's own where its version is named and it and Megatron-Core
+    have it, as Megatron-Bridge turns it on there, unless only deterministic kernels run;
+    an eager one with torchtitan of 2024,
+    which compiled no loss.
 
     Source:
         NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2;
@@ -410,11 +378,7 @@ def default_cross_entropy(run: Implementation, software: Software) -> CrossEntro
 def implementation_of(software: Software) -> Implementation:
     """Whose operations a software runs.
 
-    Args:
-        software: the software, its implementation filled
-
-    Returns:
-        the row; the stack's first where the stack has none of that name, which a demand refuses
+    It is the stack's first where the stack has none of that name, which a demand refuses.
     """
     rows = IMPLEMENTATIONS[software.name]
     named = software.implementation
@@ -424,25 +388,14 @@ def implementation_of(software: Software) -> Implementation:
 def overlap_of(software: Software) -> Overlap:
     """What a software sends beside its compute.
 
-    Args:
-        software: the software, its implementation filled
-
-    Returns:
-        the row; that of the stack's first implementation where the stack has none of that name
+    It is that of the stack's first implementation where the stack has none of that name.
     """
     named: ImplementationName = filled(software.implementation)
     return OVERLAPS.get((software.name, named)) or OVERLAPS[software.name, next(iter(IMPLEMENTATIONS[software.name]))]
 
 
 def cross_entropy_of(software: Software) -> CrossEntropy:
-    """The row of a software's cross entropy, as its version computes it.
-
-    Args:
-        software: the software, its cross entropy filled
-
-    Returns:
-        the row
-    """
+    """The row of a software's cross entropy, as its version computes it."""
     name: CrossEntropyName = software.cross_entropy or "eager"
     version = version_of(software, "transformer_engine")
     if name == "transformer-engine" and version is not None and at_least(version, _IN_PLACE_BEFORE):

@@ -13,12 +13,6 @@ LAST_MONTH = 12
 def is_version(text: str) -> bool:
     """Whether a text names a version: numbers with dots between them.
 
-    Args:
-        text: what was given
-
-    Returns:
-        True for 2.11 and 0.14.1
-
     >>> is_version("2.11"), is_version("newest")
     (True, False)
     """
@@ -27,13 +21,6 @@ def is_version(text: str) -> bool:
 
 def is_year_and_month(version: str, first_year: int) -> bool:
     """Whether a version is a year and a month.
-
-    Args:
-        version: numbers with dots between them
-        first_year: the earliest year that there is [1]
-
-    Returns:
-        True for 2025.6
 
     >>> [is_year_and_month(version, 2023) for version in ("2025.6", "2025.13", "2025", "0.2")]
     [True, False, False, False]
@@ -44,13 +31,6 @@ def is_year_and_month(version: str, first_year: int) -> bool:
 
 def at_least(version: str | None, first: str) -> bool:
     """Whether a version is not older than another; a version that is not told is the newest.
-
-    Args:
-        version: the version, None where it is not told
-        first: the oldest that will do
-
-    Returns:
-        True where it will do
 
     >>> at_least("2.11", "2.3"), at_least("2.2", "2.3"), at_least(None, "2.3")
     (True, False, True)
@@ -108,13 +88,8 @@ _BEFORE_HOPPER = ("Pascal", "Volta", "Turing", "Ampere", "Ada")
 def generation(gpu: Gpu) -> str:
     """The vendor's generation of a GPU without what it is paired with.
 
-    Args:
-        gpu: the GPU
-
-    Returns:
-        its first word, e.g. Blackwell
-
     >>> from service.estimator.samples import H100
+
     >>> generation(H100)
     'Hopper'
     """

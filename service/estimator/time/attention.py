@@ -164,16 +164,10 @@ flash-3 that of flash-2 and cudnn, flash-1 as flash-2, flash-4 as flash-3 but fo
 def attention_rate(kernel: FusedName, gpu: Gpu, query_width: int, value_width: int) -> AttentionRate:
     """What a fused kernel reaches on a GPU with heads of some width.
 
-    Args:
-        kernel: the kernel
-        gpu: the GPU
-        query_width: width of a query and key head [1]
-        value_width: width of a value head [1]
-
-    Returns:
-        the rate; between measured widths as far as the mean width lies, below 64 in proportion to it
+    Between measured widths as far as the mean width lies, below 64 in proportion to it.
 
     >>> from service.estimator.samples import H100
+
     >>> attention_rate("cudnn", H100, 128, 128)
     AttentionRate(forward_fraction=0.708, backward_fraction=0.613, wave_queries=16896)
     """

@@ -55,17 +55,7 @@ class MicroBatchTransfers:
 def micro_batch_transfers(
     job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout
 ) -> MicroBatchTransfers:
-    """What one rank of a stage sends for one micro-batch.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees
-        stage: the stage
-        load: its load
-        layout: the layout's choices
-
-    Returns:
-        the collectives by axis; those of a group of one, or of no bytes, take no time
+    """What one rank of a stage sends for one micro-batch. Those of a group of one, or of no bytes, take no time.
 
     Source:
         each axis's own file
@@ -209,17 +199,6 @@ def exposed_seconds(
     attention, their other exchanges do not; tensor ranks that split the sequence hide the overlapped share; DualPipe
     hides the exchange of experts; sends hide between interleaved chunks; sharded weights and gradients travel beside
     compute and slow it. Activations go to host memory and back beside all of that, on a wire of their own.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees
-        stage: the stage
-        load: its load
-        layout: the layout's choices
-        compute: seconds that the stage computes for one micro-batch
-
-    Returns:
-        the seconds by axis [s]
 
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1

@@ -246,12 +246,6 @@ class Rates:
 def fused_kernel(kernel: AttentionName) -> FusedName:
     """The fused kernel whose rates a job's scans and attention have.
 
-    Args:
-        kernel: the job's attention kernel
-
-    Returns:
-        the same, or SCANNED where attention is eager
-
     >>> fused_kernel("cudnn"), fused_kernel("eager")
     ('cudnn', 'flash-2')
     """
@@ -284,14 +278,7 @@ def stack_scale(job: Job) -> float:
 
 
 def rates_of(job: Job) -> Rates:
-    """The rates that a job's kernels reach on its GPU.
-
-    Args:
-        job: the job; its GPU has the formats of its precision
-
-    Returns:
-        the rates
-    """
+    """The rates that a job's kernels reach on its GPU."""
     constants, gpu, model = job.constants, job.gpu, job.model
     wide, scales = job.precision.attention_format, job.constants.attention_scales
     peak = filled(peak_flop_per_s(gpu, wide)) * _clock(job)
@@ -370,18 +357,15 @@ class RankProduct:
 def rank_products(job: Job, degrees: Degrees) -> tuple[RankProduct, ...]:
     """The matrix products of one step on one rank of every pipeline stage, those that recompute repeats counted once.
 
-    Args:
-        job: the job
-        degrees: the layout, plain numbers
-
-    Returns:
-        the products; equal ones of different operations stand side by side
+    Equal ones of different operations stand side by side.
 
     Source:
         the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (a product for each gradient that is needed)
 
     >>> from service.estimator.samples import sample_degrees, sample_job
+
     >>> first = rank_products(sample_job(), sample_degrees())[0]
+
     >>> first.name, first.product, first.count, first.flop == 2 * 8192 * 4096 * 6144
     ('attention.qkv', 'forward', 32, True)
     """
@@ -619,17 +603,7 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
 
 
 def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSeconds:
-    """Seconds that one rank computes for some operations on one micro-batch, forward and backward.
-
-    Args:
-        ops: the operations
-        job: the job
-        degrees: the layout
-        rates: rates of the GPU
-
-    Returns:
-        seconds by kind of kernel [s]
-    """
+    """Seconds that one rank computes for some operations on one micro-batch, forward and backward."""
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     sums: dict[OpKind, Amount] = {"gemm": 0.0, "attention": 0.0, "elementwise": 0.0}
     again: Amount = 0.0

@@ -153,31 +153,17 @@ LINKS: dict[str, Link] = {
 
 
 def link_of(gpu: Gpu, *, reaches_all: bool) -> Link:
-    """What joins the GPUs of a domain.
-
-    Args:
-        gpu: the GPU
-        reaches_all: whether its fast link reaches every GPU of the domain
-
-    Returns:
-        the row of its generation, UNMEASURED, or HOST_BUS, as far as nothing was measured of the GPU itself
-    """
+    """What joins the GPUs of a domain."""
     known = LINKS.get(gpu.architecture, UNMEASURED) if reaches_all else HOST_BUS
     calibration = calibration_of(gpu)
     return known if calibration is None or not calibration.links else measured_link(known, calibration.links)
 
 
 def measured_link(known: Link, measured: Sequence[LinkCalibration]) -> Link:
-    """A link whose curves are scaled to what was measured.
-
-    Args:
-        known: the link
-        measured: scales of its collectives; a collective that has none keeps its curve
-
-    Returns:
-        the link
+    """A link whose curves are scaled to what was measured. A collective without a scale keeps its curve.
 
     >>> slower = LinkCalibration(collective="all_gather", fixed_fraction=2.0, link_fraction=0.5)
+
     >>> measured_link(NVLINK_4, [slower]).all_gather.link_fraction
     0.4485
     """
@@ -326,14 +312,6 @@ def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
 
     A domain larger than a bridge between few GPUs reaches talks over the host's bus; the switch of a whole node is one
     that larger domains have too.
-
-    Args:
-        cluster: the cluster, resolved
-        gpu: its GPU
-        network_scale: rate across domains inside a step over that of a benchmark [1]
-
-    Returns:
-        the wires of one GPU
     """
     domain = filled(cluster.scale_up_gpus)
     linked = gpu.scale_up_gpus >= min(domain, cluster.gpus, SWITCHED_GPUS)
@@ -350,15 +328,6 @@ def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
 
 
 def group_of(ranks: Amount, spacing: Spacing, wires: Wires) -> Group:
-    """How the ranks of a group are spread over domains.
-
-    Args:
-        ranks: ranks of the group [1]
-        spacing: how far apart they lie
-        wires: wires of one GPU
-
-    Returns:
-        the group
-    """
+    """How the ranks of a group are spread over domains."""
     local = local_ranks(ranks, spacing, wires.domain)
     return Group(ranks, local, ceil_div(ranks, local))

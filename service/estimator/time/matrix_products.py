@@ -298,14 +298,7 @@ SLUG_RATES: dict[str, GenerationRates] = {
 
 
 def generation_rates(gpu: Gpu) -> GenerationRates:
-    """The measured rates of a GPU, or of its generation.
-
-    Args:
-        gpu: the GPU
-
-    Returns:
-        its row, its generation's row, or UNMEASURED_RATES, with what was measured of the GPU itself
-    """
+    """The measured rates of a GPU, or of its generation."""
     known = SLUG_RATES.get(gpu.slug) or MATRIX_RATES.get(gpu.architecture, UNMEASURED_RATES)
     calibration = calibration_of(gpu)
     return known if calibration is None or not calibration.matrix else _measured(known, calibration.matrix, gpu)
@@ -329,12 +322,7 @@ def _measured(known: GenerationRates, matrix: tuple[MatrixCalibration, ...], gpu
 def format_rate(generation: GenerationRates, number_format: Format) -> FormatRate:
     """How a format runs on a generation, or the format nearest to it that was measured there.
 
-    Args:
-        generation: the generation's rates
-        number_format: format of the products
-
-    Returns:
-        the row of the format; that of fp8 for int8 and fp4, and that of bf16 for all others, where it has none
+    Where none was measured, int8 and fp4 take that of fp8, all others that of bf16.
     """
     nearest = ("fp8",) if number_format in {"int8", "fp4"} else ()
     return next(generation.formats[name] for name in (number_format, *nearest, "bf16") if name in generation.formats)
@@ -369,18 +357,7 @@ def traffic_bytes_per_s(rate: FormatRate, gpu: Gpu, fraction: float) -> float:
 def rates_under(
     generation: GenerationRates, gpu: Gpu, number_format: Format, sustained_fraction: float = 1.0, *, adds: bool = False
 ) -> ProductRates:
-    """What a GPU reaches in products of one format, given how its generation runs them.
-
-    Args:
-        generation: the generation's rates
-        gpu: the GPU, with its peak and its memory bandwidth
-        number_format: format of the products
-        sustained_fraction: share of the clock of short bursts that a long run keeps [1]
-        adds: whether products add to an fp32 result, as gradients of weights do over micro-batches
-
-    Returns:
-        the rates
-    """
+    """What a GPU reaches in products of one format, given how its generation runs them."""
     rate = format_rate(generation, number_format)
     width = OPERAND_BYTES[number_format]
     return ProductRates(

@@ -64,18 +64,11 @@ def step_class_of(
 ) -> StepClass:
     """The class of a step.
 
-    Args:
-        stack: the training stack, and whose operations it runs
-        gpu: the GPU
-        is_sparse: whether the model has routed experts
-        known_stacks: those that other sources run too
-
-    Returns:
-        experts before all, then the GPU's generation, then the stack
-
     >>> from service.estimator.samples import H100
+
     >>> step_class_of(("transformers", "eager"), H100, is_sparse=False)
     'other stack'
+
     >>> step_class_of(("fsdp1", "eager"), H100, is_sparse=True)
     'MoE'
     """
@@ -377,15 +370,7 @@ class LedgerSeconds:
 
 
 def ledger_seconds(job: Job, degrees: Degrees) -> LedgerSeconds:
-    """What one rank computes of each part of the ledger for one micro-batch; its stages only count how often.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees
-
-    Returns:
-        the seconds [s]
-    """
+    """What one rank computes of each part of the ledger for one micro-batch; its stages only count how often."""
     rates, ledger = rates_of(job), job.ledger
     kinds = tuple(ops_compute(ops, job, degrees, rates) for ops in ledger.kinds)
     ends = [ops_compute(ops, job, degrees, rates) for ops in (ledger.embedding, ledger.head, ledger.depth)]
@@ -412,17 +397,6 @@ def micro_batch_seconds(
     job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout, each: LedgerSeconds
 ) -> MicroBatchSeconds:
     """What one rank of a stage does for one micro-batch.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees
-        stage: the stage
-        load: its load
-        layout: the layout's choices: context method, offload
-        each: what each part of the ledger takes
-
-    Returns:
-        the seconds [s]
 
     Source:
         each part's own function
@@ -504,17 +478,6 @@ def busy_seconds(
     job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
 ) -> BusySeconds:
     """What one stage does in one step, beside its micro-batches and with them.
-
-    Args:
-        job: the job
-        degrees: the layout's degrees
-        load: the stage's load
-        layout: the layout's choices: schedule, offload
-        micro: what the stage does for one micro-batch
-        waits: what it waits for
-
-    Returns:
-        the seconds [s]
 
     Source:
         each part's own function

@@ -18,14 +18,6 @@ _NORMED: tuple[MatrixName, ...] = ("q_proj", "k_proj")
 def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """Projections and core attention of one layer.
 
-    Args:
-        model: the model
-        layer_type: full, sliding or chunked
-        setting: how operations are carried out
-
-    Returns:
-        query/key/value projection, norms on them, core attention, its gate, output projection
-
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245;
         gate: Qiu et al. 2025, arXiv:2505.06708

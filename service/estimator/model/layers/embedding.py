@@ -8,13 +8,6 @@ from service.estimator.question import Model
 def embedding_ops(model: Model, setting: Setting) -> Ops:
     """Look-up of tokens and positions, and what some models do with it before the first layer.
 
-    Args:
-        model: the model
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         Vaswani et al. 2017, arXiv:1706.03762, section 3.4; projected embedding: transformers modeling_opt.OPTDecoder;
         norm after it: BLOOM, arXiv:2211.05100, section 3.2

@@ -10,13 +10,6 @@ from service.estimator.question import Model
 def expert_ops(model: Model, setting: Setting) -> Ops:
     """Router, dispatch, routed experts, combine and shared experts of one layer, load balanced.
 
-    Args:
-        model: the model; it has experts
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         Shazeer et al. 2017, arXiv:1701.06538 (top-k routing); DeepSeekMoE, arXiv:2401.06066 (shared experts);
         LongCat-Flash, arXiv:2509.01322, section 2.1 (experts that do nothing); Megatron-LM moe-latent-size;

@@ -12,14 +12,6 @@ CHUNK_TOKENS = 64
 def gated_delta_net_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """Projections, convolution, delta rule and gated norm of one layer.
 
-    Args:
-        model: the model
-        layer_type: gated_delta_net
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         Yang et al. 2024, arXiv:2412.06464, sections 3.1 and 3.4; fla-org/flash-linear-attention (what is saved)
     """

@@ -8,13 +8,6 @@ from service.estimator.question import Model
 def head_ops(model: Model, setting: Setting) -> Ops:
     """Final norm and the projection to logits; the loss over the logits is counted by `logits`.
 
-    Args:
-        model: the model
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         Vaswani et al. 2017, arXiv:1706.03762, section 3.4; projected embedding: transformers modeling_opt.OPTDecoder
     """
@@ -46,12 +39,7 @@ def _logits(model: Model, setting: Setting) -> Op:
 def depth_ops(model: Model, setting: Setting) -> Ops:
     """One multi-token-prediction depth beside its layer: two norms, their joint projection, a norm, the shared head.
 
-    Args:
-        model: the model
-        setting: how operations are carried out
-
-    Returns:
-        the operations; embedding and head are shared with the main model
+    Embedding and head are shared with the main model.
 
     Source:
         DeepSeek-V3, arXiv:2412.19437, section 2.2
@@ -86,11 +74,7 @@ def depth_ops(model: Model, setting: Setting) -> Ops:
 def depth_embedding_ops(model: Model) -> Ops:
     """The token embedding that multi-token-prediction depths read: the model's own, or a copy on another stage.
 
-    Args:
-        model: the model; it has depths
-
-    Returns:
-        one operation without work; nothing where a tied head is that copy already
+    Nothing where a tied head is that copy already.
 
     Source:
         Megatron-LM gpt_model.py (embedding on the stage of the depths)

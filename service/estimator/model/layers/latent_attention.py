@@ -12,14 +12,6 @@ def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) 
     The down-projections and the norms of the latents are held whole by every tensor rank; attention_bias gives
     the down-projections a bias.
 
-    Args:
-        model: the model; its kv_lora_rank and head widths are given
-        layer_type: full, sliding or chunked
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py
     """

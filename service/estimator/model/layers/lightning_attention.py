@@ -9,14 +9,6 @@ from service.estimator.question import Model
 def lightning_attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """Projections, linear attention, norm and gate of one layer; every query head has keys and values of its own.
 
-    Args:
-        model: the model
-        layer_type: lightning_attention
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         MiniMax-01, arXiv:2501.08313, section 2.2; transformers modeling_minimax.MiniMaxLightningAttention
     """

@@ -9,14 +9,6 @@ from service.estimator.question import Model
 def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """Projections, convolution, gates and recurrence of one layer.
 
-    Args:
-        model: the model
-        layer_type: rg_lru
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         De et al. 2024, arXiv:2402.19427, sections 2.2 to 2.4; transformers modeling_recurrent_gemma
     """

@@ -16,14 +16,6 @@ def mamba_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     The fused kernel keeps the input projection's result, the step, B and C before their projection, the scan's
     output, and its state once a chunk; the convolution, the steps and the gate are computed again.
 
-    Args:
-        model: the model
-        layer_type: mamba
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         Gu and Dao 2023, arXiv:2312.00752, section 3 and algorithm 2; state-spaces/mamba
         ops/selective_scan_interface.py (what is saved); norms on step, B and C: Jamba, arXiv:2403.19887, section 6.3

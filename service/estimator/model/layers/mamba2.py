@@ -12,14 +12,6 @@ def mamba2_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     The fused kernel keeps what the input projection writes and the scan's output; the convolution, the chunks'
     states and the gated norm are computed again in the backward pass.
 
-    Args:
-        model: the model
-        layer_type: mamba2, alone, beside attention or after a shared block
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         Dao and Gu 2024, arXiv:2405.21060, sections 6 and 7; state-spaces/mamba ops/triton/ssd_combined.py (what is
         saved and computed again)

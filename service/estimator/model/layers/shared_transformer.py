@@ -23,13 +23,7 @@ def shared_transformer_ops(model: Model, layer_type: LayerType, setting: Setting
     Attention reads both, 2h wide; the MLP reads what attention found. A layer's own are adapters of low rank on
     the block's MLP (and its queries, keys and values), and the projection of the block's result.
 
-    Args:
-        model: the model
-        layer_type: shared_attention_and_mamba2
-        setting: how operations are carried out
-
-    Returns:
-        the operations; those of the block begin with SHARED
+    Names of the block's operations begin with SHARED.
 
     Source:
         Glorioso et al. 2024, arXiv:2411.15242, section 2; transformers modeling_zamba2

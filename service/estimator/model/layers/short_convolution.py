@@ -9,14 +9,6 @@ from service.estimator.question import Model
 def short_convolution_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """Projection to two gates and an input, the input's convolution between them, and the projection back.
 
-    Args:
-        model: the model
-        layer_type: short_convolution
-        setting: how operations are carried out
-
-    Returns:
-        the operations
-
     Source:
         transformers modeling_lfm2.Lfm2ShortConv; LFM2, arXiv:2511.23404, section 2
     """
