@@ -15,6 +15,7 @@ from service.api.security import caller_of
 from service.catalogue import Catalogue
 from service.errors import Unreachable
 from service.store import Engine, History
+from service.store.data_version import ReadOnChange
 
 KEYS_SECONDS = 0.5
 """Time between two looks at what other processes changed of the keys: their streams end within a second."""
@@ -52,10 +53,11 @@ def catalogue_at(request: Request) -> Callable[[str], Catalogue]:
 @asynccontextmanager
 async def kept_current(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs, what other processes change is taken over, on threads of their own."""
-    stop, keys = Event(), app.state.keys
+    stop, keys, engine = Event(), app.state.keys, app.state.engine
+    follow, refresh_keys = ReadOnChange(engine, partial(_follow, app)), ReadOnChange(engine, keys.refresh)
     looks: tuple[tuple[str, Callable[[], None], float], ...] = (
-        ("the catalogue in memory is not brought up to date", partial(_follow, app), FOLLOW_SECONDS),
-        ("keys that others make or revoke are not seen", keys.refresh, KEYS_SECONDS),
+        ("the catalogue in memory is not brought up to date", follow, FOLLOW_SECONDS),
+        ("keys that others make or revoke are not seen", refresh_keys, KEYS_SECONDS),
         ("it is not written when keys were last used", keys.write_uses, LOOK_SECONDS),
         ("refused changes are missing in the audit log", app.state.refused_deeds.write, LOOK_SECONDS),
     )
@@ -70,6 +72,8 @@ async def kept_current(app: FastAPI) -> AsyncIterator[None]:
         last = (partial(keys.write_uses, all_of_them=True), app.state.refused_deeds.write, app.state.replicas.leave)
         for thread in (*threads, *(_started(partial(_write_last, write)) for write in last)):
             await run_in_threadpool(thread.join, LEAVE_SECONDS)
+        for data in (follow, refresh_keys):
+            data.close()
 
 
 def _follow(app: FastAPI) -> None:

@@ -13,11 +13,14 @@ from service.api.credential_ends import refuse_ended
 from service.api.errors import LEAVING
 from service.errors import Leaving
 from service.store import Claim, Engine, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
+from service.store.data_version import ReadOnChange
 
 AT_ONCE = 4
 """Workers that claim at the same moment; those behind them see what is left. Source: a choice."""
 LOOK_SECONDS = 0.25
 """Time between two looks at what there is to do, while somebody waits. Source: a choice."""
+LONGEST_SECONDS = 1.0
+"""Longest time for which a look that found no change in the database is trusted. Source: a choice."""
 
 
 class Openings:
@@ -29,6 +32,7 @@ class Openings:
         self._leaving = leaving
         self._found: frozenset[Opening] = frozenset()
         self._looked_at = float("-inf")
+        self._read_on_change = ReadOnChange(engine, self._read, LONGEST_SECONDS)
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Claim | None:
@@ -60,6 +64,7 @@ class Openings:
                 return None
             claim = await self._claimed(request, seeker)
             if claim is None:
+                self._read_on_change.expire()
                 self._found = frozenset(opening for opening in self._found if not seeker.can_do(opening))
             return claim
 
@@ -79,4 +84,7 @@ class Openings:
         now = asyncio.get_running_loop().time()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
-            self._found = await run_in_threadpool(read_openings, self._engine)
+            await run_in_threadpool(self._read_on_change)
+
+    def _read(self) -> None:
+        self._found = read_openings(self._engine)
