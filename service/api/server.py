@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from errno import EADDRINUSE
 from ipaddress import ip_address
 from time import monotonic
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -68,6 +69,8 @@ TURNS = 3
 """Turns of the event loop in which all that waits for it is accepted."""
 LOOK_SECONDS = 0.1
 """Time between two looks whether somebody in a hurry cuts the drain short."""
+TICK_SECONDS = 1.0
+"""Time between two updates of the Date header."""
 SWITCH_SECONDS = 0.0005
 """Time after which a thread that computes lets the event loop go on, which waits for that several times an answer.
 Source: a choice; with Python's own 0.005 a check takes 20 ms and more beside one thread of a list's file."""
@@ -150,6 +153,21 @@ class _Announcing(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, moments: Moments, drain_seconds: float) -> None:
         super().__init__(config)
         self.moments, self.drain_seconds = moments, drain_seconds
+        self._end = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Tick once a second, and at once on a signal; uvicorn ticks ten times a second."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._end.wait(), TICK_SECONDS)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal to end, and wake the main loop."""
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._end.set)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so; what is in memory now stays there, so nobody looks through it for garbage any more."""

@@ -34,11 +34,15 @@ class ReadOnChange:
     def __call__(self) -> None:
         """Read, unless nothing has changed since the last read."""
         version = self._version()
-        if version is not None and version == self._seen and monotonic() < self._due:
+        if not self._is_due(version):
             return
         self._seen = None
         self._read()
         self._seen, self._due = version, monotonic() + self._longest_seconds
+
+    def is_due(self) -> bool:
+        """Whether the next call reads; this never waits for the database."""
+        return self._is_due(self._version())
 
     def expire(self) -> None:
         """Have the next call read, whether anything has changed or not."""
@@ -49,6 +53,9 @@ class ReadOnChange:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _is_due(self, version: int | None) -> bool:
+        return version is None or version != self._seen or monotonic() >= self._due
 
     def _version(self) -> int | None:
         """The count of changes; None where it is not known."""

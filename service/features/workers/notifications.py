@@ -17,10 +17,11 @@ from service.store.data_version import ReadOnChange
 
 AT_ONCE = 4
 """Workers that claim at the same moment; those behind them see what is left. Source: a choice."""
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 """Time between two looks at what there is to do, while somebody waits. Source: a choice."""
-LONGEST_SECONDS = 1.0
-"""Longest time for which a look that found no change in the database is trusted. Source: a choice."""
+
+LONGEST_SECONDS = 2.0
+"""Longest time between two looks: a job that was put off becomes available without a change of the database."""
 
 
 class Openings:
@@ -84,7 +85,8 @@ class Openings:
         now = asyncio.get_running_loop().time()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
-            await run_in_threadpool(self._read_on_change)
+            if self._read_on_change.is_due():
+                await run_in_threadpool(self._read_on_change)
 
     def _read(self) -> None:
         self._found = read_openings(self._engine)
