@@ -12,17 +12,17 @@ from starlette.middleware import Middleware
 
 from service import __version__
 from service.api import errors, health, pages
-from service.api.audit import RefusedDeeds
-from service.api.background import SecretLooks
+from service.api.audit import DeniedChanges
+from service.api.background import SigningSecretRefresh
 from service.api.caching import Conditional
-from service.api.catalogues import NO_DATABASE, kept_current
-from service.api.checked_questions import CheckedQuestions, kept_checks
+from service.api.catalogues import NO_DATABASE, refreshing
+from service.api.checked_questions import CheckedQuestions, writing_checks
 from service.api.compute import Compute
 from service.api.credential_ends import CredentialEnds
 from service.api.credentials import Credentials
-from service.api.cross_site import ForeignPages, cross_origin_guards
+from service.api.cross_site import CrossSiteRequests, cross_origin_guards
 from service.api.entry import enter
-from service.api.envelope import Envelope, LastResort
+from service.api.envelope import ErrorMiddleware, RequestMiddleware
 from service.api.errors import closed_routes
 from service.api.health import Readiness
 from service.api.http_limits import BodyLimit
@@ -48,7 +48,7 @@ from service.features.diagnose import routes as diagnose
 from service.features.estimates import routes as estimates
 from service.features.exports import routes as exports
 from service.features.launch_checks import routes as launch_checks
-from service.features.launch_checks.events import launch_check_looks
+from service.features.launch_checks.events import launch_check_feed
 from service.features.measurements import routes as measurements
 from service.features.plans import routes as plans
 from service.features.reconcile import routes as reconcile
@@ -57,10 +57,10 @@ from service.features.scenarios import routes as scenarios
 from service.features.sensitivity import routes as sensitivity
 from service.features.solve import routes as solve
 from service.features.sweeps import routes as sweeps
-from service.features.sweeps.events import sweep_looks
+from service.features.sweeps.events import sweep_feed
 from service.features.workers import routes as workers
-from service.features.workers.expiry import reaped
-from service.features.workers.notifications import Openings
+from service.features.workers.expiry import expiring_leases
+from service.features.workers.notifications import JobNotifications
 from service.openapi.document import contract_bytes
 from service.settings import Settings
 from service.store import Engine, Figures, History, KeyRing, Replicas, read_figures, watch_errors
@@ -120,7 +120,7 @@ def create_app(
         openapi_url=None,
         redirect_slashes=False,
         middleware=[
-            Middleware(Envelope, metrics=metrics, draining=draining),
+            Middleware(RequestMiddleware, metrics=metrics, draining=draining),
             *([] if tracing is None else [tracing.middleware()]),
             *_guards(settings, leaving),
         ],
@@ -131,17 +131,17 @@ def create_app(
     app.state.turns, app.state.computing_turns = Semaphore(AT_ONCE), Semaphore(COMPUTING_AT_ONCE)
     app.state.keys = KeyRing(engine) if keys is None else keys
     app.state.credential_ends = CredentialEnds(app.state.keys)
-    app.state.secret_looks, app.state.foreign_pages = SecretLooks(app.state.keys), ForeignPages(settings)
+    app.state.secret_looks, app.state.foreign_pages = SigningSecretRefresh(app.state.keys), CrossSiteRequests(settings)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest), number)
     app.state.catalogue = app.state.history.holdings.everyone
     app.state.replicas = Replicas(engine)
-    app.state.tokens, app.state.refused_deeds = _token_judge(settings), RefusedDeeds(engine)
+    app.state.tokens, app.state.refused_deeds = _token_judge(settings), DeniedChanges(engine)
     app.state.checked_questions = CheckedQuestions(engine, app.state.replicas)
     app.state.tracing, app.state.readiness = tracing, Readiness(engine)
     app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, leaving
-    app.state.openings = Openings(engine, settings.lease_seconds, leaving)
-    app.state.check_looks = launch_check_looks(engine, settings.stream_seconds, leaving)
-    app.state.sweep_looks = sweep_looks(engine, settings.stream_seconds, leaving)
+    app.state.openings = JobNotifications(engine, settings.lease_seconds, leaving)
+    app.state.check_looks = launch_check_feed(engine, settings.stream_seconds, leaving)
+    app.state.sweep_looks = sweep_feed(engine, settings.stream_seconds, leaving)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
     app.state.compute = Compute(settings.compute_processes, metrics)
@@ -173,7 +173,7 @@ def _add_refusals(app: FastAPI) -> None:
 async def _alongside(app: FastAPI) -> AsyncIterator[None]:
     """What goes on beside the requests, on threads of its own."""
     app.state.compute.start()
-    async with kept_current(app), kept_checks(app), reaped(app):
+    async with refreshing(app), writing_checks(app), expiring_leases(app):
         yield
     app.state.compute.close()
     await app.state.rate_limits.close()
@@ -210,4 +210,4 @@ def _figures(engine: Engine | None, lease_seconds: float) -> Figures:
 def _guards(settings: Settings, leaving: Event) -> list[Middleware]:
     """The middleware behind what notes every request, outermost first."""
     inner = [Middleware(guard) for guard in (Credentials, BodyLimit, Conditional)]
-    return [*cross_origin_guards(settings.cors_origins), Middleware(LastResort, leaving=leaving), *inner]
+    return [*cross_origin_guards(settings.cors_origins), Middleware(ErrorMiddleware, leaving=leaving), *inner]

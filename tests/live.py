@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.catalogue import shipped_catalogue
 from service.store import Scope
 from tests.databases import prepared
@@ -21,7 +21,7 @@ DOCUMENTED = "localhost:8000"
 def bearer(folder: Path, scope: Scope) -> dict[str, str]:
     """Headers with a key to the service that is started in a folder afterwards, which asks for keys then."""
     engine = prepared(f"sqlite:///{folder}/traincost.db", shipped_catalogue())
-    made = make_key(engine, WantedKey(name="tests", scopes=[scope]))
+    made = make_key(engine, KeyRequest(name="tests", scopes=[scope]))
     engine.dispose()
     return {"Authorization": f"Bearer {made.presented}"}
 

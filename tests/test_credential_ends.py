@@ -12,7 +12,7 @@ from threading import Thread
 import httpx
 import pytest
 
-from service.api.key_rules import NewKey, WantedKey, make_key, revoke
+from service.api.key_rules import KeyRequest, NewKey, make_key, revoke
 from service.client.events import Event, events_of
 from service.store import Engine, Scope, create_key
 from service.store.engine import open_engine
@@ -31,7 +31,7 @@ class Service:
 
     def key(self, scope: Scope, expires_at: datetime | None = None) -> NewKey:
         """A new key that the service knows."""
-        made = make_key(self.engine, WantedKey(name="tests", scopes=[scope]))
+        made = make_key(self.engine, KeyRequest(name="tests", scopes=[scope]))
         if expires_at is not None:
             key = replace(made.key, id=made.key.id[:-1] + "_", expires_at=expires_at)
             create_key(self.engine, key)
@@ -127,6 +127,6 @@ def test_a_stream_that_needed_no_key_ends_with_the_first_key(tmp_path: Path) -> 
         with open_to_all.client as client, client.stream("GET", open_to_all.streams()[0]) as answer:
             events = events_of(answer.iter_bytes())
             assert next(events).name == "queued"
-            make_key(engine, WantedKey(name="tests", scopes=["read"]))
+            make_key(engine, KeyRequest(name="tests", scopes=["read"]))
             assert [event.name for event in events] == ["problem"]
         engine.dispose()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from service.api.key_rules import WantedKey, make_key, revoke
+from service.api.key_rules import KeyRequest, make_key, revoke
 from service.catalogue import shipped_catalogue
 from service.cli.doctor_findings import examined
 from service.settings import PREFIX
@@ -159,7 +159,7 @@ def test_keys_and_the_address_are_judged_together(run: Command, url: str, monkey
     for name in issuer:
         monkeypatch.delenv(f"TRAINCOST_OIDC_{name}")
     engine = prepare_database(url, shipped_catalogue())
-    made = make_key(engine, WantedKey(name="one", scopes=["read"]))
+    made = make_key(engine, KeyRequest(name="one", scopes=["read"]))
     assert findings(run)["keys"]["state"] == "ok"
     revoke(engine, made.key.id)
     engine.dispose()

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.settings import read_settings
 from tests.api.conftest import asking, one_by_one
 from tests.databases import prepared
@@ -23,7 +23,7 @@ def presented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A key that was just made, as its caller sends it."""
     monkeypatch.setenv("TRAINCOST_DATABASE_URL", f"sqlite:///{tmp_path / 'traincost.db'}")
     engine = prepared(read_settings().database_url, SMALL)
-    made = make_key(engine, WantedKey(name="x", scopes=["read"])).presented
+    made = make_key(engine, KeyRequest(name="x", scopes=["read"])).presented
     engine.dispose()
     return made
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from service.api.key_rules import WantedKey, make_key, revoke
+from service.api.key_rules import KeyRequest, make_key, revoke
 from service.api.server import refuse_unguarded
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import PREFIX, Settings
@@ -147,7 +147,7 @@ def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str],
     """One service on an address that other machines reach: keys, what is logged of them, and the end of one."""
     token = "the-secret-of-a-webhook"  # noqa: S105 - nothing real answers to it
     engine = prepared(f"sqlite:///{tmp_path / 'traincost.db'}", shipped_catalogue())
-    sheet, reader = (make_key(engine, WantedKey(name="x", scopes=[scope])) for scope in ("sheet", "read"))
+    sheet, reader = (make_key(engine, KeyRequest(name="x", scopes=[scope])) for scope in ("sheet", "read"))
     settings = {"DATABASE_URL": str(engine.url), "LOG_LEVEL": "debug", "ADMISSION_TOKEN": token}
     settings = {**environment, **{f"{PREFIX}{name}": value for name, value in settings.items()}}
     log = tmp_path / "log"

@@ -167,13 +167,13 @@ def shown(name: str, seconds: Sequence[float], idle: float) -> str:
 
 def keys_in(folder: Path) -> tuple[str, str]:
     """Keys of the one who checks, and of the one who asks for everything, whom no limit of requests holds back."""
-    from service.api.key_rules import KeyLimits, WantedKey, make_key
+    from service.api.key_rules import KeyLimits, KeyRequest, make_key
     from service.catalogue import shipped_catalogue
     from tests.databases import prepared
 
     engine = prepared(f"sqlite:///{folder}/traincost.db", shipped_catalogue())
     unlimited = KeyLimits(requests_per_minute=0, request_burst=None)
-    made = [make_key(engine, WantedKey(name=name, scopes=["write"], limits=unlimited)) for name in ("checks", "load")]
+    made = [make_key(engine, KeyRequest(name=name, scopes=["write"], limits=unlimited)) for name in ("checks", "load")]
     engine.dispose()
     return made[0].presented, made[1].presented
 

@@ -17,7 +17,7 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
@@ -101,7 +101,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'traincost.db'}"
         engine = prepare_database(url, shipped_catalogue())
-        made = [make_key(engine, WantedKey(name="x", scopes=["read"])).presented for _ in range(KEYS)]
+        made = [make_key(engine, KeyRequest(name="x", scopes=["read"])).presented for _ in range(KEYS)]
         settings = Settings(database_url=url, requests_per_minute=0)
         app = create_app(settings, load_catalogue(engine), engine)
         kinds = presented_kinds(made)

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from service.api.metrics import Metrics
-from service.api.request_context import Seen
+from service.api.request_context import RequestContext
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
@@ -57,7 +57,7 @@ class Blind(Metrics):
     def begin(self) -> None:
         """Nothing."""
 
-    def end(self, method: str, seen: Seen, seconds: float) -> None:
+    def end(self, method: str, seen: RequestContext, seconds: float) -> None:
         """Nothing."""
 
 
@@ -130,7 +130,7 @@ def scrape_seconds() -> tuple[float, int]:
         for method in methods:
             for status in (200, 304, 401, 422, 429):
                 metrics.begin()
-                metrics.end(method.upper(), Seen("id", route=path, status=status), 0.001)
+                metrics.end(method.upper(), RequestContext("id", route=path, status=status), 0.001)
     return seconds_each(lambda: metrics.exposed("0", None), 20), len(metrics.exposed("0", None))
 
 
@@ -144,7 +144,7 @@ def main() -> None:
         watched.state.engine.dispose()
         blind.state.engine.dispose()
     ratio = with_seconds / without_seconds
-    metrics, seen = Metrics(), Seen("id", route="/v1/estimates", status=200)
+    metrics, seen = Metrics(), RequestContext("id", route="/v1/estimates", status=200)
 
     def counted() -> None:
         metrics.begin()

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.openapi import CSV_BODY, JSON_BODY, PARQUET, XLSX, list_operation, table_operation
-from service.api.write_queue import on_few_threads
+from service.api.write_queue import on_compute_threads
 from service.tabular.columns import Column
 from service.tabular.lists import Listed, csv_of, page_of, parquet_of, workbook_of
 from service.validation.serialization import to_bytes
@@ -89,16 +89,16 @@ def add_list(router: APIRouter, routes: Routes) -> None:
         return json_answer(await run_in_threadpool(lambda: page_of(held(request), _parameters(request))))
 
     async def table(request: Request) -> Response:
-        text = await on_few_threads(request, lambda: csv_of(held(request), _parameters(request)))
+        text = await on_compute_threads(request, lambda: csv_of(held(request), _parameters(request)))
         return Response(text, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
 
     async def workbook(request: Request) -> Response:
-        file = await on_few_threads(request, lambda: workbook_of(held(request), _parameters(request)))
+        file = await on_compute_threads(request, lambda: workbook_of(held(request), _parameters(request)))
         saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.xlsx"'}
         return Response(file, media_type=XLSX, headers=saved_as)
 
     async def columnar(request: Request) -> Response:
-        file = await on_few_threads(request, lambda: parquet_of(held(request), _parameters(request)))
+        file = await on_compute_threads(request, lambda: parquet_of(held(request), _parameters(request)))
         saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.parquet"'}
         return Response(file, media_type=PARQUET, headers=saved_as)
 

@@ -33,7 +33,7 @@ OBJECT = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 """Names of objects as the log holds them: what else a caller writes into a path is left out."""
 
 
-def begin_deed(request: Request, caller: Caller) -> None:
+def begin_audit(request: Request, caller: Caller) -> None:
     """Say who answers for what is written from now on in this request."""
     state = request.scope["state"]
     deed = Deed(
@@ -46,7 +46,7 @@ def begin_deed(request: Request, caller: Caller) -> None:
     act_as(deed)
 
 
-class RefusedDeeds:
+class DeniedChanges:
     """Changes that were refused and wait to be noted."""
 
     def __init__(self, engine: Engine | None) -> None:

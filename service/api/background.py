@@ -14,7 +14,7 @@ from service.store import Engine, Keeping, KeyRing, SlowerClock, forget_old
 log = logging.getLogger(__name__)
 
 
-def look_again(complaint: str, look: Callable[[], object], seconds: float, stop: Event) -> None:
+def repeat(complaint: str, look: Callable[[], object], seconds: float, stop: Event) -> None:
     """Do something again and again; what fails is said once, until it works again."""
     failing = False
     while not stop.wait(seconds):
@@ -58,7 +58,7 @@ APART_SECONDS = 1.0
 """Shortest time between the beginnings of two looks: anybody may send what looks like a link."""
 
 
-class SecretLooks:
+class SigningSecretRefresh:
     """Looks into the database for all who ask."""
 
     def __init__(self, ring: KeyRing) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.background import look_again
+from service.api.background import repeat
 from service.api.queries import REV, one_of
 from service.api.security import caller_of
 from service.catalogue import Catalogue
@@ -51,7 +51,7 @@ def catalogue_at(request: Request) -> Callable[[str], Catalogue]:
 
 
 @asynccontextmanager
-async def kept_current(app: FastAPI) -> AsyncIterator[None]:
+async def refreshing(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs, what other processes change is taken over, on threads of their own."""
     stop, keys, engine = Event(), app.state.keys, app.state.engine
     follow, refresh_keys = ReadOnChange(engine, partial(_follow, app)), ReadOnChange(engine, keys.refresh)
@@ -65,7 +65,7 @@ async def kept_current(app: FastAPI) -> AsyncIterator[None]:
     with suppress(Unreachable):  # said before the first look, so that whoever writes meanwhile waits for it
         await run_in_threadpool(app.state.replicas.say, 0)
         await run_in_threadpool(_follow, app)
-    threads = [_started(partial(look_again, *look, stop)) for look in looks]
+    threads = [_started(partial(repeat, *look, stop)) for look in looks]
     try:
         yield
     finally:

@@ -120,7 +120,7 @@ class CheckedQuestions:
 
 
 @asynccontextmanager
-async def kept_checks(app: FastAPI) -> AsyncIterator[None]:
+async def writing_checks(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs, and once more at its end, the questions of checks are written."""
     stop = Event()
     thread = Thread(target=_write_again, args=(app.state.checked_questions, stop), name="checks", daemon=True)

@@ -15,7 +15,7 @@ from typing import Any
 from fastapi import Request
 
 from service.api.envelope import refusal_of
-from service.api.key_rules import does_allow, standing_of
+from service.api.key_rules import does_allow, key_status
 from service.api.security import ADMITTED, NO_KEY, Admitted, NotAllowed, ended_key, unauthorized
 from service.store import ApiKey, KeyRing, Scope
 
@@ -96,7 +96,7 @@ def _reason(ring: KeyRing, admitted: Admitted | None) -> str | None:
 def _reason_of_key(key: ApiKey | None, before: ApiKey, scope: Scope) -> str | None:
     if key is None:
         return "the key is kept no longer; ask for another"
-    standing = standing_of(key, datetime.now(UTC))
+    standing = key_status(key, datetime.now(UTC))
     if standing != "active":
         return ended_key(standing)
     if key.owner != before.owner or not does_allow(key.scopes, scope):

@@ -33,11 +33,11 @@ UNKNOWN_NAME = (
 )
 
 
-class ForeignPage(NotAllowed):
+class CrossSiteRequest(NotAllowed):
     """A page of another origin sent this: 403; or the service is not called what it was asked as: 421."""
 
 
-class ForeignPages:
+class CrossSiteRequests:
     """Tells what pages of other sites send."""
 
     def __init__(self, settings: Settings) -> None:
@@ -58,9 +58,9 @@ class ForeignPages:
             elif name == b"sec-fetch-site":
                 site = value
         if self._names and _without_port(host) not in self._names:
-            raise ForeignPage("unknown_host", UNKNOWN_NAME)
+            raise CrossSiteRequest("unknown_host", UNKNOWN_NAME)
         if scope["method"] not in SAFE_METHODS and (origin or site) and not self._may_change(origin, site, host):
-            raise ForeignPage("foreign_page", FOREIGN)
+            raise CrossSiteRequest("foreign_page", FOREIGN)
 
     def _may_change(self, origin: bytes, site: bytes, host: bytes) -> bool:
         if self._takes_any or origin in self._origins:

@@ -7,7 +7,7 @@ from fastapi import HTTPException, Request
 
 from service.api.errors import ApiError
 from service.api.rate_limits import Counted, RateLimits, charge, network_of
-from service.api.request_context import deprecation_headers, seen_of
+from service.api.request_context import context_of, deprecation_headers
 from service.api.security import BY_LINK, CALLER, OF_WORKERS, OPEN, is_limited, is_locked, refuse_strangers
 from service.store import ApiKey
 from service.store.callers import Caller
@@ -17,7 +17,7 @@ async def enter(request: Request) -> None:
     """Let a request through to its route, or refuse it."""
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404)  # no name has one, and no text of PostgreSQL
-    route, seen = request.scope["route"], seen_of(request)
+    route, seen = request.scope["route"], context_of(request)
     seen.route = route.path_format
     seen.headers.extend(deprecation_headers(route.operation_id))
     state = request.app.state

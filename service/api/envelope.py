@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service import __version__
 from service.api.errors import HANDLERS, LEAVING, problem_response
 from service.api.metrics import Metrics
-from service.api.request_context import SEEN, Seen, masked
+from service.api.request_context import SEEN, RequestContext, masked
 from service.errors import Leaving
 from service.logs import FIELDS, REQUEST_ID
 
@@ -44,7 +44,7 @@ LEAST_WARNED = 500
 log = logging.getLogger(__name__)
 
 
-class Envelope:
+class RequestMiddleware:
     """ASGI middleware that gives each request an id and each answer its common headers, and notes both."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics | None = None, draining: Event | None = None) -> None:
@@ -57,7 +57,7 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        seen = Seen(_request_id(scope))
+        seen = RequestContext(_request_id(scope))
         started = perf_counter()
 
         async def send_marked(message: Message) -> None:
@@ -79,7 +79,7 @@ class Envelope:
             REQUEST_ID.reset(token)
 
 
-class LastResort:
+class ErrorMiddleware:
     """ASGI middleware: an unforeseen exception becomes a 500 without a stack, an early end a 503."""
 
     def __init__(self, app: ASGIApp, leaving: Event | None = None) -> None:
@@ -123,7 +123,7 @@ def _request_id(scope: Scope) -> str:
     return asked.decode() if CALLERS_ID.fullmatch(asked) else uuid4().hex
 
 
-def _tell(scope: Scope, seen: Seen, seconds: float) -> None:
+def _tell(scope: Scope, seen: RequestContext, seconds: float) -> None:
     """The line of a request, as its answer begins."""
     status = seen.status or 0
     level = logging.WARNING if status >= LEAST_WARNED else logging.DEBUG

@@ -97,7 +97,7 @@ CODE_OF_STATUS = {kind.status: code for code, kind in KINDS.items()}
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-class Closed(Route):
+class ReservedPath(Route):
     """A path that is spelled out, in whole or in part, with the methods that only wider paths take."""
 
 
@@ -110,7 +110,7 @@ def closed_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
     example = {path: re.sub(r"\{[^}]*\}", "x", path) for path in taken}
     matched = {route.path: {path for path in taken if route.path_regex.match(example[path])} for route in known}
     return [
-        Closed(path, _refuse, methods=sorted({*METHODS} - methods))
+        ReservedPath(path, _refuse, methods=sorted({*METHODS} - methods))
         for path, methods in taken.items()
         if any(path in matched[wider] and wider not in matched[path] and not taken[wider] <= methods for wider in taken)
     ]
@@ -119,7 +119,7 @@ def closed_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
 def does_take(routes: Iterable[BaseRoute], scope: dict[str, object]) -> bool:
     """Whether a path takes a method."""
     found = next((route for route in routes if route.matches(scope)[0] == Match.FULL), None)
-    return found is not None and not isinstance(found, Closed)
+    return found is not None and not isinstance(found, ReservedPath)
 
 
 async def _refuse(_request: Request) -> None:

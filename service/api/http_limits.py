@@ -23,7 +23,7 @@ RETRY_SECONDS = 1
 TOO_MUCH = "the service holds as much of other requests' bodies as it may; send this one again in a moment"
 
 
-class HeldBytes:
+class BodyMemory:
     """What bodies may still take up together."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -35,7 +35,7 @@ class Share:
 
     __slots__ = ("_held", "_own_bytes")
 
-    def __init__(self, held: HeldBytes) -> None:
+    def __init__(self, held: BodyMemory) -> None:
         self._held = held
         self._own_bytes = 0
 
@@ -100,7 +100,7 @@ class BodyLimit:
         self.app = app
         self.maximum_bytes = maximum_bytes
         self.maximum_seconds = maximum_seconds
-        self.held = HeldBytes(most_held_bytes)
+        self.held = BodyMemory(most_held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand on the request with a body that is still to be read, or refuse the length that it declares with 413."""

@@ -27,7 +27,7 @@ ALLOWED: Mapping[Scope, frozenset[Scope]] = {
 
 NO_SUCH_KEY = "there is no key of this id in {}; traincost keys list tells those that are"
 
-Standing = Literal["active", "expired", "revoked"]
+KeyStatus = Literal["active", "expired", "revoked"]
 
 ID_BYTES = 6
 SECRET_BYTES = 32
@@ -54,7 +54,7 @@ OF_THE_SERVICE = KeyLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedKey:
+class KeyRequest:
     """A key that somebody asks for."""
 
     name: str
@@ -79,7 +79,7 @@ class NewKey:
     """What its caller sends: told once, kept nowhere."""
 
 
-def make_key(engine: Engine, wanted: WantedKey) -> NewKey:
+def make_key(engine: Engine, wanted: KeyRequest) -> NewKey:
     """Make a key."""
     wanted = replace(wanted, name=composed(wanted.name), owner=composed(wanted.owner))
     problems = [*_problems(wanted)]
@@ -90,14 +90,14 @@ def make_key(engine: Engine, wanted: WantedKey) -> NewKey:
     return made
 
 
-def lend_key(ring: KeyRing, wanted: WantedKey) -> NewKey:
+def lend_key(ring: KeyRing, wanted: KeyRequest) -> NewKey:
     """Make a key that holds for as long as this process runs, and is kept nowhere."""
     made = _new_key(wanted)
     ring.lend(made.key)
     return made
 
 
-def _new_key(wanted: WantedKey) -> NewKey:
+def _new_key(wanted: KeyRequest) -> NewKey:
     secret, now = token_urlsafe(SECRET_BYTES), datetime.now(UTC)
     key = ApiKey(
         id=f"tck_{token_urlsafe(ID_BYTES)}",
@@ -130,7 +130,7 @@ def revoke(engine: Engine, key_id: str) -> datetime | None:
     return None if moment == now else moment
 
 
-def standing_of(key: ApiKey, moment: datetime) -> Standing:
+def key_status(key: ApiKey, moment: datetime) -> KeyStatus:
     """Whether a key holds."""
     if key.revoked_at is not None:
         return "revoked"
@@ -155,14 +155,14 @@ def shown(key: ApiKey) -> Record:
         "name": key.name,
         "owner": key.owner,
         "scopes": key.scopes,
-        "standing": standing_of(key, datetime.now(UTC)),
+        "standing": key_status(key, datetime.now(UTC)),
         **{name: None if moment is None else utc_text(moment) for name, moment in moments.items()},
         "requests_per_minute": key.requests_per_minute,
         "request_burst": key.request_burst,
     }
 
 
-def _problems(wanted: WantedKey) -> list[Problem]:
+def _problems(wanted: KeyRequest) -> list[Problem]:
     problems = [
         Problem(
             field=name,

@@ -26,7 +26,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service import __version__
-from service.api.request_context import Seen
+from service.api.request_context import RequestContext
 from service.estimator import FORMULAS_VERSION
 from service.store import Figures
 
@@ -192,7 +192,7 @@ class Metrics:
         """Count a request that begins; in the event loop alone."""
         self._in_flight += 1
 
-    def end(self, method: str, seen: Seen, seconds: float) -> None:
+    def end(self, method: str, seen: RequestContext, seconds: float) -> None:
         """Count a request that has ended."""
         self._in_flight -= 1
         key = (method, seen.route, seen.status)

@@ -23,7 +23,7 @@ LINGER_SECONDS = 2.0
 """How long what is sent after the answer is thrown away. Source: a choice; nginx takes 5 s since something came."""
 
 
-class Lingering:
+class LingeringClose:
     """A transport that, where the other side is still sending, is closed a moment later than it is told to."""
 
     def __init__(self, transport: Transport, loop: AbstractEventLoop, is_sending: Callable[[], bool]) -> None:
@@ -115,7 +115,7 @@ class Guarded(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # of TCP
         """Wait for a head, unless there are too many connections already."""
         super().connection_made(transport)
-        self.transport = self.lingering = Lingering(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]  # closes later, else the same
+        self.transport = self.lingering = LingeringClose(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]  # closes later, else the same
         if self.most_connections is not None and len(self.connections) > self.most_connections:
             headers = {**CLOSES, "Retry-After": str(RETRY_SECONDS)}
             self._refuse(NoRequest("connections", "too_many_connections", TOO_MANY, headers))

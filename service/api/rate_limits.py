@@ -14,8 +14,8 @@ from anyio import from_thread
 from fastapi import Request
 
 from service.api.metrics import Metrics
-from service.api.request_context import RawHeader, seen_of
-from service.api.request_counts import Counts, Limit, OwnCounts, Standing
+from service.api.request_context import RawHeader, context_of
+from service.api.request_counts import Allowance, Counts, Limit, OwnCounts
 from service.api.security import NotAllowed
 from service.errors import StartupError
 from service.settings import Settings
@@ -78,7 +78,7 @@ class RateLimits:
         limit = limit_of(self._settings, key) if own else self._worker_limit
         return None if limit is None else Counted("worker", caller, limit)
 
-    async def take(self, counted: Counted, cost: int = 1) -> Standing:
+    async def take(self, counted: Counted, cost: int = 1) -> Allowance:
         """Count a request."""
         name = f"{counted.policy}:{counted.caller}"
         if self._shared is not None:
@@ -94,7 +94,7 @@ class RateLimits:
             await self._shared.close()
 
 
-def limit_headers(counted: Counted, standing: Standing) -> tuple[RawHeader, RawHeader]:
+def limit_headers(counted: Counted, standing: Allowance) -> tuple[RawHeader, RawHeader]:
     """What an answer tells of the limit.
 
     Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4 (structured fields of RFC 9651).
@@ -143,7 +143,7 @@ def has_redis() -> bool:
     return find_spec("redis") is not None
 
 
-def refusal_after(standing: Standing, asked: int = 1) -> TooManyRequests:
+def refusal_after(standing: Allowance, asked: int = 1) -> TooManyRequests:
     """The refusal of a request that is too many."""
     wait_seconds = max(1, ceil(standing.retry_seconds))
     detail = f"too many requests came from this caller; ask again in {wait_seconds} s"
@@ -211,7 +211,7 @@ async def charge_questions(request: Request, questions: int) -> None:
     standing = await _taken(request, counted, cost - 1)
     if standing.retry_seconds:
         again = standing.retry_seconds + counted.limit.interval_seconds  # then its first one is counted again
-        raise refusal_after(Standing(standing.remaining, standing.reset_seconds, again), cost)
+        raise refusal_after(Allowance(standing.remaining, standing.reset_seconds, again), cost)
 
 
 def charging(request: Request) -> Callable[[int], None]:
@@ -219,10 +219,10 @@ def charging(request: Request) -> Callable[[int], None]:
     return lambda questions: from_thread.run(charge_questions, request, questions)
 
 
-async def _taken(request: Request, counted: Counted, cost: int) -> Standing:
+async def _taken(request: Request, counted: Counted, cost: int) -> Allowance:
     limits: RateLimits = request.app.state.rate_limits
     standing = await limits.take(counted, cost)
-    seen_of(request).limit_headers = limit_headers(counted, standing)
+    context_of(request).limit_headers = limit_headers(counted, standing)
     if standing.retry_seconds:
         request.app.state.metrics.rate_limit_refusals.labels(counted.policy).inc()
     return standing

@@ -23,7 +23,7 @@ RawHeader = tuple[bytes, bytes]
 
 
 @dataclass(slots=True)
-class Seen:
+class RequestContext:
     """What is known of one request so far."""
 
     request_id: str
@@ -38,10 +38,10 @@ class Seen:
     """What its answer tells of what its caller may still ask."""
 
 
-def seen_of(request: Request) -> Seen:
+def context_of(request: Request) -> RequestContext:
     """What is known of a request."""
     state: dict[str, Any] = request.scope["state"]
-    found: Seen = state[SEEN]
+    found: RequestContext = state[SEEN]
     return found
 
 

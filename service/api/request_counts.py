@@ -34,7 +34,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Allowance:
     """Where a caller stands after a request."""
 
     remaining: int
@@ -48,14 +48,14 @@ class Standing:
 class Counts(Protocol):
     """What counts requests of callers, wherever."""
 
-    async def take(self, caller: str, limit: Limit, cost: int = 1) -> Standing | None:
+    async def take(self, caller: str, limit: Limit, cost: int = 1) -> Allowance | None:
         """Count a request; None where it cannot be counted now."""
 
     async def close(self) -> None:
         """Let go of what it holds."""
 
 
-def taken(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[float, Standing]:
+def taken(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[float, Allowance]:
     """Count one request.
 
     >>> taken(0.0, 100.0, Limit(burst=10, interval_seconds=2.0))
@@ -72,7 +72,7 @@ def taken(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[flo
     is_too_many = too_many_seconds > SLACK_SECONDS
     kept = before if is_too_many else after
     left = max(0, floor((now + full_seconds - kept + SLACK_SECONDS) / limit.interval_seconds))
-    standing = Standing(left, kept - now, too_many_seconds if is_too_many else 0.0)
+    standing = Allowance(left, kept - now, too_many_seconds if is_too_many else 0.0)
     return empty_at if is_too_many else after, standing
 
 
@@ -83,7 +83,7 @@ class OwnCounts:
         self._clock = clock
         self._empty_at: OrderedDict[str, float] = OrderedDict()
 
-    def take(self, caller: str, limit: Limit, cost: int = 1) -> Standing:
+    def take(self, caller: str, limit: Limit, cost: int = 1) -> Allowance:
         """Count a request."""
         known = self._empty_at
         known[caller], standing = taken(known.get(caller, 0.0), self._clock(), limit, cost)

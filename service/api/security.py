@@ -8,10 +8,10 @@ from typing import Annotated, NamedTuple, Protocol
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.audit import begin_deed
+from service.api.audit import begin_audit
 from service.api.credentials import Presented, presented_by
 from service.api.errors import ApiError
-from service.api.key_rules import does_allow, standing_of
+from service.api.key_rules import does_allow, key_status
 from service.api.openapi import Schema
 from service.api.share_links import PARAMETER, open_link, refusal_of_row
 from service.errors import TraincostError
@@ -264,7 +264,7 @@ async def refuse_strangers(request: Request) -> ApiKey | None:
             key=known.key, token_end_seconds=known.token_end_seconds, scope=scope
         )
         if scope == "write" and request.method not in {"GET", "HEAD"}:
-            begin_deed(request, known.caller)
+            begin_audit(request, known.caller)
         _refuse_unallowed(known, presented, scope)
         if known.key is not None:
             state.keys.note_use(known.key, datetime.now(UTC))
@@ -272,7 +272,7 @@ async def refuse_strangers(request: Request) -> ApiKey | None:
     elif scope is not None:
         request.scope["state"][ADMITTED] = Admitted(scope=scope)
         if scope == "write" and request.method not in {"GET", "HEAD"}:
-            begin_deed(request, caller_of(request))
+            begin_audit(request, caller_of(request))
     elif is_locked(state.keys, state.tokens):
         request.scope["state"][CALLER] = UNKNOWN_CALLER
     return None
@@ -296,7 +296,7 @@ async def _known(ring: KeyRing, tokens: TokenJudge | None, presented: Presented)
     key = ring.find(sent)
     if key is None:
         raise unauthorized(UNKNOWN)
-    standing = standing_of(key, datetime.now(UTC))
+    standing = key_status(key, datetime.now(UTC))
     if standing != "active":
         raise unauthorized(ended_key(standing))
     return _Known(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key, None)

@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from service.api.request_counts import SLACK_SECONDS, Limit, Standing, taken
+from service.api.request_counts import SLACK_SECONDS, Allowance, Limit, taken
 
 ANSWER_SECONDS = 0.1
 """Longest wait for Redis, for a connection to it, and for a free one. Source: a choice; it answers within 1 ms."""
@@ -60,7 +60,7 @@ class SharedCounts:
         self._next_ping_at = 0.0
         self._ping: asyncio.Task[None] | None = None
 
-    async def take(self, caller: str, limit: Limit, cost: int = 1) -> Standing | None:
+    async def take(self, caller: str, limit: Limit, cost: int = 1) -> Allowance | None:
         """Count a request."""
         if self._is_away:
             self._ping_again()

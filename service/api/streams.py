@@ -88,7 +88,7 @@ class _Watched(Generic[State]):
         self.changed = asyncio.Event()
 
 
-class SharedLooks(Generic[State]):
+class ChangeFeed(Generic[State]):
     """What is found of things, for whoever listens."""
 
     def __init__(self, look: Look[State], seconds: float, longest: float, leaving: Event) -> None:

@@ -37,14 +37,14 @@ NOT_YET = "other changes are being written, and this one did not get its turn; n
 Result = TypeVar("Result")
 
 
-async def on_few_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
+async def on_compute_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
     """Run a function that computes for milliseconds on a thread, and few of them at the same time."""
     turns: Semaphore = request.app.state.computing_turns
     async with turns:
         return await run_in_threadpool(compute, *arguments)
 
 
-def in_turn(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:
+def queued(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:
     """A route that writes, as one that waits for its turn."""
 
     async def route(request: Request, **given: Any) -> Response:

@@ -15,7 +15,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from service import __version__
-from service.api.key_rules import standing_of
+from service.api.key_rules import key_status
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
@@ -181,7 +181,7 @@ def _of_contents(held: Contents, settings: Settings) -> Iterator[Finding]:
 
 
 def _of_keys(held: Contents, settings: Settings) -> Finding:
-    standings = [standing_of(key, datetime.now(UTC)) for key in held.keys]
+    standings = [key_status(key, datetime.now(UTC)) for key in held.keys]
     active = standings.count("active")
     if active:
         return Finding(name="keys", state="ok", said=f"callers need a key; {active} of {len(standings)} hold")

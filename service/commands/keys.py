@@ -50,14 +50,14 @@ def create(  # noqa: PLR0913 - each is an option of the command
     as_json: AsJson = False,
 ) -> None:
     """Make a key and print it, this once; from the first key on, the service asks every caller for one."""
-    from service.api.key_rules import KeyLimits, WantedKey, make_key, shown
+    from service.api.key_rules import KeyLimits, KeyRequest, make_key, shown
     from service.features.accounts.audit import by_command
     from service.features.accounts.report import sent_as
     from service.store.callers import TEAM
     from service.validation.serialization import to_bytes
 
     limits = KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
-    wanted = WantedKey(name=name, scopes=scope, owner=owner or TEAM, days=days, limits=limits)
+    wanted = KeyRequest(name=name, scopes=scope, owner=owner or TEAM, days=days, limits=limits)
     with database() as engine, by_command("createKey"):
         made = make_key(engine, wanted)
     if as_json:

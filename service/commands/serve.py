@@ -101,12 +101,12 @@ def _application(settings: "Settings") -> Any:
 
 def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":
     """A worker that reaches this service on this machine, with a key in case the service asks for one."""
-    from service.api.key_rules import WantedKey, lend_key
+    from service.api.key_rules import KeyRequest, lend_key
     from service.api.server import address
     from service.commands.local_worker import LocalWorker
     from service.settings import LOOPBACK
 
     host, port = listener.getsockname()[:2]
     reached = LOOPBACK.get(host, host)
-    lent = lend_key(keys, WantedKey(name="the worker beside the service", scopes=["worker"]))
+    lent = lend_key(keys, KeyRequest(name="the worker beside the service", scopes=["worker"]))
     return LocalWorker(f"http://{address(reached, port)}", lent.presented, settings.log_level)

@@ -8,11 +8,11 @@ from service.catalogue import Row
 from service.exports.back.slurm_job import SlurmJob
 from service.features.checks.requests import BESIDE, Launch, Limits
 from service.features.compare.requests import COMPARED
-from service.features.plans.requests import CLUSTERS, WHY_NOT, PlanLimits, PlanManner
+from service.features.plans.requests import CLUSTERS, WHY_NOT, PlanLimits, PlanOptions
 from service.features.scenarios.scenarios import FIELDS
 from service.features.sensitivity.requests import VARIED_BY
 from service.features.solve.requests import SERVING, SOLVED_FROM, Serving
-from service.features.sweeps.axes import LISTS, ROWS, SweepManner, SweepPlan
+from service.features.sweeps.axes import LISTS, ROWS, SweepOptions, SweepPlan
 from service.planner.solve_limits import SolveLimits
 from service.tabular.columns import columns_of
 from service.validation.json_text import FIELD_NAMES
@@ -26,7 +26,7 @@ PLACES = (
     ("limits", SolveLimits),
     ("launch", Launch),
     (SERVING, Serving),
-    ("plan", PlanManner),
+    ("plan", PlanOptions),
 )
 """Part of any request body, and a noun that spells it."""
 
@@ -53,7 +53,7 @@ FIELD_NAMES.update(
         *COMPARED,
         *SOLVED_FROM,
         *VARIED_BY,
-        *(*LISTS, ROWS, *field_names(SweepManner), *field_names(SweepPlan)),
+        *(*LISTS, ROWS, *field_names(SweepOptions), *field_names(SweepPlan)),
         *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
         *(column.name for row in get_args(Row) for column in columns_of(row)),
     )

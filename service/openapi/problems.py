@@ -12,7 +12,7 @@ from service.api.http_limits import TOO_MUCH
 from service.api.openapi import Schema, described, ref
 from service.api.protocol import ONE_HOST
 from service.api.rate_limits import refusal_after
-from service.api.request_counts import Standing
+from service.api.request_counts import Allowance
 from service.api.security import AWAY, NO_KEY
 from service.api.write_queue import NOT_YET
 from service.errors import MOST_PROBLEMS
@@ -80,7 +80,7 @@ DETAILS: Mapping[str, str] = {
     "key_reused": REUSED,
     "precondition_required": NEEDED,
     "too_many_computations": own_excess(16, 8).detail,
-    "rate_limited": refusal_after(Standing(0, 20.0, 1.0)).detail,
+    "rate_limited": refusal_after(Allowance(0, 20.0, 1.0)).detail,
     "head_too_large": "send a request line and headers of at most 65536 bytes",
     "internal_error": "this is a defect of the service; report it with the request_id",
     "too_many_connections": "close connections that are not in use, or wait",

@@ -14,7 +14,7 @@ from service.estimator.names import STRICT
 from service.estimator.question import Cluster, Gpu
 from service.validation.problems import not_an_object
 from service.validation.reading import Read, assumed, resting_on
-from service.validation.specs import field_names, read_name, read_noun, spelled
+from service.validation.specs import field_names, read_name, read_spec, spelled
 
 CLUSTER_FIELDS = field_names(Cluster)
 
@@ -62,19 +62,19 @@ def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:
     said = {name: item for name, item in value.items() if name not in {"preset", "nodes"}}
     beside = ("preset", "nodes")
     if "nodes" not in value:
-        return read_noun(Cluster, {**known, **said}, "cluster", beside=beside)
-    unsized = read_noun(Cluster, {"gpus": 1, **known, **said}, "cluster", beside=beside)
+        return read_spec(Cluster, {**known, **said}, "cluster", beside=beside)
+    unsized = read_spec(Cluster, {"gpus": 1, **known, **said}, "cluster", beside=beside)
     return _of_nodes(unsized, value)
 
 
 def _of_nodes(cluster: Cluster, value: Mapping[str, Any]) -> Cluster:
-    nodes = read_noun(Nodes, {"nodes": value["nodes"]}, "cluster").nodes
+    nodes = read_spec(Nodes, {"nodes": value["nodes"]}, "cluster").nodes
     gpus = nodes * cluster.gpus_per_node
     if "gpus" in value and gpus != cluster.gpus:
         message = f"{nodes} nodes of {cluster.gpus_per_node} GPUs are {gpus} GPUs, but gpus says {cluster.gpus}"
         fix = "leave nodes or gpus out"
         raise Refused(Problem(field="cluster.nodes", code="nodes_contradict_gpus", message=message, fix=fix))
-    return read_noun(Cluster, {**spelled(cluster), "gpus": gpus}, "cluster")
+    return read_spec(Cluster, {**spelled(cluster), "gpus": gpus}, "cluster")
 
 
 def _with_gpu(

@@ -12,7 +12,7 @@ from service.estimator.question import Model
 from service.estimator.rules.model import problems_of
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.reading import Read, assumed, resting_on
-from service.validation.specs import field_names, read_name, read_noun, spelled
+from service.validation.specs import field_names, read_name, read_spec, spelled
 
 MODEL_FIELDS = field_names(Model)
 
@@ -27,7 +27,7 @@ def read_model(value: object, catalogue: Catalogue) -> Read[Model]:
         return _imported(value)
     if "preset" in value:
         return _changed_preset(value, catalogue)
-    return Read(read_noun(Model, value, "model", beside=("preset", "hf_config")))
+    return Read(read_spec(Model, value, "model", beside=("preset", "hf_config")))
 
 
 def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
@@ -43,7 +43,7 @@ def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Read[Mode
     preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
     changes = {name: item for name, item in value.items() if name != "preset"}
     changed = {**spelled(preset.noun), **changes}
-    return replace(preset, noun=read_noun(Model, changed, "model", beside=("preset",)))
+    return replace(preset, noun=read_spec(Model, changed, "model", beside=("preset",)))
 
 
 def _imported(value: Mapping[str, Any]) -> Read[Model]:
@@ -65,7 +65,7 @@ def _config(config: object) -> Read[Model]:
     if not isinstance(config, Mapping):
         raise Refused(not_an_object(CONFIG_PATH, ["model_type", "hidden_size", "num_hidden_layers"]))
     imported = import_config(config)
-    checked = read_noun(Model, spelled(imported.model), CONFIG_PATH)
+    checked = read_spec(Model, spelled(imported.model), CONFIG_PATH)
     problems = problems_of(checked)
     if problems:
         raise Refused(*(replace(problem, field=CONFIG_PATH) for problem in problems))

@@ -17,7 +17,7 @@ from service.estimator.names import STRICT, Name, PriceModel
 from service.estimator.question import Egress, OwnedPrice, Price, Share, Storage
 from service.validation.problems import not_an_object
 from service.validation.reading import Read, assumed, purchase_of, resting_on, with_sources
-from service.validation.specs import field_names, read_noun, spelled
+from service.validation.specs import field_names, read_spec, spelled
 
 MOST_DAYS = 180
 """Age of a price from which an answer warns. Source: an assumption; AWS cut H100 list prices by 44 % in June 2025."""
@@ -161,15 +161,15 @@ def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Read[Any
     if len(told) > 1:
         raise Refused(PRICED_TWICE)
     if OwnedPrice in told:
-        owned = read_noun(OwnedPrice, value, "price", beside=FIELDS)
+        owned = read_spec(OwnedPrice, value, "price", beside=FIELDS)
         return Read(None) if gpu is None else _bought(_dated(owned), gpu, catalogue)
     if CardPrice in told:
-        by_card = read_noun(CardPrice, value, "price", beside=FIELDS)
+        by_card = read_spec(CardPrice, value, "price", beside=FIELDS)
         return Read(None) if gpu is None else _of_card(by_card, gpu, catalogue)
     if CataloguePrice in told or (TERMS in value and not told):
-        wanted = read_noun(CataloguePrice, value, "price", beside=FIELDS)
+        wanted = read_spec(CataloguePrice, value, "price", beside=FIELDS)
         return Read(None) if gpu is None else _newest(wanted, gpu, catalogue)
-    price = _dated(read_noun(Price, value, "price", beside=FIELDS))
+    price = _dated(read_spec(Price, value, "price", beside=FIELDS))
     return Read(price, (), age_warnings(price.as_of, catalogue, RENTED))
 
 

@@ -17,7 +17,7 @@ from service.validation.prices import read_price
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import PARTS
 from service.validation.reading import Read
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 
 EXAMPLES = {
     "model": '"llama-3.1-8b"',
@@ -25,11 +25,11 @@ EXAMPLES = {
 }
 """What the parts without a default may look like."""
 
-Noun = TypeVar("Noun")
+Spec = TypeVar("Spec")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReadQuestion:
     """A question as understood, and what had to be assumed to understand it."""
 
     question: Question
@@ -42,15 +42,15 @@ class Asked:
     """Rows that it rests on, as answers name them."""
 
 
-def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = ()) -> Asked:
+def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tuple[str, ...] = ()) -> ReadQuestion:
     """The question that a request body asks."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", PARTS))
     unknown = [name for name in body if name not in PARTS]
     collected = _Collected([unknown_field("", name, {*PARTS, *beside}) for name in unknown[:MOST_PROBLEMS]])
     model = collected.read(lambda: read_model(_needed(body, "model"), catalogue))
-    recipe = collected.read(lambda: Read(read_noun(Recipe, _or_empty(body.get("recipe")), "recipe")))
-    layout = collected.read(lambda: Read(read_noun(Layout, _or_empty(body.get("layout")), "layout")))
+    recipe = collected.read(lambda: Read(read_spec(Recipe, _or_empty(body.get("recipe")), "recipe")))
+    layout = collected.read(lambda: Read(read_spec(Layout, _or_empty(body.get("layout")), "layout")))
     machine = collected.read(lambda: read_cluster(_needed(body, "cluster"), catalogue))
     gpu = None if machine is None else machine.gpu.slug
     price = collected.read(lambda: read_price(body.get("price"), gpu, catalogue))
@@ -58,7 +58,7 @@ def read_question(body: Mapping[str, Any], catalogue: Catalogue, *, beside: tupl
     cluster = None if place is None else collected.read(lambda: placed(place, body.get("price"), catalogue))
     if model is None or recipe is None or layout is None or machine is None or cluster is None or collected.problems:
         raise Refused(*collected.problems)
-    return Asked(
+    return ReadQuestion(
         Question(model=model, recipe=recipe, layout=layout, cluster=cluster, gpu=machine.gpu, price=price),
         tuple(collected.assumptions),
         tuple(collected.warnings),
@@ -75,7 +75,7 @@ class _Collected:
         self.warnings: list[str] = []
         self.sources: list[Source] = []
 
-    def read(self, part: Callable[[], Read[Noun]]) -> Noun | None:
+    def read(self, part: Callable[[], Read[Spec]]) -> Spec | None:
         """The noun of one part, or None where it is refused."""
         try:
             found = part()

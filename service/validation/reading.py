@@ -21,14 +21,14 @@ from service.catalogue import (
 from service.catalogue.names import Found
 from service.catalogue.rows import Purchase
 
-Noun = TypeVar("Noun")
+Spec = TypeVar("Spec")
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Generic[Noun]):
+class Read(Generic[Spec]):
     """One noun read from a request."""
 
-    noun: Noun
+    noun: Spec
     """The noun itself."""
     assumptions: tuple[str, ...] = ()
     """What was assumed while reading it."""
@@ -43,13 +43,13 @@ def assumed(found: Found[Any]) -> tuple[str, ...]:
     return () if found.assumption is None else (found.assumption,)
 
 
-def resting_on(read: Read[Noun], catalogue: Catalogue, *rows: Row | None) -> Read[Noun]:
+def resting_on(read: Read[Spec], catalogue: Catalogue, *rows: Row | None) -> Read[Spec]:
     """A noun with the rows that it rests on, as answers name them, and with what they say of those."""
     named = tuple(source_of(row) for row in rows if row is not None and (type(row) in PRICES or row.owner != SHIPPED))
     return with_sources(read, catalogue, named) if named else read
 
 
-def with_sources(read: Read[Noun], catalogue: Catalogue, sources: tuple[Source, ...]) -> Read[Noun]:
+def with_sources(read: Read[Spec], catalogue: Catalogue, sources: tuple[Source, ...]) -> Read[Spec]:
     """A noun with more sources, and with what answers say of those."""
     said = (f"{_called(one)}, as of {one.as_of}; its source: {one.source}" for one in sources if one.owner != SHIPPED)
     return replace(

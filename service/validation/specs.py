@@ -16,13 +16,13 @@ from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.names import Name
 from service.validation.problems import not_an_object, not_json, problems_of, unknown_field
 
-Noun = TypeVar("Noun")
+Spec = TypeVar("Spec")
 
 LONGEST_NAME: int = get_args(Name)[1].max_length
 """Characters of a name, wherever one stands in a question."""
 
 
-def read_noun(kind: type[Noun], value: object, path: str, *, beside: tuple[str, ...] = ()) -> Noun:
+def read_spec(kind: type[Spec], value: object, path: str, *, beside: tuple[str, ...] = ()) -> Spec:
     """The noun that a JSON object spells."""
     judged: type = kind  # mypy holds type[Noun] to be unhashable
     known = field_names(kind)
@@ -32,7 +32,7 @@ def read_noun(kind: type[Noun], value: object, path: str, *, beside: tuple[str, 
     problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_PROBLEMS]]
     try:
         text = to_json({name: _not_equated(kind, name, item) for name, item in value.items() if name in known})
-        noun: Noun = adapter_of(judged).validate_json(text, strict=True)
+        noun: Spec = adapter_of(judged).validate_json(text, strict=True)
     except PydanticSerializationError:
         raise Refused(*problems, not_json(path)) from None
     except ValidationError as error:

@@ -11,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 from sqlalchemy import insert
 
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.features.measurements.openapi import CHOSEN, RECORDS
 from service.store import Scope, create_key, revoke_key
 from service.store.engine import writing
@@ -115,7 +115,7 @@ def service_of_callers(url: str) -> Iterator[Service]:
     with running(url) as app, asking(app) as together:
         engine = app.state.engine
         made = {
-            name: make_key(engine, WantedKey(name=name, owner=owner, scopes=[scope]))
+            name: make_key(engine, KeyRequest(name=name, owner=owner, scopes=[scope]))
             for name, (owner, scope) in MADE.items()
         }
         old = replace(made["admin"].key, id="tck_expired", expires_at=datetime.now(UTC) - timedelta(seconds=1))

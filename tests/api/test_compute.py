@@ -17,7 +17,7 @@ import uvicorn
 from service import errors
 from service.api import compute
 from service.api.compute import Compute
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.api.metrics import Metrics
 from service.api.server import configured
 from service.app import create_app
@@ -52,7 +52,7 @@ class Served:
     def __init__(self, folder: Path, listener: socket.socket) -> None:
         engine = prepared(f"sqlite:///{folder}/traincost.db", shipped_catalogue())
         scopes: dict[str, Scope] = {"a": "write", "b": "write"}
-        made = {name: make_key(engine, WantedKey(name=name, scopes=[scope])) for name, scope in scopes.items()}
+        made = {name: make_key(engine, KeyRequest(name=name, scopes=[scope])) for name, scope in scopes.items()}
         self.keys = {name: one.presented for name, one in made.items()}
         self.app = create_app(Settings(), shipped_catalogue(), engine)
         self.app.state.compute = Compute(1, self.app.state.metrics)

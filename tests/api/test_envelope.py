@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from service.api.envelope import Envelope, LastResort
+from service.api.envelope import ErrorMiddleware, RequestMiddleware
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
@@ -59,7 +59,7 @@ def test_an_unsafe_id_is_replaced(ask: Ask, unsafe: str) -> None:
 
 def test_a_defect_is_a_problem_document_without_a_stack(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        answer = get(httpx.ASGITransport(Envelope(LastResort(broken))))
+        answer = get(httpx.ASGITransport(RequestMiddleware(ErrorMiddleware(broken))))
     assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
     assert "CANARY" not in answer.text
     assert "Traceback" not in answer.text
@@ -69,7 +69,7 @@ def test_a_defect_is_a_problem_document_without_a_stack(caplog: pytest.LogCaptur
 
 def test_a_defect_after_the_answer_began_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
-        get(httpx.ASGITransport(Envelope(LastResort(broken_midway))))
+        get(httpx.ASGITransport(RequestMiddleware(ErrorMiddleware(broken_midway))))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
@@ -132,7 +132,7 @@ def test_any_origin_may_change_something_where_a_setting_says_so(url: str) -> No
 
 def test_where_keys_are_asked_for_they_tell(tmp_path: Any) -> None:
     with served(f"sqlite:///{tmp_path}/traincost.db") as (app, ask):
-        made = make_key(app.state.engine, WantedKey(name="x", scopes=["write"]))
+        made = make_key(app.state.engine, KeyRequest(name="x", scopes=["write"]))
         app.state.keys.refresh()
         headers = {"Host": "evil.example", "Origin": EVIL, "Authorization": f"Bearer {made.presented}"}
         saved = ask("POST", "/v1/scenarios", json={"name": "x", "question": QUESTION}, headers=headers)

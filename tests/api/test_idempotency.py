@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete, func, select, update
 
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.features.launch_checks import launch_checks
 from service.store.engine import reading, writing
 from service.store.job_tables import JOBS
@@ -116,7 +116,7 @@ def test_a_malformed_key_is_refused(app: FastAPI, together: AskTogether, key: by
 
 def test_what_an_owner_asks_is_one_whichever_key_is_sent_with_it_and_another_owners_is_another(new_url: NewUrl) -> None:
     with running(new_url()) as app, asking(app) as together:
-        wanted = [WantedKey(name="x", scopes=["write"], owner=owner) for owner in ("one", "one", "two")]
+        wanted = [KeyRequest(name="x", scopes=["write"], owner=owner) for owner in ("one", "one", "two")]
         tokens = [make_key(app.state.engine, one).presented for one in wanted]
         app.state.keys.refresh()
         answers = [together([posted("k", None, Authorization=f"Bearer {one}")])[0] for one in tokens]

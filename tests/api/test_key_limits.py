@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from service.api.key_rules import KeyLimits, NewKey, WantedKey, limit, make_key
+from service.api.key_rules import KeyLimits, KeyRequest, NewKey, limit, make_key
 from service.api.rate_limits import Counted, RateLimits, limit_of
 from service.api.request_counts import Limit
 from service.app import create_app
@@ -34,7 +34,7 @@ class Limited:
 
     def key(self, per_minute: int | None = None, burst: int | None = None) -> NewKey:
         limits = KeyLimits(requests_per_minute=per_minute, request_burst=burst)
-        made = make_key(self.app.state.engine, WantedKey(name="x", scopes=["write"], limits=limits))
+        made = make_key(self.app.state.engine, KeyRequest(name="x", scopes=["write"], limits=limits))
         self.app.state.keys.refresh()
         return made
 

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.api.security import SCOPE
 from service.app import ROUTERS
 from service.openapi.problems import problem_example
@@ -39,7 +39,7 @@ def locked_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
 @pytest.fixture(scope="module")
 def keys(locked_app: FastAPI) -> Keys:
     engine = locked_app.state.engine
-    made = {scope: make_key(engine, WantedKey(name=scope, scopes=[scope])) for scope in get_args(Scope)}
+    made = {scope: make_key(engine, KeyRequest(name=scope, scopes=[scope])) for scope in get_args(Scope)}
     old = replace(made["admin"].key, id="tck_expired", expires_at=datetime.now(UTC) - timedelta(seconds=1))
     create_key(engine, old)
     create_key(engine, replace(old, id="tck_revoked", expires_at=None))

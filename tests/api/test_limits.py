@@ -7,7 +7,7 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.envelope import LastResort
+from service.api.envelope import ErrorMiddleware
 from service.api.http_limits import HANDED_IN_BYTES, LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, UNCOUNTED_BYTES, BodyLimit
 from service.worker.service_client import MOST_FILE_BYTES, MOST_RESULT_BYTES
 
@@ -39,7 +39,7 @@ def post(
 ) -> httpx.Response:
     async def send() -> httpx.Response:
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(LastResort(limit)), base_url="http://localhost"
+            transport=httpx.ASGITransport(ErrorMiddleware(limit)), base_url="http://localhost"
         ) as client:
             return await client.post(path, content=content, headers=headers)
 
@@ -190,7 +190,7 @@ async def at_once(held: Held, *lengths: int) -> list[int]:
     """Statuses of answers to bodies that are there at the same time, the last of which is sent when the others are."""
     limit = BodyLimit(held, most_held_bytes=MOST_HELD_BYTES)
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(LastResort(limit)), base_url="http://localhost"
+        transport=httpx.ASGITransport(ErrorMiddleware(limit)), base_url="http://localhost"
     ) as client:
         *earlier, last = [client.post("/", content=b"x" * length) for length in lengths]
         tasks = [asyncio.create_task(one) for one in earlier]

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import event, update
 
 from service.api.metrics import METHODS, DatabaseFigures, Metrics
-from service.api.request_context import Seen
+from service.api.request_context import RequestContext
 from service.catalogue import shipped_catalogue
 from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
@@ -117,7 +117,7 @@ def test_a_request_whose_caller_went_away_is_counted_and_no_longer_in_flight() -
     metrics = Metrics()
     metrics.begin()
     assert values(metrics.exposed("", None).decode(), "traincost_http_requests_in_flight") == [1.0]
-    metrics.end("GET", Seen("id"), 0.1)
+    metrics.end("GET", RequestContext("id"), 0.1)
     exposed = metrics.exposed("", None).decode()
     assert values(exposed, "traincost_http_requests_in_flight") == [0.0]
     assert values(exposed, "traincost_http_request_seconds_count", status="none", route="none") == [1.0]

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.api.envelope import Envelope, LastResort
+from service.api.envelope import ErrorMiddleware, RequestMiddleware
 from service.api.errors import KINDS
 from service.api.http_limits import MAXIMUM_BODY_BYTES, BodyLimit
 from service.api.protocol import LINGER_SECONDS, MOST_HEAD_BYTES, Guarded
@@ -63,7 +63,9 @@ def serving() -> Iterator[Served]:
     bounded = BodyLimit(counting, maximum_seconds=2 * SECONDS)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await (Envelope(LastResort(bounded)) if scope["path"] != "/unread" else counting)(scope, receive, send)
+        await (RequestMiddleware(ErrorMiddleware(bounded)) if scope["path"] != "/unread" else counting)(
+            scope, receive, send
+        )
 
     config = uvicorn.Config(
         app, http=Hasty, ws="none", log_config=None, lifespan="off", limit_concurrency=MOST_CONNECTIONS

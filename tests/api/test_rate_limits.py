@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from redis.asyncio import Redis
 
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.api.metrics import Metrics
 from service.api.rate_limits import RateLimits, limit_of, rate_limits_of
 from service.api.request_counts import MOST_CALLERS, Limit, OwnCounts
@@ -39,7 +39,7 @@ POLICY = '"default";q=5;w=5'
 def made(url: str, **settings: Any) -> tuple[FastAPI, dict[str, str]]:
     """An application, and the headers of two keys to it."""
     engine = prepare_database(url, shipped_catalogue())
-    keys = {name: make_key(engine, WantedKey(name=name, scopes=["admin"])).presented for name in ("one", "other")}
+    keys = {name: make_key(engine, KeyRequest(name=name, scopes=["admin"])).presented for name in ("one", "other")}
     app = create_app(Settings(database_url=url, **settings), load_catalogue(engine), engine)
     return app, {name: f"Bearer {key}" for name, key in keys.items()}
 

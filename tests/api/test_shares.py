@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from sqlalchemy import insert
 
 from service.api.background import APART_SECONDS
-from service.api.key_rules import NewKey, WantedKey, make_key, revoke
+from service.api.key_rules import KeyRequest, NewKey, make_key, revoke
 from service.api.share_links import signed, signed_unlisted
 from service.store import revoke_unlisted_links
 from service.store.engine import writing
@@ -36,7 +36,7 @@ class Locked(NamedTuple):
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     with running(f"sqlite:///{tmp_path_factory.mktemp('shares') / 'traincost.db'}") as app, asking(app) as together:
-        made = make_key(app.state.engine, WantedKey(name="x", scopes=["write"]))
+        made = make_key(app.state.engine, KeyRequest(name="x", scopes=["write"]))
         app.state.keys.refresh()
         yield Locked(app, one_by_one(together), {"Authorization": f"Bearer {made.presented}"})
 
@@ -198,7 +198,7 @@ def listed(locked: Locked, place: str, **request: Any) -> list[dict[str, Any]]:
 
 
 def key_of(locked: Locked, *scopes: str, owner: str = "team") -> NewKey:
-    made = make_key(locked.app.state.engine, WantedKey(name="y", scopes=scopes, owner=owner))
+    made = make_key(locked.app.state.engine, KeyRequest(name="y", scopes=scopes, owner=owner))
     locked.app.state.keys.refresh()
     return made
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi import FastAPI
 
 from service.api import tokens
-from service.api.key_rules import WantedKey, make_key
+from service.api.key_rules import KeyRequest, make_key
 from service.api.tokens import keys_of
 from service.app import create_app
 from service.catalogue import shipped_catalogue
@@ -91,7 +91,7 @@ def test_a_stream_ends_when_its_token_expires(issuer: Issuer, ask: Ask) -> None:
 
 
 def test_a_key_lets_in_beside_tokens(app: FastAPI, ask: Ask) -> None:
-    made = make_key(app.state.engine, WantedKey(name="x", scopes=["read"]))
+    made = make_key(app.state.engine, KeyRequest(name="x", scopes=["read"]))
     app.state.keys.refresh()
     assert read(ask, made.presented).status_code == 200
     assert read(ask, f"{made.key.id}.wrong").status_code == 401

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete
 
-from service.api.key_rules import KeyLimits, WantedKey, make_key
+from service.api.key_rules import KeyLimits, KeyRequest, make_key
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
@@ -45,7 +45,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FastAPI, 
     few, sent = KeyLimits(requests_per_minute=60, request_burst=2), {}
     for name, scopes in SCOPES.items():
         owner = {"a": "vision", "b": "speech"}.get(name[-1], "team")
-        wanted = WantedKey(name=name, scopes=scopes, owner=owner, limits=few if name == "slow" else KeyLimits())
+        wanted = KeyRequest(name=name, scopes=scopes, owner=owner, limits=few if name == "slow" else KeyLimits())
         sent[name] = {"Authorization": f"Bearer {make_key(engine, wanted).presented}"}
     app = create_app(Settings(database_url=url), load_catalogue(engine), engine)
     with asking(app) as together:

@@ -8,7 +8,7 @@ from service.catalogue.huggingface import import_config
 from service.catalogue.huggingface.model_types import TEXT_PARTS
 from service.errors import Problem, Refused
 from service.estimator import Model
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2, "vocab_size": 99}
 
@@ -142,7 +142,7 @@ def test_wrong_value_is_refused_with_its_key(key: str, value: Any, code: str) ->
 def test_wrong_key_is_mended_as_the_field_of_an_inline_model(key: str, value: Any) -> None:
     inline = {name: one for name, one in LLAMA.items() if name != "model_type"} | {"vocab_size": 8, key: value}
     with pytest.raises(Refused) as refused:
-        read_noun(Model, inline, "model")
+        read_spec(Model, inline, "model")
     (field,) = refused.value.problems
     problem = _problem({**LLAMA, key: value})
     assert (problem.code, problem.fix) == (field.code, field.fix)

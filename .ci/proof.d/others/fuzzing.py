@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.estimator.model.parameters import count_parameters
     from service.exports.back.formats import FORMATS
     from service.exports.table import TARGETS
-    from service.features.catalogue.price_import import Manner, import_prices
+    from service.features.catalogue.price_import import ImportOptions, import_prices
     from service.features.diagnose.diagnose import diagnose
     from service.features.diagnose.messages import read_message
     from service.features.exports.exports import export, import_file
@@ -105,7 +105,7 @@ def priced_tables() -> Target:
 
     def target(content: bytes) -> None:
         for mark in (".", ","):
-            import_prices(history, content, Manner(mark=mark, is_trial=True, skips=True, caller=ANYBODY))
+            import_prices(history, content, ImportOptions(mark=mark, is_trial=True, skips=True, caller=ANYBODY))
 
     return target
 

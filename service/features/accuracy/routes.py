@@ -9,7 +9,7 @@ from service.api.compute import computed_once
 from service.api.openapi import json_response, ref
 from service.api.queries import takes_only
 from service.api.security import caller_of
-from service.api.write_queue import on_few_threads
+from service.api.write_queue import on_compute_threads
 from service.workflows.accuracy.accuracy import shipped_accuracy_json, with_own_measurements
 from service.workflows.accuracy.totals import totals_accuracy_json
 
@@ -32,7 +32,9 @@ async def get_accuracy(request: Request) -> Response:
     """The figures of what ships are computed once a process, those of own measurements for each request."""
     shipped = await computed_once(request, shipped_accuracy_json)
     engine, caller = request.app.state.engine, caller_of(request)
-    found = await on_few_threads(request, with_own_measurements, shipped, engine, await catalogue_of(request), caller)
+    found = await on_compute_threads(
+        request, with_own_measurements, shipped, engine, await catalogue_of(request), caller
+    )
     return Response(found, media_type=JSON)
 
 

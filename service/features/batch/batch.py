@@ -18,7 +18,7 @@ from service.store import CheckedQuestion
 from service.validation.json_text import as_object, refuse_faults
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.serialization import to_bytes
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 
 QUESTIONS, KIND, BODY = "questions", "kind", "body"
 
@@ -71,7 +71,7 @@ def read_one(question: object) -> tuple[BatchKind, object]:
         message, fix = "body is missing; it says what is asked", "give what the route of its kind takes"
         raise Refused(Problem(field=BODY, code="required", message=message, fix=fix))
     label = {name: value for name, value in question.items() if name != BODY}
-    return read_noun(Label, label, "", beside=(BODY,)).kind, question[BODY]
+    return read_spec(Label, label, "", beside=(BODY,)).kind, question[BODY]
 
 
 @dataclass(frozen=True, slots=True)

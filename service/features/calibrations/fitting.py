@@ -28,7 +28,7 @@ from service.store import Calibration, Engine, Measured
 from service.store.callers import TEAM, Caller
 from service.validation.devices import environment_of, is_possible, observed_of, slug_of
 from service.validation.serialization import adapter_of, digest_of, to_bytes, to_wire
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def trained_by(payload: Mapping[str, Any]) -> Trained | None:
         return None
     try:
         return Trained(
-            model=read_noun(Model, told.get("model"), "model"), recipe=read_noun(Recipe, told.get("recipe"), "recipe")
+            model=read_spec(Model, told.get("model"), "model"), recipe=read_spec(Recipe, told.get("recipe"), "recipe")
         )
     except Refused:
         return None

@@ -12,7 +12,7 @@ from service.errors import Problem, Refused
 from service.estimator.names import STRICT, Name
 from service.features.measurements.importing import moment_of
 from service.store import Measured
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 from service.validation.text import plain
 
 MOST_IDS = 10_000
@@ -53,12 +53,12 @@ class Promotion:
 
 def read_promotion(body: Mapping[str, Any]) -> Promotion:
     """For whom a calibration is to hold, by a request body; for its owner where the body is empty."""
-    return read_noun(Promotion, body, "")
+    return read_spec(Promotion, body, "")
 
 
 def read_chosen(body: Mapping[str, Any]) -> Chosen:
     """Which measurements a request body chooses."""
-    chosen = read_noun(Chosen, plain(body), "")
+    chosen = read_spec(Chosen, plain(body), "")
     if not (chosen.measurements or chosen.gpu or chosen.device or chosen.runs):
         message = "nothing says which device is to be calibrated, and one calibration is of one device"
         fix = "give gpu, device, runs or the ids of measurements"

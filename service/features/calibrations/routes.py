@@ -9,7 +9,7 @@ from service.api.caching import idempotent
 from service.api.catalogues import Database, database_of, view_of
 from service.api.queries import takes_only
 from service.api.security import Asker, caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.features.calibrations import lists
 from service.features.calibrations.drift import drift_of
 from service.features.calibrations.fitting import create_calibration
@@ -48,7 +48,7 @@ add_list(
     dependencies=NONE_OTHER,
     openapi_extra=fit_operation(),
 )
-@in_turn
+@queued
 @idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """It changes no answer until somebody promotes it."""
@@ -88,7 +88,7 @@ def drift(request: Request, database: Database, calibration_id: str) -> Response
     dependencies=NONE_OTHER,
     openapi_extra=promote_operation(),
 )
-@in_turn
+@queued
 def promote_one(request: Request, database: Database, calibration_id: str, body: OptionalObject) -> Response:
     """A change of the catalogue: `rev` asks for what held before."""
     history, caller = request.app.state.history, caller_of(request)
@@ -102,7 +102,7 @@ def promote_one(request: Request, database: Database, calibration_id: str, body:
     dependencies=NONE_OTHER,
     openapi_extra=calibration_operation("Another calibration, or published rates: answers are those of before again."),
 )
-@in_turn
+@queued
 def roll_back_one(request: Request, database: Database, calibration_id: str) -> Response:
     """Only the calibration that holds can be rolled back."""
     history, caller = request.app.state.history, caller_of(request)
@@ -116,7 +116,7 @@ def roll_back_one(request: Request, database: Database, calibration_id: str) -> 
     dependencies=NONE_OTHER,
     openapi_extra=calibration_operation("A draft, or the one that holds: published rates come in its place."),
 )
-@in_turn
+@queued
 def retire_one(request: Request, database: Database, calibration_id: str) -> Response:
     """It stays readable, for answers name it."""
     history, caller = request.app.state.history, caller_of(request)

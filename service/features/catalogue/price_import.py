@@ -34,7 +34,7 @@ MOST_FINDINGS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class ImportOptions:
     """How a table is to be imported."""
 
     mark: DecimalMark = "."
@@ -105,7 +105,7 @@ class _Judged:
         return (*self.created, *self.updated)
 
 
-def import_prices(history: History, content: bytes, manner: Manner) -> ImportReport:
+def import_prices(history: History, content: bytes, manner: ImportOptions) -> ImportReport:
     """Import a table of prices as a team's own rows."""
     prices, wrong = _read(content, manner)
     history.refresh()
@@ -128,7 +128,7 @@ def import_prices(history: History, content: bytes, manner: Manner) -> ImportRep
     return _report(found[-1], after, is_written=True)
 
 
-def _wanted(prices: Sequence[_Price], wrong: Sequence[Finding], holdings: Holdings, manner: Manner) -> _Judged:
+def _wanted(prices: Sequence[_Price], wrong: Sequence[Finding], holdings: Holdings, manner: ImportOptions) -> _Judged:
     """What the rows are to what their owner sees, unless some are wrong and are not to be skipped."""
     catalogue = holdings.view(manner.caller.owner)
     judged = _judge(prices, wrong, catalogue, manner.caller)
@@ -137,7 +137,7 @@ def _wanted(prices: Sequence[_Price], wrong: Sequence[Finding], holdings: Holdin
     return judged
 
 
-def _read(content: bytes, manner: Manner) -> tuple[list[_Price], list[Finding]]:
+def _read(content: bytes, manner: ImportOptions) -> tuple[list[_Price], list[Finding]]:
     """The prices that a table spells, and what is wrong with its other rows."""
     table = read_table(content, tuple(COLUMNS), REQUIRED)
     prices: list[_Price] = []

@@ -18,7 +18,7 @@ from service.catalogue.provenance import is_date
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.tabular.columns import columns_of
 from service.validation.problems import unknown_field
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 from service.validation.text import composed, text_problems
 
 Flat = Mapping[str, Any]
@@ -38,7 +38,7 @@ def read_row(kind: type, flat: Flat) -> Row:
     if problems:
         raise Refused(*problems)
     try:
-        row: Row = read_noun(kind, _nested(kind, given), "")
+        row: Row = read_spec(kind, _nested(kind, given), "")
     except Refused as refused:
         raise Refused(
             *(replace(problem, field=_column_at(kind, problem.field)) for problem in refused.problems)

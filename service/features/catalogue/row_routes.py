@@ -17,7 +17,7 @@ from service.api.errors import WrongParameter, problem_response
 from service.api.openapi import CSV_BODY, Schema, json_response, query_parameter, ref
 from service.api.queries import choice_of, one_of, takes_only
 from service.api.security import SINGULAR, caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.errors import Conflict, Refused
 from service.features.catalogue.custom_rows import (
     RowChange,
@@ -36,7 +36,7 @@ from service.features.catalogue.openapi import (
     patch_operation,
     replace_operation,
 )
-from service.features.catalogue.price_import import ImportRefused, ImportReport, Manner, import_prices
+from service.features.catalogue.price_import import ImportOptions, ImportRefused, ImportReport, import_prices
 from service.tabular.lists import Record
 from service.validation.serialization import to_bytes
 
@@ -86,7 +86,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
     ):
         router.add_api_route(
             place,
-            in_turn(route),
+            queued(route),
             methods=[method],
             status_code={"POST": 201, "DELETE": 204}.get(method, 200),
             dependencies=[takes_only() if method == "POST" else takes_only(OWNER)],
@@ -108,7 +108,7 @@ for _plural, _listing in LISTINGS.items():
     summary="Create one of your own models from its config.json",
     openapi_extra=import_operation(),
 )
-@in_turn
+@queued
 @idempotent
 def import_config_json(request: Request, body: JsonObject) -> Response:
     """The whole body is the config.json, as it is."""
@@ -165,11 +165,11 @@ OPERATION: dict[str, Any] = {
     dependencies=[takes_only(*CHOICES)],
     openapi_extra=OPERATION,
 )
-@in_turn
+@queued
 def import_table(request: Request, content: Annotated[bytes, Depends(read_table_text)]) -> Response:
     """All rows or none, unless wrong ones are to be skipped; what the list gives as CSV can be imported back."""
     given = {name: choice_of(request, name, choices) for name, choices in CHOICES.items()}
-    manner = Manner(
+    manner = ImportOptions(
         mark="," if given["dec"] == "," else ".",
         skips=given["on_error"] == "skip",
         is_trial=given["dry_run"] == "true",

@@ -14,13 +14,13 @@ from service.estimator.advice.changes import advised
 from service.estimator.answer import Change, Interval
 from service.estimator.question import Question
 from service.estimator.software.stacks import software_of
-from service.features.checks.requests import FIELDS_BESIDE, Limits, Problems, Wanted, read_check
+from service.features.checks.requests import FIELDS_BESIDE, CheckRequest, Limits, Problems, read_check
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
 from service.store import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, readable, said
 from service.validation.merge_patch import merged
-from service.validation.questions import Asked, read_question
+from service.validation.questions import ReadQuestion, read_question
 from service.validation.reading import warnings_of
 from service.validation.text import one_line
 
@@ -63,7 +63,7 @@ def alternatives_of(search: Search, resolved: Question, changes: tuple[Change, .
     return tuple(sorted(found, key=lambda one: (VERDICTS.index(one.verdict), one.time_limit_seconds or 0)))
 
 
-def _answered(search: Search, patch: Mapping[str, Any]) -> tuple[Asked, Answer] | None:
+def _answered(search: Search, patch: Mapping[str, Any]) -> tuple[ReadQuestion, Answer] | None:
     """The question as changed and its answer; None where it is refused."""
     try:
         asked = read_question(merged(search.question, patch), search.catalogue)
@@ -220,7 +220,7 @@ def _checked(
     return found, deadline
 
 
-def _judged(wanted: Wanted, asked: Asked, catalogue: Catalogue, deadline: _Deadline) -> Check:
+def _judged(wanted: CheckRequest, asked: ReadQuestion, catalogue: Catalogue, deadline: _Deadline) -> Check:
     found = answer(asked, catalogue, advise=False)
     exceeded = _exceeded(found, wanted.limits)
     found = replace(found, memory=advised(found.memory, asked.question, lambda: deadline.goes_on(SHARE_OF_CHANGES)))

@@ -16,7 +16,7 @@ from service.exports.back.scripts import SCRIPT, found_in
 from service.features.exports.exports import format_named, import_file
 from service.validation.clusters import read_cluster
 from service.validation.merge_patch import merged
-from service.validation.specs import field_names, read_noun
+from service.validation.specs import field_names, read_spec
 from service.validation.text import one_line
 
 
@@ -62,7 +62,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CheckRequest:
     """A job that wants to start, as it was asked for."""
 
     question: Mapping[str, Any]
@@ -101,7 +101,7 @@ class Problems:
             return None
 
 
-def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems) -> Wanted:
+def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems) -> CheckRequest:
     """The job of a request body; what is wrong is collected, and stands for nothing."""
     question = {name: value for name, value in body.items() if name not in BESIDE}
     warnings: tuple[str, ...] = ()
@@ -115,13 +115,13 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems
         free_pool = tuple(others)
     limits = problems.read(lambda: _limits(body.get("limits")))
     said = {} if body.get("deadline_seconds") is None else {"deadline_seconds": body["deadline_seconds"]}
-    waiting = problems.read(lambda: read_noun(Waiting, said, "")) or Waiting()
-    return Wanted(question, limits or Limits(), free_pool, waiting.deadline_seconds, warnings)
+    waiting = problems.read(lambda: read_spec(Waiting, said, "")) or Waiting()
+    return CheckRequest(question, limits or Limits(), free_pool, waiting.deadline_seconds, warnings)
 
 
 def read_launch(value: object) -> Imported:
     """What a launcher's own words say of a job."""
-    launch = read_noun(Launch, value, "launch")
+    launch = read_spec(Launch, value, "launch")
     name, text = found_in(launch.content) if launch.format == SCRIPT else (launch.format, launch.content)
     try:
         return import_file(format_named(name), text)
@@ -142,7 +142,7 @@ def _unread(imported: Imported) -> tuple[str, ...]:
 
 
 def _limits(value: object) -> Limits:
-    return Limits() if value is None else read_noun(Limits, value, "limits")
+    return Limits() if value is None else read_spec(Limits, value, "limits")
 
 
 def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from service.units import SECONDS_PER_DAY
 from service.validation.merge_patch import merged
 from service.validation.problems import not_an_object
 from service.validation.question_parts import PARTS
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 from service.validation.text import one_line
 
 NAME_A_GPU = (
@@ -64,7 +64,7 @@ def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _:
 
 def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
     """Whether a job of Slurm may start."""
-    job = read_noun(SlurmJob, {name: value for name, value in body.items() if name != "question"}, "")
+    job = read_spec(SlurmJob, {name: value for name, value in body.items() if name != "question"}, "")
     said = body.get("question", {})
     if not isinstance(said, dict):
         raise Refused(not_an_object("question", PARTS))

@@ -36,7 +36,7 @@ from service.features.estimates.metrics import (
 from service.planner.steps import Steps, outcome
 from service.validation.clusters import placed
 from service.validation.prices import read_price
-from service.validation.questions import Asked
+from service.validation.questions import ReadQuestion
 from service.validation.reading import Read
 from service.validation.specs import field_names
 from service.validation.text import one_line
@@ -166,7 +166,7 @@ def _row(
         told = _told(variant, read.noun, terms_of(price, gpu, catalogue), catalogue)
         own = unpriced.question.cluster
         located = Read(own) if own.grid_region is not None else placed(own, price, catalogue)
-        asked = Asked(
+        asked = ReadQuestion(
             replace(unpriced.question, price=read.noun, cluster=located.noun),
             (*unpriced.assumptions, *read.assumptions, *located.assumptions),
             (*unpriced.warnings, *read.warnings, *located.warnings),

@@ -23,7 +23,17 @@ from service.api.openapi import (
     untitled,
 )
 from service.api.queries import REV
-from service.features.compare.requests import ANY, CLUSTERS, LISTS, MOST_ROWS, PRICES, QUESTION, SPREAD, Called, Manner
+from service.features.compare.requests import (
+    ANY,
+    CLUSTERS,
+    LISTS,
+    MOST_ROWS,
+    PRICES,
+    QUESTION,
+    SPREAD,
+    Called,
+    ComparisonOptions,
+)
 from service.features.estimates.openapi import EXAMPLES
 from service.validation.flat import FlatField, flat_fields
 from service.validation.specs import schema_of
@@ -77,7 +87,7 @@ NUMBER: list[Schema] = [ref("Interval"), {"type": "number"}, {"type": "boolean"}
 
 def comparison_schemas(row: Schema, versions: Schema) -> dict[str, Schema]:
     """The schemas that the routes of comparisons refer to."""
-    manner = {name: untitled(schema) for name, schema in schema_of(Manner)["properties"].items()}
+    manner = {name: untitled(schema) for name, schema in schema_of(ComparisonOptions)["properties"].items()}
     return {
         "ComparedCluster": object_schema("A cluster of a comparison, with what is its own.", ["cluster"], _own()),
         "ComparedPrices": _prices(),
@@ -106,7 +116,7 @@ def compare_operation(form: str) -> Schema:
 
 def flat_compare_operation(form: str) -> Schema:
     """What the contract adds to a GET route of a comparison."""
-    manner = {name: untitled(schema) for name, schema in schema_of(Manner)["properties"].items()}
+    manner = {name: untitled(schema) for name, schema in schema_of(ComparisonOptions)["properties"].items()}
     beside = [query_parameter(name, schema.pop("description"), schema) for name, schema in manner.items()]
     return {
         "description": "The same in its flat form: fields of the cluster may be given several times, and those of the "

@@ -20,8 +20,8 @@ from service.validation.flat_values import LIST_MARK, read_value
 from service.validation.merge_patch import merged
 from service.validation.prices import read_price
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.questions import Asked, read_question
-from service.validation.specs import field_names, read_noun
+from service.validation.questions import ReadQuestion, read_question
+from service.validation.specs import field_names, read_spec
 
 MOST_ROWS = 1_000
 """Rows of one comparison."""
@@ -30,7 +30,7 @@ Pairing = Literal["product", "zip"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class ComparisonOptions:
     """How the rows of a comparison are made, shown and ordered."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -65,7 +65,7 @@ CHANGED: Mapping[str, type] = {"recipe": Recipe, "layout": Layout}
 OF_A_CLUSTER = ("cluster", *field_names(Called), *CHANGED, "price")
 """What an object in the list of clusters may hold, where it is more than a cluster."""
 
-FIELDS = (QUESTION, CLUSTERS, PRICES, *field_names(Manner))
+FIELDS = (QUESTION, CLUSTERS, PRICES, *field_names(ComparisonOptions))
 """What a comparison is made of."""
 
 COMPARED = (*FIELDS, *OF_A_CLUSTER)
@@ -229,7 +229,7 @@ def read_entry(place: str, value: Any) -> Entry:
     ]
     if problems:
         raise Refused(*problems)
-    called = read_noun(Called, {name: value[name] for name in field_names(Called) if name in value}, place)
+    called = read_spec(Called, {name: value[name] for name in field_names(Called) if name in value}, place)
     return Entry(
         place=place,
         cluster=value.get("cluster"),
@@ -249,7 +249,7 @@ def _below(place: str, rest: str) -> str:
     return f"{place}.{rest}" if rest else place
 
 
-BESIDE = field_names(Manner)
+BESIDE = field_names(ComparisonOptions)
 """What a flat comparison takes beside the fields of a question."""
 
 LISTS: Mapping[str, str] = {"cluster": CLUSTERS, "price": PRICES}
@@ -333,19 +333,19 @@ class Variant:
 
     entry: Entry
     """The cluster, and what is its own."""
-    asked: Asked
+    asked: ReadQuestion
     """The question, without a price."""
     prices: Sequence[Placed]
     """Each price as it was sent; None for no price."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ComparisonRequest:
     """A comparison, as it was asked for."""
 
     variants: Sequence[Variant]
     """The question on each cluster."""
-    manner: Manner
+    manner: ComparisonOptions
     """How the rows are to stand."""
 
 
@@ -369,7 +369,7 @@ class _Problems:
             raise Refused(*list(self.found)[:MOST_PROBLEMS])
 
 
-def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Wanted]:
+def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[ComparisonRequest]:
     """The comparison that a request body asks for."""
     problems = _Problems()
     manner = problems.read(lambda: _read_manner(body))
@@ -393,15 +393,15 @@ def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Want
             break
         yield None
     problems.refuse()
-    return Wanted(tuple(variants), manner)
+    return ComparisonRequest(tuple(variants), manner)
 
 
-def _read_manner(body: Mapping[str, Any]) -> Manner:
-    known = {name: body[name] for name in field_names(Manner) if name in body}
+def _read_manner(body: Mapping[str, Any]) -> ComparisonOptions:
+    known = {name: body[name] for name in field_names(ComparisonOptions) if name in body}
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the comparison") for name in unknown))
-    return read_noun(Manner, known, "")
+    return read_spec(ComparisonOptions, known, "")
 
 
 def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -458,7 +458,9 @@ def _refuse_price(price: Placed, catalogue: Catalogue) -> None:
         raise Refused(*moved) from None
 
 
-def _paired(entries: Sequence[Entry], prices: Sequence[Placed], manner: Manner) -> list[tuple[Entry, Sequence[Placed]]]:
+def _paired(
+    entries: Sequence[Entry], prices: Sequence[Placed], manner: ComparisonOptions
+) -> list[tuple[Entry, Sequence[Placed]]]:
     """Each cluster with the prices that it is asked at: its own one, else those of the list."""
     if manner.pair == "zip" and len(prices) != len(entries):
         message = (
@@ -484,7 +486,7 @@ def _idle(place: str) -> Problem:
     return Problem(field=place, code="told_twice", message=message, fix="leave it out, or leave their prices out")
 
 
-def _asked(entry: Entry, question: Mapping[str, Any], catalogue: Catalogue) -> Asked:
+def _asked(entry: Entry, question: Mapping[str, Any], catalogue: Catalogue) -> ReadQuestion:
     """The question on a cluster, without a price."""
     body = {name: value for name, value in entry.question(question).items() if name != "price"}
     try:

@@ -17,7 +17,7 @@ from service.features.diagnose.messages import EXAMPLE, read_message
 from service.features.estimates.answers import grounds_of
 from service.units import BYTES
 from service.units import said as in_words
-from service.validation.questions import Asked, read_question
+from service.validation.questions import ReadQuestion, read_question
 from service.validation.serialization import to_bytes
 
 NOTICEABLE_FRACTION = 0.02
@@ -167,7 +167,7 @@ def _read(body: Mapping[str, Any]) -> Said:
     return read_message(text or "", stats)
 
 
-def _diagnosed(asked: Asked, said: Said, catalogue: Catalogue) -> Diagnosis:
+def _diagnosed(asked: ReadQuestion, said: Said, catalogue: Catalogue) -> Diagnosis:
     found = estimate_memory(asked.question)
     needed = needed_bytes(said)
     own = supposed(asked.question, said)
@@ -260,7 +260,7 @@ def _totals(said: Said, memory: Memory, needed: float | None) -> Iterator[Compar
             )
 
 
-def _warnings(said: Said, memory: Memory, asked: Asked) -> Iterator[str]:
+def _warnings(said: Said, memory: Memory, asked: ReadQuestion) -> Iterator[str]:
     yield from asked.warnings
     if said.capacity_bytes is not None:
         off = abs(said.capacity_bytes / memory.usable_bytes - 1)

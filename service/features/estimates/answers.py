@@ -18,7 +18,7 @@ from service.estimator.explain.explanation import Explanation
 from service.estimator.names import ToolName
 from service.estimator.other_tools.comparison import compare
 from service.estimator.question import Question
-from service.validation.questions import Asked, read_question
+from service.validation.questions import ReadQuestion, read_question
 from service.validation.serialization import digest_of, refuse_infinite, to_bytes
 
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
@@ -40,7 +40,7 @@ def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Ca
     return to_bytes(answer_of(kind, body, catalogue, explain=True))
 
 
-def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
+def answer(asked: ReadQuestion, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
     """Everything about one configuration."""
     found = estimate(asked.question)
     refuse_infinite(found.step, found.totals)  # they divide by rates
@@ -56,7 +56,7 @@ def answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False, advise:
     )
 
 
-def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
+def memory_answer(asked: ReadQuestion, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
     """Whether one configuration fits, and what its bytes are."""
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)
@@ -68,7 +68,7 @@ def memory_answer(asked: Asked, catalogue: Catalogue, *, explain: bool = False) 
     )
 
 
-def grounds_of(found: Estimate | MemoryEstimate, asked: Asked, catalogue: Catalogue) -> dict[str, Any]:
+def grounds_of(found: Estimate | MemoryEstimate, asked: ReadQuestion, catalogue: Catalogue) -> dict[str, Any]:
     """What an answer says beside its numbers, but for explanations."""
     versions = versions_of(catalogue, [calibration_id(asked.question.gpu)])
     return {
@@ -120,7 +120,7 @@ def part(kind: type[Part], whole: Answer) -> Part:
     return kind(**held)
 
 
-def answer_by(method: ToolName, asked: Asked, catalogue: Catalogue) -> MethodAnswer:
+def answer_by(method: ToolName, asked: ReadQuestion, catalogue: Catalogue) -> MethodAnswer:
     """What another tool says of one configuration, beside our own estimate of it."""
     ours = estimate_memory(asked.question)
     refuse_infinite(ours.memory)

@@ -10,7 +10,7 @@ from service.estimator.resolve import resolve
 from service.estimator.run.run import fullest_in
 from service.estimator.run.stages import timeline
 from service.features.estimates.answers import grounds_of
-from service.validation.questions import Asked, read_question
+from service.validation.questions import ReadQuestion, read_question
 from service.validation.serialization import refuse_infinite, to_bytes
 
 
@@ -19,7 +19,7 @@ def timeline_sent(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
     return to_bytes(timeline_answer(read_question(body, catalogue), catalogue))
 
 
-def timeline_answer(asked: Asked, catalogue: Catalogue) -> TimelineAnswer:
+def timeline_answer(asked: ReadQuestion, catalogue: Catalogue) -> TimelineAnswer:
     """The timeline of one configuration."""
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)

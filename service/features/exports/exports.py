@@ -18,7 +18,7 @@ from service.exports.target import Job, Target
 from service.text_bounds import FIELD
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 
 
 def listed_targets() -> tuple[ExportTarget, ...]:
@@ -127,7 +127,7 @@ def _judge(draft: Draft) -> None:
 def _problems(noun: type, path: str, values: Mapping[str, Any]) -> tuple[Problem, ...]:
     needed = {f.name for f in fields(noun) if f.default is MISSING and f.default_factory is MISSING}
     try:
-        read_noun(noun, {**dict.fromkeys(needed, 1), **values}, path)
+        read_spec(noun, {**dict.fromkeys(needed, 1), **values}, path)
     except Refused as refused:
         return refused.problems
     return ()

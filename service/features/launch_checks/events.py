@@ -18,7 +18,7 @@ from service.api.credential_ends import while_admitted
 from service.api.envelope import refusal_of
 from service.api.errors import WrongParameter
 from service.api.openapi import EVENTS
-from service.api.streams import AGAIN, SharedLooks
+from service.api.streams import AGAIN, ChangeFeed
 from service.errors import NotFound, Problem
 from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_check
 from service.features.launch_checks.openapi import EVENT_NUMBER, LAST_EVENT_ID
@@ -52,9 +52,9 @@ class Told:
         return self.whole is not None
 
 
-def launch_check_looks(engine: Engine, longest: float, leaving: Event) -> SharedLooks[Told]:
+def launch_check_feed(engine: Engine, longest: float, leaving: Event) -> ChangeFeed[Told]:
     """What happens to launch checks, for whoever listens."""
-    return SharedLooks(partial(_look, engine), LOOK_SECONDS, longest, leaving)
+    return ChangeFeed(partial(_look, engine), LOOK_SECONDS, longest, leaving)
 
 
 def last_event_of(request: Request) -> int:
@@ -74,7 +74,7 @@ def stream_of(request: Request, check_id: str) -> StreamingResponse:
 
 
 async def _events(request: Request, check_id: str, after: int) -> AsyncGenerator[bytes, None]:
-    looks: SharedLooks[Told] = request.app.state.check_looks
+    looks: ChangeFeed[Told] = request.app.state.check_looks
     yield b"retry: 2000\n\n"
     try:
         async with aclosing(looks.states(check_id)) as states:

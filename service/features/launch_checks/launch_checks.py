@@ -38,9 +38,9 @@ from service.tabular.lists import Listed, Record, listed_in_parts
 from service.validation.devices import driver_names
 from service.validation.problems import not_an_object
 from service.validation.question_parts import PARTS
-from service.validation.questions import Asked, read_question
+from service.validation.questions import ReadQuestion, read_question
 from service.validation.serialization import to_bytes, to_wire
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 
 QUESTION, ESTIMATE = "question", "estimate_id"
 ALL_PROBES: tuple[ProbeName, ...] = get_args(ProbeName)
@@ -71,7 +71,7 @@ class Wanted:
 
     question: Mapping[str, Any]
     """The question as it was sent, or as the stored estimate has it."""
-    asked: Asked
+    asked: ReadQuestion
     """The same, understood."""
     estimate: Answer
     """What it is answered."""
@@ -89,7 +89,7 @@ def read_launch_check(body: Mapping[str, Any], catalogue: Catalogue, stored: Cal
     """The launch check that a request body asks for."""
     problems = Problems()
     said = {name: value for name, value in body.items() if name != QUESTION}
-    checking = problems.read(lambda: read_noun(Checking, said, "", beside=(QUESTION,)))
+    checking = problems.read(lambda: read_spec(Checking, said, "", beside=(QUESTION,)))
     question = problems.read(lambda: _question(body.get(QUESTION), body.get(ESTIMATE), stored))
     understood = None if question is None else problems.read(lambda: _answered(question, catalogue))
     if checking is None or question is None or understood is None or problems.found:
@@ -118,7 +118,7 @@ def _question(question: object, estimate_id: object, stored: Callable[[str], byt
     return {name: value for name, value in resolved.items() if name in PARTS and value is not None}
 
 
-def _answered(question: Mapping[str, Any], catalogue: Catalogue) -> tuple[Asked, Answer]:
+def _answered(question: Mapping[str, Any], catalogue: Catalogue) -> tuple[ReadQuestion, Answer]:
     try:
         asked = read_question(question, catalogue)
         return asked, answer(asked, catalogue)

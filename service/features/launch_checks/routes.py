@@ -9,7 +9,7 @@ from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_at, database_of, view_of
 from service.api.queries import takes_only
 from service.api.security import Asker, caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.events import last_event_of, stream_of
 from service.features.launch_checks.finished_jobs import on_end
@@ -48,7 +48,7 @@ add_list(
     dependencies=NONE_OTHER,
     openapi_extra=create_operation(),
 )
-@in_turn
+@queued
 @idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered and kept, what will be measured is predicted, and a worker is waited for."""
@@ -96,7 +96,7 @@ def events(request: Request, database: Database, check_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=read_operation("What runs is stopped at the worker's next word; one that has ended stays as it is."),
 )
-@in_turn
+@queued
 def cancel(request: Request, check_id: str) -> Response:
     """A body is not needed, and not read."""
     return json_answer(launch_checks.cancel_launch_check(database_of(request), caller_of(request), check_id, on_end))

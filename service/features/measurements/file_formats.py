@@ -27,7 +27,7 @@ from service.features.measurements.measurements import Origin
 from service.store import Engine, utc_text
 from service.store.callers import ANYBODY, Caller
 from service.validation.flat_values import read_value
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 from service.validation.text import plain
 
 MeasurementFormat = Literal["nccl-tests", "gemm-csv", "memory-snapshot"]
@@ -88,7 +88,7 @@ def import_measurements(
     engine: Engine, catalogue: Catalogue, caller: Caller, name: str, content: bytes, told: Mapping[str, Any]
 ) -> KeptMeasurements:
     """Keep the measurements of another tool's file."""
-    wanted, beside = format_named(name), read_noun(Beside, plain(told), "")
+    wanted, beside = format_named(name), read_spec(Beside, plain(told), "")
     records = wanted.read(text_of(content), beside)
     origin = Origin(
         source=beside.source or name,

@@ -24,7 +24,7 @@ from service.store.callers import Caller
 from service.validation.devices import gpu_of_device
 from service.validation.problems import not_an_object
 from service.validation.serialization import digest_of, to_bytes
-from service.validation.specs import field_names, read_noun
+from service.validation.specs import field_names, read_spec
 
 MOST_RECORDS = 64
 """Records of one request. Source: a choice; a launch check has eight."""
@@ -53,7 +53,7 @@ def read_records(body: Mapping[str, Any]) -> RecordsBody:
     """The records that a request body brings."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", field_names(RecordsBody)))
-    read = read_noun(RecordsBody, body, "")
+    read = read_spec(RecordsBody, body, "")
     problems = [
         Problem(field=f"records.{place}.{name}", code=code, message=message, fix=fix)
         for place, record in enumerate(read.records)

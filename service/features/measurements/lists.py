@@ -15,7 +15,7 @@ from service.store import Engine, Measured, RowPart
 from service.store.callers import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record, listed_in_parts
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 from service.validation.text import plain
 
 PATH = "/v1/measurements"
@@ -178,13 +178,13 @@ class Doubt:
 
 def quarantine(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
     """Take measurements out of what calibrations are fitted on."""
-    doubt = read_noun(Doubt, plain(body), "")
+    doubt = read_spec(Doubt, plain(body), "")
     return _changed(engine, caller, doubt.ids, doubt.reason)
 
 
 def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
     """Let measurements count again."""
-    return _changed(engine, caller, read_noun(Named, body, "").ids, None)
+    return _changed(engine, caller, read_spec(Named, body, "").ids, None)
 
 
 def _changed(engine: Engine, caller: Caller, ids: tuple[str, ...], reason: str | None) -> Record:

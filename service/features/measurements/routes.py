@@ -12,7 +12,7 @@ from service.api.errors import WrongParameter
 from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY
 from service.api.queries import one_of, takes_only
 from service.api.security import Asker, caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.errors import Refused
 from service.features.measurements import lists
 from service.features.measurements.file_formats import Beside, import_measurements
@@ -66,7 +66,7 @@ Content = Annotated[bytes, Depends(_content_of)]
     dependencies=NONE_OTHER,
     openapi_extra=import_operation(),
 )
-@in_turn
+@queued
 def import_all(request: Request, database: Database, body: JsonObject) -> Response:
     """They are predicted by what holds now, and stay beside what was predicted."""
     return json_answer(import_records(database, view_of(request), caller_of(request), body))
@@ -79,7 +79,7 @@ def import_all(request: Request, database: Database, body: JsonObject) -> Respon
     dependencies=[takes_only(*BESIDE)],
     openapi_extra=file_operation(),
 )
-@in_turn
+@queued
 def import_file(request: Request, database: Database, format: str, content: Content) -> Response:
     """What the file does not tell stands in the query."""
     catalogue, caller = view_of(request), caller_of(request)
@@ -115,7 +115,7 @@ def read(database: Database, caller: Asker, measurement_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=quarantine_operation(),
 )
-@in_turn
+@queued
 def take_out(request: Request, body: JsonObject) -> Response:
     """Calibrations that were fitted on them stay as they are; fit again without them."""
     return json_answer(quarantine(database_of(request), caller_of(request), body))
@@ -128,7 +128,7 @@ def take_out(request: Request, body: JsonObject) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=release_operation(),
 )
-@in_turn
+@queued
 def take_back(request: Request, body: JsonObject) -> Response:
     """They count again in the next fit."""
     return json_answer(release(database_of(request), caller_of(request), body))

@@ -56,7 +56,7 @@ MEANING = (
 
 def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Schema]:
     """The schemas that the route of plans refers to."""
-    manner = spelled.pop("PlanManner")["properties"]
+    manner = spelled.pop("PlanOptions")["properties"]
     opened = {part: _opened(spelled[f"{noun.__name__}-Input"], names) for part, (noun, names) in SEARCHED.items()}
     clusters: Schema = {
         "type": "array",

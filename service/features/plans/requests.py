@@ -14,8 +14,8 @@ from service.estimator.question import Layout, Question, Recipe
 from service.planner.freedom import Freedom
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import PARTS
-from service.validation.questions import Asked, read_question
-from service.validation.specs import field_names, read_noun
+from service.validation.questions import ReadQuestion, read_question
+from service.validation.specs import field_names, read_spec
 
 MOST_PLANS = 100
 """Plans that are named at most; each is answered in full."""
@@ -45,7 +45,7 @@ class PlanLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanManner:
+class PlanOptions:
     """How plans are ranked and how many are named."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -74,32 +74,32 @@ VALUE_IS_A_LIST = ("stage_layers",)
 MOST_VALUES = 64
 """Values that one field may be restricted to."""
 
-FIELDS = (*PARTS, *field_names(PlanManner), CLUSTERS, WHY_NOT)
+FIELDS = (*PARTS, *field_names(PlanOptions), CLUSTERS, WHY_NOT)
 """What a request for plans is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAsked:
+class PlanRequest:
     """What is to be planned, as it was understood."""
 
-    machines: tuple[Asked, ...]
+    machines: tuple[ReadQuestion, ...]
     """The question on each cluster, and on each number of GPUs."""
     freedom: Freedom
     """What the search may choose."""
-    manner: PlanManner
+    manner: PlanOptions
     """How plans are ranked."""
     why_not: Question | None
     """The layout that is asked after, on the first cluster."""
 
 
-def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
+def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanRequest:
     """What a request body asks to be planned."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", FIELDS))
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the plan") for name in unknown))
-    manner = read_noun(PlanManner, {name: body[name] for name in field_names(PlanManner) if name in body}, "")
+    manner = read_spec(PlanOptions, {name: body[name] for name in field_names(PlanOptions) if name in body}, "")
     allowed, rest = freed({name: body[name] for name in PARTS if name in body})
     asked = [
         replace(one, question=question)
@@ -114,7 +114,7 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanAsked:
         problems.append(Problem(field="limits.gpus", code="too_many_machines", message=message, fix=fix))
     if problems:
         raise Refused(*problems)
-    return PlanAsked(
+    return PlanRequest(
         machines=tuple(asked),
         freedom=Freedom(allowed),
         manner=manner,
@@ -148,7 +148,7 @@ def freed(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[st
 def _read(part: str, noun: type, name: str, value: Any) -> Any:
     """One value of a field, as the noun that has it reads it."""
     needed = {"sequence_length": 1} if noun is Recipe else {}
-    return getattr(read_noun(noun, {**needed, name: value}, part), name)
+    return getattr(read_spec(noun, {**needed, name: value}, part), name)
 
 
 def _some(values: list[Any], field: str) -> list[Any]:
@@ -229,7 +229,7 @@ def _why_not(told: Any, question: Question) -> Question | None:
     unknown = [name for name in told if name not in SEARCHED][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field(WHY_NOT, name, {*SEARCHED}, "why_not") for name in unknown))
-    layout = read_noun(Layout, told.get("layout", {}), f"{WHY_NOT}.layout")
+    layout = read_spec(Layout, told.get("layout", {}), f"{WHY_NOT}.layout")
     names, told_recipe = SEARCHED["recipe"][1], told.get("recipe", {})
     place = f"{WHY_NOT}.recipe"
     if not isinstance(told_recipe, Mapping):
@@ -237,6 +237,6 @@ def _why_not(told: Any, question: Question) -> Question | None:
     other = [name for name in told_recipe if name not in names][:MOST_PROBLEMS]
     if other:
         raise Refused(*(unknown_field(place, name, {*names}, "why_not") for name in other))
-    chosen = read_noun(Recipe, {"sequence_length": 1, **told_recipe}, place)
+    chosen = read_spec(Recipe, {"sequence_length": 1, **told_recipe}, place)
     recipe = replace(question.recipe, micro_batch=chosen.micro_batch, recompute=chosen.recompute)
     return replace(question, layout=layout, recipe=recipe)

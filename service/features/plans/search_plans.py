@@ -13,7 +13,7 @@ from service.estimator.constants import calibration_id
 from service.estimator.question import Layout, Question
 from service.features.compare.compare import mended
 from service.features.estimates.answers import versions_of
-from service.features.plans.requests import PlanAsked, PlanLimits, read_plan
+from service.features.plans.requests import PlanLimits, PlanRequest, read_plan
 from service.planner.best import question_of
 from service.planner.plans import Bounds, Plan, Plans, limit_missed, plans_of, slower_because
 from service.validation.serialization import to_bytes
@@ -50,7 +50,7 @@ def bounds_of(limits: PlanLimits) -> Bounds:
     return Bounds(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
 
 
-def _answer(asked: PlanAsked, found: Plans, catalogue: Catalogue) -> PlanAnswer:
+def _answer(asked: PlanRequest, found: Plans, catalogue: Catalogue) -> PlanAnswer:
     best = found.best[0] if found.best else None
     first = asked.machines[0]
     said = best.answer if best else None

@@ -12,7 +12,7 @@ from service.api.catalogues import Database, catalogue_at, view_of
 from service.api.openapi import JSON_BODY, TEXT_BODY, Schema, json_response, ref
 from service.api.queries import takes_only
 from service.api.security import caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.features.reconcile.reconcile import reconcile
 from service.features.reconcile.slurm import COMMAND, SlurmRecords, read_document, read_parsable
 
@@ -78,7 +78,7 @@ async def _records(request: Request) -> SlurmRecords:
         "responses": json_response(ref("Reconciliation")),
     },
 )
-@in_turn
+@queued
 def reconcile_jobs(
     request: Request, database: Database, records: Annotated[SlurmRecords, Depends(_records)]
 ) -> Response:

@@ -22,7 +22,7 @@ from service.features.catalogue.list_openapi import VERSION, one_example
 from service.features.catalogue.openapi import IF_MATCH
 from service.features.estimates.openapi import EXAMPLES
 from service.features.scenarios.scenarios import COLUMNS, FIELDS, QUESTION, SUMMARY, VERSIONS, Label
-from service.features.scenarios.shares import WantedShare
+from service.features.scenarios.shares import ShareRequest
 from service.tabular.columns import Column
 from service.validation.specs import schema_of
 
@@ -134,7 +134,7 @@ def share_schemas() -> dict[str, Schema]:
     """The schemas that the sharing of scenarios refers to."""
     wanted = {
         name: {key: value for key, value in untitled(schema).items() if key != "default"}
-        for name, schema in schema_of(WantedShare)["properties"].items()
+        for name, schema in schema_of(ShareRequest)["properties"].items()
     }
     links = _properties(ShareLinks)
     shared = {**_properties(Share), "links": ref("ShareLinks")}

@@ -16,7 +16,7 @@ from service.api.catalogues import Database, database_of, view_of
 from service.api.openapi import ETAG, XLSX, Schema
 from service.api.queries import address_of, one_of, takes_only
 from service.api.security import Asker, caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.features.catalogue.versions import REVISION, read_revision
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, scenario_budget
@@ -73,7 +73,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
     dependencies=NONE_OTHER,
     openapi_extra=create_operation(),
 )
-@in_turn
+@queued
 @idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
     """The question is answered, and the answer kept with it."""
@@ -102,7 +102,7 @@ def read(request: Request, database: Database, scenario_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=replace_operation(),
 )
-@in_turn
+@queued
 def replace(request: Request, database: Database, change: Change, body: JsonObject) -> Response:
     """The question is answered anew, under the versions of today."""
     return _scenario(scenarios.replace_scenario(database, request.app.state.history.view, change, body))
@@ -115,7 +115,7 @@ def replace(request: Request, database: Database, change: Change, body: JsonObje
     dependencies=NONE_OTHER,
     openapi_extra=patch_operation(),
 )
-@in_turn
+@queued
 def update(request: Request, database: Database, change: Change, patch: MergePatch) -> Response:
     """Only a changed question is answered anew."""
     return _scenario(scenarios.patch_scenario(database, request.app.state.history.view, change, patch))
@@ -129,7 +129,7 @@ def update(request: Request, database: Database, change: Change, patch: MergePat
     dependencies=NONE_OTHER,
     openapi_extra=delete_operation(),
 )
-@in_turn
+@queued
 def delete(request: Request, change: Change) -> Response:
     """With all of its revisions; the stored answer can still be read."""
     scenarios.delete_scenario(database_of(request), change)

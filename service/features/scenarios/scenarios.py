@@ -30,7 +30,7 @@ from service.validation.merge_patch import merged
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
-from service.validation.specs import field_names, read_noun
+from service.validation.specs import field_names, read_spec
 from service.validation.text import composed, plain
 
 QUESTION = "question"
@@ -54,7 +54,7 @@ FIELDS = (*field_names(Label), QUESTION)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScenarioRequest:
     """What a request body says of a scenario."""
 
     label: Label
@@ -65,7 +65,7 @@ class Wanted:
     """Its answer; None where the question is as it was, so that the answer that is stored holds."""
 
 
-def read_wanted(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> Wanted:
+def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> ScenarioRequest:
     """The scenario that a request body describes."""
     problems: list[Problem] = []
     label = _collected(lambda: _label(body), problems)
@@ -74,12 +74,12 @@ def read_wanted(body: Mapping[str, Any], catalogue: Catalogue, *, answered: obje
     found = None if is_known else _collected(lambda: _answer(question, catalogue), problems)
     if label is None or problems or not isinstance(question, Mapping):
         raise Refused(*problems)
-    return Wanted(label, question, found)
+    return ScenarioRequest(label, question, found)
 
 
 def _label(body: Mapping[str, Any]) -> Label:
     given = {name: value for name, value in body.items() if name != QUESTION}
-    label = read_noun(Label, {name: composed(value) for name, value in given.items()}, "", beside=(QUESTION,))
+    label = read_spec(Label, {name: composed(value) for name, value in given.items()}, "", beside=(QUESTION,))
     plain(given)
     if not label.name.strip():
         message = "name holds nothing but spaces, so nobody could find the scenario by it"
@@ -182,7 +182,7 @@ def shown(saved: Saved) -> Record:
 
 def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> Saved:
     """Keep a question under a name."""
-    wanted = read_wanted(body, catalogue)
+    wanted = read_request(body, catalogue)
     now = utc_text(datetime.now(UTC))
     said = {"name": wanted.label.name, "note": wanted.label.note, **_answered(wanted)}
     scenario = Scenario(
@@ -199,7 +199,7 @@ def replace_scenario(
     """A new revision of a scenario, all of it said anew and its question answered anew."""
 
     def rewrite(saved: Saved) -> Saved:
-        return _rewritten(engine, saved, read_wanted(body, view(saved.scenario.owner)))
+        return _rewritten(engine, saved, read_request(body, view(saved.scenario.owner)))
 
     return _done(engine, change, rewrite)
 
@@ -215,7 +215,7 @@ def patch_scenario(
             raise Refused(*unknown[:MOST_PROBLEMS])
         scenario, question = saved
         body = merged({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
-        return _rewritten(engine, saved, read_wanted(body, view(scenario.owner), answered=question))
+        return _rewritten(engine, saved, read_request(body, view(scenario.owner), answered=question))
 
     return _done(engine, change, rewrite)
 
@@ -239,7 +239,7 @@ def _done(engine: Engine, change: ScenarioChange, act: Callable[[Saved], Done]) 
             return act(saved)
 
 
-def _rewritten(engine: Engine, saved: Saved, wanted: Wanted) -> Saved:
+def _rewritten(engine: Engine, saved: Saved, wanted: ScenarioRequest) -> Saved:
     scenario = replace(
         saved.scenario,
         revision=saved.scenario.revision + 1,
@@ -253,7 +253,7 @@ def _rewritten(engine: Engine, saved: Saved, wanted: Wanted) -> Saved:
     return written
 
 
-def _answered(wanted: Wanted) -> dict[str, Any]:
+def _answered(wanted: ScenarioRequest) -> dict[str, Any]:
     """Fields of a scenario that sum its answer up; none where it keeps the answer it has."""
     found = wanted.found
     if found is None:

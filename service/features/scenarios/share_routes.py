@@ -9,7 +9,7 @@ from service.api.catalogues import Database, database_of
 from service.api.openapi import asked_in_body, json_response, path_parameter, ref
 from service.api.queries import address_of, takes_only
 from service.api.security import Asker, caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.features.catalogue.list_openapi import one_example
 from service.features.scenarios.openapi import ID
 from service.features.scenarios.shares import listed_shares, revoke_share, share_scenario
@@ -32,7 +32,7 @@ SHARE_ID = path_parameter("share_id", "Id of the links.", "shr_k3J9x0aZ1bQp")
         "responses": json_response(ref("Share")),
     },
 )
-@in_turn
+@queued
 def share(request: Request, database: Database, scenario_id: str, body: JsonObject) -> Response:
     """A row is kept of the links, not the links themselves."""
     keys, caller = request.app.state.keys, caller_of(request)
@@ -68,7 +68,7 @@ def shares(database: Database, caller: Asker, scenario_id: str) -> Response:
         "responses": {"204": {"description": "They are revoked."}},
     },
 )
-@in_turn
+@queued
 def revoke(request: Request, scenario_id: str, share_id: str) -> Response:
     """Links that are revoked already stay so."""
     revoke_share(database_of(request), caller_of(request), scenario_id, share_id)

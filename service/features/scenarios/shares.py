@@ -28,7 +28,7 @@ from service.store import (
 )
 from service.store.callers import Caller
 from service.tabular.lists import Record
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 
 ID_BYTES = 9
 MOST_LINKS = 1000
@@ -38,7 +38,7 @@ MOST_DAYS = 366
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedShare:
+class ShareRequest:
     """For how long a scenario is to be shared."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -111,7 +111,7 @@ def _status(link: ShareLink, moment: datetime) -> ShareStatus:
 
 
 def _end(body: Mapping[str, Any], moment: datetime) -> datetime:
-    wanted = read_noun(WantedShare, body, "")
+    wanted = read_spec(ShareRequest, body, "")
     if wanted.days is not None and wanted.expires_at is not None:
         message = "days and expires_at both say when the link ends"
         raise Refused(Problem(field="expires_at", code="not_with_days", message=message, fix="give one of them"))

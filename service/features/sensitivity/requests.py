@@ -14,7 +14,7 @@ from service.features.compare.requests import QUESTION
 from service.features.solve.requests import collected
 from service.validation.fields import unknown_variable, variable_fields
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.specs import field_names, read_noun
+from service.validation.specs import field_names, read_spec
 
 MOST_ROWS = 1_000
 """Rows of one table, the question as it was asked among them."""
@@ -39,7 +39,7 @@ VARIED_BY = (QUESTION, VARY, *field_names(Tabling))
 
 
 @dataclass(frozen=True, slots=True)
-class WantedTable:
+class SensitivityRequest:
     """A table, as it was asked for."""
 
     tabling: Tabling
@@ -50,12 +50,12 @@ class WantedTable:
     """The question as it was sent."""
 
 
-def read_varied(body: Mapping[str, Any]) -> WantedTable:
+def read_varied(body: Mapping[str, Any]) -> SensitivityRequest:
     """The table that a request body asks for; its question and its values are not judged yet."""
     unknown = [name for name in body if name not in VARIED_BY][:MOST_PROBLEMS]
     problems = [unknown_field("", name, {*VARIED_BY}, "the body") for name in unknown]
     given = {name: body[name] for name in field_names(Tabling) if body.get(name) is not None}
-    tabling = collected(lambda: read_noun(Tabling, given, ""), problems)
+    tabling = collected(lambda: read_spec(Tabling, given, ""), problems)
     question, values = body.get(QUESTION), body.get(VARY)
     if not isinstance(question, Mapping):
         problems.append(not_an_object(QUESTION, ["model", "recipe", "layout", "cluster", "price"]))
@@ -67,7 +67,7 @@ def read_varied(body: Mapping[str, Any]) -> WantedTable:
         problems += _wrong_fields(values)
     if problems or tabling is None or not isinstance(values, Mapping) or not isinstance(question, Mapping):
         raise Refused(*problems[:MOST_PROBLEMS])
-    wanted = WantedTable(tabling, values, question)
+    wanted = SensitivityRequest(tabling, values, question)
     _refuse_too_many(wanted)
     return wanted
 
@@ -99,7 +99,7 @@ def _overlapping(names: list[str]) -> list[Problem]:
     ]
 
 
-def _refuse_too_many(wanted: WantedTable) -> None:
+def _refuse_too_many(wanted: SensitivityRequest) -> None:
     sizes = [len(items) for items in wanted.values.values()]
     count = 1 + (prod(sizes) if wanted.tabling.mode == "grid" else sum(sizes))
     if count > MOST_ROWS:
@@ -108,7 +108,7 @@ def _refuse_too_many(wanted: WantedTable) -> None:
         raise Refused(Problem(field=VARY, code="too_many_rows", message=message, fix=fix))
 
 
-def changes_of(wanted: WantedTable) -> Iterator[Mapping[str, Any]]:
+def changes_of(wanted: SensitivityRequest) -> Iterator[Mapping[str, Any]]:
     """What is given anew in each row after the first."""
     values = wanted.values
     if wanted.tabling.mode == "grid":

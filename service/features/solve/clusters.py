@@ -10,7 +10,7 @@ from service.errors import Problem, Refused
 from service.estimator.answer import Interval
 from service.features.compare.compare import ANSWERED, comparing
 from service.features.compare.requests import CLUSTERS
-from service.features.solve.requests import Wanted
+from service.features.solve.requests import SolveRequest
 from service.planner.solve_limits import RUN_LIMITS, SIZE_LIMITS, SolveLimits
 from service.planner.steps import Steps
 from service.planner.why_not import limits_missed, memory_missing
@@ -20,7 +20,7 @@ NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "
 """Numbers of a row that prove it."""
 
 
-def choosing_cluster(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
+def choosing_cluster(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     """The cheapest of the listed clusters and prices."""
     _refuse_idle(wanted.limits)
     body = {"question": wanted.question, **wanted.lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}

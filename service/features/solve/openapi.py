@@ -4,7 +4,7 @@ from service.api.openapi import NULL, Schema, asked_in_body, json_response, para
 from service.api.queries import REV
 from service.features.compare.openapi import JOB, QUESTIONED
 from service.features.compare.requests import CLUSTERS, PRICES, QUESTION
-from service.features.solve.requests import LIMITS, SERVING, Wish
+from service.features.solve.requests import LIMITS, SERVING, SolveOptions
 from service.validation.specs import schema_of
 
 SOLUTIONS: dict[str, Schema] = {
@@ -71,7 +71,7 @@ MEANING = "What POST /v1/estimates takes; the open field may be any legal value,
 
 def solve_schemas(lists: Schema) -> dict[str, Schema]:
     """The schemas that the route refers to, beside the answer's."""
-    wish = {name: untitled(schema) for name, schema in schema_of(Wish)["properties"].items()}
+    wish = {name: untitled(schema) for name, schema in schema_of(SolveOptions)["properties"].items()}
     limits = {"description": "What has to hold beside fitting; null for no more.", "anyOf": [ref("SolveLimits"), NULL]}
     serving = {
         "description": "What the trained model is used on; read with limits.inference_usd_per_million_tokens.",

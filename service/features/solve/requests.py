@@ -15,14 +15,14 @@ from service.planner.serving_cost import SERVING_MFU_FRACTION
 from service.planner.solve_limits import SolveLimits
 from service.planner.unknowns import UNKNOWNS
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.questions import Asked, read_question
-from service.validation.specs import field_names, read_noun, schema_of
+from service.validation.questions import ReadQuestion, read_question
+from service.validation.specs import field_names, read_spec, schema_of
 
 LIMITS, SERVING = "limits", "serving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class SolveOptions:
     """Which field is open, and which values of it are of use."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -48,7 +48,7 @@ class Serving:
     """Share of that peak that tokens in use keep busy."""
 
 
-SOLVED_FROM = (*field_names(Wish), QUESTION, LIMITS, SERVING, CLUSTERS, PRICES)
+SOLVED_FROM = (*field_names(SolveOptions), QUESTION, LIMITS, SERVING, CLUSTERS, PRICES)
 """What the body of POST /v1/solve may hold."""
 
 
@@ -59,10 +59,10 @@ OWN = (LIMITS, SERVING, "multiple_of", "unknown", CLUSTERS, PRICES, QUESTION)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SolveRequest:
     """What a request body asks for."""
 
-    wish: Wish
+    wish: SolveOptions
     """Which field is open."""
     limits: SolveLimits
     """What has to hold."""
@@ -74,7 +74,7 @@ class Wanted:
     """What the trained model is used on."""
 
 
-def read_wanted(body: Mapping[str, Any]) -> Wanted:
+def read_request(body: Mapping[str, Any]) -> SolveRequest:
     """What a request body asks for; its question and its lists are not judged yet."""
     unknown = [name for name in body if name not in SOLVED_FROM][:MOST_PROBLEMS]
     problems = [unknown_field("", name, {*SOLVED_FROM}, "the body") for name in unknown]
@@ -96,10 +96,10 @@ def read_wanted(body: Mapping[str, Any]) -> Wanted:
         idle.append(Problem(field=SERVING, code="not_read", message=message, fix=fix))
     if idle:
         raise Refused(*idle)
-    return Wanted(wish, limits, question, lists, serving)
+    return SolveRequest(wish, limits, question, lists, serving)
 
 
-def read_asked(wanted: Wanted, catalogue: Catalogue) -> Asked:
+def read_asked(wanted: SolveRequest, catalogue: Catalogue) -> ReadQuestion:
     """The question whose field is open; what it says of that field is only held to be legal."""
     if wanted.question is None:
         message = "question is missing; it says everything but the open field"
@@ -127,24 +127,24 @@ def collected(part: Callable[[], Part], problems: list[Problem]) -> Part | None:
         return None
 
 
-def _wish(body: Mapping[str, Any]) -> Wish:
-    given = {name: body[name] for name in field_names(Wish) if body.get(name) is not None}
-    names: Sequence[str] = schema_of(Wish)["properties"]["unknown"]["enum"]
+def _wish(body: Mapping[str, Any]) -> SolveOptions:
+    given = {name: body[name] for name in field_names(SolveOptions) if body.get(name) is not None}
+    names: Sequence[str] = schema_of(SolveOptions)["properties"]["unknown"]["enum"]
     name = given.get("unknown")
     if isinstance(name, str) and name not in names:
         likely = [known for known in names if known.rpartition(".")[2] == name.lower()] or nearest(name, names)
         fix = did_you_mean(likely) or f"give one of {', '.join(names)}"
         message = "unknown names no field that can be left open"
         raise Refused(Problem(field="unknown", code="not_a_choice", message=message, fix=fix))
-    return read_noun(Wish, given, "", beside=SOLVED_FROM)
+    return read_spec(SolveOptions, given, "", beside=SOLVED_FROM)
 
 
 def _limits(value: object) -> SolveLimits:
-    return SolveLimits() if value is None else read_noun(SolveLimits, value, LIMITS)
+    return SolveLimits() if value is None else read_spec(SolveLimits, value, LIMITS)
 
 
 def _serving(value: object) -> Serving:
-    return Serving() if value is None else read_noun(Serving, value, SERVING)
+    return Serving() if value is None else read_spec(Serving, value, SERVING)
 
 
 def _idle(name: str, unknown: str) -> Problem:

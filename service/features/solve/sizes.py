@@ -8,7 +8,7 @@ from service.errors import Problem, Refused
 from service.estimator.question import Gpu, Price
 from service.estimator.run.cost import rent_usd
 from service.features.estimates.answers import answer, versions_of
-from service.features.solve.requests import SERVING, Wanted, read_asked
+from service.features.solve.requests import SERVING, SolveRequest, read_asked
 from service.features.solve.thresholds import solution_of
 from service.planner.optimal_size import optimal_size
 from service.planner.serving_cost import Server, affordable_inference_flop, inference_usd_per_million_tokens
@@ -16,7 +16,7 @@ from service.planner.solve import Solved, solving
 from service.planner.solve_limits import RUN_LIMITS, limits_given
 from service.planner.steps import Steps
 from service.units import readable
-from service.validation.questions import Asked
+from service.validation.questions import ReadQuestion
 from service.validation.reading import Read, assumed, resting_on
 
 SIX_FLOP = "a run takes 6 FLOP for each parameter and token; attention is left out"
@@ -24,7 +24,7 @@ LEAST_INFERENCE_FLOP = 2.0
 """Operations of a token in a model of one parameter."""
 
 
-def choosing_size(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
+def choosing_size(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     """The best size for so many FLOP, or for as many as the question's own model does within time and money."""
     limits = wanted.limits
     _refuse_two_budgets(wanted)
@@ -70,7 +70,7 @@ def _too_dear(size: OptimalSize, free: OptimalSize) -> WhyNot:
     return WhyNot(code="inference_limit_exceeded", message=message)
 
 
-def _server(wanted: Wanted, asked: Asked | None, catalogue: Catalogue) -> Read[Server] | None:
+def _server(wanted: SolveRequest, asked: ReadQuestion | None, catalogue: Catalogue) -> Read[Server] | None:
     """What the model is used on, where a limit says what its tokens may cost."""
     if wanted.limits.inference_usd_per_million_tokens is None:
         return None
@@ -93,7 +93,7 @@ def _server(wanted: Wanted, asked: Asked | None, catalogue: Catalogue) -> Read[S
     return read if found is None else resting_on(read, catalogue, found.row)
 
 
-def _rent(asked: Asked | None) -> float | None:
+def _rent(asked: ReadQuestion | None) -> float | None:
     """What the question's GPU-hour costs after its discount; None where it is not rented."""
     price = None if asked is None else asked.question.price
     return float(rent_usd(1.0, price.usd_per_gpu_hour, price.discount_fraction)) if isinstance(price, Price) else None
@@ -112,7 +112,7 @@ def _unpriced(name: str, what: str) -> Problem:
     return Problem(field=f"{SERVING}.{name}", code="required", message=message, fix=fix)
 
 
-def _inference_cap(wanted: Wanted, server: Server | None) -> float | None:
+def _inference_cap(wanted: SolveRequest, server: Server | None) -> float | None:
     """Operations that one token may take in use; None where nothing limits them."""
     limits = wanted.limits
     caps = {"inference_per_token_flop": limits.inference_per_token_flop}
@@ -135,7 +135,7 @@ def _inference_cap(wanted: Wanted, server: Server | None) -> float | None:
     return min(given.values(), default=None)
 
 
-def _bought(wanted: Wanted, asked: Asked, border: Solved, catalogue: Catalogue) -> tuple[float, Solution]:
+def _bought(wanted: SolveRequest, asked: ReadQuestion, border: Solved, catalogue: Catalogue) -> tuple[float, Solution]:
     """The operations that a budget buys, and the border that says so, without its value."""
     solution = solution_of(wanted, asked, border, None, catalogue)
     question = asked.question if border.found is None else border.found.question
@@ -148,7 +148,7 @@ def _bought(wanted: Wanted, asked: Asked, border: Solved, catalogue: Catalogue) 
     return float(flop), replace(solution, next=None, changes={}, assumptions=(*solution.assumptions, *told))
 
 
-def _nothing(wanted: Wanted, catalogue: Catalogue) -> Solution:
+def _nothing(wanted: SolveRequest, catalogue: Catalogue) -> Solution:
     """A solution that no question stands behind."""
     return Solution(
         unknown=wanted.wish.unknown,
@@ -162,7 +162,7 @@ def _nothing(wanted: Wanted, catalogue: Catalogue) -> Solution:
     )
 
 
-def _refuse_two_budgets(wanted: Wanted) -> None:
+def _refuse_two_budgets(wanted: SolveRequest) -> None:
     limits, problems = wanted.limits, []
     told = [f"limits.{name}" for name in limits_given(limits)]
     if limits.total_flop is not None:

@@ -7,7 +7,7 @@ from service.answers.solutions import Solution
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.solve.clusters import choosing_cluster
-from service.features.solve.requests import Wanted, in_question, read_asked, read_wanted
+from service.features.solve.requests import SolveRequest, in_question, read_asked, read_request
 from service.features.solve.sizes import choosing_size
 from service.features.solve.thresholds import solution_of
 from service.planner.batch_plan import planning_batch
@@ -23,7 +23,7 @@ def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:
 
 def solving_body(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solution]:
     """The same, attempt by attempt."""
-    wanted = read_wanted(body)
+    wanted = read_request(body)
     special = SPECIAL.get(wanted.wish.unknown)
     try:
         return (yield from (special or _solving_field)(wanted, catalogue))
@@ -36,7 +36,7 @@ def solution_sent(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]
     return to_bytes((yield from solving_body(body, catalogue)))
 
 
-def _solving_field(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
+def _solving_field(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     name = wanted.wish.unknown
     asked = read_asked(wanted, catalogue)
     found = yield from solving(asked.question, name, wanted.limits, wanted.wish.multiple_of)
@@ -44,14 +44,14 @@ def _solving_field(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
     return solution_of(wanted, asked, found, value, catalogue)
 
 
-def _solving_batch(wanted: Wanted, catalogue: Catalogue) -> Steps[Solution]:
+def _solving_batch(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     asked = read_asked(wanted, catalogue)
     found = yield from planning_batch(asked.question, wanted.limits)
     border = Solved(found=found.chosen, beyond=found.beyond, tried=found.tried)
     return solution_of(wanted, asked, border, found.plan, catalogue, found.warnings)
 
 
-SPECIAL: Mapping[str, Callable[[Wanted, Catalogue], Steps[Solution]]] = {
+SPECIAL: Mapping[str, Callable[[SolveRequest, Catalogue], Steps[Solution]]] = {
     "recipe.global_batch": _solving_batch,
     "model": choosing_size,
     "cluster": choosing_cluster,

@@ -9,10 +9,10 @@ from service.catalogue import Catalogue
 from service.estimator.constants import calibration_id
 from service.estimator.question import Question
 from service.features.estimates.answers import answer, versions_of
-from service.features.solve.requests import Wanted
+from service.features.solve.requests import SolveRequest
 from service.planner.solve import Solved
 from service.planner.unknowns import UNKNOWNS
-from service.validation.questions import Asked
+from service.validation.questions import ReadQuestion
 from service.validation.serialization import to_wire
 
 CHANGING = ("model", "recipe", "layout", "cluster")
@@ -20,7 +20,12 @@ CHANGING = ("model", "recipe", "layout", "cluster")
 
 
 def solution_of(
-    wanted: Wanted, asked: Asked, border: Solved, value: Any, catalogue: Catalogue, warnings: tuple[str, ...] = ()
+    wanted: SolveRequest,
+    asked: ReadQuestion,
+    border: Solved,
+    value: Any,
+    catalogue: Catalogue,
+    warnings: tuple[str, ...] = (),
 ) -> Solution:
     """A border with its numbers."""
     found, beyond = border.found, border.beyond
@@ -62,7 +67,7 @@ def changed_fields(before: Question, after: Question) -> dict[str, Any]:
     }
 
 
-def _answered(asked: Asked, question: Question, catalogue: Catalogue) -> Answer:
+def _answered(asked: ReadQuestion, question: Question, catalogue: Catalogue) -> Answer:
     return answer(replace(asked, question=question), catalogue, advise=False)
 
 

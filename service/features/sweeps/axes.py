@@ -36,7 +36,7 @@ ROWS, PLAN = "rows", "plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepManner:
+class SweepOptions:
     """What each row of a sweep is."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT

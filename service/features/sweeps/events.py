@@ -10,7 +10,7 @@ from fastapi import Request
 
 from service.answers.sweeps import SweepAnswer
 from service.api.envelope import refusal_of
-from service.api.streams import AGAIN, SharedLooks
+from service.api.streams import AGAIN, ChangeFeed
 from service.features.sweeps.sweeps import sweeps_as_they_are, unknown_sweep
 from service.store import Engine
 from service.validation.serialization import to_bytes
@@ -33,14 +33,14 @@ class Told:
     """Whether it has ended."""
 
 
-def sweep_looks(engine: Engine, longest: float, leaving: Event) -> SharedLooks[Told]:
+def sweep_feed(engine: Engine, longest: float, leaving: Event) -> ChangeFeed[Told]:
     """How far sweeps are, for whoever listens."""
-    return SharedLooks(partial(_look, engine), LOOK_SECONDS, longest, leaving)
+    return ChangeFeed(partial(_look, engine), LOOK_SECONDS, longest, leaving)
 
 
 async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, None]:
     """The states of a sweep, each when it differs from the one before."""
-    looks: SharedLooks[Told] = request.app.state.sweep_looks
+    looks: ChangeFeed[Told] = request.app.state.sweep_looks
     try:
         async with aclosing(looks.states(sweep_id)) as states:
             async for told in states:

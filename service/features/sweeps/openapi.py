@@ -25,7 +25,7 @@ from service.api.openapi import (
     undefaulted,
     untitled,
 )
-from service.features.sweeps.axes import LISTS, MOST_ITEMS, MOST_ROWS, PLAN, ROWS, SweepManner, SweepPlan
+from service.features.sweeps.axes import LISTS, MOST_ITEMS, MOST_ROWS, PLAN, ROWS, SweepOptions, SweepPlan
 from service.features.sweeps.sweeps import COLUMNS
 from service.features.workers.openapi import AnswerSchema, lease_parameter
 from service.validation.specs import schema_of
@@ -78,7 +78,7 @@ CSV_EXAMPLE = "row,model,gpu,gpus,status,verdict,days\n0,llama-3.1-8b,h100-sxm5-
 
 def sweep_schemas() -> dict[str, Schema]:
     """The schemas that the routes of sweeps refer to."""
-    manner = {name: undefaulted(untitled(one)) for name, one in schema_of(SweepManner)["properties"].items()}
+    manner = {name: undefaulted(untitled(one)) for name, one in schema_of(SweepOptions)["properties"].items()}
     answered = TypeAdapter(SweepAnswer).json_schema(
         mode="serialization", schema_generator=AnswerSchema, ref_template="#/components/schemas/{model}"
     )

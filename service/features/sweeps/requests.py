@@ -24,7 +24,7 @@ from service.features.sweeps.axes import (
     PriceOfGpu,
     Sweep,
     SweepKind,
-    SweepManner,
+    SweepOptions,
     SweepPlan,
     SweptCluster,
     SweptLayout,
@@ -38,7 +38,7 @@ from service.validation.models import read_model
 from service.validation.prices import read_price
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.questions import EXAMPLES
-from service.validation.specs import field_names, read_noun
+from service.validation.specs import field_names, read_spec
 from service.validation.text import plain
 
 
@@ -74,17 +74,17 @@ class Items:
     def layout(self, item: Any) -> SweptLayout:
         """An item of the list of layouts."""
         if not self._is_open:
-            return SweptLayout(layout=read_noun(Layout, item, "layout"))
+            return SweptLayout(layout=read_spec(Layout, item, "layout"))
         _, rest = freed({"layout": item})
-        pinned = read_noun(Layout, rest["layout"], "layout")
+        pinned = read_spec(Layout, rest["layout"], "layout")
         return SweptLayout(layout=pinned, open={name: item[name] for name in item if name not in rest["layout"]})
 
     def recipe(self, item: Any) -> SweptRecipe:
         """An item of the list of recipes."""
         if not self._is_open:
-            return SweptRecipe(recipe=read_noun(Recipe, item, "recipe"))
+            return SweptRecipe(recipe=read_spec(Recipe, item, "recipe"))
         _, rest = freed({"recipe": item})
-        recipe = read_noun(Recipe, rest["recipe"], "recipe")
+        recipe = read_spec(Recipe, rest["recipe"], "recipe")
         problems = missing(recipe, self._plan.limits, is_priced=True)  # a row without a price says so itself
         if problems:
             raise Refused(*problems)
@@ -106,7 +106,7 @@ class Items:
             return PriceOfGpu(price=None, problems=tuple(refused.problems))
 
 
-FIELDS = (*field_names(SweepManner), *LISTS, ROWS, PLAN)
+FIELDS = (*field_names(SweepOptions), *LISTS, ROWS, PLAN)
 """What a sweep is made of."""
 
 PARTS = tuple(name.removesuffix("s") for name in LISTS)
@@ -136,7 +136,9 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the sweep") for name in unknown))
-    manner = read_noun(SweepManner, plain({name: body[name] for name in field_names(SweepManner) if name in body}), "")
+    manner = read_spec(
+        SweepOptions, plain({name: body[name] for name in field_names(SweepOptions) if name in body}), ""
+    )
     metrics = named_metrics("columns", manner.columns or DEFAULT_COLUMNS[manner.kind], taken_by(manner.kind))
     plan = _plan(body, manner)
     lists = _rows(body) if body.get(ROWS) is not None else _crossed(body)
@@ -152,7 +154,7 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     )
 
 
-def _plan(body: Mapping[str, Any], manner: SweepManner) -> SweepPlan:
+def _plan(body: Mapping[str, Any], manner: SweepOptions) -> SweepPlan:
     told = body.get(PLAN)
     if told is None:
         return SweepPlan()
@@ -161,7 +163,7 @@ def _plan(body: Mapping[str, Any], manner: SweepManner) -> SweepPlan:
         raise Refused(
             Problem(field=PLAN, code="not_planned", message=message, fix='give "kind": "plan", or leave it out')
         )
-    plan = read_noun(SweepPlan, told, PLAN)
+    plan = read_spec(SweepPlan, told, PLAN)
     try:
         refuse_empty_range(plan.limits)
     except Refused as refused:
@@ -236,7 +238,7 @@ def _told(item: Any) -> str:
     return json.dumps(item, sort_keys=True)
 
 
-def _axes(lists: _Lists, manner: SweepManner, plan: SweepPlan, catalogue: Catalogue) -> Axes:
+def _axes(lists: _Lists, manner: SweepOptions, plan: SweepPlan, catalogue: Catalogue) -> Axes:
     problems: list[Problem] = []
 
     def read(name: str, part: Callable[[Any], Part]) -> tuple[Part, ...]:

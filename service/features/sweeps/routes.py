@@ -16,7 +16,7 @@ from service.api.openapi import CSV_BODY, EVENTS
 from service.api.queries import takes_only
 from service.api.rate_limits import charging
 from service.api.security import Asker, caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.features.sweeps import sweeps, tables
 from service.features.sweeps.axes import Sweep
 from service.features.sweeps.events import events_of
@@ -69,7 +69,7 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
     dependencies=NONE_OTHER,
     openapi_extra=create_operation(),
 )
-@in_turn
+@queued
 @idempotent
 def create(request: Request, database: Database, body: JsonObject, read: ReadSweep) -> Response:  # noqa: ARG001 - told apart by it
     """Every item is read and kept with the pieces to be worked out."""
@@ -111,7 +111,7 @@ def events(request: Request, database: Database, caller: Asker, sweep_id: str) -
     dependencies=NONE_OTHER,
     openapi_extra=one_operation("What is done stays; workers stop within a heartbeat."),
 )
-@in_turn
+@queued
 def cancel(request: Request, sweep_id: str) -> Response:
     """Pieces that wait end at once."""
     return json_answer(sweeps.cancel_sweep(database_of(request), caller_of(request), sweep_id))
@@ -124,7 +124,7 @@ def cancel(request: Request, sweep_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=one_operation("Pieces that were cancelled or failed are worked out; those that are done are not."),
 )
-@in_turn
+@queued
 def resume(request: Request, sweep_id: str) -> Response:
     """A sweep that has succeeded stays as it is."""
     return json_answer(sweeps.resume_sweep(database_of(request), caller_of(request), sweep_id))

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
-from service.api.background import Retention, look_again
+from service.api.background import Retention, repeat
 from service.features.launch_checks.finished_jobs import on_end
 from service.store import Engine, LeaseExpiry, forget_workers
 
@@ -21,7 +21,7 @@ LEAVE_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def reaped(app: FastAPI) -> AsyncIterator[None]:
+async def expiring_leases(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs, jobs whose lease ran out go back into the queue, and what is old is removed.
 
     The first look comes half a lease after the start: workers that could not reach the service while it was away are
@@ -37,7 +37,7 @@ async def reaped(app: FastAPI) -> AsyncIterator[None]:
         ("workers that are long gone stay listed", partial(forget_workers, engine, KEPT_SECONDS), FORGET_SECONDS),
         ("what is old stays kept", Retention(engine, app.state.settings, stop).look, FORGET_SECONDS),
     )
-    threads = [Thread(target=look_again, args=(*look, stop), name="reaper", daemon=True) for look in looks]
+    threads = [Thread(target=repeat, args=(*look, stop), name="reaper", daemon=True) for look in looks]
     for thread in threads:
         thread.start()
     try:

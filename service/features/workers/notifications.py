@@ -24,7 +24,7 @@ LONGEST_SECONDS = 2.0
 """Longest time between two looks: a job that was put off becomes available without a change of the database."""
 
 
-class Openings:
+class JobNotifications:
     """What there is to do, for workers that wait for it."""
 
     def __init__(self, engine: Engine, lease_seconds: float, leaving: Event) -> None:

@@ -10,7 +10,7 @@ from service.answers.workers import Capabilities
 from service.errors import Problem, Refused
 from service.estimator.names import STRICT, Name
 from service.store import Outcome
-from service.validation.specs import read_noun
+from service.validation.specs import read_spec
 
 MOST_WAIT_SECONDS = 20.0
 """Longest wait for a job in one request. Source: a choice; proxies cut idle requests off after half a minute or one."""
@@ -91,7 +91,7 @@ class FinishRequest:
 
 def read_whole(kind: type[Body], body: Mapping[str, Any]) -> Body:
     """A worker's body."""
-    return read_noun(kind, body, "")
+    return read_spec(kind, body, "")
 
 
 def refuse_deep_progress(progress: object) -> None:

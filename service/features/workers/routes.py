@@ -18,11 +18,11 @@ from service.api.errors import ApiError, WrongParameter
 from service.api.openapi import json_response, ref
 from service.api.queries import takes_only
 from service.api.security import Asker, caller_of
-from service.api.write_queue import in_turn
+from service.api.write_queue import queued
 from service.errors import Problem
 from service.features.launch_checks.finished_jobs import on_end
 from service.features.workers.leases import lease_lost, lease_of, token_in_header
-from service.features.workers.notifications import Openings
+from service.features.workers.notifications import JobNotifications
 from service.features.workers.openapi import CLAIM, FILE_NAME, FINISH, HEARTBEAT, KEEP_FILE
 from service.features.workers.requests import (
     MOST_WAIT_SECONDS,
@@ -68,7 +68,7 @@ async def claim(request: Request) -> Response:
         worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds, key=caller.id, owner=caller.works_for
     )
     await run_in_threadpool(see_worker, engine, seeker, bounds)
-    openings: Openings = state.openings
+    openings: JobNotifications = state.openings
     claimed = await openings.claim(request, seeker, wanted.wait_seconds)
     if claimed is None:
         return Response(status_code=204)
@@ -93,7 +93,7 @@ async def claim(request: Request) -> Response:
     dependencies=[takes_only()],
     openapi_extra=HEARTBEAT,
 )
-@in_turn
+@queued
 def heartbeat(request: Request, database: Database, job_id: str, body: JsonObject) -> Response:
     """The lease begins anew; progress that differs from the last is an event of the job."""
     told = read_whole(HeartbeatRequest, body)
@@ -127,7 +127,7 @@ async def keep_job_file(request: Request, job_id: str, file_name: str) -> Respon
     return await _keep(request=request, lease=lease, file=file)
 
 
-@in_turn
+@queued
 def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
     if not keep_file(database_of(request), lease, file, request.app.state.settings.worker_file_bytes):
         raise lease_lost()
@@ -142,7 +142,7 @@ def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
     dependencies=[takes_only()],
     openapi_extra=FINISH,
 )
-@in_turn
+@queued
 def finish(request: Request, job_id: str, body: JsonObject) -> Response:
     """The job's state and its result are written in one transaction; sent twice, the outcome is taken once."""
     told = read_whole(FinishRequest, body)
