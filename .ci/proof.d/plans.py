@@ -23,10 +23,8 @@ from others.runs import commit_of
 from service.catalogue import shipped_catalogue
 from service.estimator import Cluster, Layout, Question, Recipe, estimate
 from service.estimator.question import filled
-from service.planner.best import Found, question_of
-from service.planner.freedom import Freedom, axes_of
-from service.planner.search import search
-from service.planner.variants import plain_job
+from service.planner.search import Found, question_of, search
+from service.planner.space import Freedom, axes_of, plain_job
 from tests.live import serving
 
 RUNS = 5

@@ -16,10 +16,8 @@ from service.calibration.shipped import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator import Estimate
 from service.estimator.question import Layout, Question
-from service.planner.freedom import WITHIN_DOMAIN, Freedom, axes_of
-from service.planner.pipelines import pipelines_of
 from service.planner.search import search
-from service.planner.variants import plain_job
+from service.planner.space import WITHIN_DOMAIN, Freedom, axes_of, pipelines_of, plain_job
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.judging import judge_all
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from service.catalogue import shipped_catalogue
-from service.planner.batch_plan import PlannedBatch
+from service.planner.batch import PlannedBatch
 from service.planner.solve import Solved
 from tests.planner.batches import asked_batch, batch_cases, wrong_batch
 from tests.planner.borders import BOUNDS, asked, cases, wrong

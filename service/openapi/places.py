@@ -13,7 +13,7 @@ from service.features.scenarios.scenarios import FIELDS
 from service.features.sensitivity.requests import VARIED_BY
 from service.features.solve.requests import SERVING, SOLVED_FROM, Serving
 from service.features.sweeps.axes import LISTS, ROWS, SweepOptions, SweepPlan
-from service.planner.solve_limits import SolveLimits
+from service.planner.feasibility import SolveLimits
 from service.tabular.columns import columns_of
 from service.validation.json_text import FIELD_NAMES
 from service.validation.question_parts import ASKED

@@ -1,1 +1,1 @@
-"""Which layout is best, which is the largest or cheapest that will do? Questions asked over many layouts."""
+"""Planner: the best layouts, and the values of an open field with which a job still fits."""

@@ -1,24 +1,39 @@
-"""Many layouts at once: three kinds of axes, a dimension for each, so that what depends on few is worked out once.
+"""Grids of layouts, with a dimension for each kind of axis, and the memory and time of all of their layouts.
 
 Tensor, context, sequence and expert parallelism decide what one layer costs; pipelines and sharding, how layers and
 their numbers are spread; micro-batches multiply both. A formula that reads one of the three broadcasts over the others.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import groupby
 from math import prod
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
 from service.estimator.degrees import Degrees, local_ranks, order_number, replica_spacing, stage_spacing
-from service.estimator.names import RankOrder, ZeroStage
-from service.estimator.numeric import Amount
+from service.estimator.memory.device import allocator_room_bytes, reserved_bytes, reserved_shares, usable_bytes
+from service.estimator.memory.memory import stage_bytes
+from service.estimator.memory.rank_load import StageLoad, mirrored, stage_load
+from service.estimator.names import RankOrder, ScheduleName, ZeroStage
+from service.estimator.numeric import Amount, maximum
+from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Layout, filled
 from service.estimator.rule import Rule
+from service.estimator.time.step import (
+    MicroBatchSeconds,
+    Waits,
+    busy_seconds,
+    ledger_seconds,
+    micro_batch_seconds,
+    whole_step_seconds,
+)
 from service.estimator.workload import Job
-from service.planner.freedom import WITHIN_DOMAIN
+from service.planner.space import WITHIN_DOMAIN, Axes, Distinct, Pipeline, Variant
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -77,43 +92,19 @@ class Grid:
 
 
 def along(numbers: Sequence[float], axis: int) -> Numbers:
-    """Numbers of one axis of a grid.
-
-    Args:
-        numbers: one for each of its values
-        axis: 0 splits, 1 spreads, 2 micro-batches
-
-    Returns:
-        a column that broadcasts over the other two
-    """
+    """Numbers of one axis of a grid."""
     shape = [1, 1, 1]
     shape[axis] = len(numbers)
     return np.array(numbers, dtype=np.float64).reshape(shape)
 
 
 def along_or_same(numbers: Sequence[float], axis: int) -> Amount:
-    """Numbers of one axis of a grid, or the one number that they all are.
-
-    Args:
-        numbers: one for each of its values
-        axis: 0 splits, 1 spreads, 2 micro-batches
-
-    Returns:
-        a column that broadcasts over the other two, or a plain number
-    """
+    """Numbers of one axis of a grid, or the one number that they all are."""
     return float(numbers[0]) if len(set(numbers)) == 1 else along(numbers, axis)
 
 
 def degrees_in(grid: Grid, job: Job) -> tuple[Degrees, dict[str, Mask]]:
-    """The degrees of every layout of a grid, and where they are whole.
-
-    Args:
-        grid: the layouts
-        job: the job, its batch and its cluster filled
-
-    Returns:
-        the degrees, 1 where they would be no whole number; by rule, where they are
-    """
+    """The degrees of every layout of a grid, and where they are whole."""
     gpus, batch = job.cluster.gpus, filled(job.recipe.global_batch)
     tensor, context = (along([getattr(one, name) for one in grid.splits], 0) for name in ("tensor", "context"))
     pipeline = along([one.pipeline.pipeline for one in grid.spreads], 1)
@@ -160,19 +151,7 @@ def _shard_groups(grid: Grid, job: Job, degrees: Degrees) -> Numbers:
 def legal_layouts(
     grid: Grid, job: Job, rules: Sequence[Rule], degrees: Degrees, whole: dict[str, Mask], data: Sequence[int]
 ) -> tuple[Mask, Counter[str]]:
-    """Which layouts of a grid break no rule, and how many break which.
-
-    Args:
-        grid: the layouts
-        job: the job
-        rules: the rules of the grid's pipelines
-        degrees: the degrees
-        whole: by rule, where the degrees are whole
-        data: numbers of replicas that the caller leaves; any where empty
-
-    Returns:
-        a mask of the layouts; the others by the first rule that they break
-    """
+    """Which layouts of a grid break no rule, and how many break which."""
     held: list[tuple[str, Mask]] = list(whole.items())
     if data:
         held.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))
@@ -182,15 +161,7 @@ def legal_layouts(
 
 
 def met(legal: Mask, held: Sequence[tuple[str, Mask]]) -> tuple[Mask, Counter[str]]:
-    """Which layouts meet every condition, and how many break which.
-
-    Args:
-        legal: the layouts that are looked at
-        held: by rule, where it holds
-
-    Returns:
-        a mask of those that meet all; the others by the first rule that they break
-    """
+    """Which layouts meet every condition, and how many break which."""
     refused: Counter[str] = Counter()
     left = int(np.count_nonzero(legal))
     for name, holds in held:
@@ -213,30 +184,13 @@ def _differs(grid: Grid, degrees: Degrees) -> Mask:
 
 
 def in_order(grid: Grid, order: RankOrder) -> Grid:
-    """The same grid in another order of ranks.
-
-    Args:
-        grid: the layouts
-        order: the order
-
-    Returns:
-        the layouts in it
-    """
+    """The same grid in another order of ranks."""
     reordered = (replace(one, pipeline=replace(one.pipeline, rank_order=order)) for one in grid.spreads)
     return replace(grid, spreads=tuple(reordered))
 
 
 def reordering_gains(grid: Grid, job: Job, degrees: Degrees) -> Mask:
-    """Where an order of ranks brings all stages of a replica into one fast-link domain, and the stack can run it.
-
-    Args:
-        grid: the layouts, in that order
-        job: the job
-        degrees: their degrees
-
-    Returns:
-        a mask of the layouts; none where one domain holds the whole cluster in any order
-    """
+    """Where an order of ranks brings all stages of a replica into one fast-link domain, and the stack can run it."""
     domain, stack = filled(job.cluster.scale_up_gpus), job.stack
     able = [
         one.pipeline.pipeline > 1 and one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN
@@ -247,16 +201,7 @@ def reordering_gains(grid: Grid, job: Job, degrees: Degrees) -> Mask:
 
 
 def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Layout:
-    """One layout of a grid, its schedule, context method and offload unsaid.
-
-    Args:
-        grid: the layouts
-        degrees: their degrees
-        place: which split, spread and micro-batch
-
-    Returns:
-        the layout
-    """
+    """One layout of a grid, its schedule, context method and offload unsaid."""
     split, spread = grid.splits[place[0]], grid.spreads[place[1]]
 
     def number(column: object) -> int:
@@ -274,3 +219,222 @@ def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Layo
         shard_group=number(degrees.shard_group),
         reshard_after_forward=spread.reshard_after_forward,
     )
+
+
+Member = tuple[Spreads, tuple[Distinct, ...]]
+"""One way to spread layers and numbers, and the distinct stages of its pipeline."""
+
+CELLS = 1 << 16
+"""Layouts that are worked out at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A grid, and the choices that each of its layouts is worked out with."""
+
+    variant: Variant
+    grid: Grid
+    stages: tuple[tuple[Distinct, ...], ...]
+    """The distinct stages of each spread of the grid; equally many."""
+    layouts: tuple[Layout, ...]
+    """Schedule, context method and offload, the other fields unsaid."""
+    mirrors: bool
+    """Each rank serves a stage from either end (DualPipe)."""
+    other_orders: tuple[RankOrder, ...]
+    """Orders of ranks beside that of the grid."""
+    data: tuple[int, ...]
+    """Numbers of replicas that the caller leaves; any where empty."""
+
+
+def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> tuple[list[Block], Counter[str]]:
+    """The blocks of one variant."""
+    job = variant.job
+    splits = tuple(_splits(job, axes))
+    refused: Counter[str] = Counter()
+    groups: dict[tuple[int, int, bool], list[Member]] = defaultdict(list)
+    schedules: dict[tuple[int, int, bool], tuple[ScheduleName, ...]] = {}
+    each = len(splits) * len(axes.micro_batch)
+    for one in pipelines:
+        pipeline = one.layout
+        runs = tuple(name for name in axes.schedule if (name == "interleaved-1f1b") == (pipeline.virtual_pipeline > 1))
+        if pipeline.pipeline == 1:
+            runs = runs[:1]
+        spreads = tuple(_spreads(job, axes, variant, pipeline, refused, each))
+        if not runs:
+            refused["interleaving_has_chunks"] += each * len(spreads)
+        for mirrors in (False, True):
+            mine = tuple(name for name in runs if (name == "dualpipe" and pipeline.pipeline > 1) == mirrors)
+            if mine:
+                kinds = one.mirrored if mirrors else one.alone
+                key = (pipeline.virtual_pipeline, len(kinds), mirrors)
+                schedules[key] = mine
+                groups[key].extend((spread, kinds) for spread in spreads)
+    found = []
+    for key, members in groups.items():
+        choices = _choices(axes, schedules[key])
+        for own in _apart(members, len(splits), len(axes.micro_batch)):
+            for part in _cut(splits, len(own) * len(axes.micro_batch)):
+                grid = Grid(part, tuple(spread for spread, _ in own), axes.micro_batch)
+                stages, orders = tuple(kinds for _, kinds in own), axes.rank_order[1:]
+                found.append(Block(variant, grid, stages, choices, key[2], orders, axes.data))
+    return found, refused
+
+
+def _splits(job: Job, axes: Axes) -> Iterator[Splits]:
+    """How one layer may be split, those that use equally many GPUs for a sequence side by side."""
+    found = {}
+    for tensor in axes.tensor:
+        for context in axes.context:
+            if job.cluster.gpus % (tensor * context):
+                continue
+            for parallel in axes.sequence_parallel if tensor > 1 else axes.sequence_parallel[-1:]:
+                for expert in axes.expert:
+                    for said in axes.expert_tensor:
+                        width = said or (1 if expert > 1 else tensor)
+                        found[Splits(tensor, context, parallel, expert, width)] = tensor * context
+    yield from sorted(found, key=lambda split: found[split])
+
+
+def _spreads(
+    job: Job, axes: Axes, variant: Variant, pipeline: Layout, refused: Counter[str], each: int
+) -> Iterator[Spreads]:
+    """How one pipeline's layers and their numbers may be spread over replicas."""
+    for zero in variant.zero_stages:
+        if pipeline.pipeline > 1 and zero not in job.stack.pipeline_zero_stages:
+            refused["stack_shards_so_in_a_pipeline"] += each
+            continue
+        groups = axes.shard_group if zero else tuple(group for group in axes.shard_group if group != WITHIN_DOMAIN)
+        frees = axes.reshard_after_forward if zero == 3 and pipeline.pipeline == 1 else (False,)
+        if False not in axes.reshard_after_forward and frees == (False,):
+            refused["resharding_needs_sharded_weights"] += each
+            continue
+        for group in groups:
+            for free in frees:
+                yield Spreads(pipeline, zero, group, free)
+
+
+def _choices(axes: Axes, schedules: tuple[ScheduleName, ...]) -> tuple[Layout, ...]:
+    return tuple(
+        Layout(schedule=schedule, context_method=method, offload=offload)
+        for method in axes.context_method
+        for offload in axes.offload
+        for schedule in schedules
+    )
+
+
+def _apart(members: list[Member], splits: int, sizes: int) -> Iterator[list[Member]]:
+    """Spreads by their pipeline degree where they are too many for one grid: the same replicas suit them all."""
+    if len(members) * splits * sizes <= CELLS:
+        yield members
+        return
+    by_stages: dict[int, list[Member]] = {}
+    for member in members:
+        by_stages.setdefault(member[0].pipeline.pipeline, []).append(member)
+    most = max(1, CELLS // sizes)
+    for alike in by_stages.values():
+        yield from (alike[start : start + most] for start in range(0, len(alike), most))
+
+
+def _cut(splits: tuple[Splits, ...], each: int) -> Iterator[tuple[Splits, ...]]:
+    """Splits in pieces whose grids have about CELLS layouts, those for equally many GPUs together."""
+    part: list[Splits] = []
+    most = max(1, CELLS // max(1, each))
+    for _, alike in groupby(splits, key=lambda split: split.tensor * split.context):
+        same = list(alike)
+        for start in range(0, len(same), most):
+            few = same[start : start + most]
+            if part and len(part) + len(few) > most:
+                yield tuple(part)
+                part = []
+            part += few
+    yield tuple(part)
+
+
+def with_choices(layout: Layout, choices: Layout) -> Layout:
+    """A layout with its schedule, context method and offload."""
+    return replace(
+        layout,
+        schedule=filled(choices.schedule),
+        context_method=filled(choices.context_method),
+        offload=choices.offload,
+    )
+
+
+@dataclass(slots=True)
+class Carried:
+    """One kind of stage of every pipeline of a grid."""
+
+    stage: Stage
+    load: StageLoad
+    count: Amount
+    """Stages of this kind."""
+
+
+@dataclass(slots=True)
+class Scores:
+    """What every layout of a grid takes."""
+
+    step_seconds: Numbers
+    """Seconds of one optimizer step."""
+    reserved_bytes: Numbers
+    """What the allocator holds on the fullest GPU."""
+
+
+def carried_by(
+    job: Job, degrees: Degrees, pipelines: Sequence[tuple[Distinct, ...]], *, mirrors: bool
+) -> list[Carried]:
+    """The stages of many pipelines that have equally many kinds of stages, kind by kind."""
+    found = []
+    for kind in zip(*pipelines, strict=True):
+        stage = _columns([one.stage for one in kind])
+        load = stage_load(job, degrees, stage)
+        if mirrors:
+            load = mirrored(load, stage_load(job, degrees, _columns([one.far for one in kind])), degrees)
+        found.append(Carried(stage, load, along_or_same([one.count for one in kind], 1)))
+    return found
+
+
+def _columns(stages: Sequence[Stage]) -> Stage:
+    """Stages of many pipelines as one; they are all at the same end, or all at none."""
+    first = stages[0]
+    chunks, kinds = range(len(first.chunk_counts)), range(len(first.kind_counts))
+    alike: dict[tuple[tuple[Amount, ...], ...], tuple[Amount, ...]] = {}
+    counts = []
+    for chunk in chunks:
+        own = tuple(one.chunk_counts[chunk] for one in stages)
+        if own not in alike:
+            alike[own] = tuple(along_or_same([float(each[kind]) for each in own], 1) for kind in kinds)
+        counts.append(alike[own])
+    return Stage(
+        index=along_or_same([float(one.index) for one in stages], 1),
+        chunk_counts=tuple(counts),
+        depths=along_or_same([float(one.depths) for one in stages], 1),
+        is_first=first.is_first,
+        is_last=first.is_last,
+    )
+
+
+def micro_batches_of(job: Job, degrees: Degrees, carried: Sequence[Carried], layout: Layout) -> list[MicroBatchSeconds]:
+    """What each kind of stage does for one micro-batch."""
+    each = ledger_seconds(job, degrees)
+    return [micro_batch_seconds(job, degrees, one.stage, one.load, layout, each) for one in carried]
+
+
+def scores_of(
+    job: Job, degrees: Degrees, carried: Sequence[Carried], micro: Sequence[MicroBatchSeconds], layout: Layout
+) -> Scores:
+    """The step and the memory of every layout of a grid."""
+    share, room = reserved_shares(job)[1], allocator_room_bytes(job)
+    reserved: list[Amount] = []
+    for one in carried:
+        held = stage_bytes(job, degrees, one.stage, one.load, layout)
+        reserved.append(reserved_bytes(held.peak, held.held, share, room))
+    fullest = reduce(maximum, reserved)
+    sent = [one.count * each.sent_seconds for one, each in zip(carried, micro, strict=True)]
+    waits = Waits(stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=fullest / usable_bytes(job.gpu))
+    busy = [
+        busy_seconds(job, degrees, one.load, layout, each, waits).total
+        for one, each in zip(carried, micro, strict=True)
+    ]
+    step = whole_step_seconds(reduce(maximum, busy), job, degrees, waits)
+    return Scores(np.asarray(step), np.asarray(fullest))

@@ -1,4 +1,4 @@
-"""Which plans are best under limits? The best layouts of each machine, answered in full and ranked."""
+"""Plans under limits: the best layouts of each machine, answered in full and ranked."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,8 @@ from service.answers.plans import Objective
 from service.estimator.answer import Estimate
 from service.estimator.estimate import estimate
 from service.estimator.question import Question
-from service.planner.best import Candidate, Found, question_of
-from service.planner.freedom import Freedom
-from service.planner.search import search
+from service.planner.search import Candidate, Found, question_of, search
+from service.planner.space import Freedom
 from service.units import BYTES, readable, said
 
 MOST_FRONT = 24
@@ -73,19 +72,6 @@ def plans_of(
 
     Each machine's layouts are ranked by their step, which everything else of a run on it goes by; the best of each are
     answered in full, so no plan says anything that an estimate would not.
-
-    Args:
-        machines: the question, once for each cluster and number of GPUs
-        freedom: what of layout, micro-batch and recompute is open
-        objective: what to have least of
-        bounds: what to keep to
-        top: how many plans to name [1]
-
-    Yields:
-        counts over all machines so far; the last one has the plans and the front too
-
-    Raises:
-        Refused: the question cannot be answered under any layout
     """
     told = Plans()
     every: list[Plan] = []
@@ -126,15 +112,7 @@ def _keeps_to(plan: Plan, bounds: Bounds) -> bool:
 
 
 def limit_missed(plan: Plan, bounds: Bounds) -> str | None:
-    """Which limit a plan that fits does not keep to.
-
-    Args:
-        plan: the plan
-        bounds: the limits
-
-    Returns:
-        the first that it misses, with the numbers; None where it keeps to all
-    """
+    """Which limit a plan that fits does not keep to."""
     kept_bytes = bounds.headroom_fraction * plan.answer.memory.usable_bytes
     if plan.headroom_bytes < kept_bytes:
         left, kept = said(plan.headroom_bytes, BYTES), said(kept_bytes, BYTES)
@@ -175,15 +153,7 @@ def _front(plans: Sequence[Plan]) -> tuple[Plan, ...]:
 
 
 def slower_because(plan: Plan, best: Plan) -> str | None:
-    """Why a plan's step takes longer than that of the best one.
-
-    Args:
-        plan: the plan
-        best: the best one
-
-    Returns:
-        the part of the step that grew most; None where its step is no longer
-    """
+    """Why a plan's step takes longer than that of the best one."""
     later = plan.seconds - best.seconds
     if later <= 0:
         return None

@@ -1,14 +1,259 @@
-"""What is the largest, or the smallest, value of the open field with which the job fits and keeps its limits?"""
+"""Largest or smallest value of the open field, by bisection between values that fit and values that do not.
 
+Two neighbouring values that no rule refuses give the result: the job fits with one and not with the other. Refused
+values are stepped over. Whether a value fits may change more than once as it grows, for the allocator gives back its
+cache where memory ends; the bisection therefore looks at each stage apart (`feasibility.py`). The smallest value is
+found by trying one after the other.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.errors import Problem, Refused
 from service.estimator.question import Question
-from service.planner.attempt import Attempt, Attempts
-from service.planner.boundary import largest_that_will_do, smallest_that_will_do
-from service.planner.solve_limits import SIZE_LIMITS, SolveLimits, limits_given
+from service.planner.feasibility import SIZE_LIMITS, Attempt, Attempts, SolveLimits, limits_given
 from service.planner.steps import Steps, outcome
 from service.planner.unknowns import UNKNOWNS, Unknown, degrees_unit
+
+MOST_REFUSED = 1_024
+"""Refused values that are stepped over before a part of the range is given up. Source: a choice; the rules divide by
+degrees, and no product of them that the rules know is larger."""
+
+MOST_REFUSED_IN_ALL = 4_096
+"""The same of a whole search. Source: a choice; a second or so."""
+
+PROBED = (
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 24, 32, 48, 64, 96, 128, 256, 360, 512, 720, 840, 1024, 2520, 4096, 5040,
+    8192, 20160, 55440, 65536, 720720, 1441440, 1 << 21, 1 << 24,
+)  # fmt: skip
+"""Numbers with many divisors, small ones and large ones: where all of them break one rule, every value does."""
+
+ALL_PROBED = 256
+"""Lengths of lists of which every value is tried instead. Source: a choice; a tenth of a second."""
+
+SCANNED = 128
+"""Smallest legal values that are tried one by one. Source: a choice; a thousand GPUs in nodes of eight."""
+
+STEPS_DOWN = 4
+"""One over the share of a range by which it is stepped down where its end misses a limit. Source: a choice."""
+
+LOOKED_BACK = 64
+"""Values below the smallest found one that are tried too, where not all were. Source: a choice."""
+
+LOOKED_AHEAD = 48
+"""Values above the largest found one that are tried too, where live tensors leave room; behind them at growing
+distances. Source: a choice; blocks of other sizes may share a segment, which gives back gigabytes at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """The border between what will do and what will not."""
+
+    found: Attempt | None
+    """The value that is asked for; None where none will do."""
+    beyond: Attempt | None
+    """The nearest legal value on its other side, which will not; None where there is none."""
+
+
+def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
+    """The largest value that will do, and the next legal one, which will not."""
+    ranks, short = _Ranks(values, attempts, unit), frozenset[int]()
+    if (yield from ranks.are_all_refused()):
+        return Border(None, None)
+    most, fails = yield from ranks.last_that_may_do(short, len(values))
+    end = fails
+    while most >= 0 and not (attempt := (yield from ranks.at(most))).will_do:
+        if attempt.shortage.stages <= short:
+            return (yield from ranks.stepped_down(most))
+        short |= attempt.shortage.stages
+        most, fails = yield from ranks.last_that_may_do(short, most + 1)
+    return (yield from ranks.looked_ahead(most, fails, end))
+
+
+def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
+    """The smallest value that will do, and the legal one before it, which will not."""
+    ranks = _Ranks(values, attempts, unit)
+    if (yield from ranks.are_all_refused()):
+        return Border(None, None)
+    fails, tried, rank = -1, 0, 0
+    while rank < len(values) and tried < SCANNED and not ranks.is_given_up:
+        attempt = yield from ranks.at(rank)
+        if attempt.will_do:
+            return (yield from ranks.border(rank, fails))
+        if attempt.is_legal:
+            fails, tried = rank, tried + 1
+        rank += 1
+    least = len(values)
+    while rank < len(values):
+        legal = yield from ranks.first_legal(rank, len(values))
+        if legal is None:
+            break
+        if (yield from ranks.at(legal)).will_do:
+            least = legal
+            break
+        fails, rank = legal, legal + 1 + legal // 2
+    least, fails = yield from ranks.closed_in(least, fails)
+    return (yield from ranks.walked_back(least, fails))
+
+
+class _Ranks:
+    """Values by their places in the list."""
+
+    def __init__(self, values: Sequence[int], attempts: Attempts, unit: int) -> None:
+        self.values, self.attempts, self.unit = values, attempts, unit
+        self.refused = 0
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether so many values were refused that the rest will be too."""
+        return self.refused > MOST_REFUSED_IN_ALL
+
+    def at(self, rank: int) -> Steps[Attempt]:
+        before = self.attempts.count
+        attempt = yield from self.attempts.at(self.values[rank])
+        self.refused += self.attempts.count > before and not attempt.is_legal
+        return attempt
+
+    def are_all_refused(self) -> Steps[bool]:
+        """Whether one rule refuses whatever is tried, so that it is not about the open field."""
+        count = len(self.values)
+        numbers = range(1, count + 1) if count <= ALL_PROBED else (*PROBED, *(self.unit * number for number in PROBED))
+        for number in numbers:
+            if number <= count and (yield from self.at(number - 1)).is_legal:
+                return False
+        return bool(self.attempts.broken_by_all)
+
+    def last_that_may_do(self, short: frozenset[int], end: int) -> Steps[tuple[int, int]]:
+        """The last place before an end that may do, some stages being short, and the first legal one behind it.
+
+        -1 and the end where there are none. What keeps one place from it keeps every later one.
+        """
+        most, fails, start = -1, end, 0
+        while start < end and fails == end:
+            stop = min(2 * start + 1, end)
+            rank = yield from self.first_legal(start, stop)
+            if rank is not None and (yield from self.at(rank)).may_do(short):
+                most = rank
+            elif rank is not None:
+                fails = rank
+            start = 2 * start + 1
+        while (rank := (yield from self.legal_between(most, fails))) is not None:
+            if (yield from self.at(rank)).may_do(short):
+                most = rank
+            else:
+                fails = rank
+        return most, fails
+
+    def first_legal(self, start: int, stop: int) -> Steps[int | None]:
+        """The first legal place of a part of the list, or None where it has none."""
+        for rank in range(start, min(stop, start + MOST_REFUSED)):
+            if self.is_given_up:
+                return None
+            if (yield from self.at(rank)).is_legal:
+                return rank
+        return None
+
+    def legal_between(self, low: int, high: int) -> Steps[int | None]:
+        """A legal place between two others, near their middle, or None where there is none."""
+        middle = self.middle_of(low + 1 + (high - low) // 4, high - 1 - (high - low) // 4)
+        for distance in range(MOST_REFUSED):
+            if self.is_given_up or (middle - distance <= low and middle + distance >= high):
+                return None
+            for rank in (middle + distance, middle - distance):
+                if low < rank < high and (yield from self.at(rank)).is_legal:
+                    return rank
+        return None
+
+    def middle_of(self, low: int, high: int) -> int:
+        """A place between two others: of the probable unit's multiples the roundest, else of all."""
+        first, last = -(-(low + 1) // self.unit) - 1, (high + 1) // self.unit - 1
+        return roundest_between(low, high) if first > last else self.unit * (roundest_between(first, last) + 1) - 1
+
+    def stepped_down(self, most: int) -> Steps[Border]:
+        """The border below a place that fits and misses a limit: narrow models and wide intervals take longer, too."""
+        beyond, does = most, -1
+        while does < 0 < beyond:
+            rank = yield from self.first_legal(beyond - max(1, beyond // STEPS_DOWN), beyond)
+            if rank is None:
+                beyond -= max(1, beyond // STEPS_DOWN)
+            elif (yield from self.at(rank)).will_do:
+                does = rank
+            else:
+                beyond = rank
+        if does >= 0:
+            does, beyond = yield from self.closed_in(does, beyond)
+        return (yield from self.border(does, beyond))
+
+    def closed_in(self, does: int, fails: int) -> Steps[tuple[int, int]]:
+        """Of two places, one of which will do, two between them that nothing legal lies between."""
+        while (rank := (yield from self.legal_between(min(does, fails), max(does, fails)))) is not None:
+            if (yield from self.at(rank)).will_do:
+                does = rank
+            else:
+                fails = rank
+        return does, fails
+
+    def looked_ahead(self, does: int, fails: int, end: int) -> Steps[Border]:
+        """The border once places beyond what fails were tried, too, before an end that nothing behind will do."""
+        while True:
+            beyond = end
+            for rank in reversed(places_ahead(fails, end)):
+                attempt = yield from self.at(rank)
+                if attempt.will_do:
+                    break
+                beyond = rank if attempt.is_legal else beyond
+            else:
+                return (yield from self.border(does, fails))
+            does, fails = yield from self.closed_in(rank, beyond)
+
+    def walked_back(self, least: int, fails: int) -> Steps[Border]:
+        """The border once the values below the found one were tried, too, as far as that is worth while."""
+        rank = min(least, len(self.values)) - 1
+        for _ in range(LOOKED_BACK if least < len(self.values) else 0):
+            if rank < 0:
+                break
+            if (yield from self.at(rank)).will_do:
+                least = rank
+            rank -= 1
+        below = [rank for rank in range(max(0, least - LOOKED_BACK), least) if rank >= fails]
+        for rank in reversed(below):
+            if (yield from self.at(rank)).is_legal:
+                fails = rank
+                break
+        return (yield from self.border(least, fails))
+
+    def border(self, found: int, beyond: int) -> Steps[Border]:
+        inside = range(len(self.values))
+        return Border(
+            (yield from self.at(found)) if found in inside else None,
+            (yield from self.at(beyond)) if beyond in inside else None,
+        )
+
+
+def places_ahead(start: int, end: int) -> list[int]:
+    """Places between two others: the nearest, and some at growing distances.
+
+    >>> places_ahead(0, 200)[-5:]
+    [47, 48, 73, 110, 166]
+    """
+    found, distance = list(range(start + 1, min(start + LOOKED_AHEAD + 1, end))), LOOKED_AHEAD
+    while start + (distance := distance + distance // 2 + 1) < end:
+        found.append(start + distance)
+    return found
+
+
+def roundest_between(low: int, high: int) -> int:
+    """The place, among those from `low` to `high`, whose number counted from one most powers of two divide.
+
+    Rules ask values to be multiples of degrees, which round ones are more often than others.
+
+    >>> roundest_between(4, 10), roundest_between(5, 5)
+    (7, 5)
+    """
+    if high <= low:
+        return low
+    power = (low ^ (high + 1)).bit_length() - 1
+    return (((high + 1) >> power) << power) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,41 +272,12 @@ class Solved:
 
 
 def solved(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Solved:
-    """The border of one open field, found without stopping.
-
-    Args:
-        question: the question; what it says of the open field itself is not read
-        name: the open field
-        limits: what has to hold beside fitting
-        multiple: what the value has to be a multiple of
-
-    Returns:
-        the border
-
-    Raises:
-        Refused: no value is legal, or a limit cannot be judged
-    """
+    """The border of one open field, found without stopping."""
     return outcome(solving(question, name, limits, multiple))
 
 
 def solving(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Steps[Solved]:
-    """The same, attempt by attempt.
-
-    Args:
-        question: the question
-        name: the open field
-        limits: what has to hold beside fitting
-        multiple: what the value has to be a multiple of
-
-    Yields:
-        nothing, between one attempt and the next
-
-    Returns:
-        the border
-
-    Raises:
-        Refused: no value is legal, or a limit cannot be judged
-    """
+    """The same, attempt by attempt."""
     unknown = UNKNOWNS[name]
     refuse_limits(name, unknown, question, limits)
     attempts = Attempts(lambda value: unknown.put(question, value), limits)
@@ -97,17 +313,7 @@ def _refused_neighbour(found: Attempt, unknown: Unknown, attempts: Attempts, mul
 
 
 def refuse_limits(name: str, unknown: Unknown, question: Question, limits: SolveLimits) -> None:
-    """Refuse limits that would change nothing, and those that cannot be judged.
-
-    Args:
-        name: the open field
-        unknown: what is known of it
-        question: the question
-        limits: what has to hold
-
-    Raises:
-        Refused: one problem for each
-    """
+    """Refuse limits that would change nothing, and those that cannot be judged."""
     given = limits_given(limits)
     problems = [_idle(name, limit, unknown) for limit in given if limit not in unknown.limits]
     problems += [_idle(name, limit, unknown) for limit in SIZE_LIMITS if getattr(limits, limit) is not None]

@@ -1,4 +1,4 @@
-"""How does a long search let others be answered meanwhile? It stops between one estimate and the next."""
+"""Steps of a long search, which stops between two estimates so that other requests are answered meanwhile."""
 
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
@@ -10,14 +10,7 @@ how many."""
 
 
 def outcome(steps: Steps[Outcome]) -> Outcome:
-    """What a search leads to, when nobody has to be let through.
-
-    Args:
-        steps: the search
-
-    Returns:
-        its result
-    """
+    """What a search leads to, when nobody has to be let through."""
     while True:
         try:
             next(steps)

@@ -1,17 +1,77 @@
-"""Which field of a question may be left open, which values may it take, and what does each do to the question?"""
+"""Fields of a question that may be left open: their bounds, and the question with one value of each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import lcm
-from typing import Any
+from math import gcd, lcm
+from typing import Any, get_args, get_origin, get_type_hints
+
+from annotated_types import Interval
 
 from service.errors import Refused
 from service.estimator.question import Cluster, Layout, Model, Question, Recipe, filled
 from service.estimator.resolve import configuration_of
 from service.estimator.rule import divisors
-from service.planner.field_bounds import field_bounds
-from service.planner.scaled_width import PROPORTIONS, width_unit, with_width
-from service.planner.solve_limits import RUN_LIMITS
+from service.planner.feasibility import RUN_LIMITS
+
+
+def field_bounds(noun: type, field: str) -> tuple[int, int]:
+    """Smallest and largest whole number that a field takes.
+
+    >>> from service.estimator.question import Recipe
+    >>> field_bounds(Recipe, "micro_batch") == (1, 2**30)
+    True
+    """
+    hints = [get_type_hints(noun, include_extras=True)[field]]
+    while hints:
+        hint = hints.pop()
+        for said in getattr(hint, "__metadata__", ()):
+            if isinstance(said, Interval) and isinstance(said.ge, int) and isinstance(said.le, int):
+                return said.ge, said.le
+        hints += get_args(hint) if get_origin(hint) is not None else ()
+    raise TypeError(f"{noun.__name__}.{field} has no bounds of whole numbers")
+
+
+SCALED = (
+    "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "word_embed_proj_dim",
+    "moe_intermediate_size", "shared_expert_intermediate_size", "moe_latent_size", "kv_lora_rank", "q_lora_rank",
+    "mamba_d_ssm", "mamba_dt_rank", "mamba_n_heads", "linear_num_key_heads", "linear_num_value_heads", "lru_width",
+)  # fmt: skip
+"""Fields that grow as the residual stream does: widths and numbers of heads, not the width of a head."""
+
+PROPORTIONS = (
+    "heads, widths of the MLP and of mixers grow with hidden_size in the model's own proportions; the width of a head, "
+    "the number of layers and of experts stay, as does a single key and value head"
+)
+"""What is assumed of a wider model, in words."""
+
+
+def width_unit(model: Model) -> int:
+    """The narrowest residual stream that keeps a model's proportions; others are multiples of it.
+
+    >>> from service.estimator.samples import sample_job
+    >>> width_unit(sample_job().model)
+    512
+    """
+    return model.hidden_size // gcd(*_scaled(model).values())
+
+
+def with_width(model: Model, hidden_size: int) -> Model:
+    """A model with another residual stream.
+
+    >>> from service.estimator.samples import sample_job
+    >>> wide = with_width(sample_job().model, 8192)
+    >>> wide.num_attention_heads, wide.num_key_value_heads, wide.intermediate_size, wide.head_width
+    (64, 16, 28672, 128)
+    """
+    grown = {name: width * hidden_size // model.hidden_size for name, width in _scaled(model).items()}
+    return replace(model, **grown)  # type: ignore[arg-type]  # all of them are whole numbers
+
+
+def _scaled(model: Model) -> dict[str, int]:
+    """The fields that grow, but for those that are absent, and but for one key and value head (multi-query)."""
+    widths = {name: getattr(model, name) for name in SCALED if getattr(model, name)}
+    return {name: width for name, width in widths.items() if (name, width) != ("num_key_value_heads", 1)}
+
 
 LARGEST_TOKENS = 10**18 - 1
 """Training tokens that the field takes."""
@@ -41,12 +101,6 @@ class Unknown:
 
 def degrees_unit(layout: Layout) -> int:
     """A number that every degree of a layout divides: lengths, layers and widths are mostly its multiples.
-
-    Args:
-        layout: the layout
-
-    Returns:
-        the number
 
     >>> degrees_unit(Layout(tensor=4, context=3, pipeline=2))
     12

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from service.errors import Refused
 from service.estimator import Question, estimate
 from service.estimator.question import Price
+from service.planner.feasibility import RUN_LIMITS, End, SolveLimits
 from service.planner.solve import Solved, solved
-from service.planner.solve_limits import RUN_LIMITS, End, SolveLimits
 from service.planner.unknowns import UNKNOWNS, Values
 from tests.estimator.legal_questions import questions, with_layout, with_recipe
 

@@ -15,10 +15,8 @@ from service.estimator import Cluster, Layout, Model, Question, Recipe, estimate
 from service.estimator.answer import Estimate
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100, LLAMA_3_8B
-from service.planner.best import Found, question_of
-from service.planner.fitting import fits, most_reserved_bytes
-from service.planner.freedom import Freedom
-from service.planner.search import search
+from service.planner.search import Found, question_of, search
+from service.planner.space import Freedom, fits, most_reserved_bytes
 from tests.amounts import WHOLE, amount
 from tests.estimator.small_models import HYBRID
 

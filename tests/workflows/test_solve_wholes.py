@@ -9,7 +9,7 @@ from service.catalogue import Catalogue
 from service.features.compare.compare import compare
 from service.features.compare.tables import whole_comparison
 from service.features.estimates.answers import answer
-from service.planner.optimal_size import optimal_size
+from service.planner.sizing import optimal_size
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
 from tests.workflows.test_solve import JOB, QUESTION, solved

@@ -11,7 +11,7 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.names import STRICT, Degree
 from service.estimator.question import Layout, Question, Recipe
-from service.planner.freedom import Freedom
+from service.planner.space import Freedom
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import PARTS
 from service.validation.questions import ReadQuestion, read_question

@@ -11,9 +11,8 @@ from service.estimator.answer import Interval
 from service.features.compare.compare import ANSWERED, comparing
 from service.features.compare.requests import CLUSTERS
 from service.features.solve.requests import SolveRequest
-from service.planner.solve_limits import RUN_LIMITS, SIZE_LIMITS, SolveLimits
+from service.planner.feasibility import RUN_LIMITS, SIZE_LIMITS, SolveLimits, limits_missed, memory_missing
 from service.planner.steps import Steps
-from service.planner.why_not import limits_missed, memory_missing
 from service.validation.specs import field_names
 
 NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})

@@ -11,8 +11,8 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.estimator.names import STRICT, Name
 from service.features.compare.requests import CLUSTERS, PRICES, QUESTION
-from service.planner.serving_cost import SERVING_MFU_FRACTION
-from service.planner.solve_limits import SolveLimits
+from service.planner.feasibility import SolveLimits
+from service.planner.sizing import SERVING_MFU_FRACTION
 from service.planner.unknowns import UNKNOWNS
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.questions import ReadQuestion, read_question

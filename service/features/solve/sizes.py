@@ -10,10 +10,9 @@ from service.estimator.run.cost import rent_usd
 from service.features.estimates.answers import answer, versions_of
 from service.features.solve.requests import SERVING, SolveRequest, read_asked
 from service.features.solve.thresholds import solution_of
-from service.planner.optimal_size import optimal_size
-from service.planner.serving_cost import Server, affordable_inference_flop, inference_usd_per_million_tokens
+from service.planner.feasibility import RUN_LIMITS, limits_given
+from service.planner.sizing import Server, affordable_inference_flop, inference_usd_per_million_tokens, optimal_size
 from service.planner.solve import Solved, solving
-from service.planner.solve_limits import RUN_LIMITS, limits_given
 from service.planner.steps import Steps
 from service.units import readable
 from service.validation.questions import ReadQuestion

@@ -10,7 +10,7 @@ from service.features.solve.clusters import choosing_cluster
 from service.features.solve.requests import SolveRequest, in_question, read_asked, read_request
 from service.features.solve.sizes import choosing_size
 from service.features.solve.thresholds import solution_of
-from service.planner.batch_plan import planning_batch
+from service.planner.batch import planning_batch
 from service.planner.solve import Solved, solving
 from service.planner.steps import Steps, outcome
 from service.validation.serialization import to_bytes

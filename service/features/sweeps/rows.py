@@ -18,8 +18,8 @@ from service.features.plans.requests import freed, missing, sized
 from service.features.plans.search_plans import bounds_of, unmet
 from service.features.sweeps.axes import Axes, Combination, Sweep
 from service.features.sweeps.columns import OF_PLANS, Cell, Number, numbers_of
-from service.planner.freedom import Freedom
 from service.planner.plans import plans_of
+from service.planner.space import Freedom
 from service.validation.serialization import NotFinite, to_bytes
 from service.validation.text import one_line
 

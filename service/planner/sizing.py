@@ -1,4 +1,4 @@
-"""Which model size and how many tokens make the most of so many FLOP?
+"""Sizes for a budget: parameters and tokens for so many FLOP, critical batches, and the cost of serving.
 
 Three answers stand side by side, because they differ by a factor: a rule, a fit with a known flaw, and its refit.
 """
@@ -173,13 +173,6 @@ def optimal_size(total_flop: float, inference_per_token_flop: float | None = Non
 
     Under a cap on the cost of use the model is no larger than the cap allows, and is trained on more tokens instead:
     with all FLOP spent, the loss falls as N rises up to its best value, so the cap itself is the best N below it.
-
-    Args:
-        total_flop: operations of the run [FLOP]
-        inference_per_token_flop: what one token may take once the model is used [FLOP]; None for no cap
-
-    Returns:
-        the size
     """
     cap = None if inference_per_token_flop is None else most_parameters_served(inference_per_token_flop)
     free = [(optimal_parameters(fit, total_flop), fit) for fit in LOSS_FITS]
@@ -209,4 +202,127 @@ def _sized(best_parameters: float, total_flop: float, fit: LossFit | None) -> Si
         loss_nats=None if fit is None else expected_loss_nats(fit, parameters, tokens),
         caution=None if fit is None else fit.caution,
         source=RULE_SOURCE if fit is None else fit.source,
+    )
+
+
+SERVING_MFU_FRACTION = 0.33
+"""Share of its GPU's peak that a model in use keeps busy, where nobody says another.
+Source: Pope et al. 2022, arXiv:2211.05102, table 2: 33 % while tokens are generated in batches of 512, 14 % where they
+have to come soon, 76 % of prompts in large batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a trained model is used on."""
+
+    usd_per_gpu_hour: float
+    """What one of its GPUs costs."""
+    flop_per_s: float
+    """Dense peak of one of them."""
+    mfu_fraction: float
+    """Share of that peak that is kept busy."""
+
+
+def inference_usd_per_million_tokens(inference_per_token_flop: float, server: Server) -> float:
+    """What a million tokens cost once the model is used.
+
+    Formula:
+        1e6 c / (3600 R MFU) x price of a GPU-hour
+
+    Args:
+        inference_per_token_flop: operations of one token, c [FLOP]
+        server: the GPU, of peak R
+
+    Returns:
+        dollars for a million tokens [USD]
+
+    Source:
+        definition; Pope et al. 2022, arXiv:2211.05102, section 4.4: cost is inverse to MFU
+
+    >>> server = Server(usd_per_gpu_hour=3.6, flop_per_s=1e15, mfu_fraction=0.5)
+    >>> round(inference_usd_per_million_tokens(16e9, server), 9)
+    0.032
+    """
+    return 1e6 * inference_per_token_flop * _usd_per_flop(server)
+
+
+def affordable_inference_flop(usd_per_million_tokens: float, server: Server) -> float:
+    """Operations that one token may take for so many dollars a million.
+
+    Formula:
+        dollars / 1e6 x 3600 R MFU / price of a GPU-hour
+
+    Args:
+        usd_per_million_tokens: what a million tokens may cost [USD]
+        server: the GPU, of peak R
+
+    Returns:
+        operations of one token [FLOP]
+
+    Source:
+        definition
+
+    >>> server = Server(usd_per_gpu_hour=3.6, flop_per_s=1e15, mfu_fraction=0.5)
+    >>> f"{affordable_inference_flop(0.032, server):.3g}"
+    '1.6e+10'
+    """
+    return usd_per_million_tokens / (1e6 * _usd_per_flop(server))
+
+
+def _usd_per_flop(server: Server) -> float:
+    return server.usd_per_gpu_hour / (3600 * server.flop_per_s * server.mfu_fraction)
+
+
+def critical_batch_tokens(loss_nats: float) -> float:
+    """Tokens in one step at which twice the least number of steps and twice the fewest tokens reach a loss.
+
+    Formula:
+        2e8 / loss^4.76
+
+    Args:
+        loss_nats: loss that is reached, for one token [nat]
+
+    Returns:
+        tokens [token]
+
+    Source:
+        Kaplan et al. 2020, arXiv:2001.08361, equation 1.4: B* = 2e8 tokens, alpha_B = 0.21
+
+    >>> f"{critical_batch_tokens(2.0):.2e}"
+    '7.37e+06'
+    """
+    return 2e8 / power(loss_nats, 1 / 0.21)
+
+
+def best_batch_tokens(total_flop: float) -> float:
+    """Tokens in one step that came out best in sweeps with so many FLOP.
+
+    Formula:
+        0.2920 C^0.3271
+
+    Args:
+        total_flop: C of the whole run [FLOP]
+
+    Returns:
+        tokens [token]
+
+    Source:
+        DeepSeek-AI 2024, arXiv:2401.02954, equation 1
+
+    >>> f"{best_batch_tokens(1e20):.2e}"
+    '1.02e+06'
+    """
+    return 0.2920 * power(total_flop, 0.3271)
+
+
+def critical_warnings(batch_tokens: float, parameters: float, training_tokens: float | None) -> tuple[str, ...]:
+    """What to look at in a batch of so many tokens, beside what every answer says of its batch."""
+    if training_tokens is None:
+        return ()
+    critical = critical_batch_tokens(expected_loss_nats(BESIROGLU, parameters, training_tokens))
+    if batch_tokens <= 2 * critical:
+        return ()
+    return (
+        f"a batch of {batch_tokens:.3g} tokens is more than twice the critical one, about {critical:.2g} at the end of "
+        "the run and less before: more of it saves few steps and costs tokens",
     )

@@ -10,9 +10,8 @@ from service.answers.solutions import WhyNot
 from service.errors import Problem, Refused
 from service.estimator import Recipe
 from service.estimator.question import Question
-from service.planner.attempt import Attempt, Attempts
-from service.planner.boundary import MOST_REFUSED_IN_ALL, Border, largest_that_will_do, smallest_that_will_do
-from service.planner.shortage import NONE, Shortage
+from service.planner.feasibility import NONE, Attempt, Attempts, Shortage
+from service.planner.solve import MOST_REFUSED_IN_ALL, Border, largest_that_will_do, smallest_that_will_do
 from service.planner.steps import Steps, outcome
 from tests.ask import question
 from tests.estimator.small_models import DENSE

@@ -1,4 +1,4 @@
-"""How is a batch of so many tokens made: which micro-batch, accumulated how often, on how many replicas?"""
+"""Batches of so many tokens: the micro-batch, its accumulation steps and the replicas."""
 
 from dataclasses import dataclass, replace
 from math import ceil, floor, isclose
@@ -10,14 +10,11 @@ from service.estimator.question import Question, Recipe, filled
 from service.estimator.resolve import resolve
 from service.estimator.rule import divisors
 from service.estimator.schedule import micro_batch_multiple
-from service.planner.attempt import Attempt, Attempts
-from service.planner.boundary import largest_that_will_do
-from service.planner.critical_batch import best_batch_tokens, critical_warnings
-from service.planner.field_bounds import field_bounds
-from service.planner.solve import refuse_limits
-from service.planner.solve_limits import SolveLimits
+from service.planner.feasibility import Attempt, Attempts, SolveLimits
+from service.planner.sizing import best_batch_tokens, critical_warnings
+from service.planner.solve import largest_that_will_do, refuse_limits
 from service.planner.steps import Steps
-from service.planner.unknowns import UNKNOWNS
+from service.planner.unknowns import UNKNOWNS, field_bounds
 
 NEAR_FRACTION = 0.02
 """Share of the wanted tokens by which a batch may miss them where a larger micro-batch is faster. Source: a choice."""
@@ -54,19 +51,6 @@ def planning_batch(question: Question, limits: SolveLimits) -> Steps[PlannedBatc
 
     Every micro-batch is taken with the accumulation that comes nearest to the tokens that were asked for, among those
     that its schedule takes; of the batches that fit and come near enough the fastest is the answer.
-
-    Args:
-        question: the question; its global batch, in either unit, is what is wanted
-        limits: what has to hold beside fitting
-
-    Yields:
-        nothing, between one estimate and the next
-
-    Returns:
-        the plan
-
-    Raises:
-        Refused: no batch is asked for, or none is legal
     """
     wanted = _wanted_tokens(question)
     refuse_limits("recipe.global_batch", UNKNOWNS["recipe.micro_batch"], question, limits)

@@ -4,13 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.planner.critical_batch import best_batch_tokens, critical_batch_tokens, critical_warnings
-from service.planner.optimal_size import (
+from service.planner.sizing import (
     BESIROGLU,
     HOFFMANN,
     LOSS_FITS,
     LossFit,
     affordable_tokens,
+    best_batch_tokens,
+    critical_batch_tokens,
+    critical_warnings,
     expected_loss_nats,
     optimal_parameters,
     optimal_size,

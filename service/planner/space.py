@@ -1,0 +1,504 @@
+"""Space of legal layouts: values of each axis, partitions of the layers, pipelines, and variants of a job."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from service.errors import Problem, Refused
+from service.estimator.answer import Interval
+from service.estimator.degrees import Degrees
+from service.estimator.memory.device import (
+    allocated_interval,
+    beside_allocator,
+    device_interval,
+    headroom_bytes,
+    oom_probability_fraction,
+    reserved_interval,
+    reserved_shares,
+    usable_bytes,
+    verdict_of,
+)
+from service.estimator.names import ContextMethod, OffloadName, RankOrder, ScheduleName, ZeroStage
+from service.estimator.numeric import Amount
+from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
+from service.estimator.parallelism.stages import Stage, stage_at
+from service.estimator.question import Layout, Model, Question, Recompute, filled
+from service.estimator.resolve import demands_unmet, filled_in
+from service.estimator.rule import divisors
+from service.estimator.workload import Job, job_of
+
+ONE_WAY = 1
+"""The degree of an axis that is not used."""
+
+MOST_VIRTUAL_STAGES = 24
+"""Model chunks of one stage, where nothing is said of them. Source: NVIDIA-NeMo/Megatron-Bridge@067f987d
+docs/performance-summary-archive.md, Qwen3 30B-A3B on H100: the most of any published layout."""
+
+RECOMPUTES: tuple[str, ...] = ("none", "selective", "full")
+"""What recompute may be where nothing is said of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Freedom:
+    """What the caller leaves open: the values that each field may take, by its name; absent fields are free."""
+
+    allowed: Mapping[str, tuple[Any, ...]]
+
+    def of(self, name: str, free: tuple[Any, ...], is_able: Callable[[Any], bool] = lambda _: True) -> tuple[Any, ...]:
+        """The values of one field."""
+        values = tuple(dict.fromkeys(self.allowed.get(name, free)))
+        return tuple(filter(is_able, values)) or values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """The values of every axis that one search goes through."""
+
+    tensor: tuple[int, ...]
+    context: tuple[int, ...]
+    pipeline: tuple[int, ...]
+    virtual_pipeline: tuple[int, ...]
+    expert: tuple[int, ...]
+    expert_tensor: tuple[int | None, ...]
+    """None: as the estimator fills it, 1 where experts are split, else tensor."""
+    zero_stage: tuple[ZeroStage, ...]
+    shard_group: tuple[int | None, ...]
+    """None: all replicas and context ranks; 0: those inside one fast-link domain."""
+    reshard_after_forward: tuple[bool, ...]
+    sequence_parallel: tuple[bool, ...]
+    micro_batch: tuple[int, ...]
+    schedule: tuple[ScheduleName, ...]
+    context_method: tuple[ContextMethod, ...]
+    rank_order: tuple[RankOrder, ...]
+    """Those after the first only where they bring the stages of a replica into one fast-link domain."""
+    offload: tuple[OffloadName, ...]
+    ends_in_split: tuple[tuple[bool, bool], ...]
+    """Whether embedding and head count as layers."""
+    recompute: tuple[str | Recompute, ...]
+    data: tuple[int, ...]
+    """Empty where any will do."""
+    stage_layers: tuple[int, ...] | None
+    """Layers of each chunk, where the caller says them."""
+    virtual_group: int | None
+    """Where the caller says it; the pipeline degree where None."""
+
+
+WITHIN_DOMAIN = 0
+"""Stands for the shard group that stays inside one fast-link domain."""
+
+
+def axes_of(job: Job, freedom: Freedom) -> Axes:
+    """The values that the axes of a search take.
+
+    Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, schedules
+    are those that the stack runs as it is released, the shard group is everybody or one fast-link domain, virtual
+    stages are few, recompute is one of three granularities, nothing is offloaded, and keys and values travel the
+    stack's first way. Ranks are numbered in the stack's first order, and in another too where that brings the stages
+    of a replica into one fast-link domain.
+    """
+    stack, model, gpus = job.stack, job.model, job.cluster.gpus
+    degrees = tuple(divisors(gpus))
+
+    def split(axis: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return freedom.of(axis, values, lambda value: axis in stack.axes or value in (None, ONE_WAY))
+
+    splits_experts = bool(model.num_experts) and "expert_tensor" in stack.axes
+    released = tuple(name for name in stack.schedules if name not in stack.forked_schedules)
+    layers = freedom.of("stage_layers", (None,))[0]
+    return Axes(
+        tensor=split("tensor", _at_most(degrees, model.num_attention_heads)),
+        context=split("context", _at_most(degrees, job.recipe.sequence_length)),
+        pipeline=split("pipeline", _at_most(degrees, model.num_hidden_layers)),
+        virtual_pipeline=split("virtual_pipeline", tuple(range(1, MOST_VIRTUAL_STAGES + 1))),
+        expert=split("expert", tuple(divisors(model.num_experts)) if model.num_experts else (1,)),
+        expert_tensor=freedom.of("expert_tensor", (None, 1) if splits_experts else (None,)),
+        zero_stage=freedom.of("zero_stage", stack.zero_stages),
+        shard_group=freedom.of("shard_group", (None, WITHIN_DOMAIN)),
+        reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),
+        sequence_parallel=freedom.of("sequence_parallel", (True, False), lambda value: stack.splits_norms or not value),
+        micro_batch=freedom.of("micro_batch", tuple(divisors(filled(job.recipe.global_batch)))),
+        schedule=freedom.of("schedule", released, stack.schedules.__contains__),
+        context_method=freedom.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
+        rank_order=_rank_orders(job, freedom),
+        offload=freedom.of("offload", ("none",), lambda value: _offloads(job, value)),
+        ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.deals_by_cost)),
+        recompute=freedom.of("recompute", RECOMPUTES),
+        data=freedom.of("data", ()),
+        stage_layers=layers,
+        virtual_group=freedom.of("virtual_group", (None,))[0],
+    )
+
+
+def _offloads(job: Job, offload: OffloadName) -> bool:
+    """Whether the software sends that to host memory where everything is sharded."""
+    layout = Layout(data=job.cluster.gpus, zero_stage=3, offload=offload)
+    return "layout.offload" not in {problem.field for problem in demands_unmet(job, layout)}
+
+
+def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
+    """Whether embedding and head may count as layers."""
+    free = (False, True) if counts else (False,)
+    return tuple(
+        (embedding, loss)
+        for embedding in freedom.of("embedding_in_split", free)
+        for loss in freedom.of("loss_in_split", free)
+    )
+
+
+def _rank_orders(job: Job, freedom: Freedom) -> tuple[RankOrder, ...]:
+    """Orders of ranks, the one that others are held against first."""
+    able = job.stack.rank_orders
+    told = freedom.of("rank_order", able, able.__contains__)
+    return tuple(sorted(told, key=lambda order: order in able[1:]))
+
+
+def _at_most(values: tuple[int, ...], most: int) -> tuple[int, ...]:
+    return tuple(value for value in values if value <= most)
+
+
+Shape = tuple[Amount, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Stages of one pipeline that are alike."""
+
+    stage: Stage
+    """The first of them, which holds most micro-batches."""
+    far: Stage
+    """The stage as far from the other end, whose weights a DualPipe rank holds too."""
+    count: int
+    """How many they are."""
+
+
+def distinct_stages(job: Job, layout: Layout, *, mirrors: bool) -> tuple[Distinct, ...]:
+    """The stages of one pipeline that differ in what they hold."""
+    degrees = _degrees(layout)
+    stages = [
+        stage_at(job, degrees, index, layout.stage_layers, layout.virtual_pipeline) for index in range(layout.pipeline)
+    ]
+    shapes = [_shape(stage) for stage in stages]
+    far_shapes = shapes[::-1] if mirrors else [()] * len(shapes)
+    counts: dict[tuple[Shape, Shape], int] = {}
+    first: dict[tuple[Shape, Shape], int] = {}
+    for index, key in enumerate(zip(shapes, far_shapes, strict=True)):
+        counts[key] = counts.get(key, 0) + 1
+        first.setdefault(key, index)
+    return tuple(Distinct(stages[index], stages[-1 - index], counts[key]) for key, index in first.items())
+
+
+def _shape(stage: Stage) -> Shape:
+    return (*(count for chunk in stage.chunk_counts for count in chunk), bool(stage.is_first), bool(stage.is_last))
+
+
+def _degrees(layout: Layout) -> Degrees:
+    """What `stage_at` reads of a layout; every other degree is 1."""
+    ones = dict.fromkeys(Degrees.__slots__, 1)
+    return Degrees(**{**ones, "pipeline": layout.pipeline, "virtual_pipeline": layout.virtual_pipeline})
+
+
+HALVINGS = 100
+"""Halvings of an interval after which its ends are neighbours. Source: 53 bits of a double, and some to spare."""
+
+
+def fits(job: Job, reserved: float, headroom_fraction: float = 0.0) -> bool:
+    """Whether a job fits whose fullest GPU's allocator holds so much."""
+    device = _device(job, reserved)
+    usable = usable_bytes(job.gpu)
+    free = headroom_bytes(usable, device) >= headroom_fraction * usable
+    return free and verdict_of(oom_probability_fraction(device, usable)) == "fits"
+
+
+def most_reserved_bytes(job: Job, headroom_fraction: float = 0.0) -> float:
+    """The most that the allocator may hold on the fullest GPU of a layout that fits.
+
+    Formula:
+        the largest reserved memory of which `fits` is true, which is true of all that are smaller
+
+    Args:
+        job: the job
+        headroom_fraction: share of the usable memory that has to stay free [1]
+
+    Returns:
+        bytes of one GPU [byte]; minus infinity where nothing fits
+
+    Source:
+        allocator.reserved_interval, device.device_interval, verdict
+
+    >>> from service.estimator.samples import sample_job
+    >>> most = most_reserved_bytes(sample_job())
+    >>> fits(sample_job(), most), fits(sample_job(), most * 1.0001)
+    (True, False)
+    """
+    low, high = 1.0, 2 * usable_bytes(job.gpu)
+    if not fits(job, low, headroom_fraction):
+        return -inf
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(job, middle, headroom_fraction) else (low, middle)
+    return low
+
+
+def device_bytes(job: Job, reserved: float) -> float:
+    """Bytes in use on a device whose allocator holds so much.
+
+    Formula:
+        reserved + what is beside the allocator
+
+    Args:
+        job: the job
+        reserved: what the allocator holds [byte]
+
+    Returns:
+        bytes of one GPU [byte]
+
+    Source:
+        device.device_interval
+
+    >>> from service.estimator.samples import sample_job
+    >>> device_bytes(sample_job(), 2**30) / 2**30
+    1.6
+    """
+    return _device(job, reserved).value
+
+
+def _device(job: Job, reserved: float) -> Interval:
+    spread = reserved_interval(allocated_interval(job, 1.0), reserved, reserved_shares(job))
+    return device_interval(spread, beside_allocator(job))
+
+
+def dealings(job: Job, axes: Axes, stages: int) -> Iterator[tuple[int, tuple[Layout, ...]]]:
+    """The pipelines of so many stages, for each number of virtual stages.
+
+    Layers are dealt evenly, with embedding and head counted as layers or not. Where one chunk a stage cannot be dealt
+    evenly, they are dealt in the uneven ways that published runs use; where no number of several chunks can, all but
+    the last are full. A stack that deals by cost does so.
+    """
+    if axes.stage_layers or job.stack.deals_by_cost:
+        for virtual in axes.virtual_pipeline:
+            yield virtual, _as_said(job, axes, _plain(axes, stages, virtual))
+        return
+    even = {virtual: _even(job.model, axes, stages, virtual) for virtual in axes.virtual_pipeline}
+    never_even = not any(layouts for virtual, layouts in even.items() if virtual > 1)
+    for virtual, layouts in even.items():
+        may_differ = (False, False) in axes.ends_in_split and (virtual == 1 or never_even)
+        yield virtual, layouts or (_uneven(job.model, _plain(axes, stages, virtual)) if may_differ else ())
+
+
+def _plain(axes: Axes, stages: int, virtual: int) -> Layout:
+    return Layout(
+        pipeline=stages,
+        virtual_pipeline=virtual,
+        virtual_group=axes.virtual_group or stages,
+        rank_order=axes.rank_order[0],
+    )
+
+
+def _as_said(job: Job, axes: Axes, plain: Layout) -> tuple[Layout, ...]:
+    """The one dealing that the caller says, or that the stack makes."""
+    chunks, layers = plain.pipeline * plain.virtual_pipeline, job.model.num_hidden_layers
+    if axes.stage_layers:
+        fills = len(axes.stage_layers) == chunks and sum(axes.stage_layers) == layers
+        return (replace(plain, stage_layers=axes.stage_layers),) if fills else ()
+    if chunks > 1:
+        return (replace(plain, stage_layers=layers_by_cost(chunks, job.model)),) if chunks <= layers else ()
+    return (plain,)
+
+
+def _even(model: Model, axes: Axes, stages: int, virtual: int) -> tuple[Layout, ...]:
+    plain, found = _plain(axes, stages, virtual), []
+    chunks = stages * virtual
+    for embedding, loss in axes.ends_in_split:
+        counted = replace(plain, embedding_in_split=embedding, loss_in_split=loss)
+        layers = dealt_layers(counted, model)
+        if layers is not None and chunks > 1:
+            found.append(replace(counted, stage_layers=layers))
+        elif not (embedding or loss) and model.num_hidden_layers % chunks == 0:
+            found.append(counted)
+    return tuple(found)
+
+
+def _uneven(model: Model, plain: Layout) -> tuple[Layout, ...]:
+    chunks, layers = plain.pipeline * plain.virtual_pipeline, model.num_hidden_layers
+    ways = [full_but_last(layers, chunks)]
+    if plain.virtual_pipeline == 1:
+        ways += [balanced_layers(layers, chunks), larger_first(layers, chunks)]
+    return tuple(replace(plain, stage_layers=way) for way in dict.fromkeys(ways) if way is not None)
+
+
+def balanced_layers(layers: int, chunks: int) -> tuple[int, ...] | None:
+    """Layers of each chunk, as even as they go with embedding and head counted as a layer each.
+
+    Formula:
+        L + 2 dealt over n chunks, the larger shares in the middle and last of them first; one fewer at both ends
+
+    Args:
+        layers: layers of the model, L [1]
+        chunks: stages x virtual stages, n [1]
+
+    Returns:
+        layers of each chunk in the order of the model [1]; None where a chunk would have none
+
+    Source:
+        Llama 3, arXiv:2407.21783, section 3.3.2 (one layer fewer on the first and the last stage)
+
+    >>> balanced_layers(32, 5)
+    (5, 7, 7, 7, 6)
+    """
+    if chunks < 2:
+        return None
+    each, more = divmod(layers + 2, chunks)
+    dealt = [each] * chunks
+    order = [*range(chunks - 2, 0, -1), chunks - 1, 0]
+    for place in order[:more]:
+        dealt[place] += 1
+    dealt[0] -= 1
+    dealt[-1] -= 1
+    return tuple(dealt) if min(dealt) > 0 else None
+
+
+def larger_first(layers: int, chunks: int) -> tuple[int, ...] | None:
+    """Layers of each chunk, as even as they go, the larger shares first.
+
+    Formula:
+        floor(L / n), one more in the first L mod n
+
+    Args:
+        layers: layers of the model, L [1]
+        chunks: stages x virtual stages, n [1]
+
+    Returns:
+        layers of each chunk in the order of the model [1]; None where a chunk would have none
+
+    Source:
+        deepspeedai/DeepSpeed@edaa722 runtime/utils.py partition_uniform
+
+    >>> larger_first(32, 5)
+    (7, 7, 6, 6, 6)
+    """
+    each, more = divmod(layers, chunks)
+    return (each + 1,) * more + (each,) * (chunks - more) if each else None
+
+
+def full_but_last(layers: int, chunks: int) -> tuple[int, ...] | None:
+    """Layers of each chunk, the same in all but the last, which has the head beside what is left.
+
+    Formula:
+        q = ceil(L / n), and L - (n - 1) q in the last
+
+    Args:
+        layers: layers of the model, L [1]
+        chunks: stages x virtual stages, n [1]
+
+    Returns:
+        layers of each chunk in the order of the model [1]; None where the last would have none
+
+    Source:
+        Megatron-LM decoder-last-pipeline-num-layers; Megatron-Bridge's DeepSeek-V3 and Kimi K2 in 16 chunks
+
+    >>> full_but_last(61, 16)
+    (4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1)
+    """
+    each = -(-layers // chunks)
+    last = layers - (chunks - 1) * each
+    return (each,) * (chunks - 1) + (last,) if last > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A job as one recompute rule and some ZeRO stages make it."""
+
+    job: Job
+    recompute: str | Recompute
+    zero_stages: tuple[ZeroStage, ...]
+    most_reserved_bytes: float
+    """What the allocator may hold on the fullest GPU of a layout that fits."""
+
+
+def variants_of(question: Question, axes: Axes, headroom_fraction: float) -> tuple[list[Variant], Counter[str]]:
+    """The jobs of a question: one for each recompute rule, and for each kind of numbers that ZeRO stages keep."""
+    found: list[Variant] = []
+    problems: list[Problem] = []
+    refused: Counter[str] = Counter()
+    for recompute in axes.recompute:
+        by_kind: dict[tuple[object, ...], tuple[Job, list[ZeroStage]]] = {}
+        for zero in axes.zero_stage:
+            job = plain_job(question, recompute, zero)
+            unmet = demands_unmet(job, _plainest(job, zero, axes.rank_order[0]))
+            if unmet:
+                problems.extend(unmet)
+                refused[unmet[0].code] += 1
+                continue
+            by_kind.setdefault((job.state, job.recipe.gradient_dtype), (job, []))[1].append(zero)
+        for job, zeros in by_kind.values():
+            found.append(Variant(job, recompute, tuple(zeros), most_reserved_bytes(job, headroom_fraction)))
+    if not found:
+        raise Refused(*dict.fromkeys(problems))
+    return found, refused
+
+
+def plain_job(question: Question, recompute: str | Recompute = "none", zero_stage: ZeroStage | None = None) -> Job:
+    """The job of a question, before a layout divides it."""
+    plain = Layout(data=1, zero_stage=zero_stage)
+    recipe = replace(question.recipe, micro_batch=1, recompute=recompute)  # type: ignore[arg-type]  # a name of the table
+    return job_of(filled_in(replace(question, recipe=recipe, layout=plain)))
+
+
+def _plainest(job: Job, zero: ZeroStage, order: RankOrder) -> Layout:
+    """A layout that asks nothing of the software but its ZeRO stage and an order of ranks."""
+    return Layout(
+        data=job.cluster.gpus,
+        zero_stage=zero,
+        schedule=job.stack.schedules[0],
+        context_method=job.stack.context_methods[0],
+        virtual_group=1,
+        expert_tensor=1,
+        sequence_parallel=False,
+        reshard_after_forward=zero == 3,
+        rank_order=order,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One way to deal the layers of a model out."""
+
+    layout: Layout
+    """Stages, virtual stages, layers of each, order of ranks; the other fields unsaid."""
+    alone: tuple[Distinct, ...]
+    """Its stages that differ."""
+    mirrored: tuple[Distinct, ...]
+    """The same where each rank serves a stage from either end (DualPipe)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """The pipelines of a search."""
+
+    every: tuple[Pipeline, ...]
+    """All that the layers of the model fill."""
+    refused: Counter[str]
+    """How many pairs of stages and virtual stages were left out, by rule."""
+
+
+def pipelines_of(job: Job, axes: Axes) -> Pipelines:
+    """Every pipeline that the layers of a model can fill."""
+    found: list[Pipeline] = []
+    refused: Counter[str] = Counter()
+    for stages in axes.pipeline:
+        for virtual, dealt in dealings(job, axes, stages):
+            if virtual > 1 and stages == 1:
+                refused["virtual_pipeline_needs_pipeline"] += 1
+            elif dealt:
+                found.extend(_pipeline(job, layout) for layout in dealt)
+            else:
+                refused["stage_layers_cover_the_model" if axes.stage_layers else "pipeline_divides_layers"] += 1
+    return Pipelines(tuple(found), refused)
+
+
+def _pipeline(job: Job, layout: Layout) -> Pipeline:
+    alone = distinct_stages(job, layout, mirrors=False)
+    mirrors = layout.virtual_pipeline == 1 and layout.pipeline > 1
+    return Pipeline(layout, alone, distinct_stages(job, layout, mirrors=True) if mirrors else ())
