@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.calibration.shipped import shipped_rows
+from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.validation.serialization import to_wire
 from service.workflows.accuracy.accuracy import accuracy_of

@@ -6,10 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from service.calibration.in_sample import READ_OFF
-from service.calibration.measured_rows import MeasuredRow
-from service.calibration.scores import Score, score
-from service.calibration.shipped import shipped_rows
+from service.calibration.scores import READ_OFF, Score, score
+from service.calibration.tables import MeasuredRow, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.memory import device, memory
 from service.estimator.software import implementations, stacks

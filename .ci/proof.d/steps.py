@@ -7,13 +7,19 @@ from math import expm1, log
 from statistics import fmean, median
 from typing import Any
 
-from service.calibration.held_out import held_out_seconds, rounded, shipped_held_out
 from service.calibration.scores import Comparison
-from service.calibration.shipped import shipped_rows
-from service.calibration.step_constants_table import DENSE, SPARSE
-from service.calibration.step_fit import FittedSteps
-from service.calibration.step_rows import StepRow
-from service.calibration.step_spreads import HeldOutStep, held_out_steps
+from service.calibration.steps import (
+    DENSE,
+    SPARSE,
+    FittedSteps,
+    HeldOutStep,
+    StepRow,
+    held_out_seconds,
+    held_out_steps,
+    rounded,
+    shipped_held_out,
+)
+from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS
 from service.workflows.accuracy.accuracy import shipped_accuracy

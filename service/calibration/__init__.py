@@ -1,1 +1,1 @@
-"""How near do predictions come to what was measured? Measured rows, and the mathematics that scores a prediction."""
+"""Calibration: measured rows, fits of constants to them, and scores of predictions."""

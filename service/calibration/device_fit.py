@@ -1,29 +1,282 @@
-"""Which calibration fits what was measured of one device? Each part by its own few constants, none beyond physics."""
+"""Fit of one device: rates of matrix products, scales of links and memory bandwidth, each within physical bounds.
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from statistics import median
-from typing import get_args
+The rate of full tiles and the fixed cost of a product are always fitted, memory traffic where enough products were
+measured that wait for it. The best constants have the smallest mean of sqrt(r^2 + NOISE^2), r = ln(predicted /
+measured): large errors weigh by their size, so no outlier pulls. Links have two scales:
+fixed costs, and large messages.
+"""
 
-from service.calibration.link_scales import fitted_links
-from service.calibration.observed import Observed
-from service.calibration.predicted import MOVED, fused_kernel_named, predicted_value
-from service.calibration.product_fit import fitted_products
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from math import exp, log
+from statistics import fmean, median
+from typing import NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.calibration.observations import MOVED, Observed, format_named, fused_kernel_named, predicted_value
 from service.estimator.constants import (
     LAUNCH_SECONDS,
     AttentionCalibration,
+    CurveName,
     DeviceCalibration,
+    LinkCalibration,
+    MatrixCalibration,
     MeasuredBytes,
     StepCalibration,
     calibrated,
+    calibration_of,
 )
 from service.estimator.question import Gpu
+from service.estimator.software.precision import Format, peak_flop_per_s
 from service.estimator.time.attention import MOST_FRACTION, FusedName, attention_rate
+from service.estimator.time.links import SWITCHED_GPUS, Curve, link_of
+from service.estimator.time.matrix_products import ProductRates, generation_rates, matrix_product_seconds, rates_under
+
+Values = Mapping[str, float]
+"""Constants by name."""
+
+Bounds = Mapping[str, tuple[float, float]]
+"""The least and the largest value of each constant that may change."""
+
+LARGEST_SHARE = 0.25
+"""The search begins with steps of this share of what a constant may be."""
+
+SMALLEST_SHARE = 2e-4
+"""It ends with steps of this share."""
+
+SMALLEST_GAIN = 1e-9
+"""A step that gains less is none."""
+
+
+def least(loss: Callable[[Values], float], start: Values, bounds: Bounds) -> dict[str, float]:
+    """The constants at which a loss is least, as far as steps of at most three of them find it.
+
+    >>> found = least(lambda at: abs(at["x"] + at["y"] - 1) + abs(at["x"] - 0.3), {"x": 0.9, "y": 0.9},
+    ...               {"x": (0.0, 1.0), "y": (0.0, 1.0)})
+    >>> round(found["x"], 2), round(found["y"], 2)
+    (0.3, 0.7)
+    """
+    values, share = dict(start), LARGEST_SHARE
+    reached = loss(values)
+    ways = [way for way in product((0, 1, -1), repeat=len(bounds)) if any(way)]
+    while share > SMALLEST_SHARE:
+        before = values
+        for way in ways:
+            tried = {**values, **_stepped(values, bounds, [share * direction for direction in way])}
+            found = loss(tried)
+            if found < reached - SMALLEST_GAIN:
+                values, reached = tried, found
+        if values is before:
+            share /= 2
+            continue
+        further = {**values, **_further(before, values, bounds)}
+        found = loss(further)
+        if found < reached - SMALLEST_GAIN:
+            values, reached = further, found
+    return values
+
+
+def _further(before: Values, values: Values, bounds: Bounds) -> dict[str, float]:
+    """Constants as far again as they have come: a valley is followed in ever longer steps (Hooke and Jeeves 1961)."""
+    return {name: min(max(2 * values[name] - before[name], low), high) for name, (low, high) in bounds.items()}
+
+
+def _stepped(values: Values, bounds: Bounds, shares: list[float]) -> dict[str, float]:
+    """Constants after a step, each a share of what it may be, inside its bounds."""
+    return {
+        name: min(max(values[name] + share * (high - low), low), high)
+        for (name, (low, high)), share in zip(bounds.items(), shares, strict=True)
+    }
+
+
+NOISE = 0.02
+"""Residuals below this count as noise of the measurement."""
+
+LEAST_SHARE = 1e-4
+"""Share of the peak that products are taken to reach at least: processors emulate formats that they do not have."""
+
+MOST_TRAFFIC = 4.0
+"""Times the memory's rate that the traffic of products may seem to have: caches answer a part of it."""
+
+LEAST_PRODUCTS = 3
+"""Shapes of which a second constant may be read."""
+
+LEAST_LAUNCH_SECONDS = 1e-7
+"""A product costs no less than this to start."""
+
+
+REMEMBERED = 256
+"""Fits kept in memory: scoring a calibration repeats the fit of all its products and of those without each source."""
+
+
+class Product(NamedTuple):
+    """One measured product."""
+
+    rows: float
+    columns: float
+    inner: float
+    copies: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Products:
+    """Measured products, as columns."""
+
+    rows: NDArray[np.float64]
+    columns: NDArray[np.float64]
+    inner: NDArray[np.float64]
+    copies: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+
+
+def fitted_products(observed: Sequence[Observed], gpu: Gpu) -> tuple[MatrixCalibration, ...]:
+    """Rates of matrix products that fit what was measured of one device."""
+    return tuple(_fitted_format(number_format, own, gpu) for number_format, own in _products_in(observed, gpu))
+
+
+def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[tuple[Format, tuple[Product, ...]]]:
+    """Measured products by format, those that the device has a peak for."""
+    kinds: dict[Format, list[Product]] = {}
+    for one in observed:
+        number_format = format_named(one.measurement.shape.get("dtype")) if one.probe == "gemm" else None
+        if number_format is not None and peak_flop_per_s(gpu, number_format) is not None:
+            kinds.setdefault(number_format, []).append(_product(one))
+    return [(number_format, tuple(own)) for number_format, own in sorted(kinds.items())]
+
+
+def _product(one: Observed) -> Product:
+    shape = {"copies": 1, **one.measurement.shape}
+    rows, columns, inner, copies = (float(shape[name]) for name in ("rows", "columns", "inner", "copies"))
+    return Product(rows, columns, inner, copies, one.measurement.value)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _fitted_format(number_format: Format, measured: tuple[Product, ...], gpu: Gpu) -> MatrixCalibration:
+    """The best constants of one format: one, then two, then three where products tell that many."""
+    products = Products(**dict(zip(Product._fields, np.array(measured).T.copy(), strict=True)))
+    known, peak = generation_rates(gpu), peak_flop_per_s(gpu, number_format) or 1.0
+    start = {"rate": log(peak / 2), "launch": log(LAUNCH_SECONDS)}
+    bounds = {"rate": (log(peak * LEAST_SHARE), log(peak * known.most_peak_fraction))}
+    if len(products.seconds) >= LEAST_PRODUCTS:
+        shortest = max(float(products.seconds.min()), 2 * LEAST_LAUNCH_SECONDS)
+        bounds["launch"] = (log(LEAST_LAUNCH_SECONDS), log(shortest))
+        start["launch"] = min(start["launch"], log(shortest))
+    base = rates_under(known, gpu, number_format)
+    found = least(lambda values: _product_loss(products, _rates(base, values)), start, bounds)
+    if _waiting(products, _rates(base, found)) >= LEAST_PRODUCTS:
+        traffic = log(gpu.memory_bytes_per_s)
+        bounds["traffic"] = (traffic + log(LEAST_SHARE), traffic + log(MOST_TRAFFIC))
+        found = least(
+            lambda values: _product_loss(products, _rates(base, values)), {**found, "traffic": traffic}, bounds
+        )
+    return _matrix_calibration(number_format, found)
+
+
+def _matrix_calibration(number_format: Format, values: Values) -> MatrixCalibration:
+    return MatrixCalibration(
+        format=number_format,
+        flop_per_s=_rounded(exp(values["rate"])),
+        bytes_per_s=_rounded(exp(values["traffic"])) if "traffic" in values else None,
+        launch_seconds=_rounded(exp(values["launch"])),
+    )
+
+
+def _rounded(value: float) -> float:
+    """Four digits: no measurement tells more."""
+    return float(f"{value:.4g}")
+
+
+def _rates(base: ProductRates, values: Values) -> ProductRates:
+    """Rates of the device with tried constants in the place of its own."""
+    traffic = exp(values["traffic"]) if "traffic" in values else base.bytes_per_s
+    return replace(base, flop_per_s=exp(values["rate"]), launch_seconds=exp(values["launch"]), bytes_per_s=traffic)
+
+
+def _product_loss(products: Products, rates: ProductRates) -> float:
+    """The mean of sqrt(r^2 + NOISE^2)."""
+    sides = (products.rows, products.columns, products.inner)
+    seconds = matrix_product_seconds(*sides, rates, products.copies)
+    return float(np.mean(np.hypot(np.log(seconds / products.seconds), NOISE)))
+
+
+def _waiting(products: Products, rates: ProductRates) -> int:
+    """Products whose operands take longer to bring than to compute with."""
+    flop = 2 * products.rows * products.columns * products.inner
+    brought = rates.operand_bytes * products.inner * (products.rows + products.columns)
+    moved = brought + rates.result_bytes * products.rows * products.columns
+    return int(np.sum(moved / rates.bytes_per_s > flop / rates.flop_per_s))
+
+
+"""Residuals below this count as noise of the measurement."""
+
+FIXED_BOUNDS = (0.05, 50.0)
+"""Fixed costs over those of the curve: from a twentieth to libraries of the host."""
+
+LEAST_LINK_FRACTION = 0.005
+"""A link is taken to reach at least so much of its curve."""
+
+BANDWIDTH_BOUND_BYTES = 1 << 20
+"""Messages from this size on tell what a link carries. Source: service.calibration.links.JUDGED_BYTES."""
+
+
+def fitted_links(observed: Sequence[Observed], gpu: Gpu) -> tuple[LinkCalibration, ...]:
+    """How far a device's collectives inside one domain are from the curves of its link."""
+    inside = [
+        one
+        for one in observed
+        if one.probe == "collective" and one.measurement.quantity == "seconds" and _nodes(one) == 1 and _ranks(one) > 1
+    ]
+    kinds = {name: [one for one in inside if one.measurement.operation == name] for name in get_args(CurveName)}
+    kinds["all_to_all"] = kinds["all_to_all"] or [one for one in inside if one.measurement.operation == "send"]
+    return tuple(_fitted_link(name, own, gpu) for name, own in kinds.items() if own)
+
+
+def _nodes(one: Observed) -> int:
+    return int(one.measurement.shape.get("nodes", 1))
+
+
+def _ranks(one: Observed) -> int:
+    return int(one.measurement.shape.get("ranks", 1))
+
+
+def _fitted_link(name: CurveName, own: Sequence[Observed], gpu: Gpu) -> LinkCalibration:
+    """The scales of one collective: both where small and large messages were measured, else that of what was."""
+    sizes = {float(one.measurement.shape["size_bytes"]) for one in own}
+    reaches_all = gpu.scale_up_gpus >= min(max(map(_ranks, own)), SWITCHED_GPUS)
+    curve: Curve = getattr(link_of(gpu, reaches_all=reaches_all), name)
+    bounds: dict[str, tuple[float, float]] = {}
+    if min(sizes) < BANDWIDTH_BOUND_BYTES or len(sizes) > 1:
+        bounds["fixed"] = (log(FIXED_BOUNDS[0]), log(FIXED_BOUNDS[1]))
+    if max(sizes) >= BANDWIDTH_BOUND_BYTES:
+        bounds["link"] = (log(LEAST_LINK_FRACTION), log(1 / curve.link_fraction))
+    found = least(lambda values: _link_loss(name, own, gpu, values), {"fixed": 0.0, "link": 0.0}, bounds)
+    return _link_calibration(name, found)
+
+
+def _link_calibration(name: CurveName, values: Values) -> LinkCalibration:
+    fixed, link = (float(f"{exp(values[key]):.4g}") for key in ("fixed", "link"))
+    return LinkCalibration(collective=name, fixed_fraction=fixed, link_fraction=link)
+
+
+def _link_loss(name: CurveName, own: Sequence[Observed], gpu: Gpu, values: Values) -> float:
+    """The mean of sqrt(r^2 + NOISE^2), r = ln(predicted / measured)."""
+    known = calibration_of(gpu)
+    memory = None if known is None else known.memory_bytes_per_s
+    scaled = DeviceCalibration(id="tried", links=(_link_calibration(name, values),), memory_bytes_per_s=memory)
+    tried = calibrated(gpu, scaled)
+    residuals = [log((predicted_value(one, tried) or one.measurement.value) / one.measurement.value) for one in own]
+    return fmean((residual**2 + NOISE**2) ** 0.5 for residual in residuals)
+
 
 StepsOn = Callable[[Sequence[Observed], Gpu], Sequence[StepCalibration]]
 """Whole steps among some measurements, each beside what is predicted of it on a GPU."""
 
-LARGE_BYTES = 64 * 2**20
+MEMORY_BOUND_BYTES = 64 * 2**20
 """Tensors from this size on show the memory and not the caches before it. Source: L2 of 50 MB on H100."""
 
 WIDTH = 128
@@ -33,18 +286,7 @@ WIDTH = 128
 def fitted_device(
     observed: Sequence[Observed], gpu: Gpu, calibration_id: str, steps_on: StepsOn | None = None
 ) -> DeviceCalibration:
-    """The calibration that fits what was measured of one device.
-
-    Args:
-        observed: its measurements, of any probes; what no formula speaks of is passed over
-        gpu: the device without any calibration
-        calibration_id: what answers are to name it
-        steps_on: whole steps among the measurements, each beside what is predicted of it by the other parts; None for
-            none
-
-    Returns:
-        the calibration; parts of which nothing was measured are left out
-    """
+    """The calibration that fits what was measured of one device."""
     memory_bytes_per_s = _memory_bytes_per_s(observed)
     known = calibrated(gpu, DeviceCalibration(id=calibration_id, memory_bytes_per_s=memory_bytes_per_s))
     found = DeviceCalibration(
@@ -65,7 +307,7 @@ def _memory_bytes_per_s(observed: Sequence[Observed]) -> float | None:
     if not own:
         return None
     largest = max(float(one.measurement.shape["size_bytes"]) for one in own)
-    large = [one for one in own if one.measurement.shape["size_bytes"] >= min(LARGE_BYTES, largest)]
+    large = [one for one in own if one.measurement.shape["size_bytes"] >= min(MEMORY_BOUND_BYTES, largest)]
     return _rounded(median(map(_streamed_bytes_per_s, large)))
 
 
@@ -111,8 +353,3 @@ def _bytes(observed: Sequence[Observed], operation: str) -> MeasuredBytes | None
     return MeasuredBytes(
         low=min(one.low for one in own), value=median(one.value for one in own), high=max(one.high for one in own)
     )
-
-
-def _rounded(value: float) -> float:
-    """Four digits: no measurement tells more."""
-    return float(f"{value:.4g}")

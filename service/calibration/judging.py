@@ -1,4 +1,4 @@
-"""Does a calibration hold for measurements that had no part in it? Runs are left out; shapes, where there is one run.
+"""Held-out errors of a calibration: runs are left out, or shapes where there is one run.
 
 Every measurement is predicted three times: by constants that never saw its run (or its shape), by those fitted on all
 measurements, and by those that held before. One error a probe, and their mean over the probes: a probe of many shapes
@@ -11,8 +11,7 @@ from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from service.calibration.device_fit import StepsOn, fitted_device
-from service.calibration.observed import Observed
-from service.calibration.predicted import predicted_value
+from service.calibration.observations import Observed, predicted_value
 from service.estimator.constants import calibrated
 from service.estimator.names import SPOKEN
 from service.estimator.question import Gpu
@@ -77,17 +76,7 @@ class Manner:
 def judged(
     observed: Sequence[Observed], gpu: Gpu, before: Callable[[Observed], float | None], manner: Manner | None = None
 ) -> Judgement:
-    """How a calibration on some measurements does on those that had no part in it.
-
-    Args:
-        observed: measurements of one device
-        gpu: the device without any calibration
-        before: what was predicted before, in the unit of the measurement; None where nothing was
-        manner: what predicts; formulas of single measurements where None
-
-    Returns:
-        the errors
-    """
+    """How a calibration on some measurements does on those that had no part in it."""
     known = manner or Manner()
     whole = calibrated(gpu, fitted_device(observed, gpu, "whole", known.steps_on))
     found = (_part(probe, observed, gpu, (whole, before, known)) for probe in sorted({one.probe for one in observed}))
@@ -134,16 +123,7 @@ def _part(
 def held_out_in(
     own: Sequence[Observed], shared: Sequence[Observed], left_out: LeftOut
 ) -> Iterator[tuple[list[Observed], list[Observed]]]:
-    """What is kept and what is held out, one time after another.
-
-    Args:
-        own: measurements of one probe
-        shared: others that its predictions rest on
-        left_out: what is held out together: a run, or a part of the shapes
-
-    Yields:
-        what is kept and what is held out; nothing where there is one shape alone
-    """
+    """What is kept and what is held out, one time after another."""
     if left_out == "run":
         places: dict[object, object] = {one.run: one.run for one in own}
     else:

@@ -1,10 +1,12 @@
-"""How many bytes of live tensors does a step take at its fullest, libraries and the allocator left out?
+"""Peak of live tensors of a step, without libraries and the allocator, and the peaks that were counted.
 
 The step probe counts the same on a processor, where no library keeps a workspace in torch's allocator.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
+from service.calibration.tables import shipped_table
 from service.estimator.memory.memory import first_step_peak_bytes, stage_bytes
 from service.estimator.resolve import Resolved
 from service.estimator.run.stages import stages_of
@@ -20,14 +22,7 @@ class LiveBytes:
     """Of any later one."""
 
     def of_step(self, step: int) -> float:
-        """Those of one step.
-
-        Args:
-            step: the step, from 1
-
-        Returns:
-            bytes of one GPU [byte]
-        """
+        """Those of one step."""
         return self.first_step_bytes if step == 1 else self.later_steps_bytes
 
 
@@ -57,4 +52,54 @@ def live_step_bytes(resolved: Resolved) -> LiveBytes:
     return LiveBytes(
         first_step_bytes=max(first_step_peak_bytes(one, several=several) - float(one.workspace) for one in stages),
         later_steps_bytes=max(float(one.peak) - float(one.workspace) for one in stages),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPeak:
+    """The peak of one step."""
+
+    model: str
+    """Preset, at full width."""
+    layers: int
+    """Layers that it was cut to."""
+    sequence_length: int
+    """Tokens of a sequence."""
+    micro_batch: int
+    """Sequences of a step."""
+    precision: str
+    """Precision recipe."""
+    attention: str
+    """Attention kernel."""
+    optimizer: str
+    """Optimizer."""
+    step: int
+    """Step, from 1."""
+    live_bytes_peak: int
+    """Most bytes of tensors at once, temporaries inside operations counted."""
+    source: str
+    """Who counted, with what."""
+    as_of: str
+    """When."""
+
+
+@cache
+def counted_peaks() -> tuple[CountedPeak, ...]:
+    """The peaks that the package ships."""
+    return tuple(_peak(row) for row in shipped_table("counted_peaks"))
+
+
+def _peak(row: dict[str, str]) -> CountedPeak:
+    return CountedPeak(
+        model=row["model"],
+        layers=int(row["layers"]),
+        sequence_length=int(row["sequence_length"]),
+        micro_batch=int(row["micro_batch"]),
+        precision=row["precision"],
+        attention=row["attention"],
+        optimizer=row["optimizer"],
+        step=int(row["step"]),
+        live_bytes_peak=int(row["live_bytes_peak"]),
+        source=row["source"],
+        as_of=row["as_of"],
     )

@@ -1,4 +1,4 @@
-"""What does a worker measure, and how does it tell? Tasks that it is given, and records of what came of them.
+"""Records of workers: the tasks that a worker is given, the measurements that it returns, and their quality flags.
 
 This is the wire format between the service and its workers, which run in other people's images: the standard library
 alone is needed to read and write it.
@@ -6,6 +6,7 @@ alone is needed to read and write it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 ProbeName = Literal["context", "gemm", "attention", "bandwidth", "elementwise", "collective", "step", "profile"]
@@ -117,3 +118,107 @@ class ProbeRecord:
     """What was measured."""
     summary: Mapping[str, Any] | None = None
     """What a profile or a timeline amounts to."""
+
+
+ALLOWED_ERROR_FRACTIONS: Mapping[str, float] = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8": 0.13}
+"""Largest error of a right result over the largest number of its reference, by number format: what rounding the result,
+or summing parts of it in the format, leaves; in fp32 what products in TF32 leave. A wrong kernel is off by whole
+numbers. Source: a choice, at least four units of rounding, of 2^-11 in TF32 and fp16, 2^-9 in bf16 and 2^-4 in fp8;
+IEEE 754 and OCP 8-bit floating point specification 1.0."""
+
+EXCHANGED_ERROR_FRACTION = 1e-4
+"""The same of a sum of fp32 numbers over ranks. Source: a choice, a thousand times the format's precision."""
+
+MOVED_ERROR_FRACTION = 1e-5
+"""The same of a sum in fp32 over what was read; what is copied has none. Source: a choice, a hundred times the format's
+precision."""
+
+
+BACKWARD_WORK = 2.5
+"""Work of the backward pass over that of the forward pass: five products, the scores once again among them, instead of
+two. Source: Dao 2023, arXiv:2307.08691, section 4.1."""
+
+
+SIZES: Mapping[ProbeName, tuple[str, ...]] = {
+    "gemm": ("rows", "columns", "inner"),
+    "attention": ("batch", "heads", "kv_heads", "length", "width"),
+    "bandwidth": ("size_bytes",),
+    "collective": ("size_bytes", "ranks"),
+    "elementwise": ("rows", "width"),
+}
+"""Entries of a shape that are whole numbers from 1 on, by probe."""
+
+NAMES: Mapping[ProbeName, tuple[str, ...]] = {
+    "gemm": ("dtype",),
+    "attention": ("kernel", "dtype"),
+    "elementwise": ("dtype",),
+}
+"""Entries of a shape that are names."""
+
+QUANTITIES = ("seconds", "bytes", "bytes_per_s")
+"""What may be measured."""
+
+LARGEST_SIZE = 1 << 53
+"""Largest number in a shape: doubles hold whole numbers up to it."""
+
+
+def fault_of(probe: ProbeName, measurement: Measurement) -> tuple[str, str] | None:
+    """What of a measurement nobody can read.
+
+    >>> from service.calibration.records import Measurement
+    >>> fault_of("gemm", Measurement(operation="forward", shape={"rows": 4}, quantity="seconds", value=1.0, low=1.0,
+    ...                              high=1.0, repeats=20))
+    ('shape.columns', 'columns is no whole number from 1 on')
+    """
+    return shape_fault(probe, measurement.shape) or _value_fault(measurement)
+
+
+def shape_fault(probe: ProbeName, shape: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What of a shape nobody can read."""
+    for name in SIZES.get(probe, ()):
+        value = shape.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST_SIZE:
+            return f"shape.{name}", f"{name} is no whole number from 1 on"
+        if value != int(value):
+            return f"shape.{name}", f"{name} is no whole number"
+    for name in NAMES.get(probe, ()):
+        if not isinstance(shape.get(name), str):
+            return f"shape.{name}", f"{name} is no name"
+    return None
+
+
+def _value_fault(measurement: Measurement) -> tuple[str, str] | None:
+    numbers = {"low": measurement.low, "value": measurement.value, "high": measurement.high}
+    for name, number in numbers.items():
+        if not isfinite(number) or number <= 0:
+            return name, f"{name} is not above zero, so nothing was measured"
+    if not measurement.low <= measurement.value <= measurement.high:
+        return "value", "value is not between low and high"
+    if measurement.quantity not in QUANTITIES:
+        return "quantity", f"quantity is none of {', '.join(QUANTITIES)}"
+    return None if measurement.repeats >= 1 else ("repeats", "repeats is below 1")
+
+
+HELD_BACK = {
+    "hw_slowdown": "the board lowered its clock",
+    "hw_thermal_slowdown": "the board was too hot",
+    "sw_thermal_slowdown": "the device was too hot",
+    "hw_power_brake_slowdown": "the power supply asked for less",
+}
+"""Reasons of drivers for a lower clock that a run of weeks does not have, in words. A limit of power is none of them:
+it holds for the run too. Source: NVML API reference, clocks event reasons."""
+
+
+def doubt_of(environment: Environment) -> str | None:
+    """Why nothing should be fitted on what was measured on a device.
+
+    >>> from service.calibration.records import Environment
+    >>> doubt_of(Environment(kind="cuda", device="H100", devices=8, memory_bytes=8e10, other_processes=1))
+    'shared: 1 other process(es) used the device'
+    """
+    throttled = [HELD_BACK[reason] for reason in environment.throttle_reasons if reason in HELD_BACK]
+    if throttled:
+        return f"throttled: {', '.join(throttled)}"
+    if environment.other_processes:
+        return f"shared: {environment.other_processes} other process(es) used the device"
+    return "divided: the device is a slice of a GPU" if environment.is_partition else None

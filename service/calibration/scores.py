@@ -1,12 +1,18 @@
-"""How good are some predictions? Signed relative errors, their mean, median and percentiles, and coverage.
+"""Scores of predictions: signed relative errors, their percentiles, coverage, and spreads of residuals.
 
 The error of one prediction is predicted / measured - 1: positive where too much was predicted.
+
+A residual is ln(measured / predicted); a spread r is the interval from predicted x exp(-r) to predicted x exp(r).
+A source that gave a constant is no test of it: its groups are marked `in_sample`, with the constants by name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from itertools import accumulate
+from math import ceil, floor, log
 from statistics import fmean
+
+from service.estimator.answer import INSIDE_FRACTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +82,6 @@ class Score(Errors):
 def errors_of(comparisons: Sequence[Comparison]) -> Errors:
     """What the relative errors of some comparisons amount to.
 
-    Args:
-        comparisons: predictions beside what was measured
-
-    Returns:
-        their relative errors and coverage
-
     >>> said = errors_of([Comparison(100, 90, 110, 120), Comparison(200, 190, 195, 199)])
     >>> round(said.mape_fraction, 4), round(said.bias_fraction, 4), said.coverage80_fraction
     (0.0625, 0.0375, 0.5)
@@ -103,12 +103,6 @@ def errors_of(comparisons: Sequence[Comparison]) -> Errors:
 
 def score(comparisons: Sequence[Comparison]) -> Score:
     """What some comparisons of bytes amount to.
-
-    Args:
-        comparisons: predictions beside what was measured [byte]
-
-    Returns:
-        their errors and coverage
 
     >>> said = score([Comparison(100, 90, 110, 120), Comparison(200, 190, 195, 199)])
     >>> round(said.mape_fraction, 4), said.median_bytes
@@ -140,3 +134,135 @@ def _percentile(values: Sequence[float], share: float) -> float | None:
 
 def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
+
+
+Residuals = Mapping[str, Sequence[float]]
+"""Residuals by source."""
+
+
+def spread_fraction(residuals: Residuals) -> float | None:
+    """The smallest spread that holds 80 % of some residuals, each source counting as much as any other.
+
+    >>> spread_fraction({"one": [0.1, -0.2, 0.3, 0.4], "two": [-0.5]})
+    0.5
+    >>> spread_fraction({"one": [0.1, -0.2, 0.3, 0.4, 0.9]}), spread_fraction({})
+    (0.4, None)
+    """
+    weighted = sorted((abs(found), 1 / len(own)) for own in residuals.values() for found in own)
+    wanted = INSIDE_FRACTION * sum(weight for _, weight in weighted)
+    reached = 0.0
+    for size, weight in weighted:
+        reached += weight
+        if reached >= wanted * (1 - 1e-9):
+            return size
+    return None
+
+
+def left_out_fraction(residuals: Residuals, source: str) -> float | None:
+    """Share of a source's residuals inside the spread that all other sources give.
+
+    >>> left_out_fraction({"one": [0.1, 0.2], "two": [0.15, -0.3]}, "two"), left_out_fraction({"one": [0.1]}, "one")
+    (0.5, None)
+    """
+    spread = spread_fraction({name: found for name, found in residuals.items() if name != source})
+    own = residuals.get(source, ())
+    if spread is None or not own:
+        return None
+    return sum(abs(found) <= spread for found in own) / len(own)
+
+
+READ_OFF_ALL = ("residuals.LEAST_RESIDUAL", "residuals.RESIDUALS", "run_residuals.RUN_RESIDUALS")
+"""Constants that every shipped source gave a part of: they widen intervals and move no prediction. What coverage would
+be without a source's own part, `coverage80_left_out_fraction` says."""
+
+READ_OFF: Mapping[str, tuple[str, ...]] = {
+    "bloom": ("device.CONTEXT_BYTES", "stacks.STACKS"),
+    "nanotron": ("allocator.HELD_ROOM",),
+    "torchtitan": ("allocator.EXPANDABLE_SHARE", "allocator.HELD_SHARE", "cross_entropy.CROSS_ENTROPIES"),
+    "megatron_functional": (
+        "cross_entropy.CROSS_ENTROPIES",
+        "memory.LAYERS_ON_DEVICE",
+        "pipeline_buffers.left_bytes",
+    ),
+}
+"""Constants, or formulas, of the estimator as topic.NAME, by the source that they were read off. Of the stacks it is
+DeepSpeed's step gradients that live on (bloom); of the cross entropies the hole of the eager one (torchtitan) and the
+copies of the fused one (megatron_functional)."""
+
+
+STEPS_READ_OFF = ("step_constants.STEP_CONSTANTS", "step_residuals.RESIDUALS", "step_residuals.WAITING_WEIGHT")
+"""Constants that the published steps of every source of FITTED_SOURCES gave a part of; what would be predicted without
+a source's own part, its held-out figures say."""
+
+STEPS_READ_OFF_ONE: Mapping[str, tuple[str, ...]] = {
+    "torchtitan": ("clock.CLOCK_EXPONENT", "exposed.TENSOR_OVERLAP_FRACTION"),
+}
+"""Constants of step time that one source gave by pairs of its rows; its held-out figures have seen these."""
+
+FITTED_SOURCES = (
+    "bloom",
+    "internevo",
+    "korthikanti2022_t5",
+    "llmfoundry",
+    "mbridge",
+    "mbridge_skills",
+    "megatron2021_t1",
+    "megatron2021_t2",
+    "mtnlg",
+    "nanotron",
+    "torchtitan",
+)
+"""Sources of published steps that the constants of step time are fitted on."""
+
+ONLY_JUDGED = ("new GPU", "old GPU")
+"""Classes of steps that no constant is fitted on, whatever their source."""
+
+
+def constants_read_off(source_key: str, quantity: str = "peak", figure_class: str = "") -> tuple[str, ...]:
+    """The constants that rows of a source gave.
+
+    >>> constants_read_off("qwen_readme"), constants_read_off("mbridge", "step", "new GPU")
+    ((), ())
+    """
+    if quantity != "step":
+        return READ_OFF.get(source_key, ())
+    gave = source_key in FITTED_SOURCES and figure_class not in ONLY_JUDGED
+    return (*STEPS_READ_OFF, *STEPS_READ_OFF_ONE.get(source_key, ())) if gave else ()
+
+
+TAIL_FRACTION = (1 - INSIDE_FRACTION) / 2
+"""Share of the residuals that may lie beyond either end."""
+
+DECIMALS = 1e2
+"""A shipped end is rounded outwards to hundredths."""
+
+Ends = tuple[float, float]
+"""Lower and upper end of residuals ln(published / predicted)."""
+
+
+def run_spread(residuals: Residuals) -> Ends | None:
+    """The ends beyond each of which lie at most 10 % of some residuals, each source counting as much as any other.
+
+    >>> run_spread({"one": [0.0, 0.5], "two": [0.2], "three": [-0.1, 0.3]})
+    (-0.1, 0.5)
+    """
+    weighted = sorted((found, 1 / len(own) / len(residuals)) for own in residuals.values() for found in own)
+    if not weighted:
+        return None
+    return _end(weighted), _end(weighted[::-1])
+
+
+def shipped_ends(ends: Ends) -> Ends:
+    """Ends as the estimator states them.
+
+    >>> shipped_ends((-0.161, 0.592))
+    (-0.17, 0.6)
+    """
+    low, high = ends
+    return floor(low * DECIMALS) / DECIMALS, ceil(high * DECIMALS) / DECIMALS
+
+
+def _end(weighted: Sequence[tuple[float, float]]) -> float:
+    """The first residual from one side beyond which lies no more than the tail."""
+    reached = accumulate(weight for _, weight in weighted)
+    return next(found for (found, _), beyond in zip(weighted, reached, strict=True) if beyond > TAIL_FRACTION)

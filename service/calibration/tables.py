@@ -1,21 +1,325 @@
-"""What does a table of measurements that the package ships hold? Its rows as text, cell by cell."""
+"""Published tables of measurements: the columns, the parser, and the rows that the package ships.
+
+The text of a cell is parsed only when it is read, so one unreadable cell costs its own row and no other.
+"""
 
 import csv
 import io
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
+from typing import Literal
+
+from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError, did_you_mean, nearest
 
 
 def shipped_table(name: str) -> list[dict[str, str]]:
     """The rows of a table of `published/`.
-
-    Args:
-        name: its file, without folder and ending
-
-    Returns:
-        cells by column, a row each
 
     >>> shipped_table("totals")[0]["model"]
     'Llama 2 7B'
     """
     text = files("service.calibration").joinpath(f"published/{name}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+FormName = Literal["memory", "throughput"]
+"""What a table measured: bytes on a GPU, or the time of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The columns of one kind of table."""
+
+    name: FormName
+    """What it measured."""
+    required: tuple[str, ...]
+    """Without these nothing can be asked, or compared with the answer."""
+    figures: tuple[str, ...]
+    """Columns of which at least one must be there: any can give the figure that is compared."""
+    used: tuple[str, ...]
+    """What a row is read by, and what is said of it; the shipped rows have these and no others."""
+    unused: tuple[str, ...]
+    """Further columns of the full form, which change no figure."""
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Every column that the form may have."""
+        return frozenset({*self.used, *self.unused})
+
+
+_ASKED = ("id", "source_key", "framework", "gpu", "n_gpus", "seq_len", "precision")
+_SOURCE = ("id", "source_key", "source", "model")
+_SHAPE = (
+    "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "vocab", "tied_embeddings",
+    "moe_experts", "moe_top_k", "moe_ffn_hidden", "moe_shared_ffn_hidden", "moe_dense_ffn_layers", "attention_kind",
+    "seq_len", "training_kind", "framework", "framework_version", "date", "gpu", "gpu_mem_gb", "n_gpus",
+    "gpus_per_node",
+)  # fmt: skip
+_SPLIT = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "sequence_parallel", "zero_stage", "sharding")
+_BATCH = ("mbs", "gbs", "grad_accum", "precision")
+_KERNELS = ("recompute", "recompute_detail", "flash_attention", "compile")
+_TOLD = ("config_missing", "quality", "notes")
+_NEVER_READ = ("n_params_reported_b", "moe_layers", "arch_source", "value_kind", "verified", "verified_how")
+
+MEMORY = Form(
+    "memory",
+    required=(*_ASKED, "peak_mem_reported", "peak_mem_unit", "mem_class", "outcome"),
+    figures=("peak_mem_reported",),
+    used=(
+        *_SOURCE, *_SHAPE, *_SPLIT, "offload", *_BATCH, "grad_dtype", "optimizer", *_KERNELS,
+        "lora_rank", "quantization", "trainable_params",
+        "peak_mem_reported", "peak_mem_unit", "mem_class", "mem_rank", "static_mem_gib", "outcome",
+        *_TOLD, "extra_config_json",
+    ),
+    unused=(*_NEVER_READ, "param_dtype", "optimizer_dtype", "peak_mem_gib", "mem_kind", "step_time_s"),
+)  # fmt: skip
+
+FIGURES_OF_A_STEP = ("derived_step_time_s", "step_time_s", "implied_step_time_s")
+"""Seconds of a step: as all printed figures together give them, as printed, and as FLOP/s of a known convention give
+them; the first that a row has is compared."""
+
+THROUGHPUT = Form(
+    "throughput",
+    required=_ASKED,
+    figures=(*FIGURES_OF_A_STEP, "mfu_pct"),
+    used=(
+        *_SOURCE, *_SHAPE, "interconnect", *_SPLIT, *_BATCH, *_KERNELS, "optimizer", "other_features",
+        *FIGURES_OF_A_STEP, "mfu_pct", "peak_tflops_denominator", "score_class", "superseded",
+        *_TOLD,
+    ),
+    unused=(
+        *_NEVER_READ,
+        "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "flop_convention", "hfu_pct",
+        "peak_mem_gib", "mem_kind", "derived_tokens_per_s_per_gpu", "calc_params_total_b",
+        "calc_params_matmul_active_b", "flops_per_token_reported_g", "flops_check_best", "flops_check_ratio",
+        "implied_tokens_per_s_per_gpu", "implied_from",
+    ),
+)  # fmt: skip
+
+FORMS = (MEMORY, THROUGHPUT)
+"""Every kind of table."""
+
+LARGEST = {
+    "layers": 1 << 11,
+    **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "n_gpus", "gpus_per_node"), 1 << 20),
+    **dict.fromkeys(("mbs", "gbs", "grad_accum", "hidden", "heads", "vocab", "seq_len"), 1 << 30),
+}
+"""Columns that count at least one thing, and the most that any may count."""
+
+
+MOST_BYTES = 64 << 20
+"""Size of the largest table that is read."""
+
+MOST_ROWS = 100_000
+"""Rows of the longest one."""
+
+LONGEST_SHOWN = 40
+"""Characters of an unknown column's name that a refusal repeats."""
+
+LONGEST_HEADER = 1 << 16
+"""Characters of the header that are looked at for other signs than commas."""
+
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""Signs that other programs put between columns."""
+
+IMAGE_HOST = re.compile(r"\b[a-z]+\.io/(?=[a-z]+/[a-z]+:)")
+"""Host of a container image, which says nothing of what is in it."""
+
+_COMMAS = "separate columns by commas: save it as CSV with commas"
+
+_KNOWN = frozenset().union(*(form.known for form in FORMS))
+_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-]?[0-9]{1,2})?", re.IGNORECASE)
+
+
+class NotExpressible(TraincostError):
+    """A row cannot be put as a question, or its figure not be compared; the message is the reason, short and stable."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """One published measurement, its cells as they were written."""
+
+    number: int
+    """Its row in the table, as a spreadsheet shows it."""
+    cells: Mapping[str, str]
+    """Its texts by column; empty ones are left out."""
+    form: FormName = "memory"
+    """Which kind of table it stands in."""
+
+    def text(self, column: str) -> str:
+        """What a cell says; nothing where it is empty."""
+        return self.cells.get(column, "")
+
+    def number_of(self, column: str) -> float | None:
+        """The number of a cell, in the unit of its column; None where it is empty."""
+        said = self.text(column)
+        if not said:
+            return None
+        if not _NUMBER.fullmatch(said):
+            raise NotExpressible(f"unreadable: {column}")
+        return float(said)
+
+    def whole(self, column: str) -> int | None:
+        """The whole number of a cell; None where it is empty, and no number where it counts too few or too many."""
+        number = self.number_of(column)
+        if number is None:
+            return None
+        if number != int(number) or (column in LARGEST and not 1 <= number <= LARGEST[column]):
+            raise NotExpressible(f"unreadable: {column}")
+        return int(number)
+
+    def count(self, column: str, default: int | None = None) -> int:
+        """The whole number of a cell, or the default; without one, an empty cell makes the row inexpressible."""
+        found = self.whole(column)
+        if found is not None:
+            return found
+        if default is None:
+            raise NotExpressible(f"missing: {column}")
+        return default
+
+    def is_on(self, column: str) -> bool:
+        """Whether a cell of 0 or 1 is 1."""
+        return self.whole(column) == 1
+
+
+def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
+    """The measurements of a table, in its order.
+
+    >>> table = [",".join(MEMORY.required), "a,b,c,d,8,1024,bf16,3.5,GiB,torch allocated,ok"]
+    >>> row = read_measured_rows(chr(10).join(table).encode("utf-8-sig"))[0]
+    >>> row.count("n_gpus"), row.text("outcome"), row.whole("layers")
+    (8, 'ok', None)
+    """
+    if len(content) > MOST_BYTES:
+        raise _refusal("too_large", f"the table has more than {MOST_BYTES} bytes", "score it in parts")
+    text = _decoded(content)
+    _refuse_other_forms(text)
+    header, rows = _lines(text)
+    names = [name.strip() for name in header]
+    form = form_of(names)
+    _refuse_header(names, form)
+    found = []
+    for number, row in rows:
+        if len(row) != len(names):
+            message = f"row {number} has {len(row)} cells where the header has {len(names)}"
+            raise _refusal("wrong_width", message, "give one cell for each column")
+        cells = {name: cell.strip() for name, cell in zip(names, row, strict=True) if cell.strip()}
+        found.append(MeasuredRow(number, cells, form.name))
+    return tuple(found)
+
+
+def form_of(names: Collection[str]) -> Form:
+    """Which kind of table has these columns.
+
+    >>> form_of(["id", "step_time_s"]).name, form_of(["id", "step_time_s", "peak_mem_reported"]).name
+    ('throughput', 'memory')
+    """
+    is_step = not {*names} & {*MEMORY.figures} and {*names} & {*THROUGHPUT.figures}
+    return THROUGHPUT if is_step else MEMORY
+
+
+def trimmed_table(rows: Iterable[MeasuredRow], form: Form = MEMORY) -> str:
+    """A table of measurements with the columns that scoring uses and no others."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(form.used)
+    writer.writerows([IMAGE_HOST.sub("", row.text(column)) for column in form.used] for row in rows)
+    return written.getvalue()
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _refusal("not_utf_8", "the table is not text in UTF-8", "save it as CSV UTF-8") from None
+    if "\0" in text:
+        raise _refusal("not_text", "the table holds a NUL, which no CSV does", "save it as CSV UTF-8")
+    return text
+
+
+def _refuse_other_forms(text: str) -> None:
+    """Refuse a table whose columns stand between other signs than commas, and JSON."""
+    first = text.lstrip()[:LONGEST_HEADER].partition("\n")[0].partition("\r")[0]
+    if first[:1] in {"{", "["}:
+        raise _refusal("not_csv", "the table is JSON, and CSV is read", _COMMAS)
+    for sign, name in SEPARATORS.items():
+        columns = [column.strip(' "') for column in first.split(sign)]
+        if sum(column in _KNOWN for column in columns) > 1:
+            raise _refusal("not_commas", f"the header separates {len(columns)} columns by {name}", _COMMAS)
+
+
+def _lines(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header and the numbered rows below it."""
+    rows: list[tuple[int, list[str]]] = []
+    try:
+        for number, row in enumerate(csv.reader(io.StringIO(text, newline=""), strict=True), start=1):
+            if any(row):
+                rows.append((number, row))
+            if len(rows) > MOST_ROWS + 1:
+                raise _refusal("too_many_rows", f"the table has more than {MOST_ROWS} rows", "score it in parts")
+    except csv.Error:
+        message = f"row {len(rows) + 1} is not CSV: a quote stands where none may, or a cell is too long"
+        raise _refusal("not_csv", message, "put cells that hold commas or quotes between quotes") from None
+    if not rows:
+        raise _refusal("empty", "the table holds no header", f"begin it with the columns {', '.join(MEMORY.required)}")
+    return rows[0][1], rows[1:]
+
+
+def _refuse_header(names: list[str], form: Form) -> None:
+    unknown = [name for name in names if name not in form.known]
+    repeated = [name for name in dict.fromkeys(names) if name in form.known and names.count(name) > 1]
+    missing = [name for name in form.required if name not in names]
+    problems = [
+        *(_column(_shown(name), "unknown_column", "is not known", _fix_of_unknown(name, form)) for name in unknown),
+        *(_column(name, "repeated", "stands in the header twice", "name it once") for name in repeated),
+        *(_column(name, "required", "is missing, and no row can be read without it", "add it") for name in missing),
+    ]
+    if problems:
+        raise Refused(*problems[:MOST_PROBLEMS])
+
+
+def _fix_of_unknown(name: str, form: Form) -> str:
+    return did_you_mean(nearest(name, form.known)) or f"leave it out; columns are {', '.join(sorted(form.known))}"
+
+
+def _shown(name: str) -> str:
+    return ascii(name[:LONGEST_SHOWN])[1:-1] or "(empty)"
+
+
+def _column(name: str, code: str, what: str, fix: str) -> Problem:
+    return Problem(field=name, code=code, message=f"the column {name} {what}", fix=fix)
+
+
+def _refusal(code: str, message: str, fix: str) -> Refused:
+    return Refused(Problem(field="table", code=code, message=message, fix=fix))
+
+
+@cache
+def shipped_rows(form: FormName = "memory") -> tuple[MeasuredRow, ...]:
+    """The measurements that the package ships."""
+    return read_measured_rows(files("service.calibration").joinpath(f"published/{form}.csv").read_bytes())
+
+
+COLUMNS = (
+    "id", "model", "n_params_b", "tokens_t", "gpu", "n_gpus", "gpu_hours", "wall_days", "stage", "precision",
+    "mfu_convention", "seq_len", "batch_tokens", "tp", "pp", "cp", "ep", "dp", "value_kind", "quality", "verified",
+    "source", "notes", "describes_main_run", "reason",
+)  # fmt: skip
+"""What a row says; the last two were decided from the others alone, before anything was predicted."""
+
+
+@cache
+def shipped_totals() -> tuple[MeasuredRow, ...]:
+    """The whole runs that the package ships, each with its source."""
+    return tuple(
+        MeasuredRow(number, {name: cell for name, cell in row.items() if cell})
+        for number, row in enumerate(shipped_table("totals"), start=2)
+    )
+
+
+def describes_main_run(row: MeasuredRow) -> bool:
+    """Whether a row's GPU-hours are those of one pre-training run, by what its own text says."""
+    return row.text("describes_main_run") == "yes"

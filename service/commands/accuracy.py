@@ -52,7 +52,7 @@ def accuracy(
 
 def _judged(file: str | None) -> "tuple[Judged, ...]":
     """Predictions beside the rows of a table, or beside those that the package ships."""
-    from service.calibration.shipped import shipped_rows
+    from service.calibration.tables import shipped_rows
     from service.catalogue import shipped_catalogue
     from service.workflows.accuracy.files import read_file
     from service.workflows.accuracy.judging import judge_all

@@ -122,7 +122,7 @@ STEP_CONSTANTS = StepConstants(
         ("torchtitan", "eager"): 1.044,
     },
 )
-"""The shipped values. Source: service.calibration.step_fit over published/throughput.csv: dense models on Ampere and
+"""The shipped values. Source: service.calibration.steps over published/throughput.csv: dense models on Ampere and
 Hopper; experts on every generation, as few steps of theirs were published; layer_host_seconds is an assumption."""
 
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from service.answers.workers import Capabilities
-from service.calibration.observed import Observed
-from service.calibration.physics import impossible
+from service.calibration.observations import Observed, impossible
 from service.calibration.records import Environment, Measurement
 from service.catalogue import Catalogue
 from service.estimator.question import Gpu

@@ -6,7 +6,7 @@ Zeros would flatter: a GPU that multiplies them draws less power, and its clock 
 import math
 from typing import Any
 
-from service.calibration.tolerances import ALLOWED_ERROR_FRACTIONS
+from service.calibration.records import ALLOWED_ERROR_FRACTIONS
 from service.worker.probing import CannotRun
 
 FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}

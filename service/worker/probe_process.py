@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from service.calibration.doubts import HELD_BACK
-from service.calibration.records import ProbeName, ProbeRecord, ProbeTask
+from service.calibration.records import HELD_BACK, ProbeName, ProbeRecord, ProbeTask
 from service.worker.devices import chosen_device, make_current, missing_torch, refuse_busy
 from service.worker.environment import Surroundings, watched
 from service.worker.memory_errors import is_out_of_memory

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.calibration.shipped import shipped_rows
+from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.workflows.accuracy.accuracy import accuracy_of_judged
 from service.workflows.accuracy.answers import Accuracy

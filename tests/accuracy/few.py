@@ -4,9 +4,8 @@ from functools import cache
 
 import pytest
 
-from service.calibration import shipped
-from service.calibration.columns import FormName
-from service.calibration.measured_rows import MeasuredRow
+from service.calibration import tables
+from service.calibration.tables import FormName, MeasuredRow
 from service.workflows.accuracy import accuracy
 
 STEP = 20
@@ -16,12 +15,12 @@ STEP = 20
 def ship_few(monkeypatch: pytest.MonkeyPatch) -> dict[FormName, tuple[MeasuredRow, ...]]:
     """Let the package ship few rows while a test runs, and return them by form."""
     forms: tuple[FormName, ...] = ("memory", "throughput")
-    few = {form: shipped.shipped_rows(form)[::STEP] for form in forms}
+    few = {form: tables.shipped_rows(form)[::STEP] for form in forms}
 
     def shipped_rows(form: FormName = "memory") -> tuple[MeasuredRow, ...]:
         return few[form]
 
-    for module in (shipped, accuracy):
+    for module in (tables, accuracy):
         monkeypatch.setattr(module, "shipped_rows", shipped_rows)
     monkeypatch.setattr(accuracy, "shipped_accuracy", cache(accuracy.shipped_accuracy.__wrapped__))
     return few

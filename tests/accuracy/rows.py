@@ -4,8 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from service.calibration.measured_rows import MeasuredRow
-from service.calibration.shipped import shipped_rows
+from service.calibration.tables import MeasuredRow, shipped_rows
 
 ROWS = {row.text("id"): row for row in shipped_rows()}
 

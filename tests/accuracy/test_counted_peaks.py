@@ -1,6 +1,6 @@
 """Are the counted peaks that ship with the package predicted within three parts in a hundred?"""
 
-from service.calibration.counted_peaks import counted_peaks
+from service.calibration.live_bytes import counted_peaks
 from service.workflows.accuracy.counted_peaks import judged_peaks
 
 WITHIN = 0.03

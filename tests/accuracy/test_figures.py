@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.calibration.columns import MEMORY
-from service.calibration.in_sample import FITTED_SOURCES, READ_OFF
-from service.calibration.scores import score
-from service.calibration.shipped import shipped_rows
+from service.calibration.scores import FITTED_SOURCES, READ_OFF, score
+from service.calibration.tables import MEMORY, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.validation.serialization import to_wire
 from service.workflows.accuracy.accuracy import accuracy_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.calibration.measured_rows import NotExpressible
+from service.calibration.tables import NotExpressible
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Layout, Model, Recipe, Software
 from service.workflows.accuracy.asking import draft_of, question_of

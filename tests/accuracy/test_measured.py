@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.calibration.observed import Observed
-from service.calibration.processor_products import judged_products, observed_rows
+from service.calibration.observations import Observed
+from service.calibration.products import judged_products, observed_rows
 from service.catalogue import shipped_catalogue
 from service.validation.serialization import to_bytes
 from service.workflows.accuracy.accuracy import accuracy_of, with_own_measurements

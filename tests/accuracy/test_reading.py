@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.calibration.measured_rows import NotExpressible
-from service.calibration.shipped import shipped_rows
+from service.calibration.tables import NotExpressible, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.exports.back.pipeline_layout import layers_of_layout, layers_with_ends
 from service.workflows.accuracy.asking import draft_of, question_of

@@ -4,7 +4,7 @@ from math import ceil
 
 import pytest
 
-from service.calibration.residuals import spread_fraction
+from service.calibration.scores import spread_fraction
 from service.estimator.memory.device import LEAST_RESIDUAL, RESIDUALS, class_of
 from service.workflows.accuracy.judged import Judged
 

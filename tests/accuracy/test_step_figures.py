@@ -6,11 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.calibration.columns import THROUGHPUT
-from service.calibration.held_out import digest_of, held_out_text, shipped_held_out
-from service.calibration.measured_rows import trimmed_table
-from service.calibration.shipped import shipped_rows
-from service.calibration.step_spreads import held_out_steps, step_spreads
+from service.calibration.steps import digest_of, held_out_steps, held_out_text, shipped_held_out, step_spreads
+from service.calibration.tables import THROUGHPUT, shipped_rows, trimmed_table
 from service.catalogue import shipped_catalogue
 from service.estimator.software.versions import generation
 from service.estimator.time.step import (

@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
-from service.calibration.shipped import shipped_rows
+from service.calibration.tables import MeasuredRow, NotExpressible, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.workflows.accuracy.asking import draft_of, question_of
 from service.workflows.accuracy.frameworks import framework_of

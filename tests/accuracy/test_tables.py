@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from service.calibration.shipped import shipped_rows
+from service.calibration.tables import shipped_rows
 from service.errors import StartupError
 from service.workflows.accuracy.answers import Accuracy
 from service.workflows.accuracy.judged import Judged

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
-from service.calibration.run_spreads import run_spread, shipped_ends
-from service.calibration.totals_rows import COLUMNS, describes_main_run, shipped_totals
+from service.calibration.scores import run_spread, shipped_ends
+from service.calibration.tables import COLUMNS, MeasuredRow, NotExpressible, describes_main_run, shipped_totals
 from service.catalogue import shipped_catalogue
 from service.estimator import Model, estimate_memory
 from service.estimator.model.parameters import count_parameters

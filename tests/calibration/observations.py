@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from service.calibration.observed import Observed
-from service.calibration.predicted import predicted_value
+from service.calibration.observations import Observed, predicted_value
 from service.calibration.records import Environment, Measurement, ProbeName, ProbeRecord
 from service.estimator.constants import (
     AttentionCalibration,

@@ -5,12 +5,9 @@ from dataclasses import replace
 import pytest
 
 from service.calibration.device_fit import fitted_device
-from service.calibration.doubts import doubt_of
 from service.calibration.judging import judged
-from service.calibration.observed import Observed
-from service.calibration.predicted import predicted_value
-from service.calibration.processors import processor_of
-from service.calibration.records import Environment
+from service.calibration.observations import Observed, predicted_value, processor_of
+from service.calibration.records import Environment, doubt_of
 from service.estimator.constants import calibrated
 from service.estimator.samples import H100
 from tests.calibration.observations import ENVIRONMENT, SIDES, TRUE, observed, others, products

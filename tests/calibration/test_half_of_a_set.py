@@ -7,9 +7,8 @@ from statistics import fmean
 import pytest
 
 from service.calibration.device_fit import fitted_device
-from service.calibration.measured_products import MeasuredProduct, measured_products
-from service.calibration.observed import Observed
-from service.calibration.predicted import predicted_value
+from service.calibration.observations import Observed, predicted_value
+from service.calibration.products import MeasuredProduct, measured_products
 from service.calibration.records import Environment, Measurement
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import calibrated

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from service.calibration.in_sample import READ_OFF, READ_OFF_ALL, constants_read_off
-from service.calibration.shipped import shipped_rows
+from service.calibration.scores import READ_OFF, READ_OFF_ALL, constants_read_off
+from service.calibration.tables import shipped_rows
 from tests.house.source import SERVICE
 
 NAMED = sorted({*READ_OFF_ALL, *(name for names in READ_OFF.values() for name in names)})

@@ -1,6 +1,6 @@
 """Does a spread hold what it is to hold, and is a source judged without itself?"""
 
-from service.calibration.residuals import left_out_fraction, spread_fraction
+from service.calibration.scores import left_out_fraction, spread_fraction
 
 
 def test_a_source_of_many_rows_counts_as_much_as_one_of_few() -> None:

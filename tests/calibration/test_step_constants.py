@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from service.calibration.step_constants_table import ASSUMED, DENSE, SPARSE, Fitted
+from service.calibration.steps import ASSUMED, DENSE, SPARSE, Fitted
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, product_scale
 from service.estimator.question import filled

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.calibration.baselines import Worked, constant_utilisation_seconds
-from service.calibration.held_out import digest_of, held_out_seconds
-from service.calibration.step_rows import StepRow
+from service.calibration.steps import StepRow, Worked, constant_utilisation_seconds, digest_of, held_out_seconds
 from service.estimator import Layout, Recipe
 from service.estimator.question import Question
 from service.estimator.samples import H100

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.calibration.held_out import shipped_held_out
-from service.calibration.shipped import shipped_rows
-from service.calibration.step_rows import StepRow
+from service.calibration.steps import StepRow, shipped_held_out
+from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator import Estimate, estimate
 from service.validation.questions import read_question

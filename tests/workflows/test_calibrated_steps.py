@@ -8,7 +8,7 @@ import pytest
 
 from service.calibration.device_fit import fitted_device
 from service.calibration.judging import STEP, Manner, judged
-from service.calibration.observed import Observed
+from service.calibration.observations import Observed
 from service.calibration.records import Environment, Measurement
 from service.estimator import Layout, Recipe, estimate
 from service.estimator.constants import calibrated

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from service.calibration.observed import Observed
+from service.calibration.observations import Observed
 from service.calibration.records import Environment
 from service.estimator import Layout, Recipe, estimate
 from service.estimator.constants import (

@@ -1,1 +1,1 @@
-"""Which measurements do files of other tools hold? One file a format, each from text to records of probes."""
+"""Measurements of other tools: one module a format, from text to records."""

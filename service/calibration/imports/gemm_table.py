@@ -1,4 +1,4 @@
-"""Matrix products of a table: CSV with one product a line, and how long it took, or its rate.
+"""Matrix products of a table: CSV with one product a line, and its time or rate.
 
 Columns, in any order; those in brackets may be left out:
 device, dtype, rows, columns, inner, one of seconds | milliseconds | microseconds | flop_per_s | tflop_per_s,
@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from service.calibration.imports.refusals import refuse_empty, refused
-from service.calibration.predicted import format_named
-from service.calibration.processors import INSTRUCTION_FLOP
+from service.calibration.observations import INSTRUCTION_FLOP, format_named
 from service.calibration.records import Environment, Measurement, ProbeRecord
 from service.text_bounds import MOST_COLUMNS, MOST_DIGITS
 
@@ -48,17 +47,7 @@ class _Product:
 
 
 def read_gemm_table(text: str) -> tuple[ProbeRecord, ...]:
-    """The matrix products that a table holds.
-
-    Args:
-        text: CSV in UTF-8
-
-    Returns:
-        one record of the probe `gemm` for each device
-
-    Raises:
-        Refused: a column is unknown, missing or there twice, its unit is, or a cell cannot be read; with its line
-    """
+    """The matrix products that a table holds."""
     refuse_empty(text, "matrix products")
     lines = _lines(text)
     names = [name.strip().lower() for name in next(lines, (1, []))[1]]

@@ -1,4 +1,4 @@
-"""The bytes that a process held on a GPU, from a memory snapshot of torch in its JSON form.
+"""Memory snapshots of torch in their JSON form: the bytes that a process reserved on a GPU.
 
 torch writes a pickle, which runs whatever it says when it is read, so it is refused by name and by its first bytes. Its
 JSON form is what `json.dump(torch.cuda.memory._snapshot(), file)` writes. The peak is found by going back through the
@@ -38,34 +38,14 @@ SEGMENTS = {"segment_alloc": 1, "segment_free": -1, "segment_map": 1, "segment_u
 
 
 def refuse_pickle(content: bytes, name: str = "") -> None:
-    """Refuse a pickle before anything reads it.
-
-    Args:
-        content: the file
-        name: its name; empty where nobody told it
-
-    Raises:
-        Refused: its name, or its first bytes, are those of a pickle
-    """
+    """Refuse a pickle before anything reads it."""
     if name.lower().endswith(PICKLES) or content.startswith(OPENINGS):
         message = "this is a pickle: reading it would run whatever it says, so it is not read"
         raise refused("", "pickle", message, f"turn it into JSON: {TO_JSON}")
 
 
 def read_memory_snapshot(text: str, device: str, memory_bytes: float = 0.0) -> tuple[ProbeRecord, ...]:
-    """What a snapshot says that a process held at most.
-
-    Args:
-        text: the snapshot as JSON
-        device: name of the GPU, which the snapshot does not tell
-        memory_bytes: its memory; 0 where nobody told it [byte]
-
-    Returns:
-        one record of the probe `step`: peaks of allocated and of reserved bytes, one GPU after another
-
-    Raises:
-        Refused: it is no snapshot, or holds nothing
-    """
+    """What a snapshot says that a process held at most."""
     refuse_pickle(text[:8].encode("utf-8", "replace"))
     refuse_empty(text, "snapshot")
     snapshot = _parsed(text)

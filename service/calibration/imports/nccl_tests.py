@@ -1,4 +1,4 @@
-"""Collectives that nccl-tests measured: the output of all_reduce_perf and its like, of NVIDIA and of AMD.
+"""Output of nccl-tests: collectives that all_reduce_perf and its like measured, of NVIDIA and of AMD.
 
 Launchers put their mark before each line, and logs of NCCL stand between them: what is no row of the table and no line
 of its head is passed over. Columns are known by their names, so both tables are read, the older ones too.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from service.calibration.imports.refusals import refuse_empty, refused
-from service.calibration.predicted import bus_fraction
+from service.calibration.observations import bus_fraction
 from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord
 from service.estimator.degrees import CollectiveName
 from service.text_bounds import MOST_DIGITS
@@ -92,18 +92,7 @@ class _Row:
 
 
 def read_nccl_tests(text: str, operation: CollectiveName | None = None) -> tuple[ProbeRecord, ...]:
-    """The collectives that an output of nccl-tests holds.
-
-    Args:
-        text: what the program printed
-        operation: which collective it measured; None for what the output says itself
-
-    Returns:
-        one record of the probe `collective`
-
-    Raises:
-        Refused: it is no such output, names no devices, or leaves open which collective was measured
-    """
+    """The collectives that an output of nccl-tests holds."""
     refuse_empty(text, "rows of a collective")
     lines = [MARK.sub("", line) if len(line) <= LONGEST_LINE else "" for line in text.split("\n")]
     devices = _devices(lines)

@@ -176,7 +176,7 @@ def goodput_parts(losses: Losses, ideal_days: float) -> Goodput:
 RUN_RESIDUALS = (-0.24, 0.58)
 """80 % of published runs took between exp(low) and exp(high) of the GPU-hours predicted for them, each source counting
 as much as any other: what a run is billed for holds older software, evaluation, waiting for data and steps done twice.
-Source: service.calibration.run_spreads over the main runs of published/totals.csv."""
+Source: service.calibration.scores over the main runs of published/totals.csv."""
 
 
 def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESIDUALS) -> Interval:

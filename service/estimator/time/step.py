@@ -83,7 +83,7 @@ def step_class_of(
 WAITING_WEIGHT = 11.0
 """How many times as uncertain as compute the waiting of a step is: for transfers, for other stages, for the host.
 Source: of the weights 0 to 16, the least with which every source of 8 steps or more has 65 % of them inside intervals
-that never saw it (service.calibration.step_spreads)."""
+that never saw it (service.calibration.steps)."""
 
 
 def waiting_fraction(parts: Mapping[str, float]) -> float:

@@ -6,7 +6,7 @@ Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py
 from collections.abc import Sequence
 from typing import Any
 
-from service.calibration.measured_rows import NotExpressible
+from service.calibration.tables import NotExpressible
 from service.exports.back.draft import Draft, Form, drafted, number, text, truth, whole, words
 from service.exports.back.entries import Entry
 from service.exports.back.megatron_model import MODEL_FORMS, put_model

@@ -6,7 +6,7 @@ Source: NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/pipeline_parallel_
 import re
 from collections.abc import Sequence
 
-from service.calibration.measured_rows import NotExpressible
+from service.calibration.tables import NotExpressible
 
 LONGEST_LAYOUT = 4096
 """Characters of a pipeline layout, written out."""
@@ -79,7 +79,7 @@ def layers_with_ends(layers: int, parts: int, first: int | None, last: int | Non
     >>> layers_with_ends(12, 4, 2, None)
     Traceback (most recent call last):
     ...
-    service.calibration.measured_rows.NotExpressible: layers: no even split over the pipeline
+    service.calibration.tables.NotExpressible: layers: no even split over the pipeline
     >>> layers_with_ends(12, 4, 2, 2)
     (2, 4, 4, 2)
     """

@@ -6,13 +6,9 @@ from typing import Any
 
 from service import store
 from service.calibration.device_fit import StepsOn, fitted_device
-from service.calibration.doubts import doubt_of
 from service.calibration.judging import STEP, Manner, judged
-from service.calibration.observed import Observed, observed_in
-from service.calibration.physics import impossible
-from service.calibration.predicted import predicted_value
-from service.calibration.processors import processor_of
-from service.calibration.records import ProbeRecord
+from service.calibration.observations import Observed, impossible, observed_in, predicted_value, processor_of
+from service.calibration.records import ProbeRecord, doubt_of
 from service.catalogue import Catalogue
 from service.catalogue.calibrated import calibrated_gpu
 from service.errors import Problem, Refused

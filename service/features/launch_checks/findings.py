@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from service.answers.launch_checks import Compared, Deepened, LaunchVerdict, Outlook, ProbeAnswer, Reason, Reestimate
 from service.calibration.device_fit import StepsOn
-from service.calibration.observed import Observed
-from service.calibration.physics import without_impossible
+from service.calibration.observations import Observed, without_impossible
 from service.calibration.records import Environment, ProbeRecord
 from service.errors import Problem, Refused
 from service.estimator.constants import DeviceCalibration, calibrated, calibration_id, calibration_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from service.calibration.attention_work import BACKWARD_WORK
+from service.calibration.records import BACKWARD_WORK
 from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, streaming_bytes_per_s
 from service.estimator.degrees import divisors
 from service.estimator.memory.activations import rank_logits

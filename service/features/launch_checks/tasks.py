@@ -6,8 +6,7 @@ from math import exp, floor
 from typing import Any
 
 from service.calibration.live_bytes import live_step_bytes
-from service.calibration.observed import Observed
-from service.calibration.predicted import predicted_value
+from service.calibration.observations import Observed, predicted_value
 from service.calibration.records import Environment, Measurement, ProbeName, ProbeTask
 from service.estimator.answer import Basis, Interval
 from service.estimator.constants import calibration_of
@@ -33,7 +32,7 @@ SPREAD_FRACTIONS: Mapping[ProbeName, float] = {
 }
 """80 % of measurements lie within exp(-s) and exp(s) of a prediction.
 Source: mean errors of shapes, ranks and GPUs that no fit saw, the worst but one of tests/calibration/
-test_matrix_products.py (8 %), test_attention_kernels.py (6 %) and test_collectives.py (12.5 %) FIGURES; bandwidth:
+test_products.py (8 %), test_attention.py (6 %) and test_links.py (12.5 %) FIGURES; bandwidth:
 constants.MEMORY_FRACTION, 0.84 to 0.94; elementwise: a choice, kernels differ in what they read twice."""
 
 CONTEXT_SPREAD_FRACTION = 0.4

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.answers.launch_checks import Compared, Deepened, LaunchVerdict, Measured, Outlook, ProbeAnswer, Reason
-from service.calibration.doubts import HELD_BACK
-from service.calibration.records import Environment, LeftOutCode, Measurement, ProbeName, ProbeRecord
+from service.calibration.records import HELD_BACK, Environment, LeftOutCode, Measurement, ProbeName, ProbeRecord
 from service.features.launch_checks.items import Expected
 from service.units import BYTES, said
 

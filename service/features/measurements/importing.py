@@ -7,11 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
 
-from service.calibration.observed import Observed
-from service.calibration.predicted import predicted_value
-from service.calibration.processors import processor_of
-from service.calibration.records import Environment, ProbeRecord
-from service.calibration.shapes import fault_of
+from service.calibration.observations import Observed, predicted_value, processor_of
+from service.calibration.records import Environment, ProbeRecord, fault_of
 from service.catalogue import Catalogue
 from service.catalogue.calibrated import calibrated_gpu
 from service.errors import MOST_PROBLEMS, Problem, Refused

@@ -5,12 +5,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from service.calibration.doubts import doubt_of
-from service.calibration.observed import Observed
-from service.calibration.outliers import outlier_reason
-from service.calibration.physics import impossible
-from service.calibration.records import ProbeRecord
-from service.calibration.shapes import fault_of
+from service.calibration.observations import Observed, impossible, outlier_reason
+from service.calibration.records import ProbeRecord, doubt_of, fault_of
 from service.estimator import FORMULAS_VERSION
 from service.estimator.question import Gpu
 from service.store import Connection, Measured, keep_measurements_in, measurements_like, shape_key, utc_text

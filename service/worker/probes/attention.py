@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from service.calibration.attention_work import BACKWARD_WORK
+from service.calibration.records import BACKWARD_WORK
 from service.worker.memory_errors import is_out_of_memory
 from service.worker.operands import Operands, allowed_error_fraction, error_fraction, spread
 from service.worker.probing import CannotRun, Found, Told

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from service.calibration.tolerances import MOVED_ERROR_FRACTION
+from service.calibration.records import MOVED_ERROR_FRACTION
 from service.worker.operands import Operands, error_fraction
 from service.worker.probing import Found, Told
 from service.worker.timing import REPEATS, Case, Ready, time_cases

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.calibration.records import Measurement
-from service.calibration.tolerances import EXCHANGED_ERROR_FRACTION
+from service.calibration.records import EXCHANGED_ERROR_FRACTION, Measurement
 from service.worker.caches import Caches
 from service.worker.exchanges import BUS_FACTORS, Exchange, checked_places, exchange_of
 from service.worker.group import Group, any_failed, joined

@@ -7,11 +7,8 @@ from functools import cache
 from typing import Any, get_args
 
 from service.answers.estimates import Versions
-from service.calibration.in_sample import constants_read_off
-from service.calibration.measured_rows import MeasuredRow
-from service.calibration.residuals import left_out_fraction
-from service.calibration.scores import errors_of, score
-from service.calibration.shipped import shipped_rows
+from service.calibration.scores import constants_read_off, errors_of, left_out_fraction, score
+from service.calibration.tables import MeasuredRow, shipped_rows
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.workflows.accuracy.draft import Draft
 from service.workflows.accuracy.frameworks import GPT_2, Framework
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.question import Question

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from service.calibration.counted_peaks import CountedPeak, counted_peaks
-from service.calibration.live_bytes import live_step_bytes
+from service.calibration.live_bytes import CountedPeak, counted_peaks, live_step_bytes
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Cluster, Layout, Question, Recipe, Software, filled
 from service.estimator.resolve import resolve

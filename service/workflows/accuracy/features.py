@@ -6,7 +6,7 @@ What has a noun goes into the question; what changes time and has none is told b
 import re
 from typing import Any
 
-from service.calibration.measured_rows import MeasuredRow
+from service.calibration.tables import MeasuredRow
 from service.workflows.accuracy.draft import Draft
 
 SHARDED_BETWEEN = re.compile(r"SHARD_GRAD_OP|not resharded after forward")

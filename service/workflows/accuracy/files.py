@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from service.calibration.measured_rows import MOST_BYTES, MeasuredRow, read_measured_rows
+from service.calibration.tables import MOST_BYTES, MeasuredRow, read_measured_rows
 from service.errors import TraincostError
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 
 GPT_2: Mapping[str, Any] = {
     "normalization": "layernorm", "attention_bias": True, "attention_out_bias": True, "mlp_bias": True,

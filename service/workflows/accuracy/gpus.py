@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue, GpuRow
 from service.estimator.question import Gpu
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service.calibration.measured_rows import NotExpressible
+from service.calibration.tables import NotExpressible
 from service.workflows.accuracy.options import whole_of
 
 KINDS = {

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from service.calibration.measured_rows import MeasuredRow
 from service.calibration.scores import Comparison
+from service.calibration.tables import MeasuredRow
 from service.estimator.answer import Interval, StageMemory
 from service.workflows.accuracy.answers import Quantity
 from service.workflows.accuracy.predicted import Predicted

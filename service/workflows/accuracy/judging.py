@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.estimator.answer import StageMemory
 from service.workflows.accuracy.answers import Quantity

@@ -5,7 +5,7 @@ from functools import cache
 from statistics import fmean
 from typing import Any, ClassVar
 
-from service.calibration.processor_products import judged_products, shipped_products
+from service.calibration.products import judged_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue
 from service.estimator.names import SPOKEN

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.exports.back.pipeline_layout import even_chunks, layers_of_layout, layers_with_ends
 from service.workflows.accuracy.architecture import put_latent
 from service.workflows.accuracy.draft import Draft

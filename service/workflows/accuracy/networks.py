@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from service.calibration.measured_rows import MeasuredRow
+from service.calibration.tables import MeasuredRow
 
 BYTES_PER_S_OF_GBIT = 1e9 / 8
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from service.calibration.measured_rows import NotExpressible
+from service.calibration.tables import NotExpressible
 
 
 @dataclass(frozen=True, slots=True)

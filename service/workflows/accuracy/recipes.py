@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.estimator.names import ImplementationName, RecomputeModule
 from service.estimator.software.implementations import IMPLEMENTATIONS
 from service.estimator.software.versions import at_least

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 
 MemoryClass = Literal["allocated", "reserved", "device"]
 """Which of the three peaks a figure is: live tensors, what the allocator holds, or what the device shows."""

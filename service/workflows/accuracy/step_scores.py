@@ -6,14 +6,16 @@ from functools import cache
 from math import expm1
 from statistics import fmean, median
 
-from service.calibration.baselines import Worked, constant_utilisation_seconds
-from service.calibration.columns import THROUGHPUT
-from service.calibration.held_out import shipped_held_out
-from service.calibration.measured_rows import IMAGE_HOST, MeasuredRow, NotExpressible
 from service.calibration.scores import Comparison, Errors, errors_of
-from service.calibration.shipped import shipped_rows
-from service.calibration.step_rows import StepRow
-from service.calibration.step_spreads import HeldOutStep, held_out_steps
+from service.calibration.steps import (
+    HeldOutStep,
+    StepRow,
+    Worked,
+    constant_utilisation_seconds,
+    held_out_steps,
+    shipped_held_out,
+)
+from service.calibration.tables import IMAGE_HOST, THROUGHPUT, MeasuredRow, NotExpressible, shipped_rows
 from service.workflows.accuracy.answers import RelativeErrors, StepScores
 from service.workflows.accuracy.judged import Judged
 from service.workflows.accuracy.steps import step_row_of

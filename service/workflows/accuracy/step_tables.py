@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from service.calibration.measured_rows import NotExpressible
+from service.calibration.tables import NotExpressible
 from service.tabular.cell_text import marked
 from service.workflows.accuracy.answers import Accuracy, Group, StepScores, WorstStep
 from service.workflows.accuracy.judged import Judged

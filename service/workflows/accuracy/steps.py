@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from service.calibration.columns import FIGURES_OF_A_STEP
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
-from service.calibration.step_rows import StepRow
+from service.calibration.steps import StepRow
+from service.calibration.tables import FIGURES_OF_A_STEP, MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.estimator.time.step import step_class_of, waiting_fraction
 from service.workflows.accuracy.judged import Judged

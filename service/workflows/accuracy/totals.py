@@ -7,8 +7,7 @@ from functools import cache
 from statistics import fmean
 from typing import ClassVar
 
-from service.calibration.measured_rows import MeasuredRow
-from service.calibration.totals_rows import describes_main_run, shipped_totals
+from service.calibration.tables import MeasuredRow, describes_main_run, shipped_totals
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator.answer import Interval
 from service.estimator.names import SPOKEN

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.estimator.question import Question
 from service.workflows.accuracy.totals_habits import habits_of

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.calibration.measured_rows import MeasuredRow
+from service.calibration.tables import MeasuredRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

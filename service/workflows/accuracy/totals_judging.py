@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
-from service.calibration.residuals import Residuals
-from service.calibration.run_spreads import run_spread
-from service.calibration.totals_rows import describes_main_run
+from service.calibration.scores import Residuals, run_spread
+from service.calibration.tables import MeasuredRow, NotExpressible, describes_main_run
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Model

@@ -2,7 +2,7 @@
 
 from math import log2
 
-from service.calibration.measured_rows import MeasuredRow, NotExpressible
+from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.workflows.accuracy.gpus import gpu_slug
 from service.workflows.accuracy.totals_models import longest_sequence

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
 
-from service.calibration.measured_rows import MeasuredRow
+from service.calibration.tables import MeasuredRow
 from service.units import BYTES, said
 from service.workflows.accuracy.answers import VerdictCounts, Verdicts, WrongVerdict
 from service.workflows.accuracy.judged import Judged

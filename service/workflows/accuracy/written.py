@@ -3,12 +3,9 @@
 from pathlib import Path
 
 from service import calibration
-from service.calibration import held_out
-from service.calibration.columns import FORMS
-from service.calibration.measured_rows import read_measured_rows, trimmed_table
-from service.calibration.shipped import shipped_rows
-from service.calibration.step_fit import FittedSteps
-from service.calibration.step_spreads import step_spreads
+from service.calibration import steps
+from service.calibration.steps import FittedSteps, step_spreads
+from service.calibration.tables import FORMS, read_measured_rows, shipped_rows, trimmed_table
 from service.catalogue import Catalogue
 from service.errors import StartupError
 from service.estimator.time.step import StepClass
@@ -24,7 +21,7 @@ README = Path(calibration.__file__).with_name("README.md")
 PUBLISHED = Path(calibration.__file__).parent / "published" / "memory.csv"
 """The shipped rows of memory; those of other kinds of tables stand beside them, by their form's name."""
 
-HELD_OUT = Path(calibration.__file__).parent / held_out.FILE
+HELD_OUT = Path(calibration.__file__).parent / steps.FILE
 """What is predicted of the shipped steps by constants that never saw their sources."""
 
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
@@ -100,6 +97,6 @@ def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
     rows = step_rows_of(judged)
     model = FittedSteps()
     model.fit(rows)
-    predicted = held_out.held_out_seconds(rows, model)
-    text = held_out.held_out_text(predicted, shipped_seconds(judged))
-    return write_generated(HELD_OUT, text.encode), step_spreads(rows, held_out.rounded(predicted))
+    predicted = steps.held_out_seconds(rows, model)
+    text = steps.held_out_text(predicted, shipped_seconds(judged))
+    return write_generated(HELD_OUT, text.encode), step_spreads(rows, steps.rounded(predicted))

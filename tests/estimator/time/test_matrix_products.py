@@ -9,7 +9,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from service.calibration.processors import processor_of
+from service.calibration.observations import processor_of
 from service.calibration.records import Environment
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import LAUNCH_SECONDS

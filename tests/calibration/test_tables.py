@@ -5,10 +5,17 @@ import io
 
 import pytest
 
-from service.calibration import measured_rows
-from service.calibration.columns import FORMS, MEMORY, THROUGHPUT, Form
-from service.calibration.measured_rows import NotExpressible, read_measured_rows, trimmed_table
-from service.calibration.shipped import shipped_rows
+from service.calibration import tables
+from service.calibration.tables import (
+    FORMS,
+    MEMORY,
+    THROUGHPUT,
+    Form,
+    NotExpressible,
+    read_measured_rows,
+    shipped_rows,
+    trimmed_table,
+)
 from service.errors import Refused
 
 VALUES = ("row-1", "here", "torchtitan", "H100-SXM", "8", "1024", "bf16", "3.5", "GiB", "torch allocated", "ok")
@@ -112,10 +119,10 @@ def test_a_huge_cell_is_refused() -> None:
 
 
 def test_a_huge_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured_rows, "MOST_ROWS", 2)
+    monkeypatch.setattr(tables, "MOST_ROWS", 2)
     row = table().splitlines()[1]
     assert refused(f"{table()}{row}\n{row}\n".encode()) == {"table": "too_many_rows"}
-    monkeypatch.setattr(measured_rows, "MOST_BYTES", 10)
+    monkeypatch.setattr(tables, "MOST_BYTES", 10)
     assert refused(table().encode()) == {"table": "too_large"}
 
 

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from service.calibration.collectives import (
+from service.calibration.links import (
     MACHINES,
+    OPERATIONS,
     CollectiveRow,
     collective_rows,
+    fitted_link,
+    fitted_network_fraction,
     mape_fraction,
     predicted_seconds,
 )
-from service.calibration.link_fit import OPERATIONS, fitted_link, fitted_network_fraction
 from service.catalogue import shipped_catalogue
 from service.estimator.time import links
 from service.estimator.time.links import LINKS, NETWORK_FRACTION, Curve, InSwitch, Link

@@ -1,4 +1,4 @@
-"""Which shares of peak do attention kernels reach where they were measured, and do the estimator's constants say so?
+"""Published attention kernels, and the shares of peak that fit them best.
 
 The logarithm of a share is a sum: one term for the kernel, generation and pass, one for the width of its heads, and
 the two ramps over keys and tiles, whose constants all kernels share. So the shares are a linear least-squares fit. Rows
@@ -106,11 +106,7 @@ class MeasuredAttention:
 
 @cache
 def measured_attention() -> tuple[MeasuredAttention, ...]:
-    """The measured attention kernels that the package ships.
-
-    Returns:
-        the rows, read once a process
-    """
+    """The measured attention kernels that the package ships."""
     return tuple(map(_measured, shipped_table("attention")))
 
 
@@ -133,12 +129,6 @@ def _measured(row: Mapping[str, str]) -> MeasuredAttention:
 def fused_name(kernel: AttentionName) -> FusedName | None:
     """The fused kernel of that name.
 
-    Args:
-        kernel: a kernel
-
-    Returns:
-        its name; None where it keeps scores, or is chosen later
-
     >>> fused_name("cudnn"), fused_name("eager")
     ('cudnn', None)
     """
@@ -146,28 +136,13 @@ def fused_name(kernel: AttentionName) -> FusedName | None:
 
 
 def is_fitted(row: MeasuredAttention) -> bool:
-    """Whether a row has a part in the fit.
-
-    Args:
-        row: a measured kernel
-
-    Returns:
-        false for eager attention, windows, both passes together, and short sequences without a mask
-    """
+    """Whether a row has a part in the fit."""
     long_enough = row.causal or row.sequence_tokens >= LONG_TOKENS
     return fused_name(row.kernel) is not None and row.window is None and row.direction != "both" and long_enough
 
 
 def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
-    """How far the estimator is off, ln(predicted / measured).
-
-    Args:
-        row: a measured fused kernel
-        gpus: the GPUs by slug
-
-    Returns:
-        the residual
-    """
+    """How far the estimator is off, ln(predicted / measured)."""
     gpu, kernel = gpus[row.gpu], fused_name(row.kernel)
     if kernel is None or gpu.bf16_flop_per_s is None:
         return float("nan")
@@ -179,15 +154,7 @@ def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
 
 
 def fitted_shares(rows: Sequence[MeasuredAttention], gpus: Gpus) -> dict[Term, float]:
-    """Shares of peak over endless keys and tiles that fit some rows best.
-
-    Args:
-        rows: measured kernels, each fit for it
-        gpus: the GPUs by slug
-
-    Returns:
-        by kernel, generation and pass the share of heads of 128; by kernel, pass and width the share over that
-    """
+    """Shares of peak over endless keys and tiles that fit some rows best."""
     terms = [_terms(row, gpus[row.gpu]) for row in rows]
     names = sorted({name for own in terms for name in own})
     counted = np.array([[float(name in own) for name in names] for own in terms])
@@ -198,15 +165,7 @@ def fitted_shares(rows: Sequence[MeasuredAttention], gpus: Gpus) -> dict[Term, f
 
 
 def unexplained_fraction(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float:
-    """What the best shares leave over: the weighted mean square of the residuals.
-
-    Args:
-        rows: measured kernels, each fit for it
-        gpus: the GPUs by slug
-
-    Returns:
-        the mean square
-    """
+    """What the best shares leave over: the weighted mean square of the residuals."""
     shares = fitted_shares(rows, gpus)
     found = [sum(np.log(shares[name]) for name in _terms(row, gpus[row.gpu])) for row in rows]
     left = np.array(found) - [_log_fraction(row, gpus[row.gpu]) for row in rows]

@@ -1,19 +1,29 @@
-"""Which constants make the time of a matrix product fit what was measured, and how well do they hold elsewhere?
+"""Published matrix products, and the rates that fit them best.
 
 The constants of `estimator/matrix_rates.py` are the optimum that `fitted` finds over the shipped measurements; what is
 fitted is the estimator's own formula, on columns. The best constants have the smallest mean of sqrt(r^2 + 0.02^2), with
 r = ln(predicted / measured): large errors weigh by their size, so no single outlier pulls. Products of at least 1,024
 rows, as training has them, count in full, smaller ones a quarter.
+
+Products of processors ship with two runs each: the noise between the two is a bound for every prediction.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
+from math import prod
+from statistics import fmean
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.measured_products import MeasuredProduct
+from service.calibration.device_fit import fitted_device
+from service.calibration.observations import Observed, predicted_value, processor_of
+from service.calibration.records import Environment, Measurement
+from service.calibration.tables import shipped_table
+from service.estimator.constants import calibrated
 from service.estimator.question import Gpu
 from service.estimator.software.precision import Format
 from service.estimator.time.matrix_products import (
@@ -23,6 +33,177 @@ from service.estimator.time.matrix_products import (
     quantise_seconds,
     rates_under,
 )
+
+SOURCES = {
+    "aiconfigurator": "ai-dynamo/aiconfigurator@095f58a systems/data/*/gemm/trtllm/*/gemm_perf.parquet (random normal "
+    "data, short bursts; fp8 and fp4 with the quantising of the input), read 2026-11",
+    "simumax": "MooreThreads/SimuMax@4dcaae5 configs/system/{a100_pcie,b200_bf16_ceperm}.json (shares of 312 and 2250 "
+    "TFLOP/s; forward and both gradients, also of experts by Transformer Engine's general_grouped_gemm), read 2026-11",
+}
+"""Who measured, by the key of a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredProduct:
+    """One measured matrix product."""
+
+    source_key: str
+    """Who measured it; a key of SOURCES."""
+    gpu: str
+    """Slug of the GPU."""
+    format: Format
+    """Format of the operands."""
+    layout: str
+    """Which operands lie transposed: TN forward, NN gradient of the input, NT gradient of the weight."""
+    adds: bool
+    """Whether it adds to an fp32 result."""
+    copies: int
+    """Products of that shape, timed together: those of experts."""
+    rows: int
+    """Rows of the result."""
+    columns: int
+    """Columns of the result."""
+    inner: int
+    """Numbers that each of its numbers sums."""
+    product_seconds: float
+    """Mean time."""
+
+
+@cache
+def measured_products() -> tuple[MeasuredProduct, ...]:
+    """The measured products that the package ships."""
+    return tuple(map(_product, shipped_table("matrix_products")))
+
+
+def _product(row: Mapping[str, str]) -> MeasuredProduct:
+    """One row of the table."""
+    return MeasuredProduct(
+        source_key=row["source_key"],
+        gpu=row["gpu"],
+        format=next(name for name in get_args(Format) if name == row["format"]),
+        layout=row["layout"],
+        adds=row["adds"] == "1",
+        copies=int(row["copies"]),
+        rows=int(row["rows"]),
+        columns=int(row["columns"]),
+        inner=int(row["inner"]),
+        product_seconds=float(row["microseconds"]) * 1e-6,
+    )
+
+
+SIDES = ("rows", "columns", "inner", "copies")
+
+LEAST_FLOP = 0.5e9
+"""Products from this size on are judged: smaller ones are over before a processor has settled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedProducts:
+    """How far predictions of a processor's products are off, each by constants that never saw its shape."""
+
+    device: str
+    """The processor."""
+    threads: int
+    """Threads that computed."""
+    products: int
+    """Products that were measured, each in every run."""
+    runs: int
+    """Runs."""
+    least_repeats: int
+    """Repeats of which the median was taken, at least."""
+    held_out_fraction: float
+    """Mean error, as a share of what was measured: shapes of one half predicted by constants of the other."""
+    before_fraction: float
+    """The same before anything was measured, by the number of threads alone."""
+    noise_fraction: float
+    """Mean distance of the medians of two runs of a product, over the first."""
+
+
+def shipped_products() -> tuple[Observed, ...]:
+    """The products that the package ships."""
+    return observed_rows(shipped_table("processor_products"))
+
+
+def observed_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[Observed, ...]:
+    """Rows of a table of products as measurements."""
+    return tuple(_observed(number, row) for number, row in enumerate(rows))
+
+
+def _observed(number: int, row: Mapping[str, Any]) -> Observed:
+    sides = {name: int(row[name]) for name in SIDES}
+    measurement = Measurement(
+        operation=row["operation"],
+        shape={"name": row["name"], **sides, "dtype": row["dtype"]},
+        quantity="seconds",
+        value=float(row["value"]),
+        low=float(row["low"]),
+        high=float(row["high"]),
+        repeats=int(row["repeats"]),
+    )
+    environment = Environment(
+        kind="cpu",
+        device=row["device"],
+        devices=1,
+        memory_bytes=float(row["memory_bytes"]),
+        threads=int(row["threads"]),
+        instructions=tuple(row["instructions"].split()),
+        torch=row["torch"],
+    )
+    return Observed(id=str(number), run=str(row["run"]), probe="gemm", measurement=measurement, environment=environment)
+
+
+def judged_products(observed: Sequence[Observed]) -> JudgedProducts | None:
+    """How far predictions are off once half of the shapes were measured."""
+    judged = [one for one in observed if _flop(one) >= LEAST_FLOP]
+    halves = _halves(judged)
+    if not all(halves):
+        return None
+    plain = processor_of(judged[0].environment)
+    after, before = [], []
+    for held_out, seen in (halves, halves[::-1]):
+        fitted = calibrated(plain, fitted_device(seen, plain, "half"))
+        for one in held_out:
+            after.append(_error_fraction(predicted_value(one, fitted), one))
+            before.append(_error_fraction(predicted_value(one, plain), one))
+    things = _by_product(judged)
+    return JudgedProducts(
+        device=judged[0].environment.device,
+        threads=judged[0].environment.threads or 1,
+        products=len(things),
+        runs=len({one.run for one in judged}),
+        least_repeats=min(one.measurement.repeats for one in judged),
+        held_out_fraction=fmean(after),
+        before_fraction=fmean(before),
+        noise_fraction=fmean(abs(values[1] / values[0] - 1) for values in things.values() if len(values) > 1),
+    )
+
+
+def _halves(judged: Sequence[Observed]) -> tuple[list[Observed], list[Observed]]:
+    """Every other family of shapes, in the order of their FLOP, so that both halves have small and large ones."""
+    families = sorted({(_flop(one), one.family) for one in judged})
+    first = {family for place, (_, family) in enumerate(families) if place % 2 == 0}
+    return [one for one in judged if one.family in first], [one for one in judged if one.family not in first]
+
+
+def _by_product(judged: Sequence[Observed]) -> dict[object, list[float]]:
+    """The medians of each product, run by run."""
+    found: dict[object, list[float]] = {}
+    for one in sorted(judged, key=lambda one: one.run):
+        shape = one.measurement.shape
+        found.setdefault((one.measurement.operation, *(shape[name] for name in SIDES)), []).append(
+            one.measurement.value
+        )
+    return found
+
+
+def _flop(one: Observed) -> float:
+    shape = one.measurement.shape
+    return 2.0 * prod(float(shape[name]) for name in SIDES)
+
+
+def _error_fraction(predicted: float | None, one: Observed) -> float:
+    return abs((predicted or 0.0) / one.measurement.value - 1)
+
 
 Gpus = Mapping[str, Gpu]
 """GPUs by slug."""
@@ -96,15 +277,7 @@ SECOND_B200 = Fit(name="b200, simumax", gpus=("b200-sxm-180gb",), source_key="si
 
 
 def rows_of(fit: Fit, products: Sequence[MeasuredProduct]) -> list[MeasuredProduct]:
-    """The rows that a fit reads: single products.
-
-    Args:
-        fit: the fit
-        products: all rows
-
-    Returns:
-        those of its GPUs from its source
-    """
+    """The rows that a fit reads: single products."""
     return [row for row in products if row.gpu in fit.gpus and row.source_key == fit.source_key and row.copies == 1]
 
 
@@ -123,15 +296,7 @@ class Columns:
 
 
 def columns_of(rows: Sequence[MeasuredProduct], gpus: Gpus) -> list[Columns]:
-    """Measured products as columns, those of one GPU and format together.
-
-    Args:
-        rows: the products
-        gpus: the GPUs by slug
-
-    Returns:
-        the columns
-    """
+    """Measured products as columns, those of one GPU and format together."""
     kinds: dict[tuple[str, Format, bool], list[MeasuredProduct]] = {}
     for row in rows:
         kinds.setdefault((row.gpu, row.format, row.adds), []).append(row)
@@ -151,15 +316,7 @@ def columns_of(rows: Sequence[MeasuredProduct], gpus: Gpus) -> list[Columns]:
 
 
 def residuals(measured: Columns, generation: GenerationRates) -> NDArray[np.float64]:
-    """How far predictions are off: ln(predicted / measured) of each product.
-
-    Args:
-        measured: measured products
-        generation: constants to predict them with
-
-    Returns:
-        a column, in the order of the products
-    """
+    """How far predictions are off: ln(predicted / measured) of each product."""
     rates = rates_under(generation, measured.gpu, measured.format, adds=measured.adds)
     sizes = (measured.rows, measured.columns, measured.inner)
     seconds = matrix_product_seconds(*sizes, rates, measured.copies, launches=measured.copies)
@@ -170,15 +327,7 @@ def residuals(measured: Columns, generation: GenerationRates) -> NDArray[np.floa
 
 
 def loss_fraction(measured: Sequence[Columns], generation: GenerationRates) -> float:
-    """What a fit makes small: the weighted mean of sqrt(r^2 + NOISE^2).
-
-    Args:
-        measured: measured products
-        generation: constants to predict them with
-
-    Returns:
-        the mean
-    """
+    """What a fit makes small: the weighted mean of sqrt(r^2 + NOISE^2)."""
     return _weighted_loss_fraction(measured, generation, _weights(measured))
 
 
@@ -197,31 +346,13 @@ def _weighted_loss_fraction(
 
 
 def mape_fraction(measured: Sequence[Columns], generation: GenerationRates, least_rows: int = TRAINING_ROWS) -> float:
-    """Mean absolute error over products of some rows and more, as a share of what was measured.
-
-    Args:
-        measured: measured products
-        generation: constants to predict them with
-        least_rows: fewest rows of a product that is counted
-
-    Returns:
-        the error; nan where no product is counted
-    """
+    """Mean absolute error over products of some rows and more, as a share of what was measured."""
     off = [np.abs(np.expm1(residuals(one, generation)))[one.rows >= least_rows] for one in measured]
     return float(np.mean(np.concatenate(off)))
 
 
 def fitted(measured: Sequence[Columns], processors: int, source: str) -> GenerationRates:
-    """The best constants of one generation, each in the steps that constants are written in.
-
-    Args:
-        measured: its measured products
-        processors: processors of its GPUs
-        source: who measured
-
-    Returns:
-        the constants of the formats that were measured
-    """
+    """The best constants of one generation, each in the steps that constants are written in."""
     found = GenerationRates(processors=processors, formats={}, source=source)
     for number_format in TOLD:
         own = [one for one in measured if one.format == number_format]
@@ -236,16 +367,6 @@ def left_out_mape_fraction(
     """Mean absolute error where every family of shapes is predicted by constants that never saw it.
 
     A family is all products of one weight: those of the same columns and inner numbers.
-
-    Args:
-        fit: what is fitted together
-        products: all measured products
-        gpus: the GPUs by slug
-        number_format: format of the products that are judged
-        least_rows: fewest rows of a product that is counted
-
-    Returns:
-        the error
     """
     own = [row for row in rows_of(fit, products) if row.format == number_format]
     off = []

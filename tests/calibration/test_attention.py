@@ -7,8 +7,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from service.calibration import attention_kernels
-from service.calibration.attention_kernels import (
+from service.calibration import attention
+from service.calibration.attention import (
     SOURCES,
     UNEQUAL_WIDTH,
     MeasuredAttention,
@@ -120,5 +120,5 @@ def test_what_all_kernels_share_fits_better_than_other_values(
 ) -> None:
     kept = unexplained_fraction(FITTED, GPUS)
     for other in others:
-        monkeypatch.setattr(attention_kernels, name, other)
+        monkeypatch.setattr(attention, name, other)
         assert unexplained_fraction(FITTED, GPUS) > kept, other

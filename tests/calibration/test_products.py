@@ -6,19 +6,20 @@ from typing import Any
 
 import pytest
 
-from service.calibration.matrix_products import (
+from service.calibration.products import (
     BOUNDS,
     FITS,
     SECOND_B200,
+    SOURCES,
     Fit,
     columns_of,
     fitted,
     left_out_mape_fraction,
     loss_fraction,
     mape_fraction,
+    measured_products,
     rows_of,
 )
-from service.calibration.measured_products import SOURCES, measured_products
 from service.catalogue import shipped_catalogue
 from service.estimator.software.precision import Format
 from service.estimator.time import matrix_products

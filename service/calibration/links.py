@@ -1,0 +1,223 @@
+"""Published collectives, and the constants of links and networks that fit them best.
+
+The constants are in `service/estimator/time`; a test fits them again and compares.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import combinations
+from typing import Any
+
+from service.calibration.tables import shipped_table
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
+from service.estimator.time.collectives import transfer_seconds
+from service.estimator.time.links import LARGEST_RING_FIRST, NETWORK_FRACTION, ROOT_BYTES, Curve, InSwitch, Link, Wires
+
+JUDGED_BYTES = 1 << 20
+"""From this size on a message inside a domain is judged: training sends larger ones, and below it protocols change."""
+
+NETWORK_JUDGED_BYTES = 1 << 26
+"""The same between domains, where the latency of one kind of network rules what is smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the measured GPUs were joined by."""
+
+    link: str
+    """Name of the row in `service/estimator/time/links.py`."""
+    link_bytes_per_s: float
+    """Data-sheet rate of one GPU, one direction."""
+    gpus: int = 8
+    """GPUs that its links lead to."""
+    adapter_bytes_per_s: float = 50e9
+    """Network adapter of one GPU, one direction."""
+
+
+MACHINES = {
+    "v100-sxm2-32gb": Machine("CUBE_MESH", 150e9),
+    "a100-sxm4-80gb": Machine("NVLINK_3", 300e9),
+    "h100-sxm5-80gb": Machine("NVLINK_4", 450e9),
+    "h200-sxm5-141gb": Machine("NVLINK_4", 450e9),
+    "b200-sxm-180gb": Machine("NVLINK_5", 900e9),
+    "b300-sxm-288gb": Machine("NVLINK_5", 900e9),
+    "gb200-186gb": Machine("NVLINK_5", 900e9, gpus=72),
+    "gb300-279gb": Machine("NVLINK_5", 900e9, gpus=72),
+    "rtx-pro-6000-blackwell-server": Machine("HOST_BUS", 63e9),
+    "l40s": Machine("HOST_BUS", 32e9),
+    "mi300x-192gb": Machine("UNMEASURED_MESH", 448e9),
+}
+"""The machine of each measured GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRow:
+    """One measured collective."""
+
+    gpu: str
+    """Catalogue name."""
+    operation: CollectiveName
+    """Which collective."""
+    gpus: int
+    """Ranks, one a GPU."""
+    domains: int
+    """Domains of the fast link that they are in."""
+    message_bytes: float
+    """Bytes of the whole tensor; of what one rank holds (all_to_all)."""
+    busbw_bytes_per_s: float
+    """Bus bandwidth as nccl-tests define it."""
+    in_switch: bool
+    """Whether the switch may add."""
+    note: str
+    """Why it does not stand for others of its kind."""
+    source: str
+    """Who measured it."""
+
+    @property
+    def passes(self) -> int:
+        """Times that a ring sends the tensor around: an all-reduce twice."""
+        return 2 if self.operation == "all_reduce" else 1
+
+    @property
+    def took_seconds(self) -> float:
+        """Seconds of the collective, from its bus bandwidth [s]."""
+        return self.passes * (self.gpus - 1) / self.gpus * self.message_bytes / self.busbw_bytes_per_s
+
+    @property
+    def machine(self) -> Machine:
+        """What its GPUs are joined by."""
+        return MACHINES[self.gpu]
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it is as large as what training sends, and the switch does what it usually does."""
+        least = JUDGED_BYTES if self.domains == 1 else NETWORK_JUDGED_BYTES
+        return self.message_bytes >= least and self.in_switch and not self.note
+
+
+@cache
+def collective_rows() -> tuple[CollectiveRow, ...]:
+    """The measured collectives that the package ships."""
+    return tuple(
+        CollectiveRow(
+            gpu=row["gpu"],
+            operation=row["operation"],  # type: ignore[arg-type]  # the file is the package's own
+            gpus=int(row["gpus"]),
+            domains=int(row["domains"]),
+            message_bytes=float(row["message_bytes"]),
+            busbw_bytes_per_s=float(row["busbw_gb_per_s"]) * 1e9,
+            in_switch=row["in_switch"] != "off",
+            note=row["note"],
+            source=row["source"],
+        )
+        for row in shipped_table("collectives")
+    )
+
+
+def predicted_seconds(row: CollectiveRow, link: Link) -> float:
+    """What the estimator says of a measured collective."""
+    machine = row.machine
+    wires = Wires(
+        link_bytes_per_s=machine.link_bytes_per_s,
+        network_bytes_per_s=machine.adapter_bytes_per_s * NETWORK_FRACTION,
+        domain=row.gpus // row.domains,
+        link=link,
+        linked=machine.gpus,
+    )
+    return float(transfer_seconds(Transfer(row.operation, row.message_bytes, 1, row.gpus, NEXT_TO_EACH_OTHER), wires))
+
+
+def mape_fraction(rows: Iterable[CollectiveRow], link: Link) -> float:
+    """Mean size of the relative errors of predictions."""
+    errors = [abs(predicted_seconds(row, link) / row.took_seconds - 1) for row in rows]
+    return sum(errors) / len(errors)
+
+
+SMALL_WEIGHT = 0.3
+"""Weight of a message too small to be judged, for its latency; one that is judged weighs 1."""
+
+EDGES = tuple(step / 20 for step in range(-10, 21))
+"""Steps of a ring beyond ranks - 1 that are tried: half a step less to one step more."""
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+"""What a link has a curve for."""
+
+
+def fitted_link(rows: Sequence[CollectiveRow], link: Link) -> Link:
+    """A link with the curves that measurements inside one domain give."""
+    inside = [row for row in rows if row.domains == 1 and not row.note]
+    summed = [row for row in inside if _may_add_in_switch(row)] if link.in_switch else []
+    rings = [row for row in inside if row not in summed]
+    curves: dict[str, Any] = {
+        name: _fitted_curve(own, is_mesh=link.is_mesh)
+        for name in OPERATIONS
+        if (own := [row for row in rings if row.operation == name])
+    }
+    return replace(link, **curves, in_switch=_fitted_in_switch(summed) if summed else link.in_switch)
+
+
+def fitted_network_fraction(rows: Sequence[CollectiveRow]) -> float:
+    """The share of an adapter's rate that rings between domains reach."""
+
+    def terms(row: CollectiveRow) -> tuple[float, ...]:
+        adapters = row.gpus // row.domains * row.machine.adapter_bytes_per_s
+        return 1.0, row.passes * (row.gpus - 1) / row.gpus * row.message_bytes / adapters
+
+    judged = [row for row in rows if row.domains > 1 and row.message_bytes >= NETWORK_JUDGED_BYTES]
+    return 1 / _least_squares(judged, terms)[1][1]
+
+
+def _may_add_in_switch(row: CollectiveRow) -> bool:
+    return row.operation == "all_reduce" and row.in_switch and row.gpus > LARGEST_RING_FIRST
+
+
+def _fitted_curve(rows: Sequence[CollectiveRow], *, is_mesh: bool) -> Curve:
+    """The curve of one operation in rings."""
+
+    def terms(row: CollectiveRow, edge: float) -> tuple[float, ...]:
+        hops = row.passes * (row.gpus - 1)
+        reach = (row.gpus - 1) / (row.machine.gpus - 1) if is_mesh else 1.0
+        around = (row.gpus - 1 + edge) / row.gpus * row.message_bytes / (row.machine.link_bytes_per_s * reach)
+        return 1.0, hops, (row.message_bytes / ROOT_BYTES) ** 0.5, row.passes * around
+
+    fits = ((edge, *_least_squares(rows, partial(terms, edge=edge))) for edge in EDGES)
+    edge, _, (start, hop, root, wire) = min(fits, key=lambda fit: fit[1])
+    return Curve(start, hop, root, 1 / wire, edge)
+
+
+def _fitted_in_switch(rows: Sequence[CollectiveRow]) -> InSwitch:
+    """The curve of an all-reduce that the switch adds, and the highest bus bandwidth of any row."""
+
+    def terms(row: CollectiveRow) -> tuple[float, ...]:
+        wire = (row.gpus + 1) / row.gpus * row.message_bytes / row.machine.link_bytes_per_s
+        return 1.0, (row.message_bytes / ROOT_BYTES) ** 0.5, wire
+
+    _, (start, root, wire) = _least_squares(rows, terms)
+    highest = max(row.busbw_bytes_per_s / row.machine.link_bytes_per_s for row in rows)
+    return InSwitch(start, root, 1 / wire, highest)
+
+
+def _least_squares(
+    rows: Sequence[CollectiveRow], terms: Callable[[CollectiveRow], tuple[float, ...]]
+) -> tuple[float, tuple[float, ...]]:
+    """The sum of squared relative errors, and its coefficients, none below zero and the last above."""
+    import numpy as np
+
+    weights = [1.0 if row.message_bytes >= JUDGED_BYTES else SMALL_WEIGHT for row in rows]
+    table = np.array(
+        [[weight * term / row.took_seconds for term in terms(row)] for weight, row in zip(weights, rows, strict=True)]
+    )
+    aim = np.array(weights)
+    last = table.shape[1] - 1
+    best: tuple[float, Any] = (float("inf"), None)
+    for size in range(last + 1):
+        for kept in combinations(range(last), size):
+            columns = [*kept, last]
+            found = np.linalg.lstsq(table[:, columns], aim, rcond=None)[0]
+            error = float(((table[:, columns] @ found - aim) ** 2).sum())
+            if (found >= 0).all() and error < best[0]:
+                coefficients = np.zeros(last + 1)
+                coefficients[columns] = found
+                best = (error, coefficients)
+    return best[0], tuple(float(value) for value in best[1])

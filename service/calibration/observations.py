@@ -1,0 +1,477 @@
+"""Observations of a device: one quantity each, its predicted value, and bounds that no device can exceed.
+
+Steps and profiles are not predicted here: that takes the whole question. Processors are measured too, and get a data
+sheet from which to predict before anything is fitted.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite, log
+from statistics import median
+from typing import Any, get_args
+
+from service.calibration.records import (
+    BACKWARD_WORK,
+    Environment,
+    Measurement,
+    ProbeName,
+    ProbeRecord,
+    fault_of,
+    shape_fault,
+)
+from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, streaming_bytes_per_s
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
+from service.estimator.memory.device import context_and_communicators
+from service.estimator.question import Cluster, Gpu
+from service.estimator.software.precision import Format, peak_flop_per_s
+from service.estimator.software.versions import READABLE
+from service.estimator.time.attention import FusedName, attention_fraction, attention_rate
+from service.estimator.time.collectives import transfer_seconds
+from service.estimator.time.kernels import kernel_seconds
+from service.estimator.time.links import wires_of
+from service.estimator.time.matrix_products import OPERAND_BYTES, generation_rates, matrix_product_seconds, rates_under
+from service.estimator.time.optimizer import HOST_LINK_FRACTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One measurement of one device."""
+
+    id: str
+    """What tells it from others."""
+    run: str
+    """Who measured it: what one run measured shares its clock, its neighbours and its mistakes."""
+    probe: ProbeName
+    """Which probe."""
+    measurement: Measurement
+    """What was measured."""
+    environment: Environment
+    """On what."""
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        """What it shares with measurements that say the same of the device: they are held out together."""
+        shape = self.measurement.shape
+        if self.probe == "gemm":
+            sides = sorted(int(shape[side]) for side in ("rows", "columns", "inner"))
+            return (self.probe, str(shape["dtype"]), *map(str, sides))
+        names = sorted(name for name in shape if name not in PASSES)
+        return (self.probe, *(f"{name} {shape[name]}" for name in names))
+
+
+PASSES = ("name", "direction")
+"""Entries of a shape that tell which pass ran and where, not how large it was."""
+
+
+def observed_in(records: Sequence[ProbeRecord], run: str) -> list[Observed]:
+    """The measurements of some records."""
+    return [
+        Observed(
+            id=f"{run}/{record.probe}/{number}",
+            run=run,
+            probe=record.probe,
+            measurement=one,
+            environment=record.environment,
+        )
+        for record in records
+        if record.environment is not None
+        for number, one in enumerate(record.measurements)
+    ]
+
+
+LEAST_OTHERS = 4
+"""Measurements of one thing by which another one may be judged. Source: a choice; a median of fewer says little."""
+
+MOST_DEVIATIONS = 5.0
+"""Robust standard deviations from the others beyond which a measurement is an outlier. Source: a choice; one of 30,000
+of a normal distribution lies beyond four."""
+
+MAD_SCALE = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation. Source: definition."""
+
+LEAST_DEVIATION = 0.02
+"""Runs of one machine differ by this much without anything being wrong, as a logarithm. Source: a choice."""
+
+
+def outlier_reason(value: float, others: Sequence[float]) -> str | None:
+    """Why a measurement does not belong to others of the same device and shape.
+
+    Formula:
+        |ln v - m| > 5 max(1.4826 d, 0.02), m the median of the others' logarithms, d the median distance from it
+
+    Args:
+        value: what was measured, above zero
+        others: what else was measured of the same, above zero
+
+    Returns:
+        the reason; None where it belongs to them, or they are too few to tell
+
+    Source:
+        median absolute deviation: Rousseeuw and Croux 1993, doi:10.1080/01621459.1993.10476408
+
+    >>> outlier_reason(2.0, [1.0, 1.01, 0.99, 1.02])
+    'outlier: 1.99 times the median of 4 others'
+    >>> outlier_reason(1.05, [1.0, 1.01, 0.99, 1.02]), outlier_reason(2.0, [1.0])
+    (None, None)
+    """
+    if len(others) < LEAST_OTHERS:
+        return None
+    logarithms = [log(other) for other in others]
+    middle = median(logarithms)
+    spread = MAD_SCALE * median(abs(one - middle) for one in logarithms)
+    if abs(log(value) - middle) <= MOST_DEVIATIONS * max(spread, LEAST_DEVIATION):
+        return None
+    return f"outlier: {value / median(others):.3g} times the median of {len(others)} others"
+
+
+PROCESSOR = "cpu"
+"""Name that stands for any processor, in the place of a GPU's."""
+
+CYCLE_FLOP = 32
+"""FLOP of one core and cycle where nothing tells more: two units that multiply and add eight numbers each.
+Source: Agner Fog, Instruction tables, FMA of 256 bits on Intel Haswell and later, and on AMD Zen 2 and later."""
+
+INSTRUCTION_FLOP: Mapping[str, tuple[int, tuple[Format, ...]]] = {
+    "avx2": (32, ("fp32", "bf16", "fp16")),
+    "asimd": (32, ("fp32", "bf16", "fp16")),
+    "avx512f": (64, ("fp32", "bf16", "fp16")),
+    "avx512_bf16": (128, ("bf16",)),
+    "avx512_fp16": (128, ("fp16",)),
+    "amx_bf16": (1024, ("bf16",)),
+    "amx_fp16": (1024, ("fp16",)),
+}
+"""FLOP of one core and cycle at most, by its instructions, and the formats that they do it in: two units of 256 or 512
+bits (four of 128 on ARM), or one of tiles. Source: Agner Fog, Instruction tables, FMA on Intel Skylake-X and AMD Zen 5,
+twice the numbers in half the bits; Arm, Neoverse V2 Software Optimization Guide; Intel, Accelerate AI Workloads with
+Intel AMX, page 4: 1,024 in bf16 beside 64 in fp32."""
+
+CLOCK_HZ = 3e9
+"""Clock of a core where nothing tells it. Source: an assumption; server processors boost to 2.5 to 3.7 GHz."""
+
+MEMORY_BYTES_PER_S = 20e9
+"""Memory traffic of a machine of few cores: one channel of DDR4-2666 or so. Source: JEDEC JESD79-4, 21.3 GB/s."""
+
+LOOPBACK_BYTES_PER_S = 10e9
+"""What its processes send each other through memory: half of its traffic, each byte read and written.
+Source: an assumption."""
+
+BOARD_WATTS = 200.0
+"""Power of such a machine. Source: an assumption; no estimate of a run rests on it."""
+
+
+def processor_of(environment: Environment) -> Gpu:
+    """A processor as the GPU that formulas ask.
+
+    >>> from dataclasses import replace
+    >>> from service.calibration.records import Environment
+    >>> told = Environment(kind="cpu", device="EPYC", devices=1, memory_bytes=8e9, threads=2)
+    >>> processor_of(told).fp32_flop_per_s
+    192000000000.0
+    >>> processor_of(replace(told, instructions=("avx2", "avx512f"))).fp32_flop_per_s
+    384000000000.0
+    """
+    cycles_per_s = (environment.threads or 1) * (environment.most_clock_hz or CLOCK_HZ)
+    memory_bytes = max(environment.memory_bytes, 1e6)
+    return Gpu(
+        slug=PROCESSOR,
+        architecture=PROCESSOR,
+        memory_bytes=memory_bytes,
+        usable_bytes=memory_bytes,
+        memory_bytes_per_s=MEMORY_BYTES_PER_S,
+        fp32_flop_per_s=cycles_per_s * _cycle_flop(environment, "fp32"),
+        bf16_flop_per_s=cycles_per_s * _cycle_flop(environment, "bf16"),
+        fp16_flop_per_s=cycles_per_s * _cycle_flop(environment, "fp16"),
+        link_bytes_per_s=LOOPBACK_BYTES_PER_S,
+        scale_up_gpus=1,
+        inter_node_bytes_per_s=LOOPBACK_BYTES_PER_S,
+        host_bytes_per_s=LOOPBACK_BYTES_PER_S,
+        board_watts=BOARD_WATTS,
+    )
+
+
+def _cycle_flop(environment: Environment, number_format: Format) -> int:
+    """FLOP of one core and cycle in a number format."""
+    known = (INSTRUCTION_FLOP[name] for name in environment.instructions if name in INSTRUCTION_FLOP)
+    return max([CYCLE_FLOP, *(flop for flop, formats in known if number_format in formats)])
+
+
+TORCH_KERNELS: Mapping[str, FusedName] = {"flash": "flash-2", "cudnn": "cudnn"}
+"""The kernel that torch runs where a probe names one of its backends.
+Source: pytorch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (FlashAttention-2 since torch 2.2)."""
+
+MOVED: Mapping[str, float] = {"copy": 2.0, "read": 1.0}
+"""Bytes that a probe of memory moves for each byte of its tensor.
+Source: definition: a copy reads and writes."""
+
+
+def predicted_value(observed: Observed, gpu: Gpu) -> float | None:
+    """What formulas say of a measurement, in the unit of the measurement."""
+    predict = None if shape_fault(observed.probe, observed.measurement.shape) else _PREDICTED.get(observed.probe)
+    found = None if predict is None else predict(observed, gpu)
+    return None if found is None or found <= 0 else found
+
+
+def format_named(name: object) -> Format | None:
+    """The number format of that name.
+
+    >>> format_named("bf16"), format_named("int3")
+    ('bf16', None)
+    """
+    return next((one for one in get_args(Format) if one == name), None)
+
+
+def fused_kernel_named(name: object) -> FusedName | None:
+    """The fused attention kernel of that name.
+
+    >>> fused_kernel_named("flash"), fused_kernel_named("flash-3"), fused_kernel_named("efficient")
+    ('flash-2', 'flash-3', None)
+    """
+    known = next((one for one in get_args(FusedName) if one == name), None)
+    return known or TORCH_KERNELS.get(str(name))
+
+
+def _product(observed: Observed, gpu: Gpu) -> float | None:
+    """Seconds of a matrix product in a short burst [s]."""
+    shape, number_format = observed.measurement.shape, format_named(observed.measurement.shape.get("dtype"))
+    if number_format is None or peak_flop_per_s(gpu, number_format) is None:
+        return None
+    rates = rates_under(generation_rates(gpu), gpu, number_format)
+    sides = (int(shape["rows"]), int(shape["columns"]), int(shape["inner"]))
+    return float(matrix_product_seconds(*sides, rates, int(shape.get("copies", 1))))
+
+
+def _attention(observed: Observed, gpu: Gpu) -> float | None:
+    """Seconds of one pass of a fused attention kernel in a short burst [s]."""
+    shape = observed.measurement.shape
+    kernel, number_format = fused_kernel_named(shape.get("kernel")), format_named(shape.get("dtype"))
+    peak = None if number_format is None else peak_flop_per_s(gpu, number_format)
+    if kernel is None or number_format is None or peak is None:
+        return None
+    length, width, queries = int(shape["length"]), int(shape["width"]), _queries(shape)
+    seen = length / 2 if shape.get("causal", True) else length
+    is_backward = observed.measurement.operation == "backward"
+    share = attention_fraction(attention_rate(kernel, gpu, width, width), seen, queries, backward=is_backward)
+    flop = 4 * queries * seen * width * (BACKWARD_WORK if is_backward else 1.0)
+    sides = queries + int(shape["batch"]) * int(shape["kv_heads"]) * length
+    moved = 2 * sides * width * OPERAND_BYTES[number_format] * (2.0 if is_backward else 1.0)
+    passing = streaming_bytes_per_s(gpu, MEMORY_FRACTION)
+    return float(kernel_seconds(flop, moved, peak * share, passing))
+
+
+def _queries(shape: Mapping[str, Any]) -> int:
+    return int(shape["batch"]) * int(shape["heads"]) * int(shape["length"])
+
+
+def _bandwidth(observed: Observed, gpu: Gpu) -> float | None:
+    """Bytes a second of memory traffic, or of the link to the host [byte/s]."""
+    size = float(observed.measurement.shape["size_bytes"])
+    operation = observed.measurement.operation
+    if operation in MOVED:
+        moved = MOVED[operation] * size
+        return moved / (moved / streaming_bytes_per_s(gpu, MEMORY_FRACTION) + LAUNCH_SECONDS)
+    if operation in ("host_to_device", "device_to_host"):
+        return size / (size / (gpu.host_bytes_per_s * HOST_LINK_FRACTION) + LAUNCH_SECONDS)
+    return None
+
+
+def _collective(observed: Observed, gpu: Gpu) -> float | None:
+    """Seconds of a collective [s], or its bus bandwidth as nccl-tests count it [byte/s]."""
+    shape, measured = observed.measurement.shape, observed.measurement
+    collective = next((one for one in get_args(CollectiveName) if one == measured.operation), None)
+    ranks, nodes = int(shape.get("ranks", 1)), int(shape.get("nodes", 1))
+    if collective is None or ranks < 2:
+        return None
+    local = max(1, ranks // nodes)
+    cluster = Cluster(
+        gpu=gpu.slug,
+        gpus=ranks,
+        gpus_per_node=local,
+        scale_up_gpus=local,
+        inter_node_bytes_per_s=gpu.inter_node_bytes_per_s,
+    )
+    size = float(shape["size_bytes"])
+    seconds = float(transfer_seconds(Transfer(collective, size, 1, ranks, NEXT_TO_EACH_OTHER), wires_of(cluster, gpu)))
+    return seconds if measured.quantity == "seconds" else bus_fraction(collective, ranks) * size / seconds
+
+
+def bus_fraction(collective: CollectiveName, ranks: int) -> float:
+    """Bytes that pass each rank's link for each byte of a collective's tensor.
+
+    Formula:
+        all-reduce: 2 (n - 1) / n; all-gather, reduce-scatter, all-to-all: (n - 1) / n; send: 1
+
+    Args:
+        collective: which one
+        ranks: ranks of the group, n [1]
+
+    Returns:
+        the ratio of bus bandwidth to algorithm bandwidth [1]
+
+    Source:
+        NVIDIA/nccl-tests@v2.13 doc/PERFORMANCE.md
+
+    >>> bus_fraction("all_reduce", 8), bus_fraction("send", 2)
+    (1.75, 1.0)
+    """
+    if collective == "send":
+        return 1.0
+    return (2 if collective == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
+def _context(observed: Observed, gpu: Gpu) -> float | None:
+    """Bytes of the context, or what communicators add [byte]."""
+    told = READABLE.match(observed.environment.torch or "")
+    context, communicators = context_and_communicators(gpu, told[0] if told else None)
+    return {"context": context[1], "communicator": communicators[1]}.get(observed.measurement.operation)
+
+
+_PREDICTED: Mapping[ProbeName, Callable[[Observed, Gpu], float | None]] = {
+    "gemm": _product,
+    "attention": _attention,
+    "bandwidth": _bandwidth,
+    "collective": _collective,
+    "context": _context,
+}
+
+
+LEAST_SECONDS = 1e-6
+"""Shortest time of anything that a GPU is asked for. Source: a choice below what an empty kernel takes, 2 to 5 us
+(constants.LAUNCH_SECONDS); one in a recorded graph takes 1.2 us."""
+
+LEAST_PROCESSOR_SECONDS = 1e-9
+"""The same of a processor, which calls a function. Source: some cycles of its clock."""
+
+MOST_SECONDS = 86_400.0
+"""Longest time of one repeat of a probe. Source: a choice; a whole launch check takes an hour at most."""
+
+MOST_PEAK_FRACTION = 1.25
+"""Rate over the peak of the data sheet above which a rate was not measured. Source: data sheets state the rate at a
+boost clock that devices pass by up to 11 % (H100 SXM: 1,980 of 1,830 MHz; RTX 4090: 2,800 of 2,520 MHz); the rest is a
+margin."""
+
+MOST_LINK_FRACTION = 4.0
+"""Bus bandwidth over that of the fastest link. Source: a choice; reduction inside a switch doubles it, and data sheets
+count one direction of a link or both."""
+
+CACHED_BYTES = 1 << 29
+"""Size of a tensor from which no cache holds it. Source: a choice; twice the cache of an MI300X, 256 MB."""
+MOST_CACHED_FRACTION = 16.0
+"""Bandwidth of caches over that of the memory. Source: a choice; an MI300X's cache has 3 times its memory's."""
+
+HOST_BYTES_PER_S = 5e11
+"""Fastest link to a host, whatever is stated of the device. Source: NVLink-C2C, 450 GB/s a direction."""
+
+ANY_FLOP_PER_S = 5e16
+"""Rate that no device has, where nobody knows which it is. Source: a choice; twice the 4-bit rate of a B300."""
+ANY_BYTES_PER_S = 1e14
+"""The same of memory and links. Source: a choice; ten times the memory of a B300."""
+
+
+def impossible(observed: Observed, gpu: Gpu | None) -> str | None:
+    """Why a measurement cannot be one."""
+    measured = observed.measurement
+    numbers = (measured.low, measured.value, measured.high)
+    if not all(isfinite(number) and number > 0 for number in numbers):
+        return "impossible: what was measured is not above zero, or no number"
+    if measured.quantity == "seconds":
+        least = LEAST_PROCESSOR_SECONDS if observed.environment.kind == "cpu" else LEAST_SECONDS
+        if measured.low < least:
+            return f"impossible: {measured.low:.3g} s is less than anything takes, {least:g} s"
+        if measured.high > MOST_SECONDS:
+            return f"impossible: {measured.high:.3g} s is more than a probe runs, {MOST_SECONDS:g} s"
+    if measured.quantity == "bytes" and gpu is not None and measured.high > gpu.memory_bytes * MOST_PEAK_FRACTION:
+        return f"impossible: {measured.high:.3g} bytes are more than the device has, {gpu.memory_bytes:.3g}"
+    if fault_of(observed.probe, measured) is not None:
+        return None  # it is in quarantine for that, and no formula reads it
+    limit = _LIMITS.get(observed.probe)
+    return None if limit is None else limit(observed, gpu)
+
+
+def without_impossible(records: Iterable[ProbeRecord], gpu: Gpu | None) -> tuple[list[ProbeRecord], list[str]]:
+    """Records without the measurements that no device can have made, and why those are left out."""
+    kept, reasons = [], []
+    for record in records:
+        found = [(one, _reason(record, one, gpu)) for one in record.measurements]
+        reasons += [f"{record.probe} {one.operation}: {reason}" for one, reason in found if reason is not None]
+        kept.append(replace(record, measurements=tuple(one for one, reason in found if reason is None)))
+    return kept, reasons
+
+
+def _reason(record: ProbeRecord, one: Measurement, gpu: Gpu | None) -> str | None:
+    if record.environment is None:
+        return None
+    known = None if record.environment.kind == "cpu" else gpu
+    return impossible(
+        Observed(id="", run="", probe=record.probe, measurement=one, environment=record.environment), known
+    )
+
+
+def _impossible_product(observed: Observed, gpu: Gpu | None) -> str | None:
+    """A matrix product above the peak rate: 2 m n k FLOP in the shortest time."""
+    shape = observed.measurement.shape
+    flop = 2.0 * int(shape["rows"]) * int(shape["columns"]) * int(shape["inner"]) * _copies(shape)
+    return _above_peak(flop, observed, gpu)
+
+
+def _impossible_attention(observed: Observed, gpu: Gpu | None) -> str | None:
+    """Attention above the peak rate: 4 q s w FLOP forward, where each query sees half of the keys if it is causal."""
+    shape = observed.measurement.shape
+    length = int(shape["length"])
+    seen = length / 2 if shape.get("causal", True) else length
+    flop = 4.0 * int(shape["batch"]) * int(shape["heads"]) * length * seen * int(shape["width"])
+    is_backward = observed.measurement.operation == "backward"
+    return _above_peak(flop * (BACKWARD_WORK if is_backward else 1.0), observed, gpu)
+
+
+def _above_peak(flop: float, observed: Observed, gpu: Gpu | None) -> str | None:
+    measured = observed.measurement
+    if measured.quantity != "seconds":
+        return None
+    rate = flop / measured.low
+    most = ANY_FLOP_PER_S if gpu is None else MOST_PEAK_FRACTION * _peak(gpu, format_named(measured.shape.get("dtype")))
+    if rate <= most:
+        return None
+    return f"impossible: {rate:.3g} FLOP/s, and the device has {most / MOST_PEAK_FRACTION:.3g} at its peak"
+
+
+def _peak(gpu: Gpu, number_format: Format | None) -> float:
+    """Peak rate in a number format; the highest of all where nothing is told of it, or where 32 bits may mean TF32."""
+    known = None if number_format in (None, "fp32") else peak_flop_per_s(gpu, number_format)
+    rates = (peak_flop_per_s(gpu, one) for one in get_args(Format))
+    return known or max((rate for rate in rates if rate), default=ANY_FLOP_PER_S)
+
+
+def _impossible_bandwidth(observed: Observed, gpu: Gpu | None) -> str | None:
+    """Memory or host traffic above the bandwidth of the data sheet."""
+    measured = observed.measurement
+    size = float(measured.shape["size_bytes"])
+    rate = size / measured.low if measured.quantity == "seconds" else measured.high
+    most = ANY_BYTES_PER_S
+    if gpu is not None and measured.operation in MOVED:
+        fraction = MOST_PEAK_FRACTION if size >= CACHED_BYTES else MOST_CACHED_FRACTION
+        most = fraction * gpu.memory_bytes_per_s
+    elif gpu is not None:
+        most = MOST_PEAK_FRACTION * max(gpu.host_bytes_per_s, HOST_BYTES_PER_S)
+    return None if rate <= most else f"impossible: {rate:.3g} byte/s, and the device moves at most {most:.3g}"
+
+
+def _impossible_collective(observed: Observed, gpu: Gpu | None) -> str | None:
+    """A collective above the bandwidth of the fastest link."""
+    measured = observed.measurement
+    rate = float(measured.shape["size_bytes"]) / measured.low if measured.quantity == "seconds" else measured.high
+    links = ANY_BYTES_PER_S if gpu is None else max(gpu.link_bytes_per_s, gpu.inter_node_bytes_per_s)
+    most = min(MOST_LINK_FRACTION * links, ANY_BYTES_PER_S)
+    return None if rate <= most else f"impossible: {rate:.3g} byte/s, and the fastest link carries {links:.3g}"
+
+
+def _copies(shape: Mapping[str, object]) -> float:
+    copies = shape.get("copies", 1)
+    return float(copies) if isinstance(copies, int | float) and not isinstance(copies, bool) and copies >= 1 else 1.0
+
+
+_LIMITS: Mapping[str, Callable[[Observed, Gpu | None], str | None]] = {
+    "gemm": _impossible_product,
+    "attention": _impossible_attention,
+    "bandwidth": _impossible_bandwidth,
+    "collective": _impossible_collective,
+}

@@ -1,0 +1,577 @@
+"""Published steps: constants fitted to them, predictions without their own source, and widths of intervals.
+
+Fit: residuals are ln(predicted / measured). Each source weighs as the square root of its rows, so that a table of
+hundreds does not outweigh a paper's ten; residuals beyond LARGE weigh less; every constant has a prior and bounds.
+A few damped Gauss-Newton steps in the logarithms reach the optimum. Dense models give what all steps share; mixtures of
+experts then give what is theirs alone.
+
+Widths: a residual is taken over the scale of its step: the more of a step is waiting, for transfers, stages or the
+host, the less certain it is. A class holds steps in like circumstances: a stack that other sources of the fit run
+too, a stack that none of them runs, a GPU without a fit, a mixture of experts. What is left out of the
+fit with a row is left out of its spread too when coverage is evaluated.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from math import ceil, exp, log
+from statistics import median
+from tomllib import loads
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.calibration.scores import Comparison, spread_fraction
+from service.estimator import FORMULAS_VERSION
+from service.estimator.constants import STEP_CONSTANTS, StepConstants
+from service.estimator.question import Question
+from service.estimator.resolve import Resolved, resolve
+from service.estimator.run.stages import LoadedStage, memory_of, slowest_step, stages_of, total_seconds
+from service.estimator.software.versions import generation
+from service.estimator.time.step import (
+    FITTED_GENERATIONS,
+    LEAST_RESIDUAL,
+    Operations,
+    StepClass,
+    spread_scale,
+    step_class_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRow:
+    """One published step that the estimator can be asked about."""
+
+    id: str
+    """Its name in the table."""
+    source_key: str
+    """Its source."""
+    left_out_with: str
+    """Rows of one such name are left out of a fit together: those of a source, or of a model of experts."""
+    question: Question
+    """What the row asks."""
+    stack: Operations
+    """The stack that stands for its framework, and whose operations it runs."""
+    measured_seconds: float
+    """Seconds of its step."""
+    waiting_fraction: float
+    """Share of the predicted step in which a device waits."""
+    is_apart: bool
+    """It is counted apart: it gives no spread, and is judged beside the others."""
+    gives_constants: bool = True
+    """A fit may learn from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """One number that a fit may change."""
+
+    field: str
+    """Its field of StepConstants."""
+    key: Any = None
+    """Its key, where the field is a table."""
+    prior: float
+    """What a benchmark, a data sheet or a paper says."""
+    doubt_fraction: float
+    """Standard deviation of that, in parts of it."""
+    low: float
+    """No fit goes below this: nothing physical lies there."""
+    high: float
+    """Nor above this."""
+    source: str
+    """Why this is believed."""
+
+    def of(self, constants: StepConstants) -> float:
+        """The number in some constants; one for a stack that has none yet."""
+        found = getattr(constants, self.field)
+        return float(found if self.key is None else found.get(self.key, 1.0))
+
+    def put(self, constants: StepConstants, value: float) -> StepConstants:
+        """The constants with another number, held inside the bounds."""
+        held = min(self.high, max(self.low, value))
+        changed: Any = held if self.key is None else {**getattr(constants, self.field), self.key: held}
+        return replace(constants, **{self.field: changed})
+
+
+_CLOCKS = "a benchmark of seconds runs at clocks that a step of minutes does not keep: 0.85-1 of it"
+_KERNEL = "calibration/published/attention.csv at the clocks of a benchmark; 0.7-1.1 of it inside a step"
+_NO_STACK = "no stack is slower or faster until its steps say so"
+
+STACKS = (
+    ("megatron-core", "transformer-engine"), ("megatron-core", "local"), ("deepspeed", "local"), ("deepspeed", "eager"),
+    ("fsdp1", "eager"), ("nanotron", "eager"), ("torchtitan", "compiled"), ("torchtitan", "eager"),
+)  # fmt: skip
+"""Stacks and implementations with published steps."""
+
+DENSE: tuple[Fitted, ...] = (
+    *(
+        Fitted(
+            field="product_scales", key=name, prior=prior, doubt_fraction=0.05, low=0.75, high=1.1, source=_CLOCKS,
+        )
+        for name, prior in (("Ampere", 0.96), ("Hopper", 0.90))
+    ),
+    *(
+        Fitted(field="attention_scales", key=name, prior=0.9, doubt_fraction=0.15, low=0.6, high=1.2, source=_KERNEL)
+        for name in ("flash-1", "flash-2", "cudnn")
+    ),
+    Fitted(
+        field="eager_attention_fraction", prior=0.4, doubt_fraction=0.2, low=0.1, high=0.7,
+        source="batched products of 64 to 128 inner numbers: half of what large products reach",
+    ),
+    Fitted(
+        field="memory_fraction", prior=0.82, doubt_fraction=0.06, low=0.6, high=0.94,
+        source="ai-dynamo/aiconfigurator@095f58a memory kernels: 0.84-0.94 at best; norms and residuals of a step less",
+    ),
+    Fitted(
+        field="fill_numbers", prior=120.0, doubt_fraction=0.5, low=0.0, high=512.0,
+        source="a tile's pipeline of 3 to 5 stages of 32 or 64 numbers: NVIDIA/cutlass@v3.9 efficient_gemm.md",
+    ),
+    Fitted(
+        field="misaligned_fraction", prior=0.85, doubt_fraction=0.08, low=0.5, high=1.0,
+        source="NVIDIA, Matrix Multiplication Background User's Guide, section 2",
+    ),
+    Fitted(
+        field="misaligned_head_fraction", prior=0.15, doubt_fraction=0.4, low=0.02, high=1.0,
+        source="products without tensor cores run at a sixteenth to a quarter of the peak of A100",
+    ),
+    Fitted(
+        field="network_scale", prior=0.88, doubt_fraction=0.12, low=0.5, high=1.0,
+        source="0.73 and 0.96 of the adapter's rate in two measurements of the same network, over NETWORK_FRACTION",
+    ),
+    Fitted(
+        field="contention_fraction", prior=0.4, doubt_fraction=0.3, low=0.0, high=1.0,
+        source="regressions over published FSDP steps: 0.38 (A100) to 0.6 (H100)",
+    ),
+    Fitted(
+        field="exposed_gradient_fraction", prior=0.25, doubt_fraction=0.4, low=0.0, high=1.0,
+        source="the last bucket, and the gather of weights before the next forward pass",
+    ),
+    Fitted(
+        field="straggler_fraction", prior=0.0065, doubt_fraction=0.4, low=0.0, high=0.03,
+        source="1 + 0.0065 log2(nodes) over published steps of both generations",
+    ),
+    Fitted(
+        field="pressure_fraction", prior=0.03, doubt_fraction=0.5, low=0.0, high=0.3,
+        source="published pairs with and without room to spare: 0 to 21 %",
+    ),
+    *(
+        Fitted(field="stack_scales", key=key, prior=1.0, doubt_fraction=0.045, low=0.75, high=1.35, source=_NO_STACK)
+        for key in STACKS
+    ),
+)  # fmt: skip
+"""What steps of dense models tell."""
+
+SPARSE: tuple[Fitted, ...] = (
+    Fitted(
+        field="grouped_fraction", prior=0.7, doubt_fraction=0.2, low=0.2, high=1.0,
+        source="uneven groups of tokens leave tiles half full",
+    ),
+    Fitted(
+        field="sparse_layer_host_seconds", prior=1e-2, doubt_fraction=0.4, low=0.0, high=0.03,
+        source="some 400 launches of 15 to 40 microseconds in both passes of a layer, and waits for counts of tokens",
+    ),
+)  # fmt: skip
+"""What steps of mixtures of experts tell beside that."""
+
+
+ASSUMED: tuple[Fitted, ...] = (
+    Fitted(
+        field="layer_host_seconds", prior=1e-3, doubt_fraction=0.5, low=0.0, high=5e-3,
+        source="some 60 launches of 15 microseconds in both passes of a dense layer; not fitted",
+    ),
+)  # fmt: skip
+"""What no published step tells: the prior itself is shipped."""
+
+
+def at_priors(constants: StepConstants, table: tuple[Fitted, ...]) -> StepConstants:
+    """Some constants with what is believed before any step is seen."""
+    for one in table:
+        constants = one.put(constants, one.prior)
+    return constants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """The work of one published step, and what its GPUs could do."""
+
+    left_out_with: str
+    """Rows of one such name never give the utilisation that predicts them."""
+    gpu: str
+    """Catalogue name of the GPU."""
+    is_moe: bool = False
+    """A mixture of experts; dense models never give its utilisation."""
+    work_flop: float
+    """FLOP of one step, as a baseline counts them."""
+    peak_flop_per_s: float
+    """Dense peak of all GPUs together."""
+    measured_seconds: float
+    """Seconds of the step."""
+    is_apart: bool = False
+    """It is counted apart and gives no utilisation."""
+
+    @property
+    def utilisation_fraction(self) -> float:
+        """Share of the peak that was reached [1]."""
+        return self.work_flop / self.peak_flop_per_s / self.measured_seconds
+
+
+def constant_utilisation_seconds(rows: Sequence[Worked]) -> list[float]:
+    """Seconds of each step at the utilisation that all other sources reach on its GPU.
+
+    Formula:
+        F / (u R),  u = median over sources of the median of F / (R t), of models of the same kind on the same GPU; on
+        every GPU where no other source has it
+
+    Args:
+        rows: the steps
+
+    Returns:
+        seconds of each [s]; nothing can be said of the rows of a single source, which are predicted by their own
+
+    Source:
+        the usual rule of thumb, fitted in its own favour: one MFU for each GPU
+
+    >>> steps = [
+    ...     Worked(left_out_with=source, gpu="h100", work_flop=4.0, peak_flop_per_s=10.0, measured_seconds=seconds)
+    ...     for source, seconds in (("one", 1.0), ("two", 2.0))
+    ... ]
+    >>> [round(found, 9) for found in constant_utilisation_seconds(steps)]
+    [2.0, 1.0]
+    """
+    fitted: dict[tuple[str, str, bool], float] = {}
+    for row in rows:
+        key = (row.left_out_with, row.gpu, row.is_moe)
+        if key not in fitted:
+            fitting = [other for other in rows if not other.is_apart and other.is_moe == row.is_moe]
+            others = [other for other in fitting if other.left_out_with != row.left_out_with] or rows
+            fitted[key] = _utilisation([other for other in others if other.gpu == row.gpu] or others)
+    return [row.work_flop / row.peak_flop_per_s / fitted[row.left_out_with, row.gpu, row.is_moe] for row in rows]
+
+
+def _utilisation(rows: Sequence[Worked]) -> float:
+    """The utilisation that some steps reach, every source counting as much as any other."""
+    reached: dict[str, list[float]] = {}
+    for row in rows:
+        reached.setdefault(row.left_out_with, []).append(row.utilisation_fraction)
+    return median(median(own) for own in reached.values())
+
+
+FILE = "published/held_out.toml"
+"""Where the predictions are shipped: a fit for every source takes too long to repeat at every question."""
+
+DIGITS = 6
+"""Significant digits of a shipped prediction."""
+
+
+class StepModel(Protocol):
+    """A way to predict steps whose constants are fitted on published ones."""
+
+    def fit(self, rows: Sequence[StepRow]) -> object:
+        """The constants that some rows give."""
+
+    def step_seconds(self, question: Question, fitted: object) -> float:
+        """Seconds of a step by some constants."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """Predictions of steps, each by constants that never saw the row's source."""
+
+    formulas: str
+    """Version of the formulas that predicted."""
+    digest: str
+    """Digest of what the shipped constants predict of the same rows: another one means that these are stale."""
+    predicted_seconds: Mapping[str, float]
+    """Seconds of a step by the row's name."""
+
+
+def held_out_seconds(
+    rows: Sequence[StepRow], model: StepModel, only: Collection[str] | None = None
+) -> dict[str, float]:
+    """Predictions of every row by constants fitted on the rows that are not left out with it."""
+    found = {}
+    for name in dict.fromkeys(row.left_out_with for row in rows):
+        if only is not None and name not in only:
+            continue
+        own = [row for row in rows if row.left_out_with == name]
+        fitted = model.fit([row for row in rows if row.left_out_with != name])
+        found.update({row.id: model.step_seconds(row.question, fitted) for row in own})
+    return found
+
+
+def digest_of(seconds: Mapping[str, float]) -> str:
+    """What tells some predictions from others.
+
+    >>> digest_of({"a": 1.0}) == digest_of({"a": 1.00000004}), digest_of({"a": 1.0}) == digest_of({"a": 1.1})
+    (True, False)
+    """
+    return sha256("\n".join(_lines(seconds)).encode()).hexdigest()[:16]
+
+
+def held_out_text(held_out: Mapping[str, float], shipped: Mapping[str, float]) -> str:
+    """The file of held-out predictions."""
+    head = f'formulas = "{FORMULAS_VERSION}"\ndigest = "{digest_of(shipped)}"\n\n[predicted_seconds]'
+    return "\n".join([head, *_lines(held_out), ""])
+
+
+def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Predictions as the file holds them.
+
+    >>> rounded({"a": 1.23456789})
+    {'a': 1.23457}
+    """
+    return {name: float(_number(value)) for name, value in seconds.items()}
+
+
+@cache
+def shipped_held_out() -> HeldOut:
+    """The held-out predictions that the package ships."""
+    return HeldOut(**loads(files("service.calibration").joinpath(FILE).read_text(encoding="utf-8")))
+
+
+def _lines(seconds: Mapping[str, float]) -> list[str]:
+    return [f'"{name}" = {_number(seconds[name])}' for name in sorted(seconds)]
+
+
+def _number(seconds: float) -> str:
+    said = f"{seconds:.{DIGITS}g}"
+    return said if "." in said or "e" in said else f"{said}.0"
+
+
+Vector = NDArray[np.float64]
+
+NOISE = 0.08
+"""Residuals that the formulas leave however well their constants are known."""
+
+LARGE = 0.12
+"""Residuals beyond this weigh less (Huber 1964)."""
+
+ROUNDS = 4
+"""Steps of Gauss and Newton from the priors."""
+
+ROUNDS_AGAIN = 2
+"""Steps from the optimum of other rows, which lies near."""
+
+LONGEST_STEP = 0.5
+"""No constant moves further in one step, in its logarithm."""
+
+NUDGE = 0.03
+"""By how much a constant is moved to see what it does, in its logarithm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question worked out as far as no constant matters."""
+
+    resolved: Resolved
+    stages: list[LoadedStage]
+    filled_fraction: float
+    """Reserved memory of the fullest device over what it has."""
+
+    def seconds(self, constants: StepConstants) -> float:
+        """Seconds of its step by some constants [s]."""
+        job = replace(self.resolved.job, constants=constants)
+        layout = self.resolved.question.layout
+        return total_seconds(slowest_step(job, self.resolved.degrees, layout, self.stages, self.filled_fraction))
+
+
+def asked(question: Question) -> Asked:
+    """A question worked out as far as no constant matters."""
+    resolved = resolve(question)
+    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    memory = memory_of(resolved, stages)
+    return Asked(resolved, stages, memory.reserved_peak_bytes.value / memory.usable_bytes)
+
+
+class FittedSteps:
+    """The estimator with its constants fitted anew on whatever rows it is given."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, Asked] = {}
+        self._fits: dict[tuple[str, ...], StepConstants] = {}
+
+    def fit(self, rows: Sequence[StepRow]) -> StepConstants:
+        """The constants that some rows give."""
+        giving = [row for row in rows if row.gives_constants]
+        dense = [row for row in giving if not _is_sparse(row) and _is_fitted(row)]
+        names = tuple(row.id for row in dense)
+        if names not in self._fits:
+            first = next(iter(self._fits.values()), None)
+            start, rounds = (at_priors(STEP_CONSTANTS, DENSE), ROUNDS) if first is None else (first, ROUNDS_AGAIN)
+            self._fits[names] = self._improved(dense, DENSE, start, rounds)
+        start = at_priors(self._fits[names], SPARSE)
+        return self._improved([row for row in giving if _is_sparse(row)], SPARSE, start, ROUNDS)
+
+    def step_seconds(self, question: Question, fitted: object) -> float:
+        """Seconds of a step by some constants."""
+        if not isinstance(fitted, StepConstants):
+            raise TypeError("constants of a step are StepConstants")
+        return asked(question).seconds(fitted)
+
+    def _improved(
+        self, rows: Sequence[StepRow], table: tuple[Fitted, ...], constants: StepConstants, rounds: int
+    ) -> StepConstants:
+        if not rows:
+            return constants
+        every = [self._work(row) for row in rows]
+        measured = np.array([log(row.measured_seconds) for row in rows])
+        weights = _weights(rows)
+        for _ in range(rounds):
+            constants = _improved(constants, table, every, measured, weights)
+        return constants
+
+    def _work(self, row: StepRow) -> Asked:
+        if row.id not in self._asked:
+            self._asked[row.id] = asked(row.question)
+        return self._asked[row.id]
+
+
+def _improved(
+    constants: StepConstants, table: tuple[Fitted, ...], every: Sequence[Asked], measured: Vector, weights: Vector
+) -> StepConstants:
+    """One step towards the optimum."""
+    now = _logarithms(every, constants)
+    residuals = now - measured
+    trust = weights * np.sqrt(np.minimum(1.0, LARGE / np.maximum(np.abs(residuals), 1e-12))) / NOISE
+    moved = [one.put(constants, one.of(constants) * float(np.exp(NUDGE))) for one in table]
+    moved = [
+        m if one.of(m) != one.of(constants) else one.put(constants, one.of(constants) * float(np.exp(-NUDGE)))
+        for one, m in zip(table, moved, strict=True)
+    ]
+    slopes = [
+        (_logarithms(every, m) - now) / log(one.of(m) / one.of(constants)) for one, m in zip(table, moved, strict=True)
+    ]
+    doubts = np.array([one.doubt_fraction for one in table])
+    away = np.array([log(one.of(constants) / one.prior) for one in table])
+    left = np.vstack([np.column_stack(slopes) * trust[:, None], np.diag(1 / doubts)])
+    right = np.concatenate([-residuals * trust, -away / doubts])
+    step = np.clip(np.linalg.lstsq(left, right, rcond=None)[0], -LONGEST_STEP, LONGEST_STEP)
+    for one, change in zip(table, step, strict=True):
+        constants = one.put(constants, one.of(constants) * float(np.exp(change)))
+    return constants
+
+
+def _logarithms(every: Sequence[Asked], constants: StepConstants) -> Vector:
+    return np.array([log(one.seconds(constants)) for one in every])
+
+
+def _weights(rows: Sequence[StepRow]) -> Vector:
+    """Square roots of weights that sum to the number of rows, each source's as the root of its own number."""
+    counts = Counter(row.left_out_with for row in rows)
+    raw = np.array([counts[row.left_out_with] ** -0.5 for row in rows])
+    weights: Vector = np.sqrt(raw * len(rows) / raw.sum())
+    return weights
+
+
+def _is_sparse(row: StepRow) -> bool:
+    return bool(row.question.model.num_experts)
+
+
+def _is_fitted(row: StepRow) -> bool:
+    return generation(row.question.gpu) in FITTED_GENERATIONS
+
+
+DECIMALS = 1e3
+"""A shipped spread is rounded up to thousandths."""
+
+STAND_INS: dict[StepClass, StepClass] = {"new GPU": "old GPU", "old GPU": "new GPU"}
+"""Whose spread judges a source that is the only one of its class: nothing is fitted on either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOutStep:
+    """One step as predicted without its source: value by constants, spread by residuals, that never saw it."""
+
+    row: StepRow
+    """The row."""
+    step_class: StepClass
+    """Its class while its source was left out."""
+    predicted_seconds: float
+    """The prediction."""
+    spread_fraction: float | None
+    """Spread of the class without its source, or of its stand-in; None where no other source is of either."""
+
+    @property
+    def comparison(self) -> Comparison:
+        """Prediction beside figure; an empty interval where there is no spread."""
+        value, spread = self.predicted_seconds, self.spread_fraction or 0.0
+        return Comparison(self.row.measured_seconds, value * exp(-spread), value, value * exp(spread))
+
+
+def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> list[HeldOutStep]:
+    """Steps as predicted without their sources, with the intervals that the other sources ask for."""
+    known = [row for row in rows if row.id in predicted_seconds]
+    classes = _classes_left_out(known, rows)
+    pools = _residuals(known, classes, predicted_seconds)
+    found = []
+    for row in known:
+        spread = _spread_without(row.left_out_with, classes[row.id], pools)
+        found.append(
+            HeldOutStep(
+                row=row,
+                step_class=classes[row.id],
+                predicted_seconds=predicted_seconds[row.id],
+                spread_fraction=None if spread is None else max(LEAST_RESIDUAL, spread * _scale(row)),
+            )
+        )
+    return found
+
+
+def _spread_without(name: str, own: StepClass, pools: Mapping[StepClass, Mapping[str, list[float]]]) -> float | None:
+    """The spread of a class without what is left out together, that of its stand-in where nothing else is of it."""
+    for one in (own, STAND_INS.get(own)):
+        others = {other: found for other, found in pools.get(one, {}).items() if other != name} if one else {}
+        if others:
+            return spread_fraction(others)
+    return None
+
+
+def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> dict[StepClass, float]:
+    """The spread of each class, as the estimator states it."""
+    known = [row for row in rows if row.id in predicted_seconds]
+    classes = _classes_left_out(known, rows)
+    found = {}
+    for name, pool in _residuals(known, classes, predicted_seconds).items():
+        if (spread := spread_fraction(pool)) is not None:
+            found[name] = ceil(spread * DECIMALS) / DECIMALS
+    return found
+
+
+def _classes_left_out(known: Sequence[StepRow], rows: Sequence[StepRow]) -> dict[str, StepClass]:
+    """The class of each row while its source is left out: its stack is known where another source runs it."""
+    fitted = {
+        (row.stack, row.left_out_with)
+        for row in rows
+        if not row.is_apart and generation(row.question.gpu) in FITTED_GENERATIONS
+    }
+    names = {row.left_out_with for row in known}
+    others = {name: {stack for stack, left_out_with in fitted if left_out_with != name} for name in names}
+    return {
+        row.id: step_class_of(
+            row.stack,
+            row.question.gpu,
+            is_sparse=bool(row.question.model.num_experts),
+            known_stacks=others[row.left_out_with],
+        )
+        for row in known
+    }
+
+
+def _scale(row: StepRow) -> float:
+    return spread_scale(row.waiting_fraction)
+
+
+def _residuals(
+    rows: Sequence[StepRow], classes: Mapping[str, StepClass], predicted_seconds: Mapping[str, float]
+) -> dict[StepClass, dict[str, list[float]]]:
+    """ln(measured / predicted) over each step's scale, by class and by what is left out together, but those apart."""
+    pools: dict[StepClass, dict[str, list[float]]] = {}
+    for row in rows:
+        if not row.is_apart:
+            own = pools.setdefault(classes[row.id], {}).setdefault(row.left_out_with, [])
+            own.append(log(row.measured_seconds / predicted_seconds[row.id]) / _scale(row))
+    return pools
