@@ -59,11 +59,11 @@ def taken(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[flo
     """Count one request.
 
     >>> taken(0.0, 100.0, Limit(burst=10, interval_seconds=2.0))
-    (102.0, Standing(remaining=9, reset_seconds=2.0, retry_seconds=0.0))
+    (102.0, Allowance(remaining=9, reset_seconds=2.0, retry_seconds=0.0))
     >>> taken(119.0, 100.0, Limit(burst=10, interval_seconds=2.0))
-    (119.0, Standing(remaining=0, reset_seconds=19.0, retry_seconds=1.0))
+    (119.0, Allowance(remaining=0, reset_seconds=19.0, retry_seconds=1.0))
     >>> taken(112.0, 100.0, Limit(burst=10, interval_seconds=2.0), cost=5)
-    (112.0, Standing(remaining=4, reset_seconds=12.0, retry_seconds=2.0))
+    (112.0, Allowance(remaining=4, reset_seconds=12.0, retry_seconds=2.0))
     """
     full_seconds = limit.burst * limit.interval_seconds
     before = max(empty_at, now)
