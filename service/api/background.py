@@ -1,4 +1,7 @@
-"""Background tasks of a process, each on a thread of its own."""
+"""Background tasks of a process, each on a thread of its own.
+
+Retention goes by the slower of two clocks: the database's, and the time since the process started.
+"""
 
 import asyncio
 import logging

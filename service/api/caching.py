@@ -2,6 +2,9 @@
 
 HEAD runs as GET and loses its body; its answer ends with its first bytes, so that a stream sees its caller gone. A
 handler that wants a cheaper HEAD asks `is_head(request)`.
+
+An Idempotency-Key holds for a day, for one owner and one operation. The change and its answer are one transaction:
+if the process dies in between, nothing is stored, and the request may be sent again.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Prometheus metrics of the process and the database.
 
 Names and labels are a promise: dashboards and alerts rest on them. A label holds one of a closed list (a route is its
-template, never a path), so the number of series is bounded. Requests are counted in memory; what the database knows is
-read when somebody scrapes (`database_figures.py`).
+template, never a path), so the number of series is bounded. Requests are counted in memory; figures of
+the database are read at a scrape, on one thread, so that a database that hangs holds up no request.
 """
 
 import asyncio

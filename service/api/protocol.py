@@ -2,6 +2,9 @@
 
 The parser refuses what breaks the grammar of HTTP. Here stand the bounds that it does not have, on time, on length and
 on how many connections there are, and the few rules without which a proxy and the service might read two requests.
+
+A system that receives bytes which nothing reads resets the connection, and the other side loses the answer. So the
+service first closes its own direction, then discards what still arrives for a moment.
 """
 
 import logging

@@ -1,6 +1,9 @@
 """Rate limits per caller: a long-run rate, with bursts of a whole sheet's cells.
 
 Nothing is waited for where this process counts alone; where replicas count together, `shared_limits.py` does it.
+
+The first question of a request is counted before its route begins. The route counts the others once it has read how
+many there are, and before it answers any.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Request context: facts about a request beside its question."""
+"""Request context: facts about a request beside its question.
+
+Within /v1 no operation ends before its sunset, which is at least two years after its successor exists.
+"""
 
 import re
 from collections.abc import Mapping, MutableSequence, Sequence

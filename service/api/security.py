@@ -1,4 +1,7 @@
-"""Authorisation: keys, tokens and share links, decided in memory before a route runs."""
+"""Authorisation: keys, tokens and share links, decided in memory before a route runs.
+
+The tables of scopes name every POST, because a POST may read or change; GET reads, and PUT, PATCH and DELETE change.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

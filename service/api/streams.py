@@ -1,4 +1,8 @@
-"""Long computations between which other requests run, and the shared change feed of event streams."""
+"""Long computations between which other requests run, and the shared change feed of event streams.
+
+Listeners of a change feed wait in the event loop, without a thread or a database connection each, so five hundred
+idle streams cost little more than one.
+"""
 
 import asyncio
 from asyncio import sleep

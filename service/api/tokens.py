@@ -2,6 +2,9 @@
 
 Signature, issuer, audience and time are checked by PyJWT, with algorithms that a setting allows and that have a public
 key: what a token says of its own algorithm never turns a public key into a secret.
+
+A known signing key costs no wait, whatever happens to the issuer. An unknown one is fetched once for all who ask,
+and again after some seconds at the earliest, so forged tokens cannot make the service ask more often.
 """
 
 import json

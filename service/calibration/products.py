@@ -1,9 +1,9 @@
 """Published matrix products, and the rates that fit them best.
 
-The constants of `estimator/matrix_rates.py` are the optimum that `fitted` finds over the shipped measurements; what is
-fitted is the estimator's own formula, on columns. The best constants have the smallest mean of sqrt(r^2 + 0.02^2), with
-r = ln(predicted / measured): large errors weigh by their size, so no single outlier pulls. Products of at least 1,024
-rows, as training has them, count in full, smaller ones a quarter.
+The constants of `estimator/time/matrix_products.py` are the optimum that `fitted` finds over the shipped
+measurements; what is fitted is the estimator's own formula, on columns. The best constants have the smallest mean of
+sqrt(r^2 + 0.02^2), with r = ln(predicted / measured): large errors weigh by their size, so no single outlier pulls.
+Products of at least 1,024 rows, as training has them, count in full, smaller ones a quarter.
 
 Products of processors ship with two runs each: the noise between the two is a bound for every prediction.
 """

@@ -2,6 +2,11 @@
 
 A calibration is no column of the catalogue and no field of a question: a GPU that has one is a `CalibratedGpu`, and
 formulas ask that GPU. Where nothing was measured, formulas use the data sheet and the constants of its generation.
+
+Measured constants of a device are neither columns of the catalogue nor fields of a question: a GPU that has them is
+a `CalibratedGpu`. The constants of a step are what a benchmark does not show: clocks that sink, kernels that start
+cold, transfers that overlap. `service.calibration.steps` holds their bounds and priors and fits them to published
+steps. A cluster's own k steps are trusted by k / (k + 2).
 """
 
 from collections.abc import Mapping, Sequence

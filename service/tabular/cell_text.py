@@ -2,6 +2,10 @@
 
 A point means decimals in one locale and thousands in another: `1.234` becomes 1234 in a German
 sheet, silently. A whole mantissa with a power of ten, `1234e-3`, is read alike everywhere.
+
+A spreadsheet runs a cell that begins with = + - or @, also in fullwidth form, behind spaces or characters without
+width, and behind a semicolon, a tab or a line break. A text counts as a formula where its compatibility form (NFKC)
+begins so.
 """
 
 import re

@@ -1,6 +1,8 @@
 """Lists, page by page as JSON, or whole as a table of texts or typed cells.
 
 Every form takes the same query: filters by column, sort, limit, cursor.
+
+A page is read from the database in parts, in order of key or newest first. In any other order every row is read.
 """
 
 import csv

@@ -1,4 +1,8 @@
-"""Filters, order, limit and cursor of a list, from a query string."""
+"""Filters, order, limit and cursor of a list, from a query string.
+
+A cursor holds the place of the last row shown, not a number of rows, so the next page begins right behind that row
+even where rows were added or removed.
+"""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right

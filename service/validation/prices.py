@@ -1,4 +1,9 @@
-"""Prices: a rate, the newest matching row of the catalogue, a rate card, or owned hardware."""
+"""Prices: a rate, the newest matching row of the catalogue, a rate card, or owned hardware.
+
+The age of a price depends on the catalogue alone, never on today's date: it is the number of days from the last day
+that its date may mean to the first day that the date of the newest price or GPU may mean. So an answer stays the
+same under the same versions.
+"""
 
 from calendar import monthrange
 from collections.abc import Mapping

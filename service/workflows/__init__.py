@@ -1,1 +1,1 @@
-"""What can a caller ask? One function for each question; it takes plain values and a catalogue and knows no HTTP."""
+"""Predictions against published runs, offline."""

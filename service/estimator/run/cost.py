@@ -1,4 +1,9 @@
-"""Cost of a run, line by line, in whole cents: rented or owned GPUs, spares, storage, traffic."""
+"""Cost of a run, line by line, in whole cents: rented or owned GPUs, spares, storage, traffic.
+
+Costs are exact: a double such as 2.3 means the decimal of its shortest text. Each line, at both ends of its
+interval, is rounded once to the cent (ROUND_HALF_EVEN), and a sum adds the rounded lines. Constants are integers, so
+that the same formulas serve doubles, columns and decimals.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

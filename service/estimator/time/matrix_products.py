@@ -262,7 +262,7 @@ UNMEASURED_RATES = GenerationRates(
 
 FASTEST_CLOCK = 1.7
 """The highest clock of a server's processor over the one that is assumed where nothing tells it: 5 over 3 GHz.
-Source: AMD EPYC 9575F data sheet; CLOCK_HZ in calibration/processors.py."""
+Source: AMD EPYC 9575F data sheet; CLOCK_HZ in calibration/observations.py."""
 
 _PROCESSOR = GenerationRates(
     tile=16, source="oneDNN developer guide, CPU kernels of 6 to 48 x 8 to 64 numbers; shares as UNMEASURED_RATES",

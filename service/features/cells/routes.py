@@ -2,6 +2,8 @@
 
 A spreadsheet sends OPTIONS and HEAD before GET for every cell, follows no 308, and shows no body of
 an error: so HEAD computes nothing, nothing redirects, and `on_error` puts errors into the cell.
+
+/v1/cell/table.csv and /v1/cell/estimate.xml are mounted before /v1/cell/{metric}; no metric has a file ending.
 """
 
 from collections.abc import Awaitable, Callable

@@ -2,6 +2,8 @@
 
 The file comes inside a JSON answer, beside what it does not hold; as text/plain it comes alone, and a header names
 what it does not hold.
+
+A file to import comes as text, or in a JSON object.
 """
 
 from typing import Any

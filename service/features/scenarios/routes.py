@@ -1,6 +1,8 @@
 """/v1/scenarios: named questions, each with its answer, in all of their revisions.
 
 These routes reach the database, so they run in threads; those that write wait for their turn first.
+
+/v1/scenarios/{id}.xlsx and .ods are mounted before /v1/scenarios/{id}; no id has a file ending.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""Rows of a sweep: each combination answered, or the reason why it cannot be."""
+"""Rows of a sweep: each combination answered, or the reason why it cannot be.
+
+Rows that differ only in their price share the rest of their estimate.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

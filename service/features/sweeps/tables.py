@@ -1,4 +1,7 @@
-"""Tables of sweeps: finished shards one after another, as Parquet or CSV."""
+"""Tables of sweeps: finished shards one after another, as Parquet or CSV.
+
+Arrow is imported where a table is written or read, because it takes long to load.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
