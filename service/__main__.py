@@ -23,7 +23,7 @@ def main() -> None:
 
         raise SystemExit(work(sys.argv[2:]))
     try:
-        from service.commands.application import main as command
+        from service.cli.application import main as command
 
         command()
     except ModuleNotFoundError as error:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from service.commands.application import main
+from service.cli.application import main
 
 
 class Ran(NamedTuple):

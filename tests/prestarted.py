@@ -37,7 +37,7 @@ MOST_BYTES = 1 << 20
 MOST_FILES = 5
 """That are sent with it."""
 
-MODULES = ("service.app", "service.api.server", "service.commands.application")
+MODULES = ("service.app", "service.api.server", "service.cli.application")
 
 MOST_SECONDS = 120.0
 """Longest run of a command."""

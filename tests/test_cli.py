@@ -11,7 +11,7 @@ import pytest
 
 from service import __version__
 from service.catalogue import shipped_catalogue
-from service.commands.application import main
+from service.cli.application import main
 from service.features.estimates.answers import answer
 from service.features.estimates.report import report
 from service.validation.flat import ALIASES, flat_fields

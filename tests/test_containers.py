@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 import typer.main
 
-from service.commands.application import app
+from service.cli.application import app
 from service.settings import PREFIX
 from service.worker.command import _parsed
 from tests.containers import OF_WORKERS, SETTINGS, arguments, dockerfile, stages

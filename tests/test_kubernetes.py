@@ -14,8 +14,8 @@ from service import __version__
 from service.api.health import LOOK_SECONDS
 from service.api.pages import GUIDE, MANIFESTS
 from service.api.server import STOP_SECONDS
-from service.commands.application import app
-from service.commands.local_worker import END_SECONDS
+from service.cli.application import app
+from service.cli.serve import END_SECONDS
 from service.settings import PREFIX
 from service.worker.command import _parsed
 from tests.containers import OF_WORKERS, SETTINGS, arguments

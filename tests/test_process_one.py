@@ -40,7 +40,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("word", "module"), [("serve", "service.commands.application"), ("worker", "service.worker.command")]
+    ("word", "module"), [("serve", "service.cli.application"), ("worker", "service.worker.command")]
 )
 def test_it_ends_while_it_starts(alone: list[str], word: str, module: str) -> None:
     command = [*alone, sys.executable, "-c", EARLY.format(module=module), word]

@@ -191,7 +191,7 @@ def test_a_variable_that_is_no_setting_is_told_of(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("TRAINCOST_WORKERS", "2")
     with serving(tmp_path, tmp_path / "log"):
         pass
-    told = "WARNING service.commands.serve: TRAINCOST_WORKERS is no setting, and changes nothing"
+    told = "WARNING service.cli.serve: TRAINCOST_WORKERS is no setting, and changes nothing"
     assert told in (tmp_path / "log").read_text(encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from service.answers.plans import PlanAnswer, PlanCounts
 from service.catalogue import shipped_catalogue
-from service.commands.progress import PATIENCE_SECONDS, Progress
+from service.cli.console import PATIENCE_SECONDS, Progress
 from service.features.plans.report import counted, plans_csv, plans_report
 from service.features.plans.search_plans import planning
 from service.features.sensitivity.openapi import VARIATIONS

@@ -266,7 +266,8 @@ def earlier(revision: str, url: str, folder: Path) -> Iterator[Earlier]:
         **os.environ, "PYTHONPATH": str(folder), "TRAINCOST_DATABASE_URL": url, "TRAINCOST_REQUESTS_PER_MINUTE": "0",
     }  # fmt: skip
     words = [sys.executable, "-m", "service", "serve", "--port", "0"]
-    commands = "".join(file.read_text(encoding="utf-8") for file in folder.glob("service/commands/*.py"))
+    rooms = [*folder.glob("service/cli/*.py"), *folder.glob("service/commands/*.py")]
+    commands = "".join(file.read_text(encoding="utf-8") for file in rooms)
     words += ["--no-worker"] if "--no-worker" in commands else []
     with subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as server:
         try:

@@ -1,14 +1,21 @@
 """How is the server started?"""
 
 import logging
+import os
+import subprocess
+import sys
 from contextlib import suppress
 from socket import socket
+from threading import Event, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.worker.command import HELP
+from service.worker.command import main as work
+
 if TYPE_CHECKING:
-    from service.commands.local_worker import LocalWorker
     from service.settings import Settings
     from service.store import KeyRing
 
@@ -103,10 +110,90 @@ def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "Loc
     """A worker that reaches this service on this machine, with a key in case the service asks for one."""
     from service.api.key_rules import KeyRequest, lend_key
     from service.api.server import address
-    from service.commands.local_worker import LocalWorker
     from service.settings import LOOPBACK
 
     host, port = listener.getsockname()[:2]
     reached = LOOPBACK.get(host, host)
     lent = lend_key(keys, KeyRequest(name="the worker beside the service", scopes=["worker"]))
     return LocalWorker(f"http://{address(reached, port)}", lent.presented, settings.log_level)
+
+
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+"""Waits before a worker that ended is started again; they double until one has run for a while. Source: a choice."""
+
+END_SECONDS = 6.0
+"""Time that the worker has to give back its job and end. Source: a choice; the service itself ends within 10 s."""
+
+
+class LocalWorker:
+    """A worker beside the service.
+
+    Args:
+        url: where the service answers on this machine
+        token: key that lets the worker in
+        log_level: least serious messages that it writes
+    """
+
+    def __init__(self, url: str, token: str, log_level: str) -> None:
+        own = {"TRAINCOST_URL": url, "TRAINCOST_TOKEN": token, "TRAINCOST_LOG_LEVEL": log_level, "NO_PROXY": "*"}
+        self._environment = {**os.environ, **own}
+        self._leaving = Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = Thread(target=self._keep, name="local worker", daemon=True)
+
+    def start(self) -> None:
+        """Start it, and again whenever it ends."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have it give back its job and end."""
+        self._leaving.set()
+        if self._thread.is_alive():
+            self._terminate()
+            self._thread.join(END_SECONDS)
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+
+    def _keep(self) -> None:
+        wait_seconds = FIRST_WAIT_SECONDS
+        while not self._leaving.is_set():
+            started = monotonic()
+            code = self._run()
+            if self._leaving.is_set():
+                return
+            if monotonic() - started > LONGEST_WAIT_SECONDS:
+                wait_seconds = FIRST_WAIT_SECONDS
+            log.warning("the worker beside the service ended with code %d; started again in %.0f s", code, wait_seconds)
+            self._leaving.wait(wait_seconds)
+            wait_seconds = min(2.0 * wait_seconds, LONGEST_WAIT_SECONDS)
+
+    def _run(self) -> int:
+        """Start the worker; its code, once it has ended."""
+        with subprocess.Popen(
+            (sys.executable, "-m", "service", "worker", "--with-parent"),
+            stdin=subprocess.PIPE,
+            env=self._environment,
+            start_new_session=True,
+        ) as process:
+            self._process = process
+            if self._leaving.is_set():
+                self._terminate()
+            return process.wait()
+
+    def _terminate(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+
+@app.command(
+    help=HELP,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+def worker(context: typer.Context) -> None:
+    """Do jobs for a service.
+
+    Args:
+        context: the arguments
+    """
+    raise typer.Exit(work(context.args))

@@ -1,17 +1,53 @@
-"""How near do predictions come? The shipped measurements, a table of one's own, or whole published runs."""
+"""Which measurements come in from files? Those of other tools, into the database of the settings."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.commands.options import AsJson
+from service.cli.console import AsCsv, AsJson, Key, Url, database
+
+app = typer.Typer()
+
+Format = Annotated[str, typer.Argument(help="nccl-tests, gemm-csv, memory-snapshot, or records (a worker's own).")]
+File = Annotated[Path, typer.Argument(help="The file; - for what is piped in.", allow_dash=True)]
+Told = Annotated[
+    list[str] | None,
+    typer.Option("--tell", help="What the file does not tell: device=NAME, operation=all_gather, run=NAME; repeat it."),
+]
+
+
+@app.command("import-measurements")
+def import_measurements(kind: Format, file: File, *, tell: Told = None, as_json: AsJson = False) -> None:
+    """Keep what another tool measured, beside what is predicted of it, for calibrations to be fitted on."""
+    import sys
+
+    from service.features.accounts.audit import by_command
+    from service.features.measurements.file_formats import import_file
+    from service.store import load_catalogue
+    from service.store.callers import TEAM
+    from service.validation.serialization import to_bytes
+
+    content = sys.stdin.buffer.read() if str(file) == "-" else _content(file)
+    with database() as engine, by_command("importMeasurements"):
+        kept = import_file(engine, load_catalogue(engine).view(TEAM), kind, content, file.name, tell or [])
+    if as_json:
+        typer.echo(to_bytes(kept))
+    else:
+        typer.echo(f"{kept.measurements} measurements came in as run {kept.run}; {kept.quarantined} are in quarantine")
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from None
+
 
 if TYPE_CHECKING:
     from service.workflows.accuracy.answers import Accuracy
     from service.workflows.accuracy.judged import Judged
-
-app = typer.Typer()
 
 
 @app.command()
@@ -63,7 +99,6 @@ def _judged(file: str | None) -> "tuple[Judged, ...]":
 
 def _with_own(found: "Accuracy") -> "Accuracy":
     """The figures with those of own measurements."""
-    from service.commands.database import database
     from service.store import load_catalogue
     from service.store.callers import ANYBODY, TEAM
     from service.workflows.accuracy.measured import own_groups
@@ -82,3 +117,37 @@ def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> No
         message = "--totals compares the published runs that ship with the package, and takes no table and no --rows"
         raise typer.BadParameter(message)
     typer.echo(to_bytes(totals_accuracy()) if as_json else totals_text(totals_accuracy()))
+
+
+SacctFile = Annotated[
+    str | None,
+    typer.Argument(help="Output of sacct --parsable2 or --json; - for standard input; absent: sacct is called."),
+]
+Since = Annotated[
+    str | None, typer.Option(help="Jobs since then, as sacct's --starttime takes it. Default: a week ago.")
+]
+Until = Annotated[str | None, typer.Option(help="Jobs until then, as sacct's --endtime takes it.")]
+Cluster = Annotated[str | None, typer.Option(help="Jobs of these clusters, as sacct's --clusters takes it.")]
+
+
+@app.command()
+def reconcile(  # noqa: PLR0913 - each is an option of the command
+    file: SacctFile = None,
+    *,
+    since: Since = None,
+    until: Until = None,
+    cluster: Cluster = None,
+    url: Url = "http://localhost:8000",
+    key: Key = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """What did jobs take that were estimated before? What Slurm's sacct tells, compared by the service."""
+    from service.cli.remote import asked_of
+    from service.features.reconcile.report import reconciliation_shown
+    from service.features.reconcile.sending import Wanted, reconciled_by, sacct_output
+
+    text = sacct_output(file, Wanted(since=since, until=until, cluster=cluster))
+    with asked_of(url, key) as client:
+        found = reconciled_by(client.reconcile, text)
+    typer.echo(reconciliation_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)

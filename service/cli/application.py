@@ -7,29 +7,11 @@ import typer
 from typer.main import get_command
 
 from service import __version__
-from service.commands import (
-    accuracy,
-    backups,
-    bodies,
-    doctor,
-    flat,
-    keys,
-    launch_checks,
-    measurements,
-    reconcile,
-    serve,
-    shares,
-    sweeps,
-    worker,
-    writers,
-)
+from service.cli import data, keys, maintenance, questions, serve, writers
 from service.errors import Refused, TraincostError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-for commands in (
-    flat, bodies, sweeps, launch_checks, serve, worker, keys, shares, backups, doctor, measurements, accuracy,
-    reconcile, writers,
-):  # fmt: skip
+for commands in (questions, serve, keys, maintenance, data, writers):
     app.add_typer(commands.app)
 
 

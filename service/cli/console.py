@@ -1,0 +1,77 @@
+"""Which options do several commands share?"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.errors import StartupError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")]
+Url = Annotated[str, typer.Option(envvar="TRAINCOST_URL", help="Address of the service.")]
+Key = Annotated[
+    str | None, typer.Option(envvar="TRAINCOST_KEY", help="Key to the service; better given in the environment.")
+]
+Body = Annotated[str, typer.Argument(help="JSON file that holds what POST takes; - for standard input.")]
+
+
+PATIENCE_SECONDS = 1.0
+"""Seconds without a word. Source: a choice."""
+
+
+class Progress:
+    """Tells how far a search is, but not too often.
+
+    Args:
+        now: a clock [s]
+    """
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._told_at = now()
+
+    def tell(self, line: str) -> None:
+        """Say a line, unless one was said in the last second, or the search began then.
+
+        Args:
+            line: what to say
+        """
+        now = self._now()
+        if now - self._told_at >= PATIENCE_SECONDS:
+            self._told_at = now
+            typer.echo(line, err=True)
+
+
+if TYPE_CHECKING:
+    from service.store import Engine
+
+
+@contextmanager
+def database(*, is_made: bool = True) -> Iterator["Engine"]:
+    """The database of the settings.
+
+    Args:
+        is_made: whether an SQLite file is made where there is none
+
+    Yields:
+        the database, closed afterwards
+
+    Raises:
+        StartupError: it cannot be used, or has to be there and is not
+    """
+    from service.catalogue import shipped_catalogue
+    from service.settings import read_settings
+    from service.store import file_of, prepare_database
+
+    url = read_settings().database_url
+    file = file_of(url)
+    if file is not None and not is_made and not file.is_file():
+        raise StartupError(f"there is no database at {file}; name the service's own in TRAINCOST_DATABASE_URL")
+    engine = prepare_database(url, shipped_catalogue())
+    try:
+        yield engine
+    finally:
+        engine.dispose()

@@ -1,0 +1,222 @@
+"""Which questions can be typed option by option? What a job takes, and where it is cheapest."""
+
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from service.cli.console import AsCsv, AsJson, Body, Key, Progress, Url
+from service.errors import Refused
+from service.validation.error_styles import COMMAND_LINE, retold
+from service.validation.flat import ALIASES, FlatField, body_of_flat, flat_fields
+
+app = typer.Typer()
+
+
+def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
+    """What does this training job take? Needs no server and no database; a list is a repeated option."""
+    from service.catalogue import shipped_catalogue
+    from service.features.estimates.answers import answer
+    from service.features.estimates.report import report
+    from service.validation.questions import read_question
+    from service.validation.serialization import to_bytes
+
+    catalogue = shipped_catalogue()
+    try:
+        body = body_of_flat([(name, text) for name, texts in given.items() for text in texts or ()])
+        found = answer(read_question(body, catalogue), catalogue)
+    except Refused as refused:
+        raise Refused(*(retold(problem, COMMAND_LINE) for problem in refused.problems)) from None
+    typer.echo(to_bytes(found) if as_json else report(found))
+
+
+METAVARS = {
+    "integer": "INT",
+    "integers": "INT:INT",
+    "number": "NUM",
+    "numbers": "NUM:NUM",
+    "truth": "BOOL",
+    "text": "NAME",
+}
+
+
+def _option_of(field: FlatField) -> Parameter:
+    """The command line option of one field of the flat form."""
+    names = [field.name, *(alias for alias, name in ALIASES.items() if name == field.name)]
+    option = typer.Option(
+        *map(COMMAND_LINE.name, names),
+        help=f"{field.meaning} One of {', '.join(map(str, field.choices))}." if field.choices else field.meaning,
+        metavar=METAVARS[field.form],
+        rich_help_panel=field.path[0].capitalize(),
+    )
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
+
+
+AS_JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+ESTIMATE: Any = _estimate
+ESTIMATE.__signature__ = Signature([AS_JSON, *map(_option_of, flat_fields().values())])
+app.command("estimate")(ESTIMATE)
+
+
+def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
+    """Where is this job cheapest? Repeat options of the cluster and of the price: all combinations are compared."""
+    from service.catalogue import shipped_catalogue
+    from service.features.compare.compare import compare
+    from service.features.compare.requests import BESIDE, body_of_flat_comparison, told_flat
+    from service.features.compare.tables import comparison_csv, comparison_report, whole_comparison
+    from service.validation.serialization import to_bytes
+
+    try:
+        body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])
+        found = compare(body, shipped_catalogue())
+    except Refused as refused:
+        raise Refused(*(retold(told_flat(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)) from None
+    if as_json:
+        typer.echo(to_bytes(whole_comparison(found)))
+    else:
+        typer.echo(comparison_csv(found) if as_csv else comparison_report(found), nl=not as_csv)
+
+
+def _order_option(name: str, meaning: str) -> Parameter:
+    option = typer.Option(COMMAND_LINE.name(name), help=meaning, metavar="NAME", rich_help_panel="Rows")
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, option])
+
+
+AS_CSV = Parameter("as_csv", Parameter.KEYWORD_ONLY, default=False, annotation=AsCsv)
+ORDERS = (
+    _order_option("pair", "product: all combinations. zip: the first cluster at the first price, and so on."),
+    _order_option("sort_by", "Number to sort by; cost_usd, or else gpu_hours, or step_seconds where absent."),
+    _order_option("descending", "true for the largest first."),
+    _order_option("columns", "Number of each row, as cells name it; repeat it for more."),
+)
+COMPARE: Any = _compare
+COMPARE.__signature__ = Signature([AS_JSON, AS_CSV, *map(_option_of, flat_fields().values()), *ORDERS])
+app.command("compare")(COMPARE)
+
+
+@app.command()
+def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """Which layouts are best for a job? The answer of POST /v1/plans; a long search tells how far it is on stderr."""
+    from service.answers.plans import PlanAnswer
+    from service.catalogue import shipped_catalogue
+    from service.features.plans.report import counted, plans_shown
+    from service.features.plans.search_plans import planning
+    from service.validation.body_files import body_in
+
+    progress = Progress()
+    for found in planning(body_in(file), shipped_catalogue()):
+        if isinstance(found, PlanAnswer):
+            typer.echo(plans_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+        else:
+            progress.tell(f"so far {counted(found)}")
+
+
+@app.command()
+def solve(file: Body, *, as_json: AsJson = False) -> None:
+    """Which value of an open field will do, and which is the next that will not? The answer of POST /v1/solve."""
+    from service.catalogue import shipped_catalogue
+    from service.features.solve.report import solution_shown
+    from service.features.solve.solve import solve as solution_of
+    from service.validation.body_files import body_in
+
+    typer.echo(solution_shown(solution_of(body_in(file), shipped_catalogue()), "json" if as_json else "report"))
+
+
+@app.command()
+def diagnose(
+    file: Body,
+    message: Annotated[str | None, typer.Argument(help="File that holds the message; else the body holds it.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Why did a job run out of memory, and what is to change? The answer of POST /v1/diagnose."""
+    from service.catalogue import shipped_catalogue
+    from service.features.diagnose.diagnose import diagnose as diagnosis_of
+    from service.features.diagnose.report import diagnosis_report
+    from service.validation.body_files import body_in, text_in
+    from service.validation.serialization import to_bytes
+
+    said = {} if message is None else {"message": text_in(message)}
+    found = diagnosis_of({**body_in(file), **said}, shipped_catalogue())
+    typer.echo(to_bytes(found) if as_json else diagnosis_report(found))
+
+
+@app.command()
+def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """What changes if a field of the question changes? The table of POST /v1/sensitivity."""
+    from service.catalogue import shipped_catalogue
+    from service.features.sensitivity.tables import table_shown
+    from service.features.sensitivity.vary import vary
+    from service.validation.body_files import body_in
+
+    found = vary(body_in(file), shipped_catalogue())
+    typer.echo(table_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+
+
+@app.command()
+def sweep(
+    file: Body,
+    *,
+    out: Annotated[Path, typer.Option(help="Table to write: a name that ends with .parquet or .csv.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Give up the table that is there now.")] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes; one a core where absent.")] = None,
+) -> None:
+    """Every combination of some models, clusters, prices, recipes and layouts, as a table.
+
+    The body is that of POST /v1/sweeps. What is done is kept beside the table until it is whole: a command that was
+    ended goes on from there when it is given again.
+    """
+    from service.catalogue import shipped_catalogue
+    from service.features.sweeps.local import TableThere, cores, run_locally
+    from service.features.sweeps.requests import read_sweep
+    from service.features.sweeps.rows import Counts
+    from service.validation.body_files import body_in
+
+    if out.exists() and not replace:
+        raise TableThere(f"{out} is there already; name another file, or say --replace")
+    asked = read_sweep(body_in(file), shipped_catalogue())
+    progress, rows = Progress(), asked.axes.rows
+
+    def told(counts: Counts) -> None:
+        progress.tell(f"{counts.rows:,} of {rows:,} rows")
+
+    counts = run_locally(asked, out, processes or cores(), told)
+    typer.echo(
+        f"{counts.rows:,} rows in {out}: {counts.answered:,} answered, {counts.fitting:,} of them fit, "
+        f"{counts.refused:,} refused"
+    )
+
+
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Print the launch check as it was queued, and go.")]
+
+
+@app.command("launch-check")
+def launch_check(
+    file: Body,
+    *,
+    no_wait: NoWait = False,
+    url: Url = "http://localhost:8000",
+    key: Key = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """What does a worker measure of a job before it starts? The answer of POST /v1/launch-checks, once it is there.
+
+    A verdict of no-go ends with exit code 1, so that a script stops there.
+    """
+    from service.cli.remote import asked_of
+    from service.client.events import Event
+    from service.features.launch_checks.report import event_said, launch_check_shown
+    from service.validation.body_files import body_in
+
+    def tell(event: Event) -> None:
+        for line in event_said(event.name, event.data):
+            typer.echo(line, err=True)
+
+    with asked_of(url, key) as client:
+        created = client.launch_checks.create(body_in(file))
+        found = created if no_wait else client.launch_checks.wait(created.id, tell)
+    typer.echo(launch_check_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+    if found.verdict == "no-go":
+        raise typer.Exit(1)
